@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from taccl.sketch import Sketch as Sketch
     from taccl.sketch import load_sketch as load_sketch
     from taccl.support.schemas import json_schema as json_schema
+    from taccl.synthesis.formulated import Formulated as Formulated
     from taccl.synthesis.output_options import OutputOptions as OutputOptions
     from taccl.synthesis.request import Request as Request
     from taccl.synthesis.result import Result as Result
-    from taccl.synthesis.stated import StatedProblem as StatedProblem
     from taccl.topologies import PhysicalTopology as PhysicalTopology
     from taccl.topologies import load_topology as load_topology
 
@@ -79,7 +79,7 @@ _PUBLIC = {
     "synthesis.output_options": "OutputOptions",
     "synthesis.request": "Request",
     "synthesis.result": "Result",
-    "synthesis.stated": "StatedProblem",
+    "synthesis.formulated": "Formulated",
     "topologies": "PhysicalTopology load_topology",
 }
 _HOME = {name: module for module, names in _PUBLIC.items() for name in names.split()}

@@ -2,63 +2,42 @@
 
     topology -> sketch -> problem -> engines -> schedule -> program -> verified file
 
-`make_problem` goes as far as the problem, `synthesize` to the end. The command line calls these and
-nothing below them.
+`make_problem` goes as far as the problem, `synthesize` to the end: `formulate` looks a request up, `tune`
+searches, `emit` lowers and verifies. The command line calls these and nothing below them.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from taccl.backend.target import AnyTarget, LoweringOptions, ThreadBlocks
-from taccl.backend.targets.registry import find_target
+from taccl.backend.target import ThreadBlocks
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.registry import engine_named
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.stages import Explained, explained, plan_for
-from taccl.errors import TacclError
-from taccl.model.executor import MODEL_ERROR
-from taccl.model.network import LogicalTopology
-from taccl.model.problem import Problem
 from taccl.support.budget import check_time_limit
-from taccl.synthesis.autotune import (
-    FileChoice,
-    Predictor,
-    Way,
-    choose_file,
-    chunks_that_fit,
-    unpredicted,
-    ways_to_try,
-)
-from taccl.synthesis.cluster.connection import connected
-from taccl.synthesis.cluster.sharing import Sharing
-from taccl.synthesis.lowered import Lowering, with_files
+from taccl.synthesis.autotune import tune
+from taccl.synthesis.cluster.sharing import searcher_at
+from taccl.synthesis.emit import emit
+from taccl.synthesis.formulated import Formulated, problem_of
+from taccl.synthesis.inputs import inputs_of
+from taccl.synthesis.job import formulate
 from taccl.synthesis.output_options import OutputOptions
 from taccl.synthesis.request import AnyCollective, Request, RequestKeywords, request_of, spelled_out
-from taccl.synthesis.resolved import resolve
 from taccl.synthesis.result import Result
-from taccl.synthesis.search import Alone, Found, Observer
-from taccl.synthesis.searching import Searching
-from taccl.synthesis.stated import StatedProblem, network_of, stated_problem
+from taccl.synthesis.search import Observer
+from taccl.synthesis.searcher import Searcher
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack  # of type checkers: no dependency, and in `typing` from Python 3.11
-
-#: However long it took to state a problem, so much of the time limit is for the search.
-_LEAST_FOR_SEARCH_S = 1.0
-#: How far predictions of plans are off nobody has measured: of these, so little is taken for a tie.
-_PLANS_TIE = 0.005
-#: Where a file is too large, the part of the time left in which a number of chunks is looked for that fits.
-_TO_TELL_WHAT_FITS = 0.5
 
 
 @spelled_out(RequestKeywords)
 def make_problem(
     collective: AnyCollective | Request = "allgather", **asked: Unpack[RequestKeywords]
-) -> StatedProblem:
+) -> Formulated:
     """What is asked, as an engine sees it.
 
     Parameters
@@ -71,7 +50,7 @@ def make_problem(
     TacclError : the request is wrong, or no schedule meets it.
     """
     request = request_of(collective, asked)
-    return stated_problem(resolve(request), request.symmetry)
+    return problem_of(inputs_of(request), request.symmetry)
 
 
 @spelled_out(RequestKeywords)
@@ -153,113 +132,30 @@ def synthesize(
         in_place=in_place,
     )
     request = request_of(collective, asked)
-    if scheduler is None:
-        return synthesize_request(request, options, output, on_progress)
-    began = time.monotonic()
-    with connected(scheduler) as cluster:
-        left = _with_what_is_left(options, began)
-        sharing = Sharing(cluster, left.limit_s)
-        result = synthesize_request(request, left, output, on_progress, sharing)
-        return replace(result, options=options)
+    began_s = time.monotonic()
+    with searcher_at(scheduler, options) as searcher:
+        return synthesize_request(request, options, output, searcher, on_progress, began_s)
 
 
 def synthesize_request(
     request: Request,
     options: SearchOptions,
     output: OutputOptions,
+    searcher: Searcher,
     on_progress: Observer | None = None,
-    sharing: Sharing | None = None,
+    began_s: float | None = None,
 ) -> Result:
-    """`synthesize`, for a request and options that are made already, and a cluster that is found."""
-    began = time.monotonic()
-    target = find_target(request.target)
-    resolved = resolve(replace(request, chunks=_chunks_to_begin_with(request)))
-    network = network_of(resolved)
-    name = f"taccl-{resolved.collective.name}-{resolved.topology.name}"[:63]
-    lowering = output.for_target(target, name, network.topology.executor)
-    ways = _ways(output, target, network.topology, lowering)
-    lowered = Lowering(target, replace(lowering, network=network.topology))
-    stated = stated_problem(resolved, request.symmetry, network, ways[0].served)
-    if output.xml:  # fail now, and not after the search
-        lowered.check(stated.problem)
-    is_predicted = _can_be_predicted(target, output, network.topology) and _is_possible(
-        stated.problem, lowered
-    )
-    is_plan = target.as_plan is not None
-    searching = Searching(
-        request=replace(request, target=target, size=resolved.size_bytes),
-        resolved=resolved,
-        network=network,
-        can_be_used=lowered if output.xml and (is_plan or not is_predicted) else None,
-        searcher=Alone() if sharing is None else sharing,
-        several=is_predicted,
-        chunk_bytes=target.limits.chunk_bytes if output.xml else 1,
-    )
-    left = _with_what_is_left(options, began)
-    if is_predicted:
-        predictor, error = Predictor(network.topology, lowered), _PLANS_TIE if is_plan else MODEL_ERROR
-        costs_differ = network.topology.executor is not None
-        choice = choose_file(searching, predictor, ways, left, error, on_progress, costs_differ)
-    else:
-        choice = unpredicted(searching(ways[0], left, None, on_progress))
-    result = _result(choice, options, output, network.topology, sharing)
+    """`synthesize`, for a request and options that are made already.
 
-    def what_fits() -> int:
-        if not (is_plan and is_predicted):  # then nobody goes back to what list scheduling finds
-            return 0
-        chunks = result.collective.chunks_per_rank
-        return _chunks_that_fit(chunks, searching, lowered, ways[0], options, began)
-
-    return with_files(result, target, lambda: lowered(choice.found.schedule, choice.way), what_fits)
-
-
-def _result(
-    choice: FileChoice[StatedProblem],
-    options: SearchOptions,
-    output: OutputOptions,
-    network: LogicalTopology,
-    sharing: Sharing | None,
-) -> Result:
-    """What was chosen, before there are files."""
-    notes = [*choice.notes, *_notes_on(choice.found)]
-    if sharing is not None:
-        notes += sharing.notes_on(choice.found, counts_work=options.effort is not None)
-    return Result(
-        found=choice.found,
-        options=options,
-        topology=choice.stated.topology.name,
-        sketch=None if choice.stated.sketch is None else choice.stated.sketch.name,
-        asked_for_file=output.xml,
-        notes=tuple(notes),
-        scheduler=None if sharing is None else sharing.cluster.address,
-        tasks=() if sharing is None else tuple(sharing.runs),
-        chunks_tried=choice.chunks_tried,
-        protocol=choice.way.protocol,
-        instances=choice.way.instances,
-        thread_blocks=choice.way.thread_blocks,
-        blocks_per_gpu=choice.blocks_per_gpu,
-        execution=choice.execution,
-        files_tried=choice.files_tried,
-        machine=None if network.executor is None else network,
-    )
-
-
-def _chunks_that_fit(
-    chunks: int, searching: Searching, lowered: Lowering, way: Way, options: SearchOptions, began_s: float
-) -> int:
-    """Of so many, too many for a file, a number that would fit; 0: none was found in the time for that."""
-    left_s = max(0.0, options.limit_s - (time.monotonic() - began_s))
-    budget = replace(options, time_limit_s=left_s).budget().share(_TO_TELL_WHAT_FITS)
-
-    def search_of(number: int) -> Searching:
-        fewer = searching.with_chunks(number)
-        lowered.check(fewer.problem(way))
-        return fewer
-
-    try:
-        return chunks_that_fit(chunks, search_of, lowered, way, options, budget)
-    except KeyboardInterrupt:  # it asks for what there is, and that there is no file is there
-        return 0
+    Parameters
+    ----------
+    searcher : who carries out the searches: `Alone()`, or a cluster.
+    began_s : when the call began, by `time.monotonic()`; None: now.
+    """
+    began_s = time.monotonic() if began_s is None else began_s
+    job = formulate(request, output)
+    choice = tune(job, options.since(began_s), searcher, on_progress)
+    return emit(job, choice, options, searcher, began_s)
 
 
 def plan_of(request: Request, engine: str = "auto") -> tuple[Explained, ...]:
@@ -272,56 +168,5 @@ def plan_of(request: Request, engine: str = "auto") -> tuple[Explained, ...]:
     TacclError : the request is wrong, no schedule meets it, or there is no such engine.
     """
     asked = None if engine == "auto" else engine_named(engine)
-    stated = make_problem(replace(request, chunks=_chunks_to_begin_with(request)))
-    return tuple(explained(Instance(stated.problem), plan_for(asked)))
-
-
-def _notes_on(found: Found) -> Iterator[str]:
-    """What a search says beside its schedule: what else is proved of it, and what broke down."""
-    if found.note:
-        yield found.note
-    for failure in found.failures:
-        yield f"{failure.name} failed, and what was found is kept: {failure.text}"
-
-
-def _with_what_is_left(options: SearchOptions, began_s: float) -> SearchOptions:
-    """The options for a search in a call that began at `began_s`: stating the problem took its time, too.
-
-    At least a second of the time limit is for the search. Where work is counted, that is left as it is.
-    """
-    if options.effort is not None and options.time_limit_s is None:
-        return options
-    left_s = options.limit_s - (time.monotonic() - began_s)
-    return replace(options, time_limit_s=max(left_s, min(options.limit_s, _LEAST_FOR_SEARCH_S)))
-
-
-def _ways(
-    output: OutputOptions, target: AnyTarget, network: LogicalTopology, lowering: LoweringOptions
-) -> tuple[Way, ...]:
-    """The ways to make the file: as asked, and where that is open and can be predicted, all there are."""
-    if not _can_be_predicted(target, output, network):
-        return (Way(lowering.protocol, lowering.instances, lowering.thread_blocks),)
-    return ways_to_try(network.executor, target, output)
-
-
-def _can_be_predicted(target: AnyTarget, output: OutputOptions, network: LogicalTopology) -> bool:
-    """Whether files have a time: programs where the machine has an executor, plans on any machine."""
-    if network.executor is not None:
-        return target.as_program is not None or target.as_plan is not None
-    return target.as_plan is not None and output.xml
-
-
-def _is_possible(problem: Problem, lowered: Lowering) -> bool:
-    """Whether nothing is known that keeps a problem from having a file."""
-    try:
-        lowered.check(problem)
-    except TacclError:
-        return False
-    return True
-
-
-def _chunks_to_begin_with(request: Request) -> int | None:
-    """With `auto`, one chunk of the size that is given, else whatever the default size is meant for."""
-    if isinstance(request.chunks, str):
-        return None if request.size is None else 1
-    return request.chunks
+    formulated = make_problem(replace(request, chunks=request.first_chunks))
+    return tuple(explained(Instance(formulated.problem), plan_for(asked)))

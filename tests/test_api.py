@@ -15,8 +15,8 @@ from taccl.model.collective import Collective
 from taccl.model.problem import Problem
 from taccl.model.units import KB, MB
 from taccl.sketch import load_sketch
+from taccl.synthesis.inputs import Inputs, choose_topology, inputs_of
 from taccl.synthesis.request import Request
-from taccl.synthesis.resolved import Resolved, choose_topology, resolve
 from taccl.synthesis.search import Found, search
 from taccl.topologies import Device, PhysicalTopology
 
@@ -168,16 +168,18 @@ def test_stating_the_problem_counts_against_the_time_limit(
     """A second is left for the search, however long that took."""
     now_s, limits_s = [0.0], []
 
-    def slowly(request: Request) -> Resolved:
+    def slowly(request: Request) -> Inputs:
         now_s[0] += stating_s
-        return resolve(request)
+        return inputs_of(request)
 
     def listening(problem: Problem, options: SearchOptions, *given: Any) -> Found:
         limits_s.append(options.time_limit_s)
         return search(problem, options, *given)
 
-    monkeypatch.setattr(api, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
-    monkeypatch.setattr(api, "resolve", slowly)
-    monkeypatch.setattr("taccl.synthesis.search.search", listening)
+    clock = SimpleNamespace(monotonic=lambda: now_s[0])
+    monkeypatch.setattr(api, "time", clock)
+    monkeypatch.setattr("taccl.encoding.core.options.time", clock)
+    monkeypatch.setattr("taccl.synthesis.job.inputs_of", slowly)
+    monkeypatch.setattr("taccl.synthesis.searcher.search", listening)
     taccl.synthesize("allgather", topology="ring:4", size="4KB", chunks=1, time_limit=10, xml=False)
     assert limits_s == [left_s]

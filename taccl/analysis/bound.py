@@ -18,10 +18,10 @@ from taccl.model.problem import Problem
 from taccl.support.arguments import word
 from taccl.support.notebook import frame_of_rows, html_table
 from taccl.support.schemas import finite, stamped
+from taccl.synthesis.formulated import Formulated
 from taccl.synthesis.output_options import OutputOptions
 from taccl.synthesis.predicted import any_file_bound
 from taccl.synthesis.request import AUTO, AnyCollective, Request, RequestKeywords, request_of, spelled_out
-from taccl.synthesis.stated import StatedProblem
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -72,7 +72,7 @@ class Bounds(Sequence[Proof]):
     served : with which costs of the machine's executor; None: by links alone.
     """
 
-    stated: StatedProblem
+    stated: Formulated
     proven: tuple[Proof, ...]
     served: ServedBy | None = None
 
@@ -245,7 +245,7 @@ def _served_by(
     )
 
 
-def _under_costs(stated: StatedProblem, served: ServedBy) -> StatedProblem:
+def _under_costs(stated: Formulated, served: ServedBy) -> Formulated:
     """The same with what serves the links in their costs, as `synthesize` has it."""
     pace: Pace = "one-way" if served.thread_blocks is None else _PACES[served.thread_blocks]
     network = as_engines_see(stated.problem.topology, served.protocol, served.blocks, pace)

@@ -26,7 +26,7 @@ from taccl.sketch import SketchedNetwork, sketched
 from taccl.support.budget import Budget, check_time_limit
 from taccl.support.notebook import html_table
 from taccl.support.schemas import finite, stamped
-from taccl.synthesis.resolved import choose_topology
+from taccl.synthesis.inputs import choose_topology
 from taccl.topologies import PhysicalTopology
 from taccl.topologies.oddities import Oddity, named, oddities
 from taccl.topologies.reach import check_pairs, may_reach

@@ -36,7 +36,7 @@ from taccl.support.budget import Budget, check_time_limit
 from taccl.support.files import write_atomically
 from taccl.support.notebook import frame_of_rows, html_table, new_axes
 from taccl.support.schemas import finite, stamped
-from taccl.synthesis.resolved import choose_topology
+from taccl.synthesis.inputs import choose_topology
 from taccl.synthesis.search import relative_gap
 from taccl.topologies import PhysicalTopology
 

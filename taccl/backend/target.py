@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, get_
 
 from taccl.errors import CollectiveError, TacclError, VerificationError
 from taccl.model.collective import Collective
-from taccl.model.executor import Executor
+from taccl.model.executor import MODEL_ERROR, Executor
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import NO_LIMIT, Feature, Problem
 from taccl.model.schedule import Schedule
@@ -43,12 +43,14 @@ class TargetLimits:
     ranks : ranks of a program.
     instances : parallel copies of a program.
     chunk_bytes : chunks are multiples of so many bytes; where their number is open, no others are tried.
+    fewer_chunks_fit : whether a file that is too large fits with fewer chunks, whatever the schedule is.
     """
 
     max_group: int | None = None
     ranks: int | None = None
     instances: int | None = None
     chunk_bytes: int = 1
+    fewer_chunks_fit: bool = False
 
 
 #: Whether a thread block may have a peer to send to and one to receive from, or only one of the two.
@@ -138,6 +140,8 @@ class Target(Generic[ProgramT, DocumentT]):
         understand. None: it spells none.
     as_plan : the same of a one-sided plan. The third argument is called now and then while the file is read,
         and raises when there is no time left.
+    predicted_by_links : whether files have a predicted time also on a machine without an executor.
+    prediction_error : predicted times within this fraction of each other are ties.
     """
 
     name: str
@@ -166,6 +170,13 @@ class Target(Generic[ProgramT, DocumentT]):
     as_plan: Callable[[bytes, str | None, Callable[[], None]], ExecutionPlan] | None = field(
         default=None, repr=False
     )
+    predicted_by_links: bool = False
+    prediction_error: float = MODEL_ERROR
+
+    @property
+    def can_be_executed(self) -> bool:
+        """Whether its files are programs that this package executes and predicts."""
+        return self.as_program is not None or self.as_plan is not None
 
     @property
     def max_group(self) -> int:

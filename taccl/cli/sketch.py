@@ -90,7 +90,7 @@ def check(
 
     No solver is run. Exit code 0 if some collective can be done, 3 if none can.
     """
-    from taccl.synthesis.resolved import (
+    from taccl.synthesis.inputs import (
         choose_topology,  # it loads the solvers, which no other command here needs
     )
 

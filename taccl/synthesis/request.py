@@ -93,6 +93,16 @@ class Request:
             return self.sketch is None and not isinstance(self.collective, Collective)
         return self.chunks == AUTO
 
+    @property
+    def first_chunks(self) -> int | None:
+        """Where a search for the number of chunks begins: one chunk of the size that is given.
+
+        None: the sketch says how many, or the number that the default size is meant for.
+        """
+        if isinstance(self.chunks, str):
+            return None if self.size is None else 1
+        return self.chunks
+
 
 class MachineKeywords(TypedDict, total=False):
     """The part of a request that says which links there are and what they cost; see `Request`."""

@@ -18,12 +18,12 @@ from taccl.model.schedule import SavedSchedule, Schedule, schedule_file, schedul
 from taccl.support.files import ensure_writable, write_atomically
 from taccl.support.notebook import frame_of_rows, html_table
 from taccl.support.schemas import finite, stamped
-from taccl.synthesis.autotune import FileTried
-from taccl.synthesis.chunking import ChunksTried
-from taccl.synthesis.cluster.task import TaskRun
-from taccl.synthesis.output_file import OutputFile
+from taccl.synthesis.autotune.predictions import FileTried
+from taccl.synthesis.autotune.trials import ChunksTried
+from taccl.synthesis.lowering import OutputFile
 from taccl.synthesis.predicted import Execution
 from taccl.synthesis.search import Found, Status, relative_gap
+from taccl.synthesis.searcher import TaskRun
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
@@ -185,50 +185,6 @@ def heard(
         journal.fails("search", fault)
         cut_short = "engine failed"
     return listener.found(cut_short)
-
-
-class Searcher(Protocol):
-    """Whoever carries out the searches of a call: this process alone, or others with it."""
-
-    def search(
-        self,
-        instance: Instance,
-        options: SearchOptions,
-        on_progress: Observer | None = None,
-        budget: Budget | None = None,
-    ) -> Found:
-        """What `search` says."""
-        ...
-
-    def begin(self, problems: Sequence[Problem], options: SearchOptions, budget: Budget) -> None:
-        """Others may begin with one problem that has several numbers of chunks, within the budget."""
-        ...
-
-    def heard_of(self) -> tuple[int, ...]:
-        """The numbers of chunks that others found something for by the end of that budget.
-
-        The next search for each tells of it.
-        """
-        ...
-
-
-class Alone:
-    """Carries out searches in this process alone."""
-
-    def search(
-        self,
-        instance: Instance,
-        options: SearchOptions,
-        on_progress: Observer | None = None,
-        budget: Budget | None = None,
-    ) -> Found:
-        return search(instance, options, on_progress, budget)
-
-    def begin(self, problems: Sequence[Problem], options: SearchOptions, budget: Budget) -> None:
-        pass
-
-    def heard_of(self) -> tuple[int, ...]:
-        return ()
 
 
 class _Listener:

@@ -24,8 +24,8 @@ from taccl.sketch import Sketch, apply_sketch, parse_sketch
 from taccl.sketch.demands import demands_of, first_gap
 from taccl.sketch.rules import TakenApart
 from taccl.support.budget import Budget
+from taccl.synthesis.inputs import Inputs, inputs_of
 from taccl.synthesis.request import Request
-from taccl.synthesis.resolved import Resolved, resolve
 from taccl.synthesis.search import Found, search
 from taccl.topologies import build_topology, parse_topology
 
@@ -179,7 +179,7 @@ def test_taccls_own_sketch_has_a_third_hop_and_it_is_said_why_two_are_too_few() 
         sketch=data / "sketch" / "sk1-dgx2-n2.json",
         profile=data / "topo" / "topo-dgx2-1MB.json",
     )
-    asked = resolve(request)
+    asked = inputs_of(request)
     apart = TakenApart(asked.sketch, asked.topology)
     two = unmet_demands(asked, apart, 2, Budget(60.0))
     assert (two.unmet, two.untold) == (480, 0)
@@ -356,7 +356,7 @@ def test_what_is_impossible_is_what_cannot_be_applied_and_its_lines_are_minimal(
     machine = small_machine(nodes)
     apart = TakenApart(sketch, machine)
     collective = make_collective(name, machine.num_ranks)
-    unmet = unmet_demands(Resolved(collective, machine, sketch, 1.0), apart, None, Budget(60.0))
+    unmet = unmet_demands(Inputs(collective, machine, sketch, 1.0), apart, None, Budget(60.0))
     try:
         apply_sketch(sketch, machine, collective, 1.0)
         assert unmet.unmet == 0 and not unmet.conflicts and not unmet.helps

@@ -26,9 +26,9 @@ from taccl.errors import CheckError, CollectiveError, TacclError, VerificationEr
 from taccl.model.network import FloatArray
 from taccl.model.problem import FEATURES
 from taccl.model.schedule import Schedule
+from taccl.synthesis.inputs import Inputs, inputs_of
 from taccl.synthesis.output_options import OutputOptions
 from taccl.synthesis.request import Request
-from taccl.synthesis.resolved import Resolved, resolve
 
 #: Ends as soon as there is a schedule.
 QUICK = {"engine": "greedy", "chunks": 1, "gap": 0.9, "time_limit": 10.0}
@@ -389,12 +389,12 @@ def test_the_target_of_a_problem_is_asked_for_as_synthesize_does(
 ) -> None:
     heard = []
 
-    def resolved(request: Request) -> Resolved:
-        heard.append(resolve(request).max_group)
-        return resolve(request)
+    def inputs(request: Request) -> Inputs:
+        heard.append(inputs_of(request).max_group)
+        return inputs_of(request)
 
-    monkeypatch.setattr("taccl.api.resolve", resolved)
-    monkeypatch.setattr("taccl.analysis.explained.reasons.resolve", resolved)
+    monkeypatch.setattr("taccl.api.inputs_of", inputs)
+    monkeypatch.setattr("taccl.analysis.explained.reasons.inputs_of", inputs)
     asked = (command, "--topology", "ring:3", "--size", "3MB")
     for target in ((), ("--target", "rccl"), ("--target", "listing")):
         done = taccl(*asked, *target)

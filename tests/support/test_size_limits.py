@@ -73,8 +73,8 @@ def test_chunks_of_a_collective_from_a_file_are_counted_too(tmp_path: Path) -> N
 def test_more_transfers_than_anyone_could_order_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     # Of 8 ranks on a one-way ring each sends 1 + 2 + ... + 7 transfers.
     for name, most in (
-        ("taccl.synthesis.stated.MANY_CHUNKS", 10),
-        ("taccl.synthesis.stated.MAX_TRANSFERS", 223),
+        ("taccl.synthesis.formulated.MANY_CHUNKS", 10),
+        ("taccl.synthesis.formulated.MAX_TRANSFERS", 223),
     ):
         monkeypatch.setattr(name, most)
     monkeypatch.setattr("taccl.support.size_limits.MAX_TRANSFERS", 223)

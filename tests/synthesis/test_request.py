@@ -10,8 +10,8 @@ import pytest
 import taccl
 from taccl.errors import SketchError, TacclError, TopologyError
 from taccl.model.collectives import make_collective
+from taccl.synthesis.inputs import inputs_of
 from taccl.synthesis.request import MachineKeywords, Request, RequestKeywords, request_of
-from taccl.synthesis.resolved import resolve
 
 RING = Request("allgather", topology="ring:4", size="4MB")
 
@@ -87,4 +87,4 @@ def test_the_number_of_chunks_is_open_where_nothing_says_it(asked: dict[str, Any
 def test_only_synthesize_searches_for_the_number_of_chunks(function: Callable[..., Any]) -> None:
     with pytest.raises(TacclError, match="only synthesize"):
         function(replace(RING, chunks="auto"))
-    assert resolve(RING).collective.chunks_per_rank == 1
+    assert inputs_of(RING).collective.chunks_per_rank == 1

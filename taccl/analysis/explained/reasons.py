@@ -25,8 +25,8 @@ from taccl.sketch.apply import check_ranks
 from taccl.sketch.rules import TakenApart
 from taccl.support.arguments import is_whole, shown
 from taccl.support.budget import Budget, check_time_limit
+from taccl.synthesis.inputs import Inputs, inputs_of
 from taccl.synthesis.request import AnyCollective, Request, RequestKeywords, request_of, spelled_out
-from taccl.synthesis.resolved import Resolved, resolve
 from taccl.synthesis.search import STOP, Answer, Found, Progress, search
 
 if TYPE_CHECKING:
@@ -71,12 +71,12 @@ def explain(
         )
     target_us = None if target_time is None else units.parse_time_us(target_time)
     request = request_of(collective, asked)
-    resolved = resolve(request)
-    return _explained(resolved, _chunks_said(resolved, request.chunks), target_us, max_hops, time_limit)
+    inputs = inputs_of(request)
+    return _explained(inputs, _chunks_said(inputs, request.chunks), target_us, max_hops, time_limit)
 
 
 def _explained(
-    asked: Resolved, chunks_said: Statement, target_us: float | None, max_hops: int | None, time_limit: float
+    asked: Inputs, chunks_said: Statement, target_us: float | None, max_hops: int | None, time_limit: float
 ) -> Explanation:
     budget = Budget(time_limit)
     check_ranks(asked.collective, asked.topology)
@@ -136,7 +136,7 @@ def _first_found(problem: Problem, target_us: float | None, time_limit: float) -
         return None
 
 
-def _chunks_said(asked: Resolved, chunks: int | str | None) -> Statement:
+def _chunks_said(asked: Inputs, chunks: int | str | None) -> Statement:
     """What asks for so many chunks per rank."""
     number = asked.collective.chunks_per_rank
     if chunks is not None:

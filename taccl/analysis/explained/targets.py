@@ -20,7 +20,7 @@ from taccl.model import tolerance
 from taccl.model.problem import Problem, Statement
 from taccl.sketch.rules import TakenApart
 from taccl.support.budget import Budget
-from taccl.synthesis.resolved import Resolved
+from taccl.synthesis.inputs import Inputs
 
 #: Seconds for each linear program of a bound.
 _PROGRAM_S = 10.0
@@ -53,7 +53,7 @@ def not_by_any_schedule(bound: Proof, target_us: float) -> Conflict:
 
 
 def target_missed(
-    asked: Resolved,
+    asked: Inputs,
     apart: TakenApart,
     chunks_said: Statement,
     bound: Proof,
@@ -122,7 +122,7 @@ class _Bounds:
 
     def __init__(
         self,
-        asked: Resolved,
+        asked: Inputs,
         apart: TakenApart,
         chunks_said: Statement,
         asked_bound: Proof,

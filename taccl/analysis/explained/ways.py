@@ -24,7 +24,7 @@ from taccl.sketch.demands import Demand, Reach, demands_of, what_moves
 from taccl.sketch.parts import in_short
 from taccl.sketch.rules import TakenApart
 from taccl.support.budget import Budget
-from taccl.synthesis.resolved import Resolved
+from taccl.synthesis.inputs import Inputs
 
 #: So many conflicts are told; one line that is wrong seldom makes more, and the next run shows the rest.
 _MOST_CONFLICTS = 5
@@ -77,7 +77,7 @@ def number_of_demands(collective: Collective) -> int:
     return int((~is_sum[copies]).sum() + sum(is_sum[rows].sum() for rows in to_and_from_owner))
 
 
-def unmet_demands(asked: Resolved, apart: TakenApart, max_hops: int | None, budget: Budget) -> Unmet:
+def unmet_demands(asked: Inputs, apart: TakenApart, max_hops: int | None, budget: Budget) -> Unmet:
     """All demands that cannot be met over at most `max_hops` links (None: any number); see `Unmet`."""
     finder = _Finder(asked.collective, apart, max_hops)
     every_rule = range(len(apart.rules))

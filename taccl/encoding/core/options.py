@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 
 from taccl.errors import SolverError
 from taccl.model.schedule import Schedule
@@ -14,6 +15,8 @@ MAX_SEED = 2**31 - 1
 DEFAULT_TIME_LIMIT_S = 60.0
 #: The largest slack that may be asked for.
 MAX_SLACK = 1e6
+#: However long it took to state a problem, this many seconds of the time limit are for the search.
+_LEAST_FOR_SEARCH_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,16 @@ class SearchOptions:
         if self.time_limit_s is not None:
             return self.time_limit_s
         return DEFAULT_TIME_LIMIT_S if self.effort is None else MAX_TIME_LIMIT_S
+
+    def since(self, began_s: float) -> SearchOptions:
+        """The options for a search in a call that began at `began_s`: what came before it took its time.
+
+        At least a second of the time limit is for the search. Where work is counted, that is left as it is.
+        """
+        if self.effort is not None and self.time_limit_s is None:
+            return self
+        left_s = self.limit_s - (time.monotonic() - began_s)
+        return replace(self, time_limit_s=max(left_s, min(self.limit_s, _LEAST_FOR_SEARCH_S)))
 
     def budget(self) -> Budget:
         """The budget of a search, which begins now."""

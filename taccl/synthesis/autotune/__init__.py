@@ -1,25 +1,14 @@
-"""How a schedule becomes a file where files can be predicted: by predicted time.
+"""One search over configurations and numbers of chunks: by predicted time where files can be predicted.
 
 A protocol and a number of instances set the costs that engines see, and which schedule is best depends on
-these. So a schedule is searched for under the costs of one way to make the file, lowered in every way and
-executed; the way that is then predicted fastest is searched for next, until it stays the same.
+these. So a schedule is searched for under the costs of one configuration, lowered under every one and
+executed; the configuration that is then predicted fastest is searched for next, until it stays the same. Each
+of these searches chooses the number of chunks by successive halving, where that is open.
 """
 
 from __future__ import annotations
 
 from taccl.synthesis.autotune.choose import FileChoice, Searched, choose_file, unpredicted
-from taccl.synthesis.autotune.fewer_chunks import chunks_that_fit
-from taccl.synthesis.autotune.predictions import FileTried, Predictor
-from taccl.synthesis.autotune.ways import Way, ways_to_try
+from taccl.synthesis.autotune.tune import fitting_chunks, tune
 
-__all__ = [
-    "FileChoice",
-    "FileTried",
-    "Predictor",
-    "Searched",
-    "Way",
-    "choose_file",
-    "chunks_that_fit",
-    "unpredicted",
-    "ways_to_try",
-]
+__all__ = ["FileChoice", "Searched", "choose_file", "fitting_chunks", "tune", "unpredicted"]

@@ -1,7 +1,4 @@
-"""Schedules lowered in several ways, and what each file would take on the machine.
-
-It knows programs, one-sided plans and their predicted times; it knows no engine and searches nothing.
-"""
+"""Schedules lowered under several configurations, and the predicted time of each file on the machine."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem, RoutingLimits
 from taccl.model.schedule import Schedule
 from taccl.support.budget import Budget
-from taccl.synthesis.autotune.ways import Way
+from taccl.synthesis.configurations import Configuration
 from taccl.synthesis.predicted import Execution, execute, execute_plan, packets_bound, wires_bound
 from taccl.synthesis.search import relative_gap
 
@@ -40,13 +37,13 @@ _EVENTS = 64
 #: More instances are left alone once so many numbers in a row were so much slower than fewer.
 _PATIENCE, _MUCH_SLOWER = 2, 1.1
 
-#: So begins what is said of a way that was left alone.
+#: So begins the remark on a configuration that was left alone.
 NOT_TRIED = "not tried"
 
 
 @dataclass(frozen=True)
 class FileTried:
-    """What one way to make the file came to: the fastest of the schedules that were lowered so.
+    """What one configuration came to: the fastest of the schedules that were lowered for it.
 
     Parameters
     ----------
@@ -82,8 +79,8 @@ class FileTried:
 
     @property
     def name(self) -> str:
-        """The way, in a few letters."""
-        return str(Way(self.protocol, self.instances, self.thread_blocks))
+        """The configuration, in a few letters."""
+        return str(Configuration(self.protocol, self.instances, self.thread_blocks))
 
     @property
     def line(self) -> str:
@@ -97,9 +94,9 @@ class FileTried:
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """A schedule lowered in one way, and what a call of the file takes."""
+    """A schedule lowered under one configuration, and how long a call of the file takes."""
 
-    way: Way
+    configuration: Configuration
     schedule: Schedule
     blocks_per_gpu: int
     execution: Execution
@@ -112,9 +109,9 @@ class Prediction:
     def tried(self, remark: str) -> FileTried:
         """Its figures, with what became of it."""
         return FileTried(
-            self.way.protocol,
-            self.way.instances,
-            self.way.thread_blocks,
+            self.configuration.protocol,
+            self.configuration.instances,
+            self.configuration.thread_blocks,
             self.schedule.problem.collective.chunks_per_rank,
             self.blocks_per_gpu,
             self.time_us,
@@ -134,101 +131,112 @@ class Predictor:
     """
 
     def __init__(
-        self, network: LogicalTopology, lower: Callable[[Schedule, Way], Sequence[Lowered[Any]]]
+        self, network: LogicalTopology, lower: Callable[[Schedule, Configuration], Sequence[Lowered[Any]]]
     ) -> None:
         self._network, self._lower = network, lower
         self.predictions: list[Prediction] = []
-        self.reasons: dict[Way, str] = {}
-        self.left_out: set[Way] = set()  # more instances of what does not fit or gets slower
-        self._too_large: dict[tuple[Schedule, str, str], Way] = {}  # by schedule, protocol and thread blocks
-        self._fits_not: dict[Way, int] = {}  # the fewest connections of a GPU with which it is too large
+        self.reasons: dict[Configuration, str] = {}
+        self.left_out: set[Configuration] = set()  # more instances of what does not fit or gets slower
+        self._too_large: dict[
+            tuple[Schedule, str, str], Configuration
+        ] = {}  # by schedule, protocol and thread blocks
+        self._fits_not: dict[
+            Configuration, int
+        ] = {}  # the fewest connections of a GPU with which it is too large
         # What holds however finely chunks are cut, so for all files of a kind, or of a protocol, and a size.
         self._plan_bounds: dict[tuple[bool, bool, float], Proof] = {}
         self._wires: dict[tuple[str, float], Proof] = {}
         self._s_each = 0.0  # that a file took, by transfers and instances
 
-    def predict(self, schedule: Schedule, ways: Iterable[Way], budget: Budget) -> None:
+    def predict(self, schedule: Schedule, configurations: Iterable[Configuration], budget: Budget) -> None:
         """Predict the files of a schedule, as far as the budget goes.
 
         Of a protocol, more instances are left alone where fewer do not fit, or once they get slower.
         Protocols and kinds of thread blocks take turns, so that a short budget sees something of each.
         """
-        alike: dict[tuple[str, str], list[Way]] = {}
-        for way in ways:
-            alike.setdefault((way.protocol, way.thread_blocks), []).append(way)
+        alike: dict[tuple[str, str], list[Configuration]] = {}
+        for configuration in configurations:
+            alike.setdefault((configuration.protocol, configuration.thread_blocks), []).append(configuration)
         turns = deque(self._predict_alike(schedule, several, budget) for several in alike.values())
         while turns:
             several = turns.popleft()
             if next(several, None) is not None:
                 turns.append(several)
 
-    def _predict_alike(self, schedule: Schedule, ways: Sequence[Way], budget: Budget) -> Iterator[Way]:
+    def _predict_alike(
+        self, schedule: Schedule, configurations: Sequence[Configuration], budget: Budget
+    ) -> Iterator[Configuration]:
         """Ways that differ in their instances only, fewest first; yields each that was predicted."""
         fastest: Prediction | None = None
         slower = 0
-        if reason := self._beaten(schedule, ways[0]):
-            self.reasons.setdefault(ways[0], reason)
-            self.left_out.update(ways[1:])
+        if reason := self._beaten(schedule, configurations[0]):
+            self.reasons.setdefault(configurations[0], reason)
+            self.left_out.update(configurations[1:])
             return
-        for place, way in enumerate(ways):
-            if fastest is not None and (reason := self._hopeless(fastest, way)):
-                self.reasons.setdefault(way, reason)
+        for place, configuration in enumerate(configurations):
+            if fastest is not None and (reason := self._hopeless(fastest, configuration)):
+                self.reasons.setdefault(configuration, reason)
                 continue
-            larger = self._too_large.get((schedule, way.protocol, way.thread_blocks))
-            if larger is not None and way.instances >= larger.instances:
-                self.reasons.setdefault(way, self.reasons[larger])
-                self._leave_out(schedule, ways[place:])
+            larger = self._too_large.get((schedule, configuration.protocol, configuration.thread_blocks))
+            if larger is not None and configuration.instances >= larger.instances:
+                self.reasons.setdefault(configuration, self.reasons[larger])
+                self._leave_out(schedule, configurations[place:])
                 return
-            made = self._known(schedule, way)
+            made = self._known(schedule, configuration)
             if made is None:
-                if not self._has_time(schedule, way, budget):
+                if not self._has_time(schedule, configuration, budget):
                     return
-                made = self._predicted(schedule, way, budget)
+                made = self._predicted(schedule, configuration, budget)
             if made is None:
-                self._leave_out(schedule, ways[place:])
+                self._leave_out(schedule, configurations[place:])
                 return
             if fastest is None or made.time_us < fastest.time_us:
                 fastest, slower = made, 0
             elif made.time_us > _MUCH_SLOWER * fastest.time_us:
                 slower += 1
             if slower == _PATIENCE:
-                self.left_out.update(ways[place + 1 :])
+                self.left_out.update(configurations[place + 1 :])
                 return
-            yield way
+            yield configuration
 
-    def _leave_out(self, schedule: Schedule, ways: Sequence[Way]) -> None:
+    def _leave_out(self, schedule: Schedule, configurations: Sequence[Configuration]) -> None:
         """Leave more instances alone after the first of these, of which there is no file."""
-        self.left_out.update(ways[1:])
+        self.left_out.update(configurations[1:])
         needs = most_connections(schedule)
-        for way in ways:
-            self._fits_not[way] = min(needs, self._fits_not.get(way, needs))
+        for configuration in configurations:
+            self._fits_not[configuration] = min(needs, self._fits_not.get(configuration, needs))
 
-    def may_fit(self, schedule: Schedule) -> set[Way]:
+    def may_fit(self, schedule: Schedule) -> set[Configuration]:
         """Ways that others were too large for, and that a schedule may fit: a GPU has fewer connections."""
         needs = most_connections(schedule)
-        return {way for way, others in self._fits_not.items() if needs < others}
+        return {configuration for configuration, others in self._fits_not.items() if needs < others}
 
-    def of_way(self, way: Way) -> list[Prediction]:
-        """All predictions of a way."""
-        return [each for each in self.predictions if each.way == way]
+    def of_configuration(self, configuration: Configuration) -> list[Prediction]:
+        """All predictions of a configuration."""
+        return [each for each in self.predictions if each.configuration == configuration]
 
-    def _known(self, schedule: Schedule, way: Way) -> Prediction | None:
+    def _known(self, schedule: Schedule, configuration: Configuration) -> Prediction | None:
         """What was predicted before of the same file."""
         return next(
-            (each for each in self.predictions if each.schedule is schedule and each.way == way), None
+            (
+                each
+                for each in self.predictions
+                if each.schedule is schedule and each.configuration == configuration
+            ),
+            None,
         )
 
-    def _hopeless(self, fewer: Prediction, way: Way) -> str:
+    def _hopeless(self, fewer: Prediction, configuration: Configuration) -> str:
         """Why more instances are no use: even so many times as fast, they would be slower than others."""
-        at_best_us = fewer.time_us * fewer.way.instances / way.instances
+        at_best_us = fewer.time_us * fewer.configuration.instances / configuration.instances
         best_us = min(each.time_us for each in self.predictions)
         if at_best_us <= best_us:
             return ""
-        return f"{NOT_TRIED}: {at_best_us:.2f} us at best, by {fewer.way}"
+        return f"{NOT_TRIED}: {at_best_us:.2f} us at best, by {fewer.configuration}"
 
-    def _beaten(self, schedule: Schedule, way: Way) -> str:
+    def _beaten(self, schedule: Schedule, configuration: Configuration) -> str:
         """Why a plan of packets is no use, whatever its schedule: twice the bytes take longer than others."""
-        if way.protocol != "LL" or not self._plan_bounds or self.of_way(way):
+        if configuration.protocol != "LL" or not self._plan_bounds or self.of_configuration(configuration):
             return ""
         problem = _as_cut(schedule.problem, self._network, 1)
         kind = True, True, problem.size_bytes  # packets, and nothing else
@@ -237,45 +245,51 @@ class Predictor:
         at_best_us, best = self._plan_bounds[kind].value_us, min(self.predictions, key=_time_of)
         if at_best_us <= best.time_us:
             return ""
-        return f"{NOT_TRIED}: {at_best_us:.2f} us at best, by {best.way} {best.time_us:.2f} us"
+        return f"{NOT_TRIED}: {at_best_us:.2f} us at best, by {best.configuration} {best.time_us:.2f} us"
 
-    def _has_time(self, schedule: Schedule, way: Way, budget: Budget) -> bool:
-        return budget.remaining_s() > self._s_each * len(schedule) * way.instances
+    def _has_time(self, schedule: Schedule, configuration: Configuration, budget: Budget) -> bool:
+        return budget.remaining_s() > self._s_each * len(schedule) * configuration.instances
 
-    def by_way(self) -> list[Prediction]:
-        """The fastest prediction of each way, the last one of equals; fastest way first."""
-        best: dict[Way, Prediction] = {}
+    def by_configuration(self) -> list[Prediction]:
+        """The fastest prediction of each configuration, the last one of equals; fastest first."""
+        best: dict[Configuration, Prediction] = {}
         for each in self.predictions:
-            if each.way not in best or each.time_us <= best[each.way].time_us:
-                best[each.way] = each
+            if each.configuration not in best or each.time_us <= best[each.configuration].time_us:
+                best[each.configuration] = each
         return sorted(best.values(), key=lambda each: each.time_us)
 
-    def _predicted(self, schedule: Schedule, way: Way, budget: Budget) -> Prediction | None:
+    def _predicted(
+        self, schedule: Schedule, configuration: Configuration, budget: Budget
+    ) -> Prediction | None:
         began_s = budget.read_s()
-        budget.spend(_LOWERING * len(schedule) * way.instances)
+        budget.spend(_LOWERING * len(schedule) * configuration.instances)
         try:
-            programs = [lowered.program for lowered in self._lower(schedule, way)]
+            programs = [lowered.program for lowered in self._lower(schedule, configuration)]
             took_s = budget.read_s() - began_s
-            self._s_each = _EXECUTED_BESIDE * took_s / max(1, len(schedule) * way.instances)
-            problem = _as_cut(schedule.problem, self._network, way.instances)
+            self._s_each = _EXECUTED_BESIDE * took_s / max(1, len(schedule) * configuration.instances)
+            problem = _as_cut(schedule.problem, self._network, configuration.instances)
             budget.spend(sum(_EXECUTING * _work(program) for program in programs))
-            runs = [self._run(program, problem, way) for program in programs]
+            runs = [self._run(program, problem, configuration) for program in programs]
         except TacclError as fault:
-            self.reasons[way] = _told(fault)
+            self.reasons[configuration] = _told(fault)
             if isinstance(fault, ProgramLimitError):
-                self._too_large.setdefault((schedule, way.protocol, way.thread_blocks), way)
+                self._too_large.setdefault(
+                    (schedule, configuration.protocol, configuration.thread_blocks), configuration
+                )
             return None
         slowest = max(runs, key=lambda run: run.time_us)  # of several files, runtimes take one each
         blocks = max(map(_blocks, programs))
-        self.predictions.append(Prediction(way, schedule, blocks, slowest))
+        self.predictions.append(Prediction(configuration, schedule, blocks, slowest))
         return self.predictions[-1]
 
-    def _run(self, program: Program | ExecutionPlan, problem: Problem, way: Way) -> Execution:
+    def _run(
+        self, program: Program | ExecutionPlan, problem: Problem, configuration: Configuration
+    ) -> Execution:
         if not isinstance(program, ExecutionPlan):
-            asked = way.protocol, problem.size_bytes
+            asked = configuration.protocol, problem.size_bytes
             if asked not in self._wires:
-                self._wires[asked] = wires_bound(problem, way.protocol)
-            return execute(program, problem, 1, Protocol(way.protocol), self._wires[asked])
+                self._wires[asked] = wires_bound(problem, configuration.protocol)
+            return execute(program, problem, 1, Protocol(configuration.protocol), self._wires[asked])
         kind = program.moves_packets, moves_only_packets(program), problem.size_bytes
         run = execute_plan(program, problem, self._plan_bounds.get(kind))
         self._plan_bounds[kind] = run.bound

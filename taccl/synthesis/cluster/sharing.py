@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -27,11 +28,12 @@ from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
 from taccl.model.tolerance import OPTIMAL_GAP, contradicts, is_above, is_optimal
 from taccl.support.budget import UNITS_PER_S, Budget
-from taccl.synthesis.cluster.connection import Cluster
+from taccl.synthesis.cluster.connection import Cluster, connected
 from taccl.synthesis.cluster.plan import engines_for, for_a_part, variations
 from taccl.synthesis.cluster.pool import Ended
-from taccl.synthesis.cluster.task import Task, TaskRun
+from taccl.synthesis.cluster.task import Task
 from taccl.synthesis.search import Found, Observer, heard
+from taccl.synthesis.searcher import Alone, Searcher, TaskRun
 
 #: Parts of a search: for what is done here beside the tasks, and for proving here what workers claim.
 _HERE, _PROVE = 0.25, 0.25
@@ -50,6 +52,22 @@ _SOME = 4
 _LOOK_S = 0.2
 
 
+@contextmanager
+def searcher_at(scheduler: str | None, options: SearchOptions) -> Iterator[Searcher]:
+    """Who carries out the searches of a call: the cluster of a scheduler, or this process alone.
+
+    Raises
+    ------
+    ClusterError : no scheduler answers at the address, or none of its workers can be used.
+    """
+    if scheduler is None:
+        yield Alone()
+        return
+    began_s = time.monotonic()
+    with connected(scheduler) as cluster:
+        yield Sharing(cluster, options.since(began_s).limit_s)
+
+
 @dataclass(frozen=True)
 class _Claim:
     bound_us: float
@@ -61,11 +79,12 @@ class Sharing:
     """Searches of one call that are shared out over a cluster.
 
     `limit_s` : seconds after which nobody is waited for, also where work is counted.
-    `runs` are the tasks that ended so far, in the order in which they were merged.
+    `address` is that of the scheduler; `runs` are the tasks that ended so far, in the order in which they
+    were merged.
     """
 
     def __init__(self, cluster: Cluster, limit_s: float = math.inf) -> None:
-        self.cluster = cluster
+        self.cluster, self.address = cluster, cluster.address
         self._end_s = time.monotonic() + limit_s
         self.runs: list[TaskRun] = []
         self._pool = cluster.pool

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import pickle
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, get_args
 
@@ -189,33 +189,3 @@ def _figure(value: object) -> float:
 def _line(text: object) -> str:
     words = "".join(letter if letter.isprintable() else " " for letter in str(text))
     return words if len(words) <= _SHOWN else f"{words[:_SHOWN]}..."
-
-
-@dataclass(frozen=True)
-class TaskRun:
-    """What became of a task, for people and for JSON.
-
-    Parameters
-    ----------
-    engine, seed, chunks : of the task.
-    worker : the address of who had it.
-    seconds : on the worker; 0 where nothing came back.
-    time_us : of its schedule, if that passed the check here; else None.
-    claimed_bound_us, claimed_source : the bound that the worker claims; 0: none.
-    remark : what became of it.
-    """
-
-    engine: str
-    seed: int
-    chunks: int
-    worker: str
-    seconds: float
-    time_us: float | None
-    claimed_bound_us: float
-    claimed_source: str
-    remark: str
-
-    def to_dict(self) -> dict[str, object]:
-        """Plain values for JSON, units in their keys."""
-        values = asdict(self)
-        return values | {"solve_s": values.pop("seconds")}

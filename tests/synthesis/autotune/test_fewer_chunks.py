@@ -9,11 +9,12 @@ from taccl import synthesize
 from taccl.encoding.core.options import SearchOptions
 from taccl.errors import CheckError, ProgramLimitError
 from taccl.support.budget import Budget
-from taccl.synthesis.autotune import Way, chunks_that_fit
+from taccl.synthesis.autotune.chunks import chunks_that_fit
+from taccl.synthesis.configurations import Configuration
 from taccl.synthesis.result import Result
 from tests.synthesis.autotune.test_choose import machine
 
-WAY = Way("Simple", 1)
+WAY = Configuration("Simple", 1)
 
 
 def fits_up_to(most: int, chunks: int, units: int = 1000, each: float = 0.0) -> int:
@@ -23,7 +24,7 @@ def fits_up_to(most: int, chunks: int, units: int = 1000, each: float = 0.0) -> 
     def search_of(number: int) -> object:
         return lambda *_: SimpleNamespace(found=SimpleNamespace(schedule=number))
 
-    def lower(number: object, way: Way) -> None:
+    def lower(number: object, configuration: Configuration) -> None:
         budget.spend(each)
         if number > most:
             raise ProgramLimitError("too large")

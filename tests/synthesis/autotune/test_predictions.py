@@ -10,9 +10,8 @@ from taccl.backend.target import LoweringOptions
 from taccl.backend.targets.registry import find_target
 from taccl.errors import ProgramLimitError
 from taccl.support.budget import Budget
-from taccl.synthesis.autotune import FileTried, Predictor, Way
-from taccl.synthesis.autotune.predictions import most_connections
-from taccl.synthesis.autotune.ways import ways_to_try
+from taccl.synthesis.autotune.predictions import FileTried, Predictor, most_connections
+from taccl.synthesis.configurations import Configuration, configurations_to_try
 from taccl.synthesis.output_options import OutputOptions
 from taccl.synthesis.predicted import wires_bound
 from taccl.topologies import parse_topology
@@ -34,8 +33,11 @@ TARGET = find_target("all")
 MANY = Budget(1e9)
 
 
-def lowered(schedule, way):
-    return TARGET.lower(schedule, LoweringOptions(way.protocol, way.instances, way.thread_blocks))
+def lowered(schedule, configuration):
+    return TARGET.lower(
+        schedule,
+        LoweringOptions(configuration.protocol, configuration.instances, configuration.thread_blocks),
+    )
 
 
 def predictor(lower=lowered) -> Predictor:
@@ -49,62 +51,76 @@ def schedule(size: str = "8MB"):
     ).schedule
 
 
-ways = partial(ways_to_try, MACHINE.executor, TARGET)
+configurations = partial(configurations_to_try, MACHINE.executor, TARGET)
 
 
 def test_all_that_is_open_is_tried_within_the_limits_of_the_target():
-    every = ways(OutputOptions())
-    assert {way.protocol for way in every} == {"Simple", "LL"}  # the executor says nothing about LL128
-    assert {way.thread_blocks for way in every} == {"two-way", "one-way"}
-    assert max(way.instances for way in every) == TARGET.limits.instances
-    assert ways(OutputOptions(protocol="ll", instances=5, thread_blocks="one-way")) == (
-        Way("LL", 5, "one-way"),
+    every = configurations(OutputOptions())
+    assert {configuration.protocol for configuration in every} == {
+        "Simple",
+        "LL",
+    }  # the executor says nothing about LL128
+    assert {configuration.thread_blocks for configuration in every} == {"two-way", "one-way"}
+    assert max(configuration.instances for configuration in every) == TARGET.limits.instances
+    assert configurations(OutputOptions(protocol="ll", instances=5, thread_blocks="one-way")) == (
+        Configuration("LL", 5, "one-way"),
     )
 
 
 def test_more_instances_are_left_alone_where_fewer_do_not_fit():
     files = predictor()
-    files.predict(schedule(), [Way("Simple", k) for k in (1, 2, 8, 12)], MANY)
-    assert [each.way.instances for each in files.predictions] == [1, 2]
-    assert files.left_out == {Way("Simple", 12)}
-    assert "a GPU of the machine runs 6 at once" in files.reasons[Way("Simple", 8)]
+    files.predict(schedule(), [Configuration("Simple", k) for k in (1, 2, 8, 12)], MANY)
+    assert [each.configuration.instances for each in files.predictions] == [1, 2]
+    assert files.left_out == {Configuration("Simple", 12)}
+    assert "a GPU of the machine runs 6 at once" in files.reasons[Configuration("Simple", 8)]
 
 
 def test_what_is_too_large_for_one_protocol_may_fit_another():
     """Plans that pull fit where plans of packets do not."""
 
-    def without_packets(schedule, way):
-        if way.protocol == "LL" and way.instances > 1:
+    def without_packets(schedule, configuration):
+        if configuration.protocol == "LL" and configuration.instances > 1:
             raise ProgramLimitError("the plan is too large")
-        return lowered(schedule, way)
+        return lowered(schedule, configuration)
 
     files = predictor(without_packets)
-    files.predict(schedule("4KB"), [Way(name, k) for name in ("LL", "Simple") for k in (1, 2)], MANY)
-    assert {each.way for each in files.predictions} == {Way("LL", 1), Way("Simple", 1), Way("Simple", 2)}
-    assert files.reasons[Way("LL", 2)] == "the plan is too large"
+    files.predict(
+        schedule("4KB"), [Configuration(name, k) for name in ("LL", "Simple") for k in (1, 2)], MANY
+    )
+    assert {each.configuration for each in files.predictions} == {
+        Configuration("LL", 1),
+        Configuration("Simple", 1),
+        Configuration("Simple", 2),
+    }
+    assert files.reasons[Configuration("LL", 2)] == "the plan is too large"
 
 
 def test_what_one_schedule_is_too_large_for_may_fit_another_with_fewer_connections():
     files, large = predictor(), schedule()
-    files.predict(large, [Way("Simple", k) for k in (8, 12)], MANY)
+    files.predict(large, [Configuration("Simple", k) for k in (8, 12)], MANY)
     assert files.may_fit(large) == set()
     small = large.take(np.array([0]))
     assert most_connections(small) < most_connections(large)
-    assert files.may_fit(small) == {Way("Simple", 8), Way("Simple", 12)}
+    assert files.may_fit(small) == {Configuration("Simple", 8), Configuration("Simple", 12)}
 
 
 def test_what_would_be_slower_even_so_many_times_as_fast_is_not_lowered():
     files = predictor()
-    files.predict(schedule(), [Way("Simple", 1), Way("LL", 1), Way("LL", 2)], MANY)
-    assert [each.way for each in files.predictions] == [Way("Simple", 1), Way("LL", 1)]
-    assert files.reasons[Way("LL", 2)].startswith("not tried: ")
+    files.predict(
+        schedule(), [Configuration("Simple", 1), Configuration("LL", 1), Configuration("LL", 2)], MANY
+    )
+    assert [each.configuration for each in files.predictions] == [
+        Configuration("Simple", 1),
+        Configuration("LL", 1),
+    ]
+    assert files.reasons[Configuration("LL", 2)].startswith("not tried: ")
 
 
 def test_of_one_way_the_fastest_schedule_counts():
     files = predictor()
     for each in (schedule("8MB"), schedule("4KB")):
-        files.predict(each, [Way("Simple", 1)], MANY)
-    (best,) = files.by_way()
+        files.predict(each, [Configuration("Simple", 1)], MANY)
+    (best,) = files.by_configuration()
     assert best is min(files.predictions, key=lambda each: each.time_us)
     assert best.time_us >= best.execution.bound.value_us
 
@@ -119,35 +135,40 @@ def test_what_holds_for_any_chunks_is_proved_once_for_a_size(monkeypatch):
     monkeypatch.setattr("taccl.synthesis.autotune.predictions.wires_bound", counted)
     files = predictor()
     for each in schedules:
-        files.predict(each, [Way("Simple", 1)], MANY)
+        files.predict(each, [Configuration("Simple", 1)], MANY)
     assert len(files.predictions) == 3
     assert proved == [(8 * 2**20, "Simple"), (4 * 2**10, "Simple")]
 
 
 def test_nothing_is_predicted_without_a_budget():
     files = predictor()
-    files.predict(schedule(), [Way("Simple", 1)], Budget(0.0))
+    files.predict(schedule(), [Configuration("Simple", 1)], Budget(0.0))
     assert files.predictions == []
 
 
 def test_protocols_take_turns_so_that_a_short_budget_sees_something_of_each():
     tried = []
 
-    def noted(schedule, way):
-        tried.append(way)
-        return lowered(schedule, way)
+    def noted(schedule, configuration):
+        tried.append(configuration)
+        return lowered(schedule, configuration)
 
     files = predictor(noted)
-    both = [Way(name, k) for name in ("LL", "Simple") for k in (1, 2)]
+    both = [Configuration(name, k) for name in ("LL", "Simple") for k in (1, 2)]
     files.predict(schedule("4KB"), both, MANY)
-    assert tried == [Way("LL", 1), Way("Simple", 1), Way("LL", 2), Way("Simple", 2)]
+    assert tried == [
+        Configuration("LL", 1),
+        Configuration("Simple", 1),
+        Configuration("LL", 2),
+        Configuration("Simple", 2),
+    ]
 
 
 def test_a_file_that_is_known_is_not_made_again():
     files, once = predictor(), schedule()
     for _ in range(2):
-        files.predict(once, [Way("Simple", 1), Way("Simple", 2)], MANY)
-    assert [each.way.instances for each in files.predictions] == [1, 2]
+        files.predict(once, [Configuration("Simple", 1), Configuration("Simple", 2)], MANY)
+    assert [each.configuration.instances for each in files.predictions] == [1, 2]
 
 
 def test_a_row_says_what_it_is_in_a_line():

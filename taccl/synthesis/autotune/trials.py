@@ -4,24 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Generic, Protocol, TypeVar
 
 from taccl.encoding.bounds import Proof
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.journal import EngineRun
 from taccl.model import units
-from taccl.model.problem import Problem
+from taccl.synthesis.formulated import Formulated
 from taccl.synthesis.search import Found, relative_gap
-
-
-class HasProblem(Protocol):
-    """A problem as the caller states it."""
-
-    @property
-    def problem(self) -> Problem: ...
-
-
-Stated = TypeVar("Stated", bound=HasProblem)
 
 
 @dataclass(frozen=True)
@@ -53,22 +42,22 @@ class ChunksTried:
 
 
 @dataclass(frozen=True, eq=False)
-class Choice(Generic[Stated]):
+class Choice:
     """The number of chunks that gave the fastest schedule, and all that were tried.
 
     `any_chunks` bounds the time whatever the number is; `all_found` is the best for each number.
     """
 
-    stated: Stated
+    formulated: Formulated
     found: Found
     tried: tuple[ChunksTried, ...]
     any_chunks: Proof
-    all_found: tuple[tuple[Stated, Found], ...] = ()
+    all_found: tuple[tuple[Formulated, Found], ...] = ()
 
     @property
     def note(self) -> str:
         """The choice and what the bound is about, in a sentence."""
-        number = self.stated.problem.collective.chunks_per_rank
+        number = self.formulated.problem.collective.chunks_per_rank
         tried = ", ".join(str(each.chunks) for each in self.tried)
         said = f"chunks auto: {number} per rank, the fastest of {tried}; the bound is for {number}"
         if not self.any_chunks.value_us:
@@ -77,14 +66,14 @@ class Choice(Generic[Stated]):
 
 
 @dataclass(eq=False)
-class Trial(Generic[Stated]):
+class Trial:
     """One number of chunks, and the best that is known about it.
 
     `usable` : whether a file can hold the schedule; None: not asked yet.
     """
 
     chunks: int
-    stated: Stated
+    formulated: Formulated
     found: Found
     seconds: float
     usable: bool | None = None
@@ -99,7 +88,7 @@ class Trial(Generic[Stated]):
     def instance(self) -> Instance:
         """The problem with what is derived from it, which later searches share."""
         if self._instance is None:
-            self._instance = Instance(self.stated.problem)
+            self._instance = Instance(self.formulated.problem)
         return self._instance
 
     def forget_derived(self) -> None:
@@ -121,7 +110,7 @@ class Trial(Generic[Stated]):
             failures=tuple(dict.fromkeys((*self.found.failures, *found.failures))),
         )
 
-    def tried(self, chosen: Trial[Stated]) -> ChunksTried:
+    def tried(self, chosen: Trial) -> ChunksTried:
         """Its figures, beside the number that was chosen."""
         remark = "not faster so far"
         if self is chosen:
@@ -132,7 +121,7 @@ class Trial(Generic[Stated]):
             remark = "cannot be faster"
         return ChunksTried(
             self.chunks,
-            round(self.stated.problem.chunk_mb * units.MB),
+            round(self.formulated.problem.chunk_mb * units.MB),
             self.time_us,
             self.found.lower_bound_us,
             self.found.bound_source,
@@ -141,7 +130,7 @@ class Trial(Generic[Stated]):
         )
 
 
-def by_time(trials: Iterable[Trial[Stated]]) -> list[Trial[Stated]]:
+def by_time(trials: Iterable[Trial]) -> list[Trial]:
     """The fastest first."""
     return sorted(trials, key=lambda trial: trial.time_us)
 

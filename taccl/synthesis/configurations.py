@@ -1,4 +1,4 @@
-"""Which ways there are to make a file: protocols, instances, thread blocks. It knows no schedule."""
+"""The configurations of a file: protocol, instances, thread blocks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _INSTANCES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
 
 @dataclass(frozen=True)
-class Way:
+class Configuration:
     """A protocol, how many parallel copies of the program share each chunk, and what thread blocks do."""
 
     protocol: str
@@ -32,20 +32,32 @@ class Way:
         return f"{self.protocol} x {self.instances}{' one-way' if self.thread_blocks == 'one-way' else ''}"
 
 
-def ways_to_try(executor: Executor | None, target: AnyTarget, asked: OutputOptions) -> tuple[Way, ...]:
-    """All ways that come into question, by thread blocks and protocol, fewest instances first.
+def has_predictions(executor: Executor | None, target: AnyTarget, output: OutputOptions) -> bool:
+    """Whether files have a time: where the machine has an executor, and of some targets by links alone."""
+    if executor is not None:
+        return target.can_be_executed
+    return target.predicted_by_links and output.xml
+
+
+def configurations_to_try(
+    executor: Executor | None, target: AnyTarget, asked: OutputOptions
+) -> tuple[Configuration, ...]:
+    """All configurations that come into question, by thread blocks and protocol, fewest instances first.
 
     Parameters
     ----------
     executor : says what protocols cost; one that it does not know cannot be predicted. None: thread blocks
         cost nothing, all protocols are known, and one instance is as good as many.
     target : whose protocols there are, the usual one first.
-    asked : what the user says of the file; what is open is tried.
+    asked : what the user says of the file. What is open is tried, or is as usual where nothing is predicted.
 
     Raises
     ------
     TopologyError : the executor knows no protocol of the target.
     """
+    if not has_predictions(executor, target, asked):
+        usual = asked.for_target(target, target.name)
+        return (Configuration(usual.protocol, usual.instances, usual.thread_blocks),)
     known = [name for name in target.protocols if executor is None or name in executor.protocols]
     if asked.asked_protocol is not None:
         known = [target.protocol(asked.asked_protocol)]
@@ -59,5 +71,9 @@ def ways_to_try(executor: Executor | None, target: AnyTarget, asked: OutputOptio
     numbers = (number,) if number is not None else _INSTANCES if executor is not None else (1,)
     most = asked.most_instances(target)
     return tuple(
-        Way(name, each, kind) for kind in kinds for name in known for each in numbers if each <= most
+        Configuration(name, instances, kind)
+        for kind in kinds
+        for name in known
+        for instances in numbers
+        if instances <= most
     )

@@ -22,7 +22,7 @@ from taccl.topologies import PhysicalTopology, load_topology
 
 
 @dataclass(frozen=True, eq=False)
-class Resolved:
+class Inputs:
     """What is asked, before the sketch is applied: chunks of `chunk_mb` MB of a collective on a machine.
 
     `max_group` is the most chunks that one send of the target carries; `notes` say how the request was
@@ -42,7 +42,7 @@ class Resolved:
         return round(self.chunk_mb * units.MB * self.collective.chunks_per_size)
 
 
-def resolve(request: Request) -> Resolved:
+def inputs_of(request: Request) -> Inputs:
     """The machine, collective and chunk size of a request, whether or not the sketch lets it be done.
 
     Raises
@@ -80,7 +80,7 @@ def resolve(request: Request) -> Resolved:
         request.size, sketch, machine, collective, chunk_size_known=request.profile is not None
     )
     bytes_each = chunk_bytes(collective.chunks_per_size, size_bytes)
-    return Resolved(
+    return Inputs(
         collective,
         machine,
         sketch,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from taccl import bounds, synthesize
-from taccl.api import StatedProblem, make_problem
+from taccl.api import Formulated, make_problem
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.textbook.engine import built
@@ -18,9 +18,10 @@ from taccl.errors import CollectiveError, NoScheduleInTime, SolverError, TacclEr
 from taccl.model.schedule import Schedule
 from taccl.model.units import MB
 from taccl.support.budget import Budget
-from taccl.synthesis.chunking import Choice, candidates, choose_chunks
-from taccl.synthesis.chunking.books import from_books, numbers_in_books
-from taccl.synthesis.chunking.trials import merged
+from taccl.synthesis.autotune.chunk_counts import candidates
+from taccl.synthesis.autotune.chunks import choose_chunks
+from taccl.synthesis.autotune.seeds import from_books, numbers_in_books
+from taccl.synthesis.autotune.trials import Choice, merged
 from taccl.synthesis.search import STOP, Answer, Progress
 
 #: Work and no seconds, so that no clock decides what a test sees.
@@ -28,12 +29,12 @@ QUICK = SearchOptions(engine="greedy", gap=0.05, effort=60_000)
 RING = {"topology": "ring-oneway:3"}
 
 
-def stated(number: int, size: int = 48 * MB, collective: str = "broadcast") -> StatedProblem:
+def formulated(number: int, size: int = 48 * MB, collective: str = "broadcast") -> Formulated:
     return make_problem(collective, size=size, chunks=number, **RING)
 
 
-def chosen(**change: object) -> Choice[StatedProblem]:
-    return choose_chunks(stated, replace(QUICK, **change))
+def chosen(**change: object) -> Choice:
+    return choose_chunks(formulated, replace(QUICK, **change))
 
 
 @pytest.fixture
@@ -50,24 +51,24 @@ def first_schedules_only(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_numbers_are_tried_that_cut_the_size_into_equal_chunks_of_some_size() -> None:
-    assert candidates(stated(1, size=96 * 1024).problem)[:8] == [1, 2, 3, 4, 6, 8, 12, 16]
-    assert candidates(stated(1, size=10 * 1025).problem) == [1, 2, 5, 10]
-    assert candidates(stated(1, size=5).problem) == [1]
-    assert candidates(stated(1, size=4096).problem) == [1, 2, 4]
-    assert candidates(stated(1, size=96 * 1024).problem, 16 * 1024) == [1, 2, 3, 6]
-    assert candidates(stated(1, size=2**30, collective="broadcast").problem)[-1] <= 1024
+    assert candidates(formulated(1, size=96 * 1024).problem)[:8] == [1, 2, 3, 4, 6, 8, 12, 16]
+    assert candidates(formulated(1, size=10 * 1025).problem) == [1, 2, 5, 10]
+    assert candidates(formulated(1, size=5).problem) == [1]
+    assert candidates(formulated(1, size=4096).problem) == [1, 2, 4]
+    assert candidates(formulated(1, size=96 * 1024).problem, 16 * 1024) == [1, 2, 3, 6]
+    assert candidates(formulated(1, size=2**30, collective="broadcast").problem)[-1] <= 1024
 
 
 def test_numbers_for_alltoall_cut_the_part_of_each_pair() -> None:
-    for number in candidates(stated(1, size=9 * 4096, collective="alltoall").problem):
-        assert stated(number, size=9 * 4096, collective="alltoall").problem.size_bytes == 9 * 4096
+    for number in candidates(formulated(1, size=9 * 4096, collective="alltoall").problem):
+        assert formulated(number, size=9 * 4096, collective="alltoall").problem.size_bytes == 9 * 4096
 
 
 def test_a_large_broadcast_in_a_line_is_cut_finely(first_schedules_only: list[int]) -> None:
     choice = chosen()
-    assert choice.stated.problem.collective.chunks_per_rank > 1
-    assert choice.stated.problem.size_bytes == 48 * MB
-    assert choice.found.schedule.problem is choice.stated.problem
+    assert choice.formulated.problem.collective.chunks_per_rank > 1
+    assert choice.formulated.problem.size_bytes == 48 * MB
+    assert choice.found.schedule.problem is choice.formulated.problem
     assert choice.found.schedule.makespan_us == min(tried.time_us for tried in choice.tried)
 
 
@@ -91,7 +92,7 @@ def test_each_time_stands_with_the_bound_for_its_number(first_schedules_only: li
         assert tried.lower_bound_us <= largest.value_us
         assert choice.any_chunks.value_us <= tried.time_us
     assert [tried.remark for tried in choice.tried].count("chosen") == 1
-    assert f"the bound is for {choice.stated.problem.collective.chunks_per_rank}" in choice.note
+    assert f"the bound is for {choice.formulated.problem.collective.chunks_per_rank}" in choice.note
 
 
 def test_what_is_proved_of_one_chunk_before_any_trial_is_its_bound(first_schedules_only: list[int]) -> None:
@@ -101,8 +102,8 @@ def test_what_is_proved_of_one_chunk_before_any_trial_is_its_bound(first_schedul
 
 
 def test_finer_chunks_are_left_alone_once_they_only_get_slower(first_schedules_only: list[int]) -> None:
-    many = len(candidates(stated(1, size=2**16).problem))
-    choice = choose_chunks(lambda number: stated(number, size=2**16), QUICK)
+    many = len(candidates(formulated(1, size=2**16).problem))
+    choice = choose_chunks(lambda number: formulated(number, size=2**16), QUICK)
     assert len(choice.tried) < many
 
 
@@ -111,8 +112,8 @@ def test_numbers_whose_schedules_would_take_gigabytes_are_not_tried(
 ) -> None:
     whole = [tried.chunks for tried in chosen().tried]
     assert len(whole) > 3
-    rows = len(chosen().found.schedule) // chosen().stated.problem.num_chunks
-    monkeypatch.setattr("taccl.synthesis.chunking.chunk_search._MOST_TRANSFERS", rows * whole[2])
+    rows = len(chosen().found.schedule) // chosen().formulated.problem.num_chunks
+    monkeypatch.setattr("taccl.synthesis.autotune.chunk_search._MOST_TRANSFERS", rows * whole[2])
     assert [tried.chunks for tried in chosen().tried] == whole[:3]
 
 
@@ -134,12 +135,12 @@ def test_numbers_that_there_was_no_time_to_look_at_come_last(
     first_schedules_only: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "taccl.synthesis.chunking.chunk_search.ChunkSearch._first_is_there_at",
+        "taccl.synthesis.autotune.chunk_search.ChunkSearch._first_is_there_at",
         lambda each, number: 0.9 * each._total_s if number > 1 else 0.0,
     )
     choice = chosen(gap=0.0)
-    assert [tried.chunks for tried in choice.tried] == candidates(stated(1).problem)
-    assert choice.stated.problem.collective.chunks_per_rank > 1
+    assert [tried.chunks for tried in choice.tried] == candidates(formulated(1).problem)
+    assert choice.formulated.problem.collective.chunks_per_rank > 1
 
 
 @pytest.mark.parametrize(
@@ -168,10 +169,10 @@ def test_a_number_whose_trial_fails_costs_no_other_number_its_turn(
 def test_a_number_that_is_too_large_to_state_ends_the_trials_of_finer_ones(
     first_schedules_only: list[int],
 ) -> None:
-    def up_to_three(number: int) -> StatedProblem:
+    def up_to_three(number: int) -> Formulated:
         if number > 3:
             raise CollectiveError("too large")
-        return stated(number)
+        return formulated(number)
 
     choice = choose_chunks(up_to_three, replace(QUICK, gap=0.0))
     assert [tried.chunks for tried in choice.tried] == [1, 2, 3]
@@ -193,7 +194,7 @@ def test_where_every_trial_fails_the_failure_of_the_engine_that_was_asked_for_is
 def test_with_an_effort_the_same_is_found_however_the_clock_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     def answer() -> tuple[object, ...]:
         choice = choose_chunks(
-            lambda number: stated(number, size=2**16), SearchOptions(engine="greedy", effort=3000)
+            lambda number: formulated(number, size=2**16), SearchOptions(engine="greedy", effort=3000)
         )
         schedule = choice.found.schedule
         return choice.tried, schedule.link.tolist(), schedule.start_us.tolist(), choice.found.status
@@ -207,7 +208,7 @@ def test_with_an_effort_the_same_is_found_however_the_clock_runs(monkeypatch: py
 def test_an_effort_ends_at_a_time_limit_that_is_given_too(monkeypatch: pytest.MonkeyPatch) -> None:
     leaps = itertools.count(0.0, 1.0)
     monkeypatch.setattr("time.monotonic", lambda: next(leaps))
-    choice = choose_chunks(stated, SearchOptions(engine="greedy", effort=10**8, time_limit_s=20.0))
+    choice = choose_chunks(formulated, SearchOptions(engine="greedy", effort=10**8, time_limit_s=20.0))
     assert [tried.chunks for tried in choice.tried] == [1]
 
 
@@ -230,8 +231,8 @@ def test_a_schedule_that_no_file_can_hold_is_not_chosen(first_schedules_only: li
         if schedule.problem.collective.chunks_per_rank > 2:
             raise CollectiveError("too large")
 
-    choice = choose_chunks(stated, QUICK, can_be_used=holds_few)
-    assert choice.stated.problem.collective.chunks_per_rank == 2
+    choice = choose_chunks(formulated, QUICK, can_be_used=holds_few)
+    assert choice.formulated.problem.collective.chunks_per_rank == 2
     assert "no file can hold it" in [tried.remark for tried in choice.tried]
 
 
@@ -260,7 +261,7 @@ def test_ctrl_c_keeps_the_best_so_far(first_schedules_only: list[int], finished_
         if len(news) > finished_looks:
             raise KeyboardInterrupt
 
-    choice = choose_chunks(stated, replace(QUICK, gap=0.0), stop)
+    choice = choose_chunks(formulated, replace(QUICK, gap=0.0), stop)
     assert len(choice.tried) == len(news) == finished_looks + 1
     assert choice.found.status == "interrupted"
 
@@ -274,7 +275,7 @@ def test_an_observer_that_says_stop_ends_all_searches_and_keeps_the_best(
         news.append(progress)
         return STOP if len(news) == 2 else None
 
-    choice = choose_chunks(stated, replace(QUICK, gap=0.0), stop_at_the_second)
+    choice = choose_chunks(formulated, replace(QUICK, gap=0.0), stop_at_the_second)
     assert len(choice.tried) == len(news) == 2
     assert choice.found.status == "interrupted"
 
@@ -284,7 +285,7 @@ def test_a_proof_of_one_number_settles_no_search_that_was_stopped_before_the_oth
 ) -> None:
     """Three GPUs that send to each other at once: the first schedule meets its bound."""
 
-    def full(number: int) -> StatedProblem:
+    def full(number: int) -> Formulated:
         return make_problem("alltoall", size=3 * MB, chunks=number, topology="full:3")
 
     stopped = choose_chunks(full, replace(QUICK, gap=0.0), lambda progress: STOP).found
@@ -316,7 +317,7 @@ def test_a_wrong_bound_is_told_and_no_number_is_lost_for_it(monkeypatch: pytest.
 
 def test_progress_says_which_number_it_is_about(first_schedules_only: list[int]) -> None:
     news: list[Progress] = []
-    choose_chunks(stated, QUICK, news.append)
+    choose_chunks(formulated, QUICK, news.append)
     assert news[0].stage.endswith("chunks 1")
     assert np.all(np.diff([each.elapsed_s for each in news]) >= 0)
 

@@ -1,7 +1,4 @@
-"""A request that was looked up becomes the problem that engines see, with the notes on how it was understood.
-
-It knows machines, sketches and the costs of an executor; how a problem is searched is not its business.
-"""
+"""A request formulated as the problem that engines see, with the notes on how it was understood."""
 
 from __future__ import annotations
 
@@ -13,13 +10,13 @@ from taccl.model.engine_costs import LINKS_ONLY, Served, as_engines_see
 from taccl.model.problem import Problem
 from taccl.sketch import Sketch, SketchedNetwork, check_ranks, sketched
 from taccl.support.size_limits import MANY_CHUNKS, MAX_TRANSFERS, check_transfers
+from taccl.synthesis.inputs import Inputs
 from taccl.synthesis.request import Symmetry
-from taccl.synthesis.resolved import Resolved
 from taccl.topologies import PhysicalTopology
 
 
 @dataclass(frozen=True, eq=False)
-class StatedProblem:
+class Formulated:
     """A problem, and how the request for it was understood."""
 
     problem: Problem
@@ -28,26 +25,26 @@ class StatedProblem:
     notes: tuple[str, ...] = ()
 
 
-def network_of(resolved: Resolved) -> SketchedNetwork:
+def network_of(inputs: Inputs) -> SketchedNetwork:
     """What the sketch makes of the machine."""
-    check_ranks(resolved.collective, resolved.topology)
-    return sketched(resolved.sketch, resolved.topology)
+    check_ranks(inputs.collective, inputs.topology)
+    return sketched(inputs.sketch, inputs.topology)
 
 
-def stated_problem(
-    resolved: Resolved,
+def problem_of(
+    inputs: Inputs,
     symmetry: Symmetry,
     network: SketchedNetwork | None = None,
     served: Served | None = None,
-) -> StatedProblem:
+) -> Formulated:
     """The problem that the sketch leaves, with the symmetries that are asked for.
 
     `network` : what the sketch makes of the machine, where that is known. `served` : by what its links are
     served, where the machine has an executor; None: by links' costs alone.
     """
-    network = network_of(resolved) if network is None else network
-    applied = network.applied(resolved.collective, resolved.chunk_mb, resolved.max_group)
-    problem, notes = applied.problem, (*resolved.notes, *applied.notes)
+    network = network_of(inputs) if network is None else network
+    applied = network.applied(inputs.collective, inputs.chunk_mb, inputs.max_group)
+    problem, notes = applied.problem, (*inputs.notes, *applied.notes)
     if served is not None and problem.topology.executor is not None:
         notes = (*notes, served.note(problem.topology.executor))
         problem = replace(
@@ -62,4 +59,4 @@ def stated_problem(
         notes = (*notes, note)
     elif lost := lost_by_costs(problem):
         notes = (*notes, lost)
-    return StatedProblem(problem, resolved.topology, resolved.sketch, notes)
+    return Formulated(problem, inputs.topology, inputs.sketch, notes)

@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Generic
 
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.instance import Instance
@@ -17,23 +16,20 @@ from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.model.tolerance import OPTIMAL_GAP
 from taccl.support.budget import Budget
-from taccl.synthesis.chunking.books import from_books, numbers_in_books
-from taccl.synthesis.chunking.coarser import carry_over, known_for
-from taccl.synthesis.chunking.numbers import candidates
-from taccl.synthesis.chunking.proved import Proved
-from taccl.synthesis.chunking.quick import quick_engine
-from taccl.synthesis.chunking.trials import Choice, Stated, Trial, by_time
+from taccl.synthesis.autotune.chunk_counts import Proved, candidates, quick_engine
+from taccl.synthesis.autotune.seeds import carry_over, from_books, known_for, numbers_in_books
+from taccl.synthesis.autotune.trials import Choice, Trial, by_time
+from taccl.synthesis.formulated import Formulated
 from taccl.synthesis.search import (
     STOP,
-    Alone,
     Answer,
     Found,
     Observer,
     Progress,
-    Searcher,
     relative_gap,
     status_of,
 )
+from taccl.synthesis.searcher import Alone, Searcher
 
 #: Parts of the budget: for short trials by list scheduling, for longer ones of the best few, and for a bound
 #: that holds for any number of chunks.
@@ -66,7 +62,7 @@ _AHEAD, _MOST_CELLS = 0.05, 5_000_000
 _STATING, _LOWERING = 1e-3, 2e-2
 
 
-class ChunkSearch(Generic[Stated]):
+class ChunkSearch:
     """The trials so far, the budget, and who listens.
 
     All decisions are made by the budget's clock, so that work units decide where work is counted.
@@ -74,7 +70,7 @@ class ChunkSearch(Generic[Stated]):
 
     def __init__(
         self,
-        state: Callable[[int], Stated],
+        state: Callable[[int], Formulated],
         options: SearchOptions,
         on_progress: Observer | None,
         can_be_used: Callable[[Schedule], object] | None,
@@ -94,7 +90,7 @@ class ChunkSearch(Generic[Stated]):
         self._finer_is_slower = False
         self._fault: Exception | None = None
         self._failures: list[Failure] = []
-        self.trials: list[Trial[Stated]] = []
+        self.trials: list[Trial] = []
         self.interrupted = False
         self._coarsest = state(1)
         self._instance = self._known_size(self._coarsest.problem)
@@ -102,7 +98,7 @@ class ChunkSearch(Generic[Stated]):
         self._untried = candidates(self._coarsest.problem, chunk_bytes)
         self._in_books = numbers_in_books(self._instance, self._untried)
         self._book: Schedule | None = None
-        self._ahead: dict[int, tuple[Stated, Instance]] = {}
+        self._ahead: dict[int, tuple[Formulated, Instance]] = {}
         self._proved = Proved(self._instance, self._budget.share(_ANY_CHUNKS), self._fails)
         self._quick = quick_engine(self._instance) or options.engine
 
@@ -137,7 +133,7 @@ class ChunkSearch(Generic[Stated]):
         if self._options.engine != "auto" or not self._in_books or not self._goes_on():
             return
 
-        def stated(number: int) -> Instance:
+        def formulated(number: int) -> Instance:
             trial = self._trial_of(number)
             if trial is not None:
                 return trial.instance
@@ -147,7 +143,7 @@ class ChunkSearch(Generic[Stated]):
             return ahead[1]
 
         try:
-            for schedule in from_books(self._in_books, stated, self._budget.share(_BOOKS)):
+            for schedule in from_books(self._in_books, formulated, self._budget.share(_BOOKS)):
                 self._book = schedule
         except Exception as fault:  # costs what it would have found
             self._fails("textbook", told(fault))
@@ -167,7 +163,7 @@ class ChunkSearch(Generic[Stated]):
         self._untried.sort()
         self.trials.sort(key=lambda trial: trial.chunks)
 
-    def _trial_of(self, number: int) -> Trial[Stated] | None:
+    def _trial_of(self, number: int) -> Trial | None:
         return next((each for each in self.trials if each.chunks == number), None)
 
     def first_round(self) -> None:
@@ -216,7 +212,7 @@ class ChunkSearch(Generic[Stated]):
                 return
             self._try_next(self._left_s)
 
-    def choice(self) -> Choice[Stated]:
+    def choice(self) -> Choice:
         """The fastest schedule that can be used; the fastest at all where none can."""
         for trial in self.trials:
             carry_over(self.trials, trial)
@@ -235,11 +231,11 @@ class ChunkSearch(Generic[Stated]):
         chosen = replace(best.found, status=status, seconds=passed_s, failures=failures)
         others = [trial for trial in self._by_time() if trial is not best and trial.usable is not False]
         return Choice(
-            stated=best.stated,
+            formulated=best.formulated,
             found=chosen,
             tried=tuple(trial.tried(best) for trial in self.trials),
             any_chunks=self._proved.any_chunks,
-            all_found=((best.stated, chosen), *((each.stated, each.found) for each in others)),
+            all_found=((best.formulated, chosen), *((each.formulated, each.found) for each in others)),
         )
 
     def _only_the_coarsest(self) -> None:
@@ -250,13 +246,13 @@ class ChunkSearch(Generic[Stated]):
         found = self._search(self._instance, self._options, self._left_s, began_s)
         self.trials.append(Trial(1, self._coarsest, found, self._elapsed_s - began_s, None, self._instance))
 
-    def _try_next(self, seconds: float) -> Trial[Stated] | None:
+    def _try_next(self, seconds: float) -> Trial | None:
         """A trial of the coarsest number that was not tried yet; None if it fails."""
         number, began_s = self._untried.pop(0), self._elapsed_s
         try:
-            stated, instance = self._stated(number)
+            formulated, instance = self._stated(number)
             options = self._options_for(
-                seconds, self._quick, known_for(stated.problem, self.trials, self._book)
+                seconds, self._quick, known_for(formulated.problem, self.trials, self._book)
             )
             found = self._search(instance, options, seconds, began_s)
         except Exception as fault:
@@ -264,19 +260,19 @@ class ChunkSearch(Generic[Stated]):
             return None
         took_s = self._elapsed_s - began_s
         self._first_s = max(self._first_s, took_s - seconds)
-        self.trials.append(Trial(number, stated, found, took_s, None, instance))
+        self.trials.append(Trial(number, formulated, found, took_s, None, instance))
         finest = number * _MOST_TRANSFERS / max(1, len(found.schedule))
         self._untried = [finer for finer in self._untried if finer <= finest]
         return self.trials[-1]
 
-    def _stated(self, number: int) -> tuple[Stated, Instance]:
+    def _stated(self, number: int) -> tuple[Formulated, Instance]:
         """The problem with so many chunks."""
         if number == 1:
             return self._coarsest, self._instance
         if number in self._ahead:
             return self._ahead[number]
-        stated = self._state(number)
-        return stated, self._known_size(stated.problem)
+        formulated = self._state(number)
+        return formulated, self._known_size(formulated.problem)
 
     def _fail(self, number: int, fault: Exception) -> None:
         """Note what a trial ended with; finer ones need no less memory, and are no less too large."""
@@ -289,9 +285,9 @@ class ChunkSearch(Generic[Stated]):
     def _fails(self, name: str, why: str) -> None:
         self._failures.append(Failure(name, why))
 
-    def _improve(self, trial: Trial[Stated], seconds: float, engine: str | None = None) -> None:
+    def _improve(self, trial: Trial, seconds: float, engine: str | None = None) -> None:
         """Search longer for the number of a trial."""
-        began_s, known = self._elapsed_s, known_for(trial.stated.problem, self.trials, self._book)
+        began_s, known = self._elapsed_s, known_for(trial.formulated.problem, self.trials, self._book)
         options = self._options_for(seconds, engine or self._options.engine, known)
         try:
             found = self._search(trial.instance, options, seconds)
@@ -375,10 +371,10 @@ class ChunkSearch(Generic[Stated]):
         """Whether there is something to gain by another number, and time for it."""
         return self._left_s > _A_MOMENT_S and self._a_number_can_win()
 
-    def _may_win(self, trial: Trial[Stated]) -> bool:
+    def _may_win(self, trial: Trial) -> bool:
         return trial.usable is not False and self._can_win(trial.found.lower_bound_us)
 
-    def _is_usable(self, trial: Trial[Stated]) -> bool:
+    def _is_usable(self, trial: Trial) -> bool:
         if trial.usable is None:
             self._budget.spend(_LOWERING * len(trial.found.schedule))
             try:
@@ -389,7 +385,7 @@ class ChunkSearch(Generic[Stated]):
                 trial.usable = False
         return trial.usable
 
-    def _by_time(self) -> list[Trial[Stated]]:
+    def _by_time(self) -> list[Trial]:
         return by_time(self.trials)
 
     @property

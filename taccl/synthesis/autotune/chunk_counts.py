@@ -1,7 +1,4 @@
-"""What is proved before any number of chunks is tried: of one chunk in each part, and of any number.
-
-It knows bounds, and that a schedule can refute them; which numbers are tried it must not know.
-"""
+"""Which numbers of chunks are tried: candidates, the engine for a first look, and pruning by bounds."""
 
 from __future__ import annotations
 
@@ -9,10 +6,43 @@ from collections.abc import Callable
 
 from taccl.encoding.bounds import Proof, known_bounds, proofs, quick_bound
 from taccl.encoding.bounds.stream import NOTHING
+from taccl.encoding.engines.registry import engine_named
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.journal import told
+from taccl.model.problem import Problem
 from taccl.model.tolerance import contradicts
 from taccl.support.budget import Budget
+
+#: Finer than this, alpha is nearly all that a chunk costs on any link between GPUs. Where ports are not
+#: busy for alpha, it costs latency alone, and what a GPU loads at once is the least.
+_LEAST_CHUNK_BYTES = {"serial": 1024, "pipelined": 16}
+_MOST_CHUNKS = 1024
+#: Where alpha is more of the time of one chunk in each part than this, messages are small.
+_SMALL = 0.2
+
+
+def candidates(coarsest: Problem, chunk_bytes: int = 1) -> list[int]:
+    """1, 2, 3, 4, 5, 6, 8, 10, 12, 16, ... : numbers of chunks into which the size can be cut evenly.
+
+    `coarsest` has one chunk where the others have that many; chunks of the others are multiples of so many
+    bytes.
+    """
+    size_bytes, parts = coarsest.size_bytes, coarsest.collective.chunks_per_size
+    least = _LEAST_CHUNK_BYTES[coarsest.topology.occupancy]
+    numbers = sorted({1} | {k << n for n in range(10) for k in (2, 3, 5)})
+
+    def cuts_evenly(number: int) -> bool:
+        chunk, rest = divmod(size_bytes, number * parts)
+        return number <= _MOST_CHUNKS and not rest and chunk >= least and not chunk % chunk_bytes
+
+    return [number for number in numbers if number == 1 or cuts_evenly(number)]
+
+
+def quick_engine(instance: Instance) -> str:
+    """The engine for trials, by its name; empty: none. For large messages, one that fills the bandwidth."""
+    large = instance.latency_fraction < _SMALL
+    names = ("forest", "paths", "greedy") if large else ("greedy",)
+    return next((name for name in names if engine_named(name).can(instance)), "")
 
 
 class Proved:

@@ -1,0 +1,83 @@
+"""What the search of a number of chunks begins with: textbook schedules, and those of coarser cuts.
+
+No search may end with anything slower. Each chunk of a coarser cut becomes pieces that travel together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from taccl.encoding.core.refine import refined
+from taccl.encoding.engines.registry import engine_named
+from taccl.encoding.engines.textbook.engine import fastest
+from taccl.encoding.instance import Instance
+from taccl.model.problem import Problem
+from taccl.model.schedule import TOLERANCE_US, Schedule
+from taccl.support.budget import Budget
+from taccl.synthesis.autotune.trials import Trial, by_time
+
+#: Textbooks are built with these numbers of chunks: batches come in powers of two.
+_NUMBERS = (1, 2, 4, 8, 16)
+#: With more pairs of a chunk and a rank, one number of chunks takes as long as there is.
+_MOST_CELLS = 500_000
+#: Larger schedules are not refined only to be told.
+_MOST_CARRIED = 100_000
+
+
+def numbers_in_books(coarsest: Instance, numbers: Sequence[int]) -> list[int]:
+    """Of some numbers of chunks those that textbooks are built with; none where there are no textbooks.
+
+    `coarsest` : the problem with one chunk in each part.
+    """
+    problem = coarsest.problem
+    most = _MOST_CELLS // (problem.num_chunks * problem.num_ranks)
+    if not most or not engine_named("textbook").can(coarsest):
+        return []
+    return [number for number in _NUMBERS if number in numbers and number <= most]
+
+
+def from_books(
+    numbers: Sequence[int], state: Callable[[int], Instance], budget: Budget
+) -> Iterator[Schedule]:
+    """Textbook schedules with these numbers of chunks, each faster than those before.
+
+    `state` : the problem with so many chunks.
+    """
+    instances = [state(number) for number in numbers if budget.remaining_s()]
+    if instances:
+        yield from fastest(instances, budget)
+
+
+def carry_over(trials: Sequence[Trial], trial: Trial) -> None:
+    """What was found for a coarser cut after this one was tried holds for this one too."""
+    source = _fastest(trials, trial.chunks)
+    if source is None or source is trial:
+        return
+    pieces = trial.chunks // source.chunks
+    is_large = len(source.found.schedule) * pieces > _MOST_CARRIED
+    if is_large or source.time_us >= trial.time_us - TOLERANCE_US:
+        return
+    known = refined(source.found.schedule, trial.formulated.problem)
+    if known.makespan_us < trial.time_us - TOLERANCE_US:
+        known.check()
+        trial.found, trial.usable = replace(trial.found, schedule=known), None
+
+
+def known_for(problem: Problem, trials: Sequence[Trial], book: Schedule | None) -> Schedule | None:
+    """The fastest that is known for this cut or a coarser one of it, as a schedule of the problem.
+
+    `book` : of a textbook algorithm, for any number of chunks.
+    """
+    number = problem.collective.chunks_per_rank
+    source = _fastest(trials, number)
+    known = [] if source is None else [source.found.schedule]
+    if book is not None and number % book.problem.collective.chunks_per_rank == 0:
+        known.append(book)
+    schedule = min(known, key=lambda each: each.makespan_us, default=None)
+    return schedule if schedule is None or schedule.problem is problem else refined(schedule, problem)
+
+
+def _fastest(trials: Sequence[Trial], number: int) -> Trial | None:
+    """Of those whose chunks are whole numbers of such ones."""
+    return next((trial for trial in by_time(trials) if number % trial.chunks == 0), None)

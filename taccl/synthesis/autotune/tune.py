@@ -1,0 +1,159 @@
+"""The middle step of the walk: the configuration, the number of chunks and the schedule that are fastest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.engines.registry import engine_named
+from taccl.encoding.engines.textbook.known import textbook_schedules
+from taccl.encoding.instance import Instance
+from taccl.model.schedule import Schedule
+from taccl.support.budget import Budget
+from taccl.synthesis.autotune.choose import FileChoice, Searched, choose_file, unpredicted
+from taccl.synthesis.autotune.chunks import choose_chunks, chunks_that_fit
+from taccl.synthesis.autotune.predictions import Predictor
+from taccl.synthesis.configurations import Configuration
+from taccl.synthesis.job import Job
+from taccl.synthesis.search import Observer
+from taccl.synthesis.searcher import Alone, Searcher
+
+#: Where files are predicted: textbook schedules of a number of chunks, and of how many numbers.
+_TEXTBOOKS, _OF_NUMBERS = 6, 3
+#: The part of a search's budget that writing these down takes.
+_WRITING_DOWN = 0.05
+
+
+def tune(
+    job: Job, options: SearchOptions, searcher: Searcher, on_progress: Observer | None = None
+) -> FileChoice:
+    """The fastest file of a job; where files have no predicted time, the fastest schedule.
+
+    Raises
+    ------
+    TacclError : no schedule was found in time, or none of several configurations gives a file that ends.
+    KeyboardInterrupt : the user stopped it before there was any schedule; later, the best is kept.
+    """
+    search = RequestSearch(job, searcher)
+    if not job.has_predictions:
+        return unpredicted(search(job.configurations[0], options, None, on_progress))
+    network = job.network.topology
+    return choose_file(
+        search,
+        Predictor(network, job.lowering),
+        job.configurations,
+        options,
+        job.target.prediction_error,
+        on_progress,
+        costs_differ=network.executor is not None,
+    )
+
+
+def fitting_chunks(chunks: int, job: Job, options: SearchOptions, budget: Budget) -> int:
+    """Below a number of chunks whose file is too large, one that fits; 0: none was found in the time."""
+
+    def search_of(number: int) -> RequestSearch:
+        fewer = job.with_chunks(number)
+        fewer.lowering.check(fewer.problem(configuration).problem)
+        return RequestSearch(fewer, Alone())
+
+    configuration = job.configurations[0]
+    return chunks_that_fit(chunks, search_of, job.lowering, configuration, options, budget)
+
+
+@dataclass(frozen=True, eq=False)
+class RequestSearch:
+    """Searches for a job under the costs of any configuration, its number of chunks given or not."""
+
+    job: Job
+    searcher: Searcher
+
+    def __call__(
+        self,
+        configuration: Configuration,
+        options: SearchOptions,
+        budget: Budget | None,
+        on_progress: Observer | None,
+        quick: bool = False,
+    ) -> Searched:
+        """What `choose.Search` says; without a budget, it is that of the options."""
+        if budget is not None and options.effort is None:
+            options = replace(options, time_limit_s=budget.remaining_s())
+        known_in = None if budget is None else budget.share(_WRITING_DOWN)
+        if quick:
+            return self._first_look(configuration, options, budget, on_progress)
+        if self.job.request.leaves_chunks_open:
+            searched = self._with_chunks(configuration, options, budget, on_progress)
+        else:
+            formulated = self.job.problem(configuration)
+            instance = Instance(formulated.problem)
+            found = self.searcher.search(instance, options, on_progress, budget)
+            searched = Searched(configuration, formulated, found, ((formulated, found),))
+        return self._with_others(searched, known_in)
+
+    def _first_look(
+        self,
+        configuration: Configuration,
+        options: SearchOptions,
+        budget: Budget | None,
+        on_progress: Observer | None,
+    ) -> Searched:
+        """A schedule by list scheduling, where that serves the problem."""
+        formulated = self.job.problem(configuration)
+        instance = Instance(formulated.problem)
+        if engine_named("greedy").can(instance):
+            options = replace(options, engine="greedy")
+        found = Alone().search(instance, options, on_progress, budget)
+        return Searched(configuration, formulated, found, ((formulated, found),))
+
+    def _with_others(self, searched: Searched, budget: Budget | None) -> Searched:
+        """With what the search passed through and what textbooks say, where files decide.
+
+        By the costs of a problem sums take no time, so what they put first need not be the best file.
+        """
+        if not self.job.has_predictions or budget is None:
+            return searched
+        others = []
+        fastest = sorted(searched.all_found, key=lambda pair: pair[1].schedule.makespan_us)
+        for rank, (formulated, found) in enumerate(fastest):
+            known = list(found.passed)
+            if rank < _OF_NUMBERS and found.status != "interrupted":
+                known += textbook_schedules(Instance(formulated.problem), budget.share(1 / 2), _TEXTBOOKS)
+            others += [
+                (formulated, found.passing(schedule)) for schedule in known if schedule is not found.schedule
+            ]
+        return replace(searched, all_found=(*searched.all_found, *others))
+
+    def _with_chunks(
+        self,
+        configuration: Configuration,
+        options: SearchOptions,
+        budget: Budget | None,
+        on_progress: Observer | None,
+    ) -> Searched:
+        """The same, with the number of chunks that is fastest under these costs."""
+        choice = choose_chunks(
+            lambda number: self.job.problem(configuration, self.job.cut(number)),
+            options,
+            on_progress,
+            self._lowered(configuration),
+            budget,
+            self.searcher,
+            self.job.chunk_bytes,
+        )
+        return Searched(
+            configuration,
+            choice.formulated,
+            choice.found,
+            choice.all_found,
+            choice.tried,
+            self.job.inputs.notes,
+            choice.note,
+        )
+
+    def _lowered(self, configuration: Configuration) -> Callable[[Schedule], object] | None:
+        """Raises TacclError where no file can hold a schedule; None: that is found out later."""
+        if not self.job.lowers_while_searching:
+            return None
+        return lambda schedule: self.job.lowering(schedule, configuration)

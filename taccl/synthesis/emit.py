@@ -1,0 +1,140 @@
+"""The last step of the walk: what a search found becomes a result with verified files.
+
+The schedule is kept even where no file can be made.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+from taccl.backend.target import FEWER_CHUNKS, AnyTarget
+from taccl.encoding.core.options import SearchOptions
+from taccl.errors import CheckError, ProgramLimitError, TacclError
+from taccl.synthesis.autotune import FileChoice, fitting_chunks
+from taccl.synthesis.job import Job
+from taccl.synthesis.lowering import OutputFile
+from taccl.synthesis.result import Result
+from taccl.synthesis.search import Found
+from taccl.synthesis.searcher import Searcher
+
+#: Reasons that are written out.
+_FINDINGS = 8
+#: Where a file is too large, the part of the time left in which a number of chunks is looked for that fits.
+_TO_TELL_WHAT_FITS = 0.5
+
+
+def emit(job: Job, choice: FileChoice, options: SearchOptions, searcher: Searcher, began_s: float) -> Result:
+    """The result, with the verified files of its schedule if any are asked for.
+
+    Parameters
+    ----------
+    options : of the whole call, which began at `began_s`.
+    searcher : who carried out the searches, and has notes on them.
+
+    Raises
+    ------
+    CheckError : no file could be made, or it failed its own check; the result is kept in it.
+    """
+    result = _without_files(job, choice, options, searcher)
+    if not result.asked_for_file:
+        return result
+    began = time.monotonic()
+    try:
+        if result.files_tried and result.execution is None:
+            raise _no_configuration_fits(result, job.target)
+        try:
+            files = _files(job, choice)
+        except KeyboardInterrupt:  # it asks for what there is, which takes a file; the next one ends that too
+            files = _files(job, choice)
+    except CheckError as fault:
+        if isinstance(fault, ProgramLimitError):
+            _tell_what_fits(fault, _chunks_that_fit(job, choice, options, began_s))
+        fault.kept = result
+        raise
+    except Exception as fault:  # whatever a target does, and memory that runs out: the schedule is kept
+        text = str(fault) or type(fault).__name__
+        failed = CheckError(f"no file could be made: {text}", hint="--no-xml keeps the schedule")
+        if isinstance(fault, TacclError):
+            _tell_what_fits(failed, _chunks_that_fit(job, choice, options, began_s))
+        failed.kept = result
+        raise failed from fault
+    return replace(result, files=files, file_seconds=time.monotonic() - began)
+
+
+def _without_files(job: Job, choice: FileChoice, options: SearchOptions, searcher: Searcher) -> Result:
+    found, network = choice.found, job.network.topology
+    notes = (*choice.notes, *_notes_on(found))
+    return Result(
+        found=found,
+        options=options,
+        topology=job.inputs.topology.name,
+        sketch=None if job.inputs.sketch is None else job.inputs.sketch.name,
+        asked_for_file=job.output.xml,
+        notes=(*notes, *searcher.notes_on(found, counts_work=options.effort is not None)),
+        scheduler=searcher.address,
+        tasks=tuple(searcher.runs),
+        chunks_tried=choice.chunks_tried,
+        protocol=choice.configuration.protocol,
+        instances=choice.configuration.instances,
+        thread_blocks=choice.configuration.thread_blocks,
+        blocks_per_gpu=choice.blocks_per_gpu,
+        execution=choice.execution,
+        files_tried=choice.files_tried,
+        machine=None if network.executor is None else network,
+    )
+
+
+def _notes_on(found: Found) -> Iterator[str]:
+    """What a search reports with its schedule: what else is proved of it, and what broke down."""
+    if found.note:
+        yield found.note
+    for failure in found.failures:
+        yield f"{failure.name} failed, and what was found is kept: {failure.text}"
+
+
+def _chunks_that_fit(job: Job, choice: FileChoice, options: SearchOptions, began_s: float) -> int:
+    """A number of chunks of which there is a file, where there is none; 0: not looked for, or not found."""
+    if not (job.target.limits.fewer_chunks_fit and job.has_predictions):
+        return 0
+    left_s = max(0.0, options.limit_s - (time.monotonic() - began_s))
+    budget = replace(options, time_limit_s=left_s).budget().share(_TO_TELL_WHAT_FITS)
+    try:
+        return fitting_chunks(choice.found.schedule.problem.collective.chunks_per_rank, job, options, budget)
+    except KeyboardInterrupt:  # it asks for what there is, and that there is no file is there
+        return 0
+
+
+def _no_configuration_fits(result: Result, target: AnyTarget) -> CheckError:
+    findings = [f"{each.name}: {each.remark}" for each in result.files_tried[:_FINDINGS]]
+    if target.limits.fewer_chunks_fit:
+        return ProgramLimitError(
+            "no way to make the plan fits", findings=findings, hint="--no-xml keeps the schedule"
+        )
+    return CheckError(
+        "no way to make the file fits the machine and ends",
+        findings=findings,
+        hint="--protocol and --instances make the file all the same",
+    )
+
+
+def _tell_what_fits(fault: CheckError, chunks: int) -> None:
+    """Say in a refusal how many chunks would fit; 0: not known."""
+    if chunks:
+        fault.message += f"; fewer chunks: {chunks} fit{'s' if chunks == 1 else ''}"
+        others = [] if fault.hint in (None, FEWER_CHUNKS) else [fault.hint]
+        fault.hint = ", or ".join([f"--chunks {chunks}", *others])
+
+
+def _files(job: Job, choice: FileChoice) -> tuple[OutputFile, ...]:
+    """The verified texts of the programs, that for most runtimes first."""
+    programs = job.lowering(choice.found.schedule, choice.configuration)
+    collective = choice.found.schedule.problem.collective
+    files = (
+        OutputFile(
+            job.target.verified_text(lowered, collective), lowered.program, lowered.readers, job.target
+        )
+        for lowered in programs
+    )
+    return tuple(sorted(files, key=lambda file: -len(file.readers)))

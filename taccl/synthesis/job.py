@@ -1,0 +1,102 @@
+"""The first step of the walk: a request becomes a job, which has a problem under each configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from taccl.backend.target import AnyTarget
+from taccl.backend.targets.registry import find_target
+from taccl.sketch import SketchedNetwork
+from taccl.synthesis.configurations import Configuration, configurations_to_try, has_predictions
+from taccl.synthesis.formulated import Formulated, network_of, problem_of
+from taccl.synthesis.inputs import Inputs, inputs_of
+from taccl.synthesis.lowering import Lowering
+from taccl.synthesis.output_options import OutputOptions
+from taccl.synthesis.request import Request
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """A request with its machine, its target and all configurations that its file may have.
+
+    Parameters
+    ----------
+    request : with its target and its size looked up.
+    inputs, network : the machine, the sketch and the collective, and what the sketch makes of the machine.
+    configurations : the first is the one that the target usually has.
+    lowering : what the target makes of schedules.
+    has_predictions : whether the predicted times of files choose, and not those of schedules.
+    """
+
+    request: Request
+    output: OutputOptions
+    target: AnyTarget
+    inputs: Inputs
+    network: SketchedNetwork
+    configurations: tuple[Configuration, ...]
+    lowering: Lowering
+    has_predictions: bool = False
+
+    @property
+    def lowers_while_searching(self) -> bool:
+        """Whether a number of chunks is of use only if its schedule has a file.
+
+        Elsewhere no file is asked for, or predictions find out.
+        """
+        return self.output.xml and (self.target.limits.fewer_chunks_fit or not self.has_predictions)
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Chunks are multiples of this, where their number is open."""
+        return self.target.limits.chunk_bytes if self.output.xml else 1
+
+    def with_chunks(self, chunks: int) -> Job:
+        """The same with this number of chunks in each part. Raises what `inputs_of` raises."""
+        return replace(self, request=replace(self.request, chunks=chunks), inputs=self.cut(chunks))
+
+    def cut(self, chunks: int) -> Inputs:
+        """The inputs with this number of chunks in each part."""
+        return inputs_of(
+            Request(
+                collective=self.request.collective,
+                topology=self.inputs.topology,
+                sketch=self.inputs.sketch,
+                size=self.request.size,
+                chunks=chunks,
+                root=self.request.root,
+                target=self.request.target,
+            )
+        )
+
+    def problem(self, configuration: Configuration, inputs: Inputs | None = None) -> Formulated:
+        """The problem under the costs of a configuration; `inputs` : those of another number of chunks."""
+        inputs = self.inputs if inputs is None else inputs
+        return problem_of(inputs, self.request.symmetry, self.network, configuration.served)
+
+
+def formulate(request: Request, output: OutputOptions) -> Job:
+    """Look up all that a request names, and refuse it now, not after a search, where it can have no file.
+
+    Raises
+    ------
+    TacclError : the request is wrong, or its target has no file for any schedule of it.
+    """
+    target = find_target(request.target)
+    inputs = inputs_of(replace(request, chunks=request.first_chunks))
+    network = network_of(inputs)
+    name = f"taccl-{inputs.collective.name}-{inputs.topology.name}"[:63]
+    lowering = output.for_target(target, name, network.topology.executor)
+    job = Job(
+        request=replace(request, target=target, size=inputs.size_bytes),
+        output=output,
+        target=target,
+        inputs=inputs,
+        network=network,
+        configurations=configurations_to_try(network.topology.executor, target, output),
+        lowering=Lowering(target, replace(lowering, network=network.topology)),
+    )
+    problem = job.problem(job.configurations[0]).problem
+    if output.xml:
+        job.lowering.check(problem)
+    predicts = has_predictions(network.topology.executor, target, output) and job.lowering.allows(problem)
+    return replace(job, has_predictions=predicts)
