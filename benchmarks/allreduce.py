@@ -99,7 +99,7 @@ def measured(name: str, topology: str, nodes: int | None, size: str, limit_s: fl
         size=size,
         chunks="auto",
         time_limit=limit_s,
-        xml=False,
+        file=False,
     )
     return Row(
         name,

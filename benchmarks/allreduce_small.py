@@ -63,7 +63,7 @@ def _row(machine: str | Path, nodes: int | None, size: str, program: str, limit_
         f"{found.lower_bound_us:.3f}",
         f"{100 * found.gap:.2f}%",
         found.status,
-        f"{found.solve_seconds:.1f}",
+        f"{found.solve_s:.1f}",
     ]
 
 

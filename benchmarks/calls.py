@@ -72,7 +72,7 @@ def answer(case: Case) -> dict[str, Any]:
         size=case.size,
         chunks=case.chunks,
         time_limit=case.limit_s,
-        xml=False,
+        file=False,
         on_progress=listen,
     )
     return {

@@ -95,7 +95,7 @@ def _figures(sketch: str, nodes: int, collective: str, result: taccl.Result) -> 
         f"{any_us:.1f}",
         f"{100 * (result.time_us / any_us - 1):.2f}%",
         f"{result.algbw_gbps:.2f}",
-        f"{result.solve_seconds:.1f}",
+        f"{result.solve_s:.1f}",
     ]
 
 

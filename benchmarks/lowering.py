@@ -77,7 +77,7 @@ def _row(machine: PhysicalTopology, collective: str, size: int) -> list[str]:
     best: list[Best | None] = [None, None, None]
     for chunks in CHUNKS:
         found = taccl.synthesize(
-            collective, topology=machine, size=size, chunks=chunks, engine="greedy", gap=0.99, xml=False
+            collective, topology=machine, size=size, chunks=chunks, engine="greedy", gap=0.99, file=False
         )
         ways: tuple[tuple[Literal["two-way", "one-way"], Executor | None], ...] = (
             ("two-way", None),

@@ -77,7 +77,7 @@ def _row(sketch: str, collective: str, quick_s: float, time_limit: float) -> lis
             f"{result.lower_bound_us:.2f}",
             f"{100 * result.gap:.2f}%",
             result.status if result.status == "optimal" else "-",
-            f"{result.solve_seconds:.1f}",
+            f"{result.solve_s:.1f}",
             f"{time.monotonic() - began:.1f}",
             ", ".join(reader for file in result.files for reader in file.readers),
             result.bound_source,

@@ -53,7 +53,7 @@ def main() -> None:
             nodes=2,
             size=size,
             chunks=CHUNKS,
-            xml=False,
+            file=False,
             time_limit=arguments.time_limit,
         ).schedule
         fastest = [min(_times(schedule, slices), default=None) for slices in SLICES]

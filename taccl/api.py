@@ -64,7 +64,7 @@ def synthesize(
     gap: float = 0.0,
     seed: int = 0,
     slack: float | None = None,
-    xml: bool = True,
+    file: bool = True,
     protocol: str | None = None,
     instances: int | Literal["auto"] | None = None,
     thread_blocks: ThreadBlocks | Literal["auto"] | None = None,
@@ -89,7 +89,7 @@ def synthesize(
     gap : stop when (time - bound) / time is proven to be no more than this.
     slack : the longest ways that MILP and CP consider, relative to a chunk's shortest; None: short
         ways first, then longer ones.
-    xml : whether to make the target's file at all.
+    file : whether to make the target's file at all.
     protocol, instances : of the file: one of the target's protocols (Simple, LL, LL128), and how many
         parallel copies of the program share each chunk.
     thread_blocks : `two-way`: a thread block may send and receive; `one-way`: each does one of the two.
@@ -123,7 +123,7 @@ def synthesize(
         effort=effort,
     )
     output = OutputOptions(
-        xml=xml,
+        file=file,
         protocol=protocol,
         instances=instances,
         thread_blocks=thread_blocks,
@@ -158,10 +158,10 @@ def synthesize_request(
     return emit(job, choice, options, searcher, began_s)
 
 
-def plan_of(request: Request, engine: str = "auto") -> tuple[Explained, ...]:
-    """Which engine runs when for a request, for how much of the time, and why the others do not.
+def stages_of(request: Request, engine: str = "auto") -> tuple[Explained, ...]:
+    """Which engine runs when for a request, for what part of the time, and why the others do not.
 
-    Where the number of chunks is open, the plan is for one chunk in each part.
+    Where the number of chunks is open, the stages are for one chunk in each part.
 
     Raises
     ------

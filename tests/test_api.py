@@ -40,7 +40,7 @@ def test_a_result_holds_what_it_proves_and_what_it_writes(tmp_path: Path) -> Non
 
 
 def test_a_schedule_written_as_json_is_read_back_with_its_bound(tmp_path: Path) -> None:
-    result = synthesize("allgather", topology="ring:3", size="3MB", xml=False, **QUICK)
+    result = synthesize("allgather", topology="ring:3", size="3MB", file=False, **QUICK)
     result.write_schedule(tmp_path / "s.json")
     saved = read_schedule(tmp_path / "s.json")
     assert saved.schedule.makespan_us == result.time_us
@@ -112,7 +112,7 @@ def test_notes_say_which_symmetry_a_root_leaves_out() -> None:
 
 def test_one_rank_has_nothing_to_do() -> None:
     alone = PhysicalTopology("alone", (Device("gpu0", "gpu", 0, 0),), ())
-    result = synthesize("allgather", topology=alone, size="1MB", xml=False)
+    result = synthesize("allgather", topology=alone, size="1MB", file=False)
     assert (result.time_us, result.gap, result.status) == (0.0, 0.0, "optimal")
     assert math.isinf(result.algbw_gbps)
     assert json.dumps(result.figures(), allow_nan=False)
@@ -181,5 +181,5 @@ def test_stating_the_problem_counts_against_the_time_limit(
     monkeypatch.setattr("taccl.encoding.core.options.time", clock)
     monkeypatch.setattr("taccl.synthesis.job.inputs_of", slowly)
     monkeypatch.setattr("taccl.synthesis.searcher.search", listening)
-    taccl.synthesize("allgather", topology="ring:4", size="4KB", chunks=1, time_limit=10, xml=False)
+    taccl.synthesize("allgather", topology="ring:4", size="4KB", chunks=1, time_limit=10, file=False)
     assert limits_s == [left_s]

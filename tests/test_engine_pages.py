@@ -30,9 +30,3 @@ def test_every_engine_has_a_page_and_a_row_of_the_overview(engine: Engine) -> No
 @pytest.mark.parametrize("engine", PARTS, ids=lambda engine: engine.name)
 def test_the_page_of_an_engine_names_its_parts(engine: Engine) -> None:
     assert f"`{engine.name}`" in (PAGE.parent / "engines" / page_of(engine.part_of)).read_text("utf-8")
-
-
-@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
-def test_the_page_of_an_engine_says_by_which_names_it_was_known(engine: Engine) -> None:
-    page = (PAGE.parent / "engines" / page_of(engine.part_of or engine.name)).read_text(encoding="utf-8")
-    assert all(f"`--engine {name}`" in page for name in engine.older_names)

@@ -36,7 +36,7 @@ def test_the_schedule_has_the_symmetry_that_was_found() -> None:
         symmetry="auto",
         engine="greedy",
         time_limit=0.3,
-        xml=False,
+        file=False,
     )
     schedule = result.schedule
     moved = (schedule.problem.topology.src + 1) % 4

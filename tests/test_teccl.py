@@ -18,7 +18,7 @@ def found(collective: str, topology: str, size: int, chunks: int) -> Result:
         engine="greedy",
         gap=0.002,
         time_limit=60,
-        xml=False,
+        file=False,
     )
 
 

@@ -213,7 +213,7 @@ class Target(Generic[ProgramT, DocumentT]):
         ------
         TacclError : with the reason.
         """
-        hint = "another --target, or --no-xml for the schedule alone"
+        hint = "another --target, or --no-file for the schedule alone"
         refuse_features(self.name, problem, self.features, self.reasons, hint)
         self.files_for(problem.collective.name)
         most = self.limits.ranks
@@ -241,7 +241,7 @@ class Target(Generic[ProgramT, DocumentT]):
                 raise VerificationError(
                     f"the {kind} made for this schedule fails verification, so nothing is written",
                     findings=[str(error) for error in report.errors],
-                    hint="please report this with your command; --no-xml keeps the schedule",
+                    hint="please report this with your command; --no-file keeps the schedule",
                 )
         return text
 

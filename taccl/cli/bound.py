@@ -12,12 +12,13 @@ from taccl.backend.targets.registry import DEFAULT_TARGET
 from taccl.cli.hints import pointing_to_explain
 from taccl.cli.options import chunks_option, json_option, request_options, symmetry_option
 from taccl.cli.output import show_json, show_table
+from taccl.cli.sections import Sectioned
 from taccl.cli.targets import TARGET_OF_PROBLEM, target_option
 from taccl.encoding.bounds import Proof
 from taccl.model import units
 
 
-@click.command()
+@click.command(cls=Sectioned)
 @request_options
 @symmetry_option
 @chunks_option

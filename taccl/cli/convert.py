@@ -8,11 +8,12 @@ import click
 
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import claim_outputs, output_name, show_json, write_output
+from taccl.cli.sections import Sectioned
 from taccl.deployment.converted import ConvertedFile, convert_file
 from taccl.model import units
 
 
-@click.command()
+@click.command(cls=Sectioned)
 @click.argument("file", type=FILE)
 @click.option(
     "-o", "--output", type=FILE, required=True, help="Where to write the plan; - for standard output."

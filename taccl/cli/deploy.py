@@ -10,6 +10,7 @@ import click
 
 from taccl.cli.options import FILE, json_option, machine_options, proxy_option
 from taccl.cli.output import STDOUT, claim_outputs, output_name, show_json, write_output
+from taccl.cli.sections import Sectioned
 from taccl.deployment import Deployment
 from taccl.deployment import deploy as deploy_plans
 from taccl.deployment.deployment import is_module, module_file
@@ -20,7 +21,7 @@ from taccl.model import units
 from taccl.support.folders import check_folder
 
 
-@click.command()
+@click.command(cls=Sectioned)
 @click.argument("files", nargs=-1, required=True, type=FILE)
 @click.option(
     "-o",

@@ -10,10 +10,11 @@ from taccl.analysis.explained import explain as explained
 from taccl.backend.targets.registry import DEFAULT_TARGET
 from taccl.cli.options import chunks_option, json_option, request_options
 from taccl.cli.output import show_json
+from taccl.cli.sections import Sectioned
 from taccl.cli.targets import TARGET_OF_PROBLEM, target_option
 
 
-@click.command()
+@click.command(cls=Sectioned)
 @request_options
 @chunks_option
 @target_option(TARGET_OF_PROBLEM, default=DEFAULT_TARGET.name)

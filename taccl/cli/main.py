@@ -8,27 +8,44 @@ from typing import Any
 import click
 
 from taccl.cli.failures import told_in_a_line
+from taccl.cli.sections import Listed, write_commands
 from taccl.cli.signals import terminated_as_interrupted
 
-#: Each is the command of that name in the module of that name, imported when it is used: so `--version`
-#: loads no solver.
-_COMMANDS = (
-    *("synthesize", "explain", "bound", "pareto", "verify"),
-    *("convert", "deploy", "simulate", "run", "show", "topology", "probe", "sketch", "compile"),
+#: Each is the command of that name in the module of that name, imported when it is used: so `--help` and
+#: `--version` load no solver.
+COMMANDS = (
+    Listed("synthesize", "Make", "Find a fast schedule for a collective and write it as a verified file."),
+    Listed("pareto", "Make", "Trade latency against bandwidth on a small machine, after SCCL."),
+    Listed("convert", "Make", "Convert an MSCCL-XML file to a plan for MSCCL++."),
+    Listed("deploy", "Make", "Write the Python module that registers plans with MSCCL++."),
+    Listed("verify", "Check", "Check files against each runtime: limits, results, races and deadlocks."),
+    Listed("run", "Check", "Execute a file on CPU arrays and compare the results with NumPy."),
+    Listed("bound", "Check", "Prove lower bounds on the time of any schedule."),
+    Listed("explain", "Check", "Explain why a sketch has no schedule, or none by a target time."),
+    Listed("simulate", "Look", "Predict how long a file takes, at several sizes."),
+    Listed("show", "Look", "Show what a file does: text, timeline, web page or trace."),
+    Listed("topology", "Machines", "List, show, check, import and calibrate machines."),
+    Listed("sketch", "Machines", "List, show, check and start communication sketches."),
+    Listed("probe", "Machines", "Write small programs whose run times calibrate a machine."),
+    Listed("compile", "Machines", "Compile the loops of engines and files, once after installing."),
 )
+_NAMES = tuple(command.name for command in COMMANDS)
 
 
 class _Taccl(click.Group):
     """The commands, and the errors of each as a line on standard error and an exit code."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
+        return list(_NAMES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
+        if cmd_name not in _NAMES:
             return None
         command: click.Command = getattr(import_module(f"taccl.cli.{cmd_name}"), cmd_name)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        write_commands(formatter, COMMANDS)
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any

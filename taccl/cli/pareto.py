@@ -22,6 +22,7 @@ from taccl.cli.output import (
     show_table,
     write_output,
 )
+from taccl.cli.sections import Sectioned
 from taccl.cli.signals import undisturbed
 from taccl.model import units
 from taccl.model.schedule import schedule_to_json
@@ -41,7 +42,7 @@ _HEADER = (
 )
 
 
-@click.command()
+@click.command(cls=Sectioned)
 @click.option(
     "--topology",
     shell_complete=completion.machines,

@@ -12,11 +12,12 @@ from taccl.calibration.probe import probe as probe_machine
 from taccl.cli import completion
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json, show_table
+from taccl.cli.sections import Sectioned
 from taccl.model import units
 from taccl.support.folders import check_folder
 
 
-@click.command()
+@click.command(cls=Sectioned)
 @click.option(
     "--topology",
     required=True,

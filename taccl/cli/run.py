@@ -18,6 +18,7 @@ from taccl.backend.targets.registry import plan_of_file, program_of_file, run_fi
 from taccl.cli import completion
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json
+from taccl.cli.sections import Sectioned
 from taccl.errors import CheckError, TacclError
 from taccl.model import units
 from taccl.support.arguments import number
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 _CALL_OPTIONS = ("dtype", "op", "root", "slots", "seed")
 
 
-@click.command()
+@click.command(cls=Sectioned)
 @click.argument("file", type=FILE)
 @click.option("--size", metavar="SIZE", help="Size of the call, as nccl-tests counts it. Default: about 1MB.")
 @click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True)

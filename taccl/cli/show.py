@@ -28,6 +28,7 @@ from taccl.backend.targets.registry import plan_of_file, program_of_file
 from taccl.cli import completion
 from taccl.cli.options import FILE
 from taccl.cli.output import claim_outputs, output_name, write_output
+from taccl.cli.sections import Sectioned
 from taccl.errors import FileError, TacclError
 from taccl.model import units
 from taccl.model.schedule import is_schedule, read_schedule
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from taccl.backend.simulate import Simulation
 
 
-@click.command()
+@click.command(cls=Sectioned)
 @click.argument("file", type=FILE)
 @click.option("--rank", type=int, help="Only this rank, in the text.")
 @click.option(

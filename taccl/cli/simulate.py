@@ -13,9 +13,10 @@ from taccl.backend.program import Protocol
 from taccl.cli import completion
 from taccl.cli.options import FILE, json_option, machine_options, proxy_option
 from taccl.cli.output import show_json, show_table
+from taccl.cli.sections import Sectioned
 
 
-@click.command()
+@click.command(cls=Sectioned)
 @click.argument("file", type=FILE)
 @machine_options
 @click.option(

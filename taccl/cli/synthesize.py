@@ -24,6 +24,7 @@ from taccl.cli.output import (
     write_output,
 )
 from taccl.cli.progress import progress_reports
+from taccl.cli.sections import Sectioned
 from taccl.cli.signals import undisturbed
 from taccl.cli.targets import protocol_option, target_option
 from taccl.encoding.engines.registry import ENGINES
@@ -50,7 +51,7 @@ def _number_or_auto(ctx: click.Context, option: click.Parameter, value: str | No
     return int(value)
 
 
-@click.command()
+@click.command(cls=Sectioned)
 @request_options
 @symmetry_option
 @click.option(
@@ -77,7 +78,8 @@ def _number_or_auto(ctx: click.Context, option: click.Parameter, value: str | No
     "--time-limit",
     type=float,
     metavar="SECONDS",
-    help="When to be back with the best so far.  [default: 60, or none with --effort]",
+    help="Time limit in seconds; the best schedule found so far is returned.  [default: 60, or none with "
+    "--effort]",
 )
 @click.option(
     "--effort",
@@ -135,9 +137,9 @@ def _number_or_auto(ctx: click.Context, option: click.Parameter, value: str | No
     help="Where to write the schedule: as Parquet if the name ends in .parquet, else as JSON; - for standard "
     "output.",
 )
-@click.option("--no-xml", is_flag=True, help="Only find the schedule; make no file.")
+@click.option("--no-file", is_flag=True, help="Find the schedule without writing a file.")
 @click.option(
-    "--explain-plan",
+    "--explain-stages",
     is_flag=True,
     help="Search nothing; show which engines would run for this problem, for how long, or why not.",
 )
@@ -147,11 +149,11 @@ def _number_or_auto(ctx: click.Context, option: click.Parameter, value: str | No
 def synthesize(
     output: Path | None,
     schedule: Path | None,
-    no_xml: bool,
+    no_file: bool,
     as_json: bool,
     verbose: bool,
     quiet: bool,
-    explain_plan: bool,
+    explain_stages: bool,
     min_size: str | None,
     max_size: str | None,
     **request: Any,
@@ -166,10 +168,10 @@ def synthesize(
     taccl synthesize --sketch ndv2-sk-1 --collective allgather --size 16MB -o ag.xml
     taccl synthesize --topology my-machine.yaml --nodes 2 --size 1GB -o ag.xml
     """
-    if no_xml and output is not None:
-        raise click.UsageError("--no-xml makes no file, and --output asks for one")
-    if explain_plan:
-        _show_plan(output, schedule, as_json=as_json, **request)
+    if no_file and output is not None:
+        raise click.UsageError("--no-file makes no file, and --output asks for one")
+    if explain_stages:
+        _show_stages(output, schedule, as_json=as_json, **request)
         return
     inputs = [request[name] for name in ("sketch", "topology", "profile", "collective")]
     aside = claim_outputs((output, schedule), inputs, as_json=as_json)
@@ -179,7 +181,7 @@ def synthesize(
         try:
             result = api.synthesize(
                 **request,
-                xml=not no_xml,
+                file=not no_file,
                 min_bytes=None if min_size is None else units.parse_size(min_size),
                 max_bytes=None if max_size is None else units.parse_size(max_size),
                 on_progress=report,
@@ -188,7 +190,7 @@ def synthesize(
             if schedule is not None and isinstance(fault.kept, Result):
                 with undisturbed():
                     _write_schedule(fault.kept, schedule)
-                fault.hint = f"{fault.hint or '--no-xml'}; the schedule is kept in {schedule}"
+                fault.hint = f"{fault.hint or '--no-file'}; the schedule is kept in {schedule}"
             raise
     for each in result.found.declined if verbose else ():
         click.echo(f"{each.name} did not run: {each.reason}", err=True)
@@ -204,13 +206,13 @@ def synthesize(
         attempts.end()
 
 
-def _show_plan(*outputs: Path | None, as_json: bool, engine: str, **asked: Any) -> None:
+def _show_stages(*outputs: Path | None, as_json: bool, engine: str, **asked: Any) -> None:
     """The table of engines for a problem, before any search."""
     if as_json or any(output is not None for output in outputs):
-        raise click.UsageError("--explain-plan shows a table and searches nothing: it has nothing to write")
+        raise click.UsageError("--explain-stages shows a table and searches nothing: it has nothing to write")
     request = Request(**{name: asked[name] for name in asked if name in _REQUEST})
     with pointing_to_explain(asked):
-        plan = api.plan_of(request, engine)
+        stages = api.stages_of(request, engine)
     if request.leaves_chunks_open:
         click.echo("for one chunk in each part; the number is open, and the search tries several")
     header = ["for", "engine", "time that is left", "runs where, or why it does not"]
@@ -223,7 +225,7 @@ def _show_plan(*outputs: Path | None, as_json: bool, engine: str, **asked: Any) 
                 "-" if each.share is None else f"{each.share:.0%}",
                 each.reason or each.condition,
             )
-            for each in plan
+            for each in stages
         ],
     )
 
@@ -257,14 +259,9 @@ def _as_json(
         {"path": str(path), "format": file.format, "readers": list(file.readers)}
         for file, path in zip(result.files, written, strict=False)
     ]
-    xml_files = [
-        {"path": each["path"], "readers": each["readers"]} for each in files if each["format"] == "xml"
-    ]
     return result.to_dict() | {
         "target": target.name,
         "files": files,
-        "xml": xml_files[0]["path"] if xml_files else None,
-        "xml_files": xml_files,
         "schedule": None if schedule is None else str(schedule),
     }
 

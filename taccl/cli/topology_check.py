@@ -10,6 +10,7 @@ from taccl.analysis.machine_check import SIZES, MachineBound, MachineCheck, chec
 from taccl.cli import completion
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json, show_table
+from taccl.cli.sections import Sectioned
 from taccl.model import units
 from taccl.model.network import OCCUPANCIES, Occupancy
 
@@ -17,7 +18,7 @@ from taccl.model.network import OCCUPANCIES, Occupancy
 _NOT_WHOLE = 4
 
 
-@click.command()
+@click.command(cls=Sectioned)
 @click.argument("name", shell_complete=completion.machines)
 @click.option("--nodes", type=int, help="Number of nodes. Default: the topology's.")
 @click.option("--profile", type=FILE, help="A TACCL profile (JSON).")

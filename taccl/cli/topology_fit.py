@@ -10,6 +10,7 @@ import click
 from taccl.cli import completion
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import claim_outputs, output_name, show_json, show_table, write_output
+from taccl.cli.sections import Sectioned
 from taccl.model.units import format_size
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from taccl.calibration.fit_result import MeasuredFit
 
 
-@click.command()
+@click.command(cls=Sectioned)
 @click.argument("files", nargs=-1, type=FILE)
 @click.option(
     "--runs",

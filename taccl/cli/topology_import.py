@@ -10,6 +10,7 @@ import click
 
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import STDOUT, claim_outputs, output_name, show_json, show_table, write_output
+from taccl.cli.sections import Sectioned
 from taccl.cli.topology_cluster import (
     Network,
     check_options,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-@click.command("import")
+@click.command("import", cls=Sectioned)
 @click.argument("files", type=FILE, nargs=-1, metavar="FILE...")
 @click.option(
     "--nodes",

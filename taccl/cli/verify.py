@@ -13,6 +13,7 @@ from taccl.backend.verify.report import reports_to_dict
 from taccl.cli import completion
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json
+from taccl.cli.sections import Sectioned
 from taccl.cli.targets import target_option
 from taccl.errors import CheckError, TacclError
 from taccl.support.arguments import shown
@@ -23,7 +24,7 @@ from taccl.synthesis.collective_file import load_collective
 LONGEST_WORD = 60
 
 
-@click.command()
+@click.command(cls=Sectioned)
 @click.argument("files", nargs=-1, required=True, type=FILE)
 @target_option("Whose runtimes must take the file. Default: those that take it, and one must.")
 @click.option("--root", type=int, help="Root of broadcast, reduce, gather, scatter. Default: any that fits.")

@@ -36,7 +36,7 @@ def has_predictions(executor: Executor | None, target: AnyTarget, output: Output
     """Whether files have a time: where the machine has an executor, and of some targets by links alone."""
     if executor is not None:
         return target.can_be_executed
-    return target.predicted_by_links and output.xml
+    return target.predicted_by_links and output.file
 
 
 def configurations_to_try(

@@ -55,7 +55,7 @@ def emit(job: Job, choice: FileChoice, options: SearchOptions, searcher: Searche
         raise
     except Exception as fault:  # whatever a target does, and memory that runs out: the schedule is kept
         text = str(fault) or type(fault).__name__
-        failed = CheckError(f"no file could be made: {text}", hint="--no-xml keeps the schedule")
+        failed = CheckError(f"no file could be made: {text}", hint="--no-file keeps the schedule")
         if isinstance(fault, TacclError):
             _tell_what_fits(failed, _chunks_that_fit(job, choice, options, began_s))
         failed.kept = result
@@ -71,7 +71,7 @@ def _without_files(job: Job, choice: FileChoice, options: SearchOptions, searche
         options=options,
         topology=job.inputs.topology.name,
         sketch=None if job.inputs.sketch is None else job.inputs.sketch.name,
-        asked_for_file=job.output.xml,
+        asked_for_file=job.output.file,
         notes=(*notes, *searcher.notes_on(found, counts_work=options.effort is not None)),
         scheduler=searcher.address,
         tasks=tuple(searcher.runs),
@@ -110,7 +110,7 @@ def _no_configuration_fits(result: Result, target: AnyTarget) -> CheckError:
     findings = [f"{each.name}: {each.remark}" for each in result.files_tried[:_FINDINGS]]
     if target.limits.fewer_chunks_fit:
         return ProgramLimitError(
-            "no way to make the plan fits", findings=findings, hint="--no-xml keeps the schedule"
+            "no way to make the plan fits", findings=findings, hint="--no-file keeps the schedule"
         )
     return CheckError(
         "no way to make the file fits the machine and ends",

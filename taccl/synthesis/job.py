@@ -43,12 +43,12 @@ class Job:
 
         Elsewhere no file is asked for, or predictions find out.
         """
-        return self.output.xml and (self.target.limits.fewer_chunks_fit or not self.has_predictions)
+        return self.output.file and (self.target.limits.fewer_chunks_fit or not self.has_predictions)
 
     @property
     def chunk_bytes(self) -> int:
         """Chunks are multiples of this, where their number is open."""
-        return self.target.limits.chunk_bytes if self.output.xml else 1
+        return self.target.limits.chunk_bytes if self.output.file else 1
 
     def with_chunks(self, chunks: int) -> Job:
         """The same with this number of chunks in each part. Raises what `inputs_of` raises."""
@@ -96,7 +96,7 @@ def formulate(request: Request, output: OutputOptions) -> Job:
         lowering=Lowering(target, replace(lowering, network=network.topology)),
     )
     problem = job.problem(job.configurations[0]).problem
-    if output.xml:
+    if output.file:
         job.lowering.check(problem)
     predicts = has_predictions(network.topology.executor, target, output) and job.lowering.allows(problem)
     return replace(job, has_predictions=predicts)

@@ -24,7 +24,7 @@ class OutputOptions:
 
     Parameters
     ----------
-    xml : whether to make the target's file at all.
+    file : whether to make the target's file at all.
     protocol : one of the target's: of MSCCL-XML, Simple, LL or LL128.
     instances : how many parallel copies of the program share each chunk.
     thread_blocks : `two-way` blocks may send and receive; of `one-way` blocks each does one of the two.
@@ -40,7 +40,7 @@ class OutputOptions:
     TacclError : a size that is none, another word for thread blocks, or no truth value.
     """
 
-    xml: bool = True
+    file: bool = True
     protocol: str | None = None
     instances: int | Literal["auto"] | None = None
     thread_blocks: ThreadBlocks | Literal["auto"] | None = None

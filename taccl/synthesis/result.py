@@ -39,9 +39,6 @@ _A_WHILE_S = 1.0
 #: What is said of the schedule's time, with its bound, where the file is predicted.
 _NOT_OF_THE_FILE = "  (with its bound and gap: of the schedule by costs of links, and not of the file)"
 
-#: Earlier spellings of keys, which stay in `Result.figures()`.
-_EARLIER = ("algbw_GBps", "busbw_GBps", "solve_seconds")
-
 
 @dataclass(frozen=True)
 class Result:
@@ -111,7 +108,7 @@ class Result:
         return self.found.status
 
     @property
-    def solve_seconds(self) -> float:
+    def solve_s(self) -> float:
         """How long the search took; stating the problem and lowering are not in it."""
         return self.found.seconds
 
@@ -226,15 +223,7 @@ class Result:
         return stamped("taccl.synthesize/1", self.figures())
 
     def figures(self) -> dict[str, object]:
-        """All that is known, as plain values that JSON can hold; keys carry their units.
-
-        `algbw_GBps`, `busbw_GBps` and `solve_seconds` are earlier spellings, kept for those who read them.
-        """
-        algbw, busbw, seconds = (
-            finite(self.algbw_gbps),
-            finite(self.busbw_gbps),
-            round(self.solve_seconds, 3),
-        )
+        """All that is known, as plain values that JSON can hold; keys carry their units."""
         return {
             "collective": self.collective.name,
             "root": self.collective.root,
@@ -256,12 +245,9 @@ class Result:
             "lower_bound_us": self.lower_bound_us,
             "bound_source": self.bound_source,
             "gap": self.gap,
-            "algbw_gbps": algbw,
-            "busbw_gbps": busbw,
-            "algbw_GBps": algbw,
-            "busbw_GBps": busbw,
-            "solve_s": seconds,
-            "solve_seconds": seconds,
+            "algbw_gbps": finite(self.algbw_gbps),
+            "busbw_gbps": finite(self.busbw_gbps),
+            "solve_s": round(self.solve_s, 3),
             "file_s": round(self.file_seconds, 3),
             "status": self.status,
             "verified": self.verified,
@@ -310,7 +296,7 @@ class Result:
         """
         figures = self.figures()
         single = [key for key, value in figures.items() if not isinstance(value, list | dict)]
-        return frame_of_rows([figures], [key for key in single if key not in _EARLIER])
+        return frame_of_rows([figures], single)
 
     def plot(self, by: Lanes = "link", ax: Axes | None = None) -> Axes:
         """Draw the schedule's timeline and its bound: see `Schedule.plot`."""
@@ -348,7 +334,7 @@ class Result:
             ("algbw", _bandwidth(self.algbw_gbps)),
             ("busbw", _bandwidth(self.busbw_gbps)),
             ("transfers", f"{len(self.schedule)} in {_count(len(self.schedule.sends), 'send')}"),
-            ("engine", f"{self.options.engine}, {self.solve_seconds:.1f} s"),
+            ("engine", f"{self.options.engine}, {self.solve_s:.1f} s"),
             ("verified", self._verdict()),
         ]
         rows += [("note", note) for note in self.notes]

@@ -168,7 +168,7 @@ def test_what_follows_an_output_is_nothing_that_msccl_xml_has_to_hold() -> None:
 
 
 def test_no_schedule_is_lowered_whose_problem_msccl_xml_has_no_word_for() -> None:
-    schedule = synthesize("allgather", topology="ring:3", size="3MB", xml=False, **QUICK).schedule
+    schedule = synthesize("allgather", topology="ring:3", size="3MB", file=False, **QUICK).schedule
     unequal = replace(schedule, problem=replace(schedule.problem, sizes=np.arange(1.0, 4.0)))
     with pytest.raises(CollectiveError, match="a file for MSCCL-XML knows no sizes") as caught:
         lower(unequal)
@@ -210,7 +210,7 @@ def test_the_usual_protocol_is_the_first_of_the_target_and_its_spelling_is_the_t
 
 
 def test_the_schedule_alone_needs_no_file() -> None:
-    result = synthesize("allgather", topology="ring:9", size="9MB", target=LISTING, xml=False, **QUICK)
+    result = synthesize("allgather", topology="ring:9", size="9MB", target=LISTING, file=False, **QUICK)
     assert (result.files, result.problem.max_group) == ((), 2)
 
 
@@ -231,18 +231,15 @@ def test_the_command_line_makes_and_verifies_files_of_a_target_from_outside(
     assert refused.exit_code == 2
 
 
-def test_json_tells_the_files_of_any_target_and_xml_files_those_of_msccl_xml(
-    taccl: Taccl, installed: None
-) -> None:
+def test_json_lists_the_files_of_any_target(taccl: Taccl, installed: None) -> None:
     listed = json.loads(
         taccl("synthesize", *RING, "-q", "--target", "listing", "-o", "a.txt", "--json").stdout
     )
     assert (listed["target"], listed["checked"]) == ("listing", ["schedule", "txt"])
     assert listed["files"] == [{"path": "a.txt", "format": "txt", "readers": ["eyes"]}]
-    assert (listed["xml"], listed["xml_files"]) == (None, [])
     plain = json.loads(taccl("synthesize", *RING, "-q", "-o", "a.xml", "--json").stdout)
     assert [each["format"] for each in plain["files"]] == ["xml"]
-    assert (plain["target"], plain["xml"]) == ("all", "a.xml")
+    assert (plain["target"], plain["files"][0]["path"]) == ("all", "a.xml")
 
 
 def test_help_completion_and_refusals_name_the_targets_that_there_are(taccl: Taccl, installed: None) -> None:
@@ -322,7 +319,7 @@ def test_a_target_that_cannot_be_loaded_stands_in_the_way_of_no_other(
 ) -> None:
     install(tmp_path_factory.mktemp("site"), monkeypatch, "LISTING", "MISSING")
     assert taccl("synthesize", *RING, "-q", "-o", "ag.txt", "--target", "listing").exit_code == 0
-    assert taccl("synthesize", *RING, "-q", "--protocol", "LL", "--no-xml").exit_code == 0
+    assert taccl("synthesize", *RING, "-q", "--protocol", "LL", "--no-file").exit_code == 0
     assert taccl("verify", "ag.txt").exit_code == 0
     assert "listing]" in "".join(taccl("verify", "--help").stdout.split())
     Path("broken.xml").write_text("<algo")

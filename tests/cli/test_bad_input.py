@@ -123,7 +123,7 @@ def test_an_impossible_bandwidth_is_named_with_its_line(taccl: Taccl, value: str
         (("--size", "3MB", "--nic-sharing", "static"), ("part of a sketch",)),
         (("--size", "3MB", "--collective", "gather", "--target", "msccl"), ("msccl", "--target")),
         (("--size", "3MB", "--min-size", "2MB", "--max-size", "1MB"), ("no call",)),
-        (("--size", "3MB", "--no-xml", "-o", "x.xml"), ("--no-xml",)),
+        (("--size", "3MB", "--no-file", "-o", "x.xml"), ("--no-file",)),
         (("--size", "3MB", "-o", "x", "--schedule", "x"), ("both an output and another output",)),
         (("--sizee", "3MB"), ("--sizee",)),
         ((), ("no size is given",)),

@@ -66,7 +66,7 @@ def test_it_is_the_bound_that_synthesize_reports(taccl: Taccl, monkeypatch: pyte
         "greedy",
         "--gap",
         0.01,
-        "--no-xml",
+        "--no-file",
         "--json",
     ]
     result = json.loads(taccl("synthesize", *words, "-q").stdout)

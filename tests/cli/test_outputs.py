@@ -166,5 +166,5 @@ def test_a_search_whose_progress_nobody_can_read_goes_on(taccl: Taccl, tmp_path:
             check=True,
             timeout=60,
         )
-    assert json.loads(done.stdout)["xml"] == "a.xml"
+    assert json.loads(done.stdout)["files"][0]["path"] == "a.xml"
     assert (tmp_path / "a.xml").exists()

@@ -97,7 +97,7 @@ def test_sigterm_before_anything_is_found_exits_130_and_keeps_the_file_that_was_
 def test_a_solver_that_pulp_drives_ends_with_us_and_leaves_no_files(start: Start, tmp_path: Path) -> None:
     hard = ("--sketch", "ndv2-sk-1", "--collective", "alltoall", "--time-limit", "60")
     process = start(
-        "synthesize", *hard, "--engine", "milp", "--solver", "cbc", "--schedule", "a.json", "--no-xml"
+        "synthesize", *hard, "--engine", "milp", "--solver", "cbc", "--schedule", "a.json", "--no-file"
     )
     assert said(process, "gap")
     folder = tmp_path / "temporary"

@@ -159,6 +159,6 @@ def test_what_is_no_plan_exits_2(taccl: Taccl, text: str, said: str) -> None:
 
 def test_a_saved_schedule_is_no_plan(taccl: Taccl) -> None:
     made = ("--topology", "ring:3", "--size", "3MB", "--engine", "greedy", "--gap", "0.5", "-q")
-    assert taccl("synthesize", *made, "--schedule", "a.json", "--no-xml").exit_code == 0
+    assert taccl("synthesize", *made, "--schedule", "a.json", "--no-file").exit_code == 0
     refused = taccl("verify", "a.json")
     assert (refused.exit_code, "XML" in refused.stderr) == (2, True)

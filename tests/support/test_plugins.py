@@ -68,7 +68,7 @@ def test_the_command_line_knows_it() -> None:
         "--time-limit",
         "5",
     ]
-    done = CliRunner().invoke(main, [*asked, "--no-xml"])
+    done = CliRunner().invoke(main, [*asked, "--no-file"])
     assert done.exit_code == 0, done.output
     refused = CliRunner().invoke(main, [*asked[:2], "ring:4", *asked[3:]])
     assert refused.exit_code == 2
@@ -117,7 +117,7 @@ def test_a_bound_of_another_package_is_proved_and_shown() -> None:
 
 @pytest.mark.usefixtures("toy_bound")
 def test_a_bound_that_does_not_know_a_feature_is_skipped_with_its_reason() -> None:
-    asked = ["synthesize", *FULL, "--no-xml", "--effort", "500", "--chunks", "1", "--json"]
+    asked = ["synthesize", *FULL, "--no-file", "--effort", "500", "--chunks", "1", "--json"]
     for collective, declined in (("allreduce", True), ("alltoall", False)):
         done = CliRunner().invoke(main, [*asked, "--collective", collective])
         assert done.exit_code == 0, done.output
@@ -184,9 +184,9 @@ def test_help_is_there_whatever_other_packages_add(tmp_path: Path, monkeypatch: 
         ),
         (("synthesize", "--engine", "mute", "--chunks", "1"), "engines", "MUTE", "no Verdict"),
         (("synthesize", "--engine", "toy"), "engines", "NOTHING", "toys_that_fail:NOTHING"),
-        (("synthesize", "--explain-plan"), "engines", "UNSURE", "the engine 'unsure'"),
-        (("synthesize", "--explain-plan"), "engines", "NOTHING", "cannot be loaded"),
-        (("synthesize", "--explain-plan", "--engine", "unsure"), "engines", "UNSURE", "asked"),
+        (("synthesize", "--explain-stages"), "engines", "UNSURE", "the engine 'unsure'"),
+        (("synthesize", "--explain-stages"), "engines", "NOTHING", "cannot be loaded"),
+        (("synthesize", "--explain-stages", "--engine", "unsure"), "engines", "UNSURE", "asked"),
         (("bound",), "bounds", "BROKEN", "the bound 'broken' (toys_that_fail:BROKEN)"),
         (("bound",), "bounds", "BROKEN", "ZeroDivisionError: proving"),
         (("bound",), "bounds", "NOTHING", "cannot be loaded"),
@@ -212,7 +212,7 @@ def test_a_package_that_fails_while_it_is_imported_ends_no_search(
 ) -> None:
     (tmp_path / "fails_at_import.py").write_text(statement)
     install(tmp_path, monkeypatch, "[taccl.engines]\ntoy = fails_at_import:ENGINE\n")
-    found = synthesize("alltoall", topology="full:4", size="4MB", chunks=1, effort=300, xml=False).found
+    found = synthesize("alltoall", topology="full:4", size="4MB", chunks=1, effort=300, file=False).found
     assert "'fails_at_import:ENGINE', which an installed package adds" in found.failures[0].text
     refused = CliRunner().invoke(main, ["synthesize", *FULL, "--engine", "toy"])
     assert (refused.exit_code, "cannot be loaded" in refused.stderr) == (2, True)
@@ -223,7 +223,7 @@ def test_an_engine_that_is_whole_is_found_beside_one_that_cannot_be_loaded(
 ) -> None:
     install(tmp_path, monkeypatch, "[taccl.engines]\nbroken = toy:NOTHING\nstraight = toy:ENGINE\n")
     assert engine_named("straight").about == "every chunk straight to its rank"
-    found = synthesize("alltoall", topology="full:4", size="4MB", chunks=1, effort=500, xml=False).found
+    found = synthesize("alltoall", topology="full:4", size="4MB", chunks=1, effort=500, file=False).found
     assert [failure.name for failure in found.failures] == ["broken"]
 
 
@@ -248,6 +248,6 @@ def test_a_bug_of_taccl_itself_stays_one(monkeypatch: pytest.MonkeyPatch) -> Non
     own = replace(engine_named("milp"), serves=broken)
     ours = tuple(own if each.name == "milp" else each for each in ENGINES)
     monkeypatch.setattr("taccl.encoding.engines.registry.ENGINES", ours)
-    done = CliRunner().invoke(main, ["synthesize", *FULL, "--engine", "milp", "--no-xml"])
+    done = CliRunner().invoke(main, ["synthesize", *FULL, "--engine", "milp", "--no-file"])
     assert done.exit_code == 1
     assert "a bug in taccl" in done.stderr

@@ -41,7 +41,7 @@ def test_a_whole_request_may_stand_where_a_collective_is_expected_and_keywords_c
     assert taccl.make_problem(RING).problem.size_bytes == 4 * 2**20
     assert taccl.bounds(RING, size="8MB").problem.size_bytes == 8 * 2**20
     assert taccl.explain(RING, time_limit=5).collective.name == "allgather"
-    quick = taccl.synthesize(RING, chunks=2, engine="greedy", gap=0.9, xml=False)
+    quick = taccl.synthesize(RING, chunks=2, engine="greedy", gap=0.9, file=False)
     assert quick.collective.chunks_per_rank == 2
 
 

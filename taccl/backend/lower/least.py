@@ -101,7 +101,7 @@ def check_sends_fit(schedule: Schedule, runtimes: tuple[str, ...], instances: in
             raise ProgramLimitError(
                 f"the program is too large for {_join(dialect.readers)}",
                 findings=found[:_FINDINGS],
-                hint="fewer chunks or instances, or --no-xml for the schedule alone",
+                hint="fewer chunks or instances, or --no-file for the schedule alone",
             )
 
 
@@ -124,7 +124,7 @@ def _moved(collective: Collective) -> tuple[IntArray, IntArray]:
 
 def _what_fits(collective: Collective, instances: int, fits: Callable[[int, int], bool]) -> str:
     """What to ask for in place of a problem that does not fit."""
-    alone = "--no-xml for the schedule alone"
+    alone = "--no-file for the schedule alone"
     if instances > 1 and fits(collective.chunks_per_rank, 1):
         return f"fewer --instances, or {alone}"
     if collective.name in COLLECTIVES:

@@ -30,7 +30,7 @@ UNIT_BYTES = 16
 #: The smallest size is read as a number of 31 bits.
 MAX_MIN_BYTES = 2**31 - 1
 _FINDINGS = 5
-_NO_FILE = "a schedule of fewer transfers, or --no-xml for the schedule alone"
+_NO_FILE = "a schedule of fewer transfers, or --no-file for the schedule alone"
 
 
 def has_room(plan: ExecutionPlan) -> bool:
@@ -187,7 +187,7 @@ def check_problem_fits(
         raise UnitError(
             f"MSCCL++ cuts calls into {chunks} chunks of whole {UNIT_BYTES} bytes here, and "
             f"{problem.size_bytes} bytes are no multiple of {unit}",
-            hint=f"--size {-(-problem.size_bytes // unit) * unit}, fewer chunks, or --no-xml",
+            hint=f"--size {-(-problem.size_bytes // unit) * unit}, fewer chunks, or --no-file",
         )
     if problem.size_bytes < unit * instances:
         raise UnitError(

@@ -45,7 +45,7 @@ def _readers_of(collective: str) -> Sequence[tuple[str, ...]]:
     if collective not in COLLECTIVES:
         raise CollectiveError(
             f"MSCCL++ has no {collective}: no call of its libraries asks for it",
-            hint=f"it has {', '.join(COLLECTIVES)}; another --target, or --no-xml for the schedule alone",
+            hint=f"it has {', '.join(COLLECTIVES)}; another --target, or --no-file for the schedule alone",
         )
     return [(NEWEST.name,)]
 

@@ -55,7 +55,6 @@ class Engine:
     takes_sums : whether it answers problems with sums as a whole; else it is asked for each phase.
     at_once : its first answers, where they are there much sooner than those of `run`.
     is_quick : whether its first answer is there within seconds, so that it may be asked before all others.
-    older_names : by which it is known, too.
     part_of : the engine with which it is asked for; empty: none.
     is_compiled : whether its loops are machine code already; None: it has none.
     """
@@ -68,7 +67,6 @@ class Engine:
     takes_sums: bool = False
     at_once: Run | None = None
     is_quick: Callable[[Instance], bool] = lambda _: True
-    older_names: tuple[str, ...] = ()
     part_of: str = ""
     is_compiled: Callable[[], bool] | None = None
 

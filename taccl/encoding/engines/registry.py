@@ -67,7 +67,6 @@ ENGINES: tuple[Engine, ...] = (
         serves=combining.serves,
         run=beginning_with(greedy.greedy, combining.combine),
         at_once=combining.combine_at_once,
-        older_names=("bulk",),
     ),
     Engine(
         name="exchange",
@@ -182,7 +181,6 @@ ENGINES: tuple[Engine, ...] = (
         serves=everything,
         run=beginning_with(_first_by_greedy, orders.smt),
         takes_sums=True,
-        older_names=("smt",),
     ),
     Engine(
         name="windows",
@@ -243,11 +241,11 @@ def engine_named(name: str) -> Engine:
     TacclError : there is none, but an engine that another package adds cannot be loaded.
     """
     for engine in ENGINES:
-        if name in (engine.name, *engine.older_names):
+        if name == engine.name:
             return engine
     faults: list[TacclError] = []
     for engine in added_engines(lambda _, fault: faults.append(fault)):
-        if name in (engine.name, *engine.older_names):
+        if name == engine.name:
             return engine
     if faults:
         raise faults[0]

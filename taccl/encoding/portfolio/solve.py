@@ -76,7 +76,7 @@ def engine_asked_for(instance: Instance, name: str) -> Engine | None:
     if not verdict and something_moves(instance.problem):
         raise SolverError(
             f"the engine {asked.name} does not serve this problem: {verdict.reason}",
-            hint="--engine auto; --explain-plan shows what it would run",
+            hint="--engine auto; --explain-stages shows what it would run",
         )
     return asked
 

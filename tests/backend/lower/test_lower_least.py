@@ -57,13 +57,13 @@ def test_a_buffer_that_is_too_large_is_told_before_the_search_with_what_would_fi
     with pytest.raises(ProgramLimitError, match="no program for allgather on 2 ranks fits") as fault:
         target.check_problem(allgather(16385), LoweringOptions())
     assert list(fault.value.findings) == ["rank 0: at least 32770 chunks in a buffer; the limit is 32768"]
-    assert fault.value.hint == "--chunks 16384 or fewer, or --no-xml for the schedule alone"
+    assert fault.value.hint == "--chunks 16384 or fewer, or --no-file for the schedule alone"
 
 
 def test_fewer_instances_are_what_fits_where_those_are_too_many() -> None:
     with pytest.raises(ProgramLimitError) as fault:
         check_problem_fits(allgather(16384), ("msccl",), instances=2)
-    assert fault.value.hint == "fewer --instances, or --no-xml for the schedule alone"
+    assert fault.value.hint == "fewer --instances, or --no-file for the schedule alone"
 
 
 def test_a_receive_that_is_sent_on_is_one_step_only_where_steps_are_fused() -> None:

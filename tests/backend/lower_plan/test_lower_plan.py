@@ -401,4 +401,4 @@ def test_where_no_way_to_make_a_plan_fits_nobody_says_that_options_help_which_we
         )
     assert any("it serves calls of 64 to" in each for each in told.value.findings)
     assert any("--size" in each for each in told.value.findings)
-    assert told.value.hint == "--no-xml keeps the schedule"
+    assert told.value.hint == "--no-file keeps the schedule"

@@ -89,6 +89,6 @@ def test_what_does_not_fit_is_refused_with_what_would() -> None:
     with pytest.raises(ProgramLimitError, match="too large for MSCCL") as caught:
         check_plan_fits(plan, most_operations=100)
     assert (caught.value.hint, "to be verified" in caught.value.findings[0]) == (
-        "a schedule of fewer transfers, or --no-xml for the schedule alone",
+        "a schedule of fewer transfers, or --no-file for the schedule alone",
         True,
     )

@@ -115,7 +115,7 @@ def test_where_all_is_asked_there_is_nothing_to_list():
 def test_the_predicted_time_is_that_of_the_file(tmp_path: Path):
     """Also of several instances, and of chunks that are chosen with them; sizes are whole bytes in a file."""
     for size, chunks in (("3KB", "auto"), ("6MB", 2)):
-        result = chosen(size, chunks=chunks, xml=True)
+        result = chosen(size, chunks=chunks, file=True)
         (path,) = result.write(tmp_path / "made.xml")
         run = simulate_file(path, [size], topology=machine()).sizes[0]
         assert run.time_us == pytest.approx(result.execution.time_us, rel=1e-4)
@@ -139,7 +139,7 @@ def test_without_an_executor_auto_is_the_usual():
 
 
 def test_the_file_is_for_the_protocol_and_instances_that_were_chosen():
-    result = chosen("3KB", xml=True, target="rccl")
+    result = chosen("3KB", file=True, target="rccl")
     program = result.files[0].program
     assert program.protocol.value == result.protocol == "LL"
     assert max(len(rank.thread_blocks) for rank in program.ranks) == result.blocks_per_gpu
@@ -166,7 +166,7 @@ def test_the_same_seed_and_effort_choose_the_same(seed: int):
 
 
 def test_stopped_at_the_first_news_what_there_is_becomes_a_file():
-    result = chosen("3KB", xml=True, gap=0.0, on_progress=lambda news: STOP)
+    result = chosen("3KB", file=True, gap=0.0, on_progress=lambda news: STOP)
     assert result.files and result.execution is not None
 
 
@@ -178,14 +178,14 @@ def test_a_call_is_back_in_time():
 
 def test_a_program_that_fits_nowhere_is_told_with_the_reasons_and_the_schedule_is_kept():
     with pytest.raises(CheckError, match="no way to make the file fits the machine and ends") as caught:
-        chosen("3KB", topology=machine(thread_blocks=1), thread_blocks="one-way", xml=True)
+        chosen("3KB", topology=machine(thread_blocks=1), thread_blocks="one-way", file=True)
     assert any("Simple x 1 one-way: rank 0 has" in finding for finding in caught.value.findings)
     assert isinstance(caught.value.kept, Result) and len(caught.value.kept.schedule)
 
 
 def test_a_schedule_that_needs_fewer_thread_blocks_stands_in_for_one_that_does_not_fit():
     """Direct sends take two thread blocks of each GPU, and a ring one."""
-    result = chosen("3KB", topology=machine(thread_blocks=1), xml=True)
+    result = chosen("3KB", topology=machine(thread_blocks=1), file=True)
     assert result.blocks_per_gpu == 1 and result.files
 
 

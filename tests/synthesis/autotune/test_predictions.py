@@ -47,7 +47,7 @@ def predictor(lower=lowered) -> Predictor:
 
 def schedule(size: str = "8MB"):
     return synthesize(
-        "allgather", topology=MACHINE, size=size, chunks=1, engine="greedy", effort=2000, xml=False
+        "allgather", topology=MACHINE, size=size, chunks=1, engine="greedy", effort=2000, file=False
     ).schedule
 
 

@@ -84,7 +84,7 @@ def searched(
 def test_the_command_tells_what_became_of_each_task(address: str) -> None:
     words = "synthesize --collective allreduce --topology mesh:2x3 --size 6MB --chunks 1 --engine greedy"
     ran = CliRunner().invoke(
-        main, [*words.split(), "--effort", "40", "--scheduler", address, "--no-xml", "--json", "-q"]
+        main, [*words.split(), "--effort", "40", "--scheduler", address, "--no-file", "--json", "-q"]
     )
     assert ran.exit_code == 0, ran.stderr
     told = json.loads(ran.stdout)
@@ -116,7 +116,7 @@ def test_numbers_of_chunks_are_tasks_too(address: str) -> None:
         engine="greedy",
         effort=100,
         scheduler=address,
-        xml=False,
+        file=False,
     )
     numbers = {task.chunks for task in result.tasks}
     assert numbers >= {tried.chunks for tried in result.chunks_tried}
