@@ -19,19 +19,28 @@ from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
 from taccl.support.budget import Budget
 
+#: Most distances, in the worst case of one kind of limits for each rank.
+_MOST_CELLS = 2**25
+
 
 def latency_bound(instance: Instance) -> Proof:
-    """The longest of the shortest paths that chunks have to take."""
-    demand, distance_us = instance.demand, instance.distances_us
-    sets, of_chunk = demand.source_sets
+    """The longest of the shortest paths that chunks have to take over the links that they may use.
+
+    It is infinite where there is no such path, and so no schedule.
+    """
+    demand = instance.demand
+    sets, set_of_chunk = demand.source_sets
     if not len(demand.wants):
         return LATENCY.proof(0.0, "nothing has to move")
-    has_source = np.array([len(ranks) > 0 for ranks in sets], dtype=np.bool_)
-    nearest, farthest = np.full((2, len(sets), instance.problem.num_ranks), np.inf)
-    for number, ranks in enumerate(sets):
+    distances_us, kind_of_chunk = _distances(instance)
+    pairs, of_chunk = np.unique(kind_of_chunk * len(sets) + set_of_chunk, return_inverse=True)
+    has_source = np.array([len(sets[pair % len(sets)]) > 0 for pair in pairs.tolist()], dtype=np.bool_)
+    nearest, farthest = np.full((2, len(pairs), instance.problem.num_ranks), np.inf)
+    for row, pair in enumerate(pairs.tolist()):
+        kind, ranks = pair // len(sets), sets[pair % len(sets)]
         if len(ranks):
-            from_each = distance_us[ranks]
-            nearest[number], farthest[number] = from_each.min(axis=0), from_each.max(axis=0)
+            from_ranks = distances_us[kind][ranks]
+            nearest[row], farthest[row] = from_ranks.min(axis=0), from_ranks.max(axis=0)
     if demand.to_all:
         # One figure for each chunk: there may be millions of pairs of a chunk and a rank.
         chunks = np.flatnonzero(has_source[of_chunk])
@@ -45,6 +54,14 @@ def latency_bound(instance: Instance) -> Proof:
     of_pair = of_chunk[wants.chunk]
     far = np.where(demand.reduces[wants.chunk], farthest[of_pair, wants.rank], nearest[of_pair, wants.rank])
     return _of_the_longest(instance, wants.chunk, far)
+
+
+def _distances(instance: Instance) -> tuple[FloatArray, IntArray]:
+    """Distances by the links that chunks may use; of large machines over all links, which are no longer."""
+    problem = instance.problem
+    if problem.limits.may_use is None or problem.num_ranks**3 <= _MOST_CELLS:
+        return instance.distances_by_limits
+    return instance.distances_us[None], np.zeros(problem.num_chunks, dtype=np.int64)
 
 
 def _of_the_longest(instance: Instance, chunk: IntArray, far_us: FloatArray) -> Proof:

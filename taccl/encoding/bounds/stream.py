@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from taccl.encoding.bounds.arrival import ARRIVAL, arrival_bound
@@ -22,13 +23,19 @@ def proofs(instance: Instance, budget: Budget, bounds: Sequence[Bound] | None = 
 
     Whoever listens may stop at any moment, and go on with other bounds later: what is proved is kept in
     `Instance.bound_us`, and what was derived for it in the instance. Bounds that do not know the problem's
-    features are left out (`declined`).
+    features are left out (`declined`). Where there is no schedule, the proof of that is the last: bounds are
+    about schedules.
 
     Parameters
     ----------
     budget : when it is over no more bounds are begun, and the one at work yields what it has.
     bounds : which, in this order; by default all that come with taccl and with installed packages.
     """
+    first = quick_bound(instance)
+    if math.isinf(first.value_us):
+        instance.proves(first.value_us)
+        yield first
+        return
     for bound in known_bounds() if bounds is None else bounds:
         if bound.reason_against(instance):
             continue
@@ -38,6 +45,8 @@ def proofs(instance: Instance, budget: Budget, bounds: Sequence[Bound] | None = 
             for proof in bound.prove(view, instance.bound_us, budget):
                 instance.proves(proof.value_us)
                 yield proof
+                if math.isinf(proof.value_us):
+                    return
 
 
 def declined(instance: Instance, bounds: Sequence[Bound] | None = None) -> tuple[tuple[str, str], ...]:
