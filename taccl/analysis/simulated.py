@@ -19,6 +19,7 @@ from taccl.backend.simulate.simulator import Arbitration
 from taccl.backend.simulate_plan import PlanSimulation, simulate_plan
 from taccl.backend.targets.registry import plan_of_file
 from taccl.backend.verify import verify_program
+from taccl.backend.verify_plan import verify_plan
 from taccl.encoding.bounds import Proof, lower_bound
 from taccl.errors import TacclError, TopologyError, UnitError
 from taccl.model import units
@@ -36,6 +37,18 @@ if TYPE_CHECKING:
 
 _PER_RANK = ("gather", "scatter")
 _MOST_SLOTS = 2**20
+#: Findings of verification that are written out.
+_FINDINGS = 5
+#: Why no bound stands beside a plan with switch channels.
+_IN_SWITCH = (
+    "no bound: the plan sums or copies in a switch, and bounds are for programs that send over links alone; "
+    "its time is of the same bytes over links, so the plan may be faster"
+)
+_TOO_FAST = "no bound: the file is faster than any that is right; taccl verify says what is missing"
+_BOUND_WRONG = (
+    "no bound: the file is faster than the bound, though verification finds its result right. The bound is "
+    "wrong, which is a fault of taccl; please report it with the file and this command"
+)
 
 
 @spelled_out(MachineKeywords)
@@ -129,15 +142,24 @@ def simulate_file(
                 busbw_factor=subject.collective.busbw_factor,
             )
         )
+    remarks, wrong = list(_remarks(subject, runs)), tuple[str, ...]()
+    if isinstance(subject.program, ExecutionPlan) and subject.program.uses_switches:
+        remarks.append(_IN_SWITCH)
+        runs = [run.without_bound() for run in runs]
+    elif any(run.is_too_fast for run in runs):
+        wrong = _wrong(subject)
+        remarks.append(_TOO_FAST if wrong else _BOUND_WRONG)
+        runs = [run.without_bound() for run in runs]
     return SimulatedFile(
         program=subject.program,
         collective=subject.collective,
         topology=problems[0].topology.name,
         sizes=tuple(runs),
-        notes=(*_rounding_notes(subject, sizes, runs), *_remarks(subject, runs), *claims),
+        notes=(*_rounding_notes(subject, sizes, runs), *remarks, *claims),
         path=str(path),
         protocol=protocol,
         arbitration=arbitration,
+        wrong=wrong,
     )
 
 
@@ -264,20 +286,18 @@ def _remarks(subject: Subject | PlanSubject, runs: Sequence[SimulatedSize]) -> I
             f"the file is for calls of {program.min_bytes} to {program.max_bytes} bytes, "
             f"so no runtime would use it at {', '.join(outside)}"
         )
-    if any(run.is_too_fast for run in runs):
-        yield _why_too_fast(subject)
 
 
-def _why_too_fast(subject: Subject | PlanSubject) -> str:
-    """A time below its bound: the file leaves something out, or a wait, or the bound is wrong."""
+def _wrong(subject: Subject | PlanSubject) -> tuple[str, ...]:
+    """What verification finds in a file; empty where that is right."""
     collective = subject.collective
-    if isinstance(subject.program, ExecutionPlan):
-        return "faster than any plan of its collective: taccl verify and taccl run say what is missing"
     custom = None if collective.name in COLLECTIVES else collective
-    facts = verify_program(subject.program, targets=None, collective=custom, root=collective.root).facts
-    if "right" not in (facts.in_place, facts.out_of_place) or facts.races:
-        return "faster than any program of its collective: taccl verify says what is missing"
-    return (
-        "faster than its bound, though taccl verify finds its result right: so the bound is wrong, which is "
-        "a fault of taccl and not of the file; please report it, with the file and this command"
-    )
+    if isinstance(subject.program, ExecutionPlan):
+        report = verify_plan(subject.program, collective=custom, root=collective.root)
+    else:
+        report = verify_program(subject.program, targets=None, collective=custom, root=collective.root)
+    facts = report.facts
+    if "right" in (facts.in_place, facts.out_of_place) and not facts.races:
+        return ()
+    found = [str(error) for error in report.errors[:_FINDINGS]]
+    return tuple(found) or ("its result is right neither in place nor out of place",)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from taccl.backend.plan import ExecutionPlan
@@ -10,7 +10,7 @@ from taccl.backend.program import Program, Protocol
 from taccl.backend.simulate import Simulation
 from taccl.backend.simulate.simulator import Arbitration
 from taccl.backend.simulate_plan import PlanSimulation
-from taccl.errors import TacclError
+from taccl.errors import TacclError, VerificationError
 from taccl.model import units
 from taccl.model.collective import Collective
 from taccl.model.tolerance import contradicts
@@ -35,14 +35,15 @@ class SimulatedSize:
     size_bytes : what nccl-tests prints as `size`.
     simulation : all that happened; where the machine has an executor, what that says.
     lower_bound_us, bound_source : no program with these chunks is faster on these links, and why; where the
-        machine has an executor, none with this protocol and so many thread blocks.
+        machine has an executor, none with this protocol and so many thread blocks. None: no bound holds for
+        this file (`SimulatedFile.notes` says why).
     schedule_us : the time of the schedule that the program was made from, where one is known.
     """
 
     size_bytes: int
     simulation: Simulation | Execution | PlanSimulation
-    lower_bound_us: float
-    bound_source: str
+    lower_bound_us: float | None
+    bound_source: str | None
     schedule_us: float | None
     busbw_factor: float
 
@@ -52,8 +53,10 @@ class SimulatedSize:
         return self.simulation.time_us
 
     @property
-    def gap(self) -> float:
-        """(time - bound) / time, a fraction."""
+    def gap(self) -> float | None:
+        """(time - bound) / time, a fraction; None without a bound."""
+        if self.lower_bound_us is None:
+            return None
         return relative_gap(self.time_us, self.lower_bound_us)
 
     @property
@@ -69,7 +72,18 @@ class SimulatedSize:
     @property
     def is_too_fast(self) -> bool:
         """Whether the time is below the bound, which no program that computes its collective is."""
-        return contradicts(self.lower_bound_us, self.time_us)
+        return self.lower_bound_us is not None and contradicts(self.lower_bound_us, self.time_us)
+
+    @property
+    def bound_words(self) -> tuple[str, str]:
+        """The bound and the gap for a table; a dash for each where no bound holds."""
+        if self.lower_bound_us is None or self.gap is None:
+            return "-", "-"
+        return f"{self.lower_bound_us:.2f}", f"{100 * self.gap:.2f}%"
+
+    def without_bound(self) -> SimulatedSize:
+        """The same where no bound holds for the file."""
+        return replace(self, lower_bound_us=None, bound_source=None)
 
     def plot(self, by: Lanes = "link", ax: Axes | None = None) -> Axes:
         """Draw the timeline of its sends and its bound: see `Simulation.plot`.
@@ -120,6 +134,7 @@ class SimulatedFile:
     """A program, the collective that it is for (cut as it cuts), its runs, and what the user should know.
 
     `path`, `protocol`, `arbitration` : what was asked; a protocol of None is the file's own, without flags.
+    `wrong` : what verification finds in a file that is faster than any that computes its collective.
     """
 
     program: Program | ExecutionPlan
@@ -130,6 +145,22 @@ class SimulatedFile:
     path: str | None = None
     protocol: Protocol | None = None
     arbitration: Arbitration = "urgent"
+    wrong: tuple[str, ...] = ()
+
+    def check(self) -> None:
+        """Raise unless the file may compute its collective.
+
+        Raises
+        ------
+        VerificationError : it is faster than any file that does; with what verification finds.
+        """
+        if self.wrong:
+            raise VerificationError(
+                f"the file does not compute {self.collective.name}, so no bound holds for it",
+                path=self.path,
+                findings=list(self.wrong),
+                hint="taccl verify says all that is wrong",
+            )
 
     @property
     def is_executed(self) -> bool:
@@ -185,7 +216,7 @@ class SimulatedFile:
         header = ("size (B)", "time (us)", "bound (us)", "gap", "algbw (GB/s)", "busbw (GB/s)")
         rows = [
             (
-                *(run.size_bytes, f"{run.time_us:.2f}", f"{run.lower_bound_us:.2f}", f"{100 * run.gap:.2f}%"),
+                *(run.size_bytes, f"{run.time_us:.2f}", *run.bound_words),
                 *(f"{run.algbw_gbps:.2f}", f"{run.busbw_gbps:.2f}"),
             )
             for run in self.sizes

@@ -278,6 +278,11 @@ class ExecutionPlan:
         return sum(len(block.operations) for rank in self.ranks for block in rank.blocks)
 
     @property
+    def uses_switches(self) -> bool:
+        """Whether some rank has a switch channel, on which a switch sums or copies."""
+        return any(row.kind is Channel.SWITCH for rank in self.ranks for row in rank.channels)
+
+    @property
     def moves_packets(self) -> bool:
         """Whether scratch holds packets."""
         return self.protocol == "LL"

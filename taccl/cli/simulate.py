@@ -87,6 +87,7 @@ def simulate(file: Path, sizes: str | None, protocol: str | None, as_json: bool,
         show_json(result.to_dict())
     else:
         _show(result)
+    result.check()
 
 
 def _show(result: SimulatedFile) -> None:
@@ -113,9 +114,8 @@ def _row(run: SimulatedSize, has_schedule: bool) -> list[str]:
         f"{run.time_us:.2f}",
         f"{run.algbw_gbps:.2f}",
         f"{run.busbw_gbps:.2f}",
-        f"{run.lower_bound_us:.2f}",
-        f"{100 * run.gap:.2f}%",
+        *run.bound_words,
     ]
     if has_schedule:
         row.append("-" if run.schedule_us is None else f"{run.schedule_us:.2f}")
-    return [*row, run.bound_source]
+    return [*row, run.bound_source or "-"]

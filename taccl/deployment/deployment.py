@@ -191,14 +191,23 @@ def deploy(
     asked = {key: value for key, value in machine.items() if value is not None}
 
     def predict(plan: DeployedPlan, sizes: Sequence[int]) -> list[Predicted]:
+        if plan.plan.uses_switches:  # links say nothing of what switches do
+            return []
         found = simulate_file(plan.path, list(sizes), root=plan.root, proxy_us=proxy_us, **machine)
         return [
-            Predicted(plan.name, run.size_bytes, run.time_us, run.lower_bound_us, run.bound_source)
+            Predicted(
+                plan.name, run.size_bytes, run.time_us, run.lower_bound_us or 0.0, run.bound_source or ""
+            )
             for run in found.sizes
         ]
 
     order, predicted = preferences(plans, predict if asked else None)
-    notes = []
+    notes = [
+        f"{plan.name} sums or copies in a switch, which no prediction covers: where it serves the same calls "
+        "as others, the plan given first is taken"
+        for plan in plans
+        if asked and plan.plan.uses_switches
+    ]
     if asked and not predicted:
         notes.append("no two plans serve the same calls, so the machine decides nothing")
     if not asked and any(row.is_choice for row in order):

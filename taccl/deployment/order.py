@@ -87,11 +87,10 @@ def _rows(
     for end in sorted(ends):
         middle = (begin + end) // 2
         competing = {plan.name for pair in pairs if _is_in(middle, _overlap(pair)) for plan in pair}
-        # those that compete with nobody keep the places that they were given
-        names = sorted(
-            (plan.name for plan in group),
-            key=lambda name: _time_at(known[name], middle) if name in competing and name in known else np.inf,
-        )
+        # those that compete with nobody keep the places that they were given; so do all if one has no times
+        names = [plan.name for plan in group]
+        if all(known.get(name) for name in competing):
+            names.sort(key=lambda name: _time_at(known[name], middle) if name in competing else np.inf)
         row = Preferred(group[0].collective, group[0].ranks, end, tuple(names), bool(competing))
         if rows and (rows[-1].names, rows[-1].is_choice) == (row.names, row.is_choice):
             rows.pop()

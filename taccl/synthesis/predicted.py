@@ -47,6 +47,8 @@ class Execution:
     launch_us : what of it passes before anything moves.
     rounds : how often the program runs through its steps, each time for a piece of every chunk.
     bound : no program of this collective with so many thread blocks is faster, with this protocol.
+    raised_us : by how much `time_us` was raised to the bound, where the time of rounds that were not executed
+        is extrapolated. It should be rounding: more than that means that the bound is wrong, or the time.
     """
 
     time_us: float
@@ -54,6 +56,7 @@ class Execution:
     launch_us: float
     rounds: int
     bound: Proof
+    raised_us: float = 0.0
 
 
 def execute(
@@ -88,8 +91,8 @@ def execute(
     if run.executed_rounds < run.rounds and contradicts(bound.value_us, run.time_us):
         # what was executed tells too little about the rest
         run = prepared.run(executor, protocol.value, size_bytes, rounds=min(run.rounds, _MOST_ROUNDS))
-    time_us = run.time_us if run.executed_rounds == run.rounds else max(run.time_us, bound.value_us)
-    return Execution(time_us, chunk_mb, costs.launch_us, run.rounds, bound)
+    raised_us = 0.0 if run.executed_rounds == run.rounds else max(0.0, bound.value_us - run.time_us)
+    return Execution(run.time_us + raised_us, chunk_mb, costs.launch_us, run.rounds, bound, raised_us)
 
 
 def execute_plan(plan: ExecutionPlan, problem: Problem, bound: Proof | None = None) -> Execution:

@@ -3,13 +3,15 @@ from pathlib import Path
 import pytest
 
 from taccl.analysis.simulated import simulate_file
-from taccl.api import synthesize
+from taccl.api import make_problem, synthesize
 from taccl.backend.msccl_xml import read_xml
+from taccl.backend.mscclpp import to_json
 from taccl.backend.simulate import simulate_program
 from taccl.backend.verify import verify_file, verify_program
-from taccl.encoding.bounds.bound import Proof
+from taccl.encoding.bounds import Proof, lower_bound
 from taccl.errors import CollectiveError, FileError, TopologyError, VerificationError
 from taccl.sketch.published import published_files
+from tests.backend.plan_examples import multicast_allreduce
 
 COLLECTIVES = (
     "allgather",
@@ -190,7 +192,7 @@ def test_only_what_verification_says_is_missing_is_said_to_be_missing(
     high = Proof(1e6, "by hand", "test")
     monkeypatch.setattr("taccl.analysis.simulated.lower_bound", lambda problem: high)
     (said,) = simulate_file(right, ["1KB"], topology="ring:2").notes
-    assert "the bound is wrong" in said
+    assert "The bound is wrong" in said
     assert "please report it" in said
     unordered = f'<tb id="1" send="-1" recv="-1" chan="0">{one("cpy", 0, "1")}</tb>'
     wrong.write_text(swap(RIGHT, more=unordered))
@@ -201,3 +203,28 @@ def test_only_what_verification_says_is_missing_is_said_to_be_missing(
     (said,) = simulate_file(wrong, ["1KB"], topology="ring:2").notes
     assert said.endswith("taccl verify says what is missing")
     assert not verify_file(wrong, targets=None).ok
+
+
+def test_a_file_that_does_not_compute_its_collective_has_no_bound_and_is_refused(tmp_path: Path) -> None:
+    """An exchange of halves takes half of the time of the AllReduce that it says it is."""
+    wrong = tmp_path / "wrong.xml"
+    wrong.write_text(swap(RIGHT).replace("allgather", "allreduce").replace('i_chunks="1"', 'i_chunks="2"'))
+    simulated = simulate_file(wrong, ["1MB"], topology="ring:2")
+    bound = lower_bound(make_problem("allreduce", topology="ring:2", size="1MB").problem)
+    (run,) = simulated.sizes
+    assert run.time_us < bound.value_us
+    assert (run.lower_bound_us, run.bound_source, run.gap) == (None, None, None)
+    with pytest.raises(VerificationError, match="does not compute allreduce") as refused:
+        simulated.check()
+    assert refused.value.exit_code == 4
+    assert list(refused.value.findings) == list(simulated.wrong)
+
+
+def test_a_plan_that_sums_in_a_switch_stands_beside_no_bound(tmp_path: Path) -> None:
+    (tmp_path / "nvls.json").write_text(to_json(multicast_allreduce()))
+    simulated = simulate_file(tmp_path / "nvls.json", ["1MB"], topology="full:2")
+    assert simulated.sizes[0].lower_bound_us is None
+    assert any("in a switch" in note for note in simulated.notes)
+    assert "<td>-</td>" in simulated._repr_html_()
+    assert simulated.to_dict()["results"][0]["gap"] is None
+    simulated.check()

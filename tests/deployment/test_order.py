@@ -84,3 +84,14 @@ def test_whoever_fits_a_size_and_is_fastest_there_comes_before_all_that_fit(
         taken = next(name for name in names if name in fitting)
         time = {name: times[name][0] + times[name][1] * size / 1024 for name in fitting}
         assert time[taken] <= min(time.values()) * (1 + 1e-3)
+
+
+def test_where_a_plan_has_no_times_the_order_given_decides() -> None:
+    """Nothing predicts what a switch does, so a plan that uses one is neither first nor last for it."""
+
+    def predict(asked: DeployedPlan, sizes: Sequence[int]) -> list[Predicted]:
+        times = affine({"fast": (1, 1), "slow": (9, 9)})
+        return [] if asked.name == "in switch" else list(times(asked, sizes))
+
+    rows, _ = preferences([plan("slow"), plan("in switch"), plan("fast")], predict)
+    assert {row.names for row in rows} == {("slow", "in switch", "fast")}

@@ -28,8 +28,15 @@ def schedule_facts(saved: SavedSchedule) -> tuple[tuple[str, str], ...]:
     )
 
 
-def time_facts(time_us: float, bound_us: float, bound_source: str) -> tuple[tuple[str, str], ...]:
-    """Time, lower bound and gap, which go together; a bound of 0 means that nothing is proven."""
+def time_facts(
+    time_us: float, bound_us: float | None, bound_source: str | None
+) -> tuple[tuple[str, str], ...]:
+    """Time, lower bound and gap, which go together; a bound of 0 means that nothing is proven.
+
+    None: no bound holds for what was timed.
+    """
+    if bound_us is None:
+        return ("time", f"{time_us:.2f} us"), ("lower bound", "none holds for this file")
     source = f"  ({bound_source})" if bound_source else ""
     gap = max(0.0, (time_us - bound_us) / time_us) if time_us > 0 else 0.0
     return (
