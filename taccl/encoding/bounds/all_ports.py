@@ -8,19 +8,21 @@ all of C and the others to none, and d the ranks of W that want each. A pair of 
 W that wants the sum is served by the crossing by which it came there: one for each pair, so all crossings
 serve |C| a d pairs. Call a sum *whole for r* at a crossing that serves r with all a contributions.
 
-*Until x.* Let it take until x to collect m sums (see below). Then what leaves before x is whole for some
-rank for m - 1 different sums at most, and for d ranks for each of them: for (m - 1) d pairs of a sum and a
-rank. For any other pair, what leaves before x serves a - 1 contributions at most. So if crossings before x
-count as if no sum had come from more than a - 1 of X, no more than (m - 1) d is left out, and by T all
-groups are worth
+*Until x.* Let it take until x to collect m sums (see below). Count each crossing before x as if it served a
+rank with at most a - 1 contributions to a sum. A crossing at which a sum is not whole for a rank serves that
+rank with at most a - 1 of them, so nothing is left out there. Where it is whole, one is left out of the a
+that the crossing serves; and each pair of a contribution and a rank is served by one crossing, so all a
+pairs of this sum and this rank are served there, and one is left out for this sum and rank only once. Before
+x at most m - 1 sums are whole anywhere, each for at most d ranks. So at most (m - 1) d pairs are left out,
+and by T all groups are worth
 
     |C| a d - (m - 1) d    or more.
 
 Their worth is that of `stages`: groups that leave at x or later as there, and those that leave sooner with
 a - 1 contributions to one sum, and n (a - 1) to n sums, where there were more.
 
-*Collected.* Let each of m sums be whole at some rank from which it may cross. By `staged_cut` the last
-transfers on the way of each are a tree, and read backwards those are copies of m chunks, from where the
+*Collected.* Let each of m sums be whole at some rank from which it may cross. By the lemma of `staged_cut`
+the last transfers on the way of each are a tree, and read backwards those are copies of m chunks, from where the
 sums are to all a ranks, in groups that are no larger. Some contributor r has floor(m / a) of the sums or
 fewer, and another rank no more than may cross from there. So r comes to hold all m no sooner than K of
 `postal` allows on the reversed links from such a start, and x is the least of these times over r.

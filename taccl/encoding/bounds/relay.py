@@ -26,6 +26,9 @@ many small ones pay a each. The least T over K and I is a bound.
 NVLink inside of 8 GPUs that is hardly faster than their NICs allows sends to shrink to the end by a tenth of
 each other only, so some sixty of them are needed. An alpha that is no time of the port counts as none. For
 what copies only: `views` says why that is enough.
+
+The argument looks back from the end, but reverses nothing: it counts what ports carry in the last tau_j of a
+schedule that runs forwards. So it needs no machine whose schedules can be read backwards.
 """
 
 from __future__ import annotations

@@ -3,8 +3,10 @@ r"""Staged cuts (gather, cross, scatter): what comes late through a narrow cut i
 Let W be a set of ranks and C the chunks that must enter it (`cuts`). Every rank of W that wants a
 chunk of C has it from some last crossing into W, in a group that leaves u at x and arrives at u' at
 e. By the end T, one chunk that arrived at u' serves at most w(u', T - e) ranks of W (`postal`, over links
-inside W). Cut C into *disjoint sets*, of which no rank of W wants two chunks: such a set spreads no faster
-than one chunk. Let
+inside W). Cut C into *disjoint sets*, of which no rank of W wants two chunks. A set spreads no faster than one
+chunk: put one chunk in the place of all chunks of a set, and every send still happens, with groups that are
+no larger; each pair of a chunk of the set and a rank that wants it is then a rank of its own that has the
+one chunk. Let
 
     v         the most ranks of W that want one chunk of C,
     H(u, x)   the most chunks of C, and K(u, x) the most sets with a chunk, that rank u can hold at x.
@@ -31,10 +33,17 @@ sums, at most
     n min(1, g(u, x) / |X|) min(1, w(u', T - e) / |W|),
 
 |X| and |W| being the fewest contributors and wanting ranks there, and all groups must be worth |C|. This
-holds wherever sums are made, and however often. (That g is right: of a program, keep for one chunk and one
-rank u only the last transfer out of each rank from which there is still a way to u by x. They are a tree,
-since that way begins with a transfer no later than the next rank's own last one; each rank adds what came
-to it before, and all that could be known at u is in its sum. Read backwards, that is a spread.)
+holds wherever sums are made, and however often.
+
+*Lemma (the tree of last transfers).* g(u, x), counted as a spread from u on the reversed links, is no less
+than the number of ranks whose contributions to one chunk can be in the sum that u holds at x. For a program,
+let R be the ranks other than u from which transfers of this chunk lead to u by x, and keep for each rank of R
+the last transfer with which such a way begins. (1) They are a tree with root u: the transfer kept for q goes
+to a rank q' on a way to u; if q' is not u, a transfer leaves q' after it has arrived there, so the one kept
+for q' leaves later still, and no circle is possible. (2) It loses nothing: every contribution in the sum of u
+came along some way to u, so its rank is in R. (3) Read backwards from x, each kept transfer copies the chunk
+from q' to q over the reversed link, after q' has it, on the same ports for as long: a spread from u that
+reaches all of R. `stages`, `all_ports` and the reversed views rest on this lemma.
 
 *Backwards* (see `postal`), A(p, y) = max of A(p, y - b_ln) + value(n, y - d_ln, y).
 """
