@@ -22,8 +22,8 @@ Their worth is that of `stages`: groups that leave at x or later as there, and t
 a - 1 contributions to one sum, and n (a - 1) to n sums, where there were more.
 
 *Collected.* Let each of m sums be whole at some rank from which it may cross. By the lemma of `staged_cut`
-the last transfers on the way of each are a tree, and read backwards those are copies of m chunks, from where the
-sums are to all a ranks, in groups that are no larger. Some contributor r has floor(m / a) of the sums or
+the last transfers on the way of each are a tree, and read backwards those are copies of m chunks, from where
+the sums are to all a ranks, in groups that are no larger. Some contributor r has floor(m / a) of the sums or
 fewer, and another rank no more than may cross from there. So r comes to hold all m no sooner than K of
 `postal` allows on the reversed links from such a start, and x is the least of these times over r.
 """

@@ -3,8 +3,8 @@ r"""Staged cuts (gather, cross, scatter): what comes late through a narrow cut i
 Let W be a set of ranks and C the chunks that must enter it (`cuts`). Every rank of W that wants a
 chunk of C has it from some last crossing into W, in a group that leaves u at x and arrives at u' at
 e. By the end T, one chunk that arrived at u' serves at most w(u', T - e) ranks of W (`postal`, over links
-inside W). Cut C into *disjoint sets*, of which no rank of W wants two chunks. A set spreads no faster than one
-chunk: put one chunk in the place of all chunks of a set, and every send still happens, with groups that are
+inside W). Cut C into *disjoint sets*, of which no rank of W wants two chunks. A set spreads no faster than
+one chunk: put one chunk in the place of all chunks of a set. Every send still happens, with groups that are
 no larger; each pair of a chunk of the set and a rank that wants it is then a rank of its own that has the
 one chunk. Let
 
