@@ -83,7 +83,8 @@ def synthesize(
     asked : what else a `taccl.Request` says, by name; its docstring says what each word means.
     engine, solver, seed : which engine searches, with which MILP solver, from which random seed.
     time_limit : seconds for the call, from stating the problem on, of which at least one is for the search;
-        default 60, or with `effort` none.
+        default: until nothing has improved for a while (`taccl.support.budget.PatientClock`), and at most
+        60; with `effort` none.
     effort : units of work in place of seconds, nominally milliseconds of one core: the same seed and effort
         give the same answer on an idle or a busy machine, unless a `time_limit` ends the call before.
     gap : stop when (time - bound) / time is proven to be no more than this.

@@ -78,8 +78,8 @@ def _number_or_auto(ctx: click.Context, option: click.Parameter, value: str | No
     "--time-limit",
     type=float,
     metavar="SECONDS",
-    help="Time limit in seconds; the best schedule found so far is returned.  [default: 60, or none with "
-    "--effort]",
+    help="Time limit in seconds; the best schedule found so far is returned.  [default: until nothing has "
+    "improved for as long as the search took to find it, and at most 60; none with --effort]",
 )
 @click.option(
     "--effort",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 from taccl.errors import SolverError
@@ -21,6 +22,9 @@ UNITS_PER_S = 1000.0
 #: Whoever does many small things looks at the budget after about so many units: a look costs one.
 UNITS_BETWEEN_LOOKS = 4.0
 MAX_EFFORT = int(MAX_TIME_LIMIT_S * UNITS_PER_S)
+#: Without a time limit: the least seconds without an improvement after which a search ends, and the fraction
+#: by which a time or a bound has to improve (docs/results/patience.md).
+PATIENCE_S, IMPROVES = 2.0, 1e-3
 
 
 def check_time_limit(seconds: object, *, least: float | None = None, example: str = "60") -> float:
@@ -67,6 +71,14 @@ class Clock(Protocol):
         """Note that so much work is done."""
         ...
 
+    def note(self, time_us: float, lower_bound_us: float) -> None:
+        """Note the best schedule and the best bound so far."""
+        ...
+
+    def left_s(self) -> float:
+        """Seconds until it ends by itself; inf: never."""
+        ...
+
 
 class WallClock:
     """Seconds as they pass. Work costs what it takes."""
@@ -79,6 +91,40 @@ class WallClock:
 
     def spend(self, units: float) -> None:
         pass
+
+    def note(self, time_us: float, lower_bound_us: float) -> None:
+        pass
+
+    def left_s(self) -> float:
+        return math.inf
+
+
+class PatientClock(WallClock):
+    """Seconds as they pass, until nothing has improved for a while.
+
+    It ends once as much time has passed since the last improvement as had passed before it, and at least
+    `PATIENCE_S`. An improvement is a schedule that is faster, or a bound that is larger, by `IMPROVES`. It
+    does not end before there is a schedule.
+    """
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self._began_s = now_s()
+        self._improved_s: float | None = None
+        self._time_us, self._bound_us = math.inf, 0.0
+
+    def note(self, time_us: float, lower_bound_us: float) -> None:
+        if time_us < self._time_us * (1 - IMPROVES) or lower_bound_us > self._bound_us * (1 + IMPROVES):
+            self._time_us = min(self._time_us, time_us)
+            self._bound_us = max(self._bound_us, lower_bound_us)
+            if math.isfinite(self._time_us):
+                self._improved_s = self._now_s()
+
+    def left_s(self) -> float:
+        if self._improved_s is None:
+            return math.inf
+        patience_s = max(PATIENCE_S, self._improved_s - self._began_s)
+        return self._improved_s + patience_s - self._now_s()
 
 
 class WorkClock:
@@ -102,6 +148,12 @@ class WorkClock:
 
     def spend(self, units: float) -> None:
         self._units += units
+
+    def note(self, time_us: float, lower_bound_us: float) -> None:
+        pass
+
+    def left_s(self) -> float:
+        return math.inf
 
 
 class Budget:
@@ -129,7 +181,16 @@ class Budget:
 
     def remaining_s(self) -> float:
         """Seconds left, never negative; of work, UNITS_PER_S units are a second."""
-        return max(0.0, self._end_s - self._clock.now_s())
+        return max(0.0, min(self._end_s - self._clock.now_s(), self._clock.left_s()))
+
+    def note(self, time_us: float, lower_bound_us: float) -> None:
+        """Note the best schedule and the best bound so far, for a clock that ends when nothing improves."""
+        self._clock.note(time_us, lower_bound_us)
+
+    @property
+    def has_stalled(self) -> bool:
+        """Whether it ended because nothing had improved for a while."""
+        return self._clock.left_s() <= 0
 
     def read_s(self) -> float:
         """Seconds since some moment, nominal ones of work, for telling what was spent and no decision.

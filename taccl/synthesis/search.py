@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -19,9 +20,19 @@ from taccl.model.tolerance import OPTIMAL_GAP, contradicts
 from taccl.support.budget import Budget
 
 #: Why a search ended: the schedule is proven fastest; the gap asked for is proven; the engines have
-#: nothing more to try; the time was up; it was up before there was a first schedule; the user stopped it; an
-#: engine broke down after others had a schedule, which is kept.
-Status = Literal["optimal", "gap reached", "finished", "time limit", "late", "interrupted", "engine failed"]
+#: nothing more to try; nothing had improved for a while, and no limit was given; the time was up; it was up
+#: before there was a first schedule; the user stopped it; an engine broke down after others had a schedule,
+#: which is kept.
+Status = Literal[
+    "optimal",
+    "gap reached",
+    "finished",
+    "no improvement",
+    "time limit",
+    "late",
+    "interrupted",
+    "engine failed",
+]
 
 #: What an observer may answer to end the search and keep the best; any other answer lets it go on.
 STOP: Final = "stop"
@@ -110,6 +121,7 @@ def status_of(
     first_s: float,
     elapsed_s: float,
     failed: bool,
+    stalled: bool = False,
 ) -> Status:
     """Why a search ended: what is proved comes before whatever stopped it, and that before the clock.
 
@@ -119,6 +131,7 @@ def status_of(
     cut_short : what stopped it from outside; None: nothing.
     first_s, elapsed_s : seconds to the first schedule, and to the end.
     failed : whether an engine or a bound broke down.
+    stalled : whether it ended because nothing had improved for a while.
     """
     if gap <= OPTIMAL_GAP:
         return "optimal"
@@ -128,6 +141,8 @@ def status_of(
         return cut_short
     if first_s > options.limit_s:
         return "late"
+    if stalled:
+        return "no improvement"
     if elapsed_s >= _NEARLY * options.limit_s:
         return "time limit"
     return "engine failed" if failed else "finished"
@@ -152,21 +167,23 @@ def search(
     KeyboardInterrupt : there was no schedule when the user stopped it.
     ScheduleError : the only schedules that engines handed over are not valid.
     """
-    journal = Journal()
-    return heard(solve(problem, options, journal, budget), options, journal, on_progress)
+    journal, budget = Journal(), budget or options.budget()
+    return heard(solve(problem, options, journal, budget), options, journal, budget, on_progress)
 
 
 def heard(
     updates: Iterator[Update],
     options: SearchOptions,
     journal: Journal,
+    budget: Budget,
     on_progress: Observer | None = None,
 ) -> Found:
     """Listen to updates until the gap is reached, the time is up, the observer says stop, or Ctrl-C.
 
-    `journal` is where those who yield them note what they did. It raises what `search` raises.
+    `journal` is where those who yield them note what they did; `budget` is what they spend. It raises what
+    `search` raises.
     """
-    listener = _Listener(options, on_progress, journal)
+    listener = _Listener(options, on_progress, journal, budget)
     cut_short: Status | None = None
     try:
         for update in updates:
@@ -190,7 +207,9 @@ def heard(
 class _Listener:
     """The best of all updates so far. The clock of a search is here and nowhere else."""
 
-    def __init__(self, options: SearchOptions, on_progress: Observer | None, journal: Journal) -> None:
+    def __init__(
+        self, options: SearchOptions, on_progress: Observer | None, journal: Journal, budget: Budget
+    ) -> None:
         self.schedule: Schedule | None = None
         self._time_us: float | None = None
         self._bound_us = 0.0
@@ -202,6 +221,7 @@ class _Listener:
         self._options = options
         self._on_progress = on_progress
         self._journal = journal
+        self._budget = budget
         self._began = time.monotonic()
 
     def take(self, update: Update) -> Answer:
@@ -209,6 +229,7 @@ class _Listener:
         improved = self._take_schedule(update)
         self._note = update.note or ("" if improved else self._note)
         self._take_bound(update)
+        self._budget.note(math.inf if self._time_us is None else self._time_us, self._bound_us)
         if self._on_progress is None:
             return None
         return self._on_progress(
@@ -246,6 +267,7 @@ class _Listener:
                 first_s=self._first_s,
                 elapsed_s=self._elapsed_s,
                 failed=bool(self._journal.failures),
+                stalled=self._budget.has_stalled,
             ),
             seconds=self._elapsed_s,
             note=self._note,

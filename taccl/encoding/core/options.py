@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from taccl.errors import SolverError
 from taccl.model.schedule import Schedule
 from taccl.support.arguments import is_number, shown, whole_number
-from taccl.support.budget import MAX_TIME_LIMIT_S, Budget, check_effort, check_time_limit
+from taccl.support.budget import MAX_TIME_LIMIT_S, Budget, PatientClock, check_effort, check_time_limit
 
 #: HiGHS and CP-SAT have seeds of 31 bits.
 MAX_SEED = 2**31 - 1
@@ -26,7 +26,8 @@ class SearchOptions:
     Parameters
     ----------
     engine : `auto` or the name of one engine.
-    time_limit_s : seconds for everything together, at most 30 days. None: 60, or with `effort` no limit.
+    time_limit_s : seconds for everything together, at most 30 days. None: until nothing has improved for a
+        while, and at most 60; or with `effort` no limit.
     gap : stop when (time - bound) / time is no more than this.
     seed : of every random choice, below 2**31.
     solver : of the MILP engine, by a name that PuLP knows.
@@ -34,6 +35,8 @@ class SearchOptions:
         first, then longer ones.
     effort : units of work in place of seconds (`core.budget`): the same answer from the same seed, on any
         machine under any load, unless a `time_limit_s` ends the call before. None: seconds count.
+    is_patient : whether the search ends before its limit once nothing has improved for a while; None: if no
+        limit is given.
     known : a schedule of the problem to begin with, such as one of coarser chunks (`refine`).
 
     Raises
@@ -49,6 +52,7 @@ class SearchOptions:
     slack: float | None = None
     known: Schedule | None = None
     effort: int | None = None
+    is_patient: bool | None = None
 
     def __post_init__(self) -> None:
         for name, what in (("engine", "the engine"), ("solver", "the solver")):
@@ -84,10 +88,18 @@ class SearchOptions:
         if self.effort is not None and self.time_limit_s is None:
             return self
         left_s = self.limit_s - (time.monotonic() - began_s)
-        return replace(self, time_limit_s=max(left_s, min(self.limit_s, _LEAST_FOR_SEARCH_S)))
+        limit_s = max(left_s, min(self.limit_s, _LEAST_FOR_SEARCH_S))
+        return replace(self, time_limit_s=limit_s, is_patient=self.ends_when_nothing_improves)
+
+    @property
+    def ends_when_nothing_improves(self) -> bool:
+        """Whether the search ends before its limit once nothing has improved for a while."""
+        if self.is_patient is None:
+            return self.time_limit_s is None and self.effort is None
+        return self.is_patient
 
     def budget(self) -> Budget:
         """The budget of a search, which begins now."""
         if self.effort is None:
-            return Budget(self.limit_s)
+            return Budget(self.limit_s, PatientClock() if self.ends_when_nothing_improves else None)
         return Budget.of_work(self.effort, self.time_limit_s)

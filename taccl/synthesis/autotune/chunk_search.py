@@ -227,6 +227,7 @@ class ChunkSearch:
             first_s=self._first_schedule_s or 0.0,
             elapsed_s=passed_s,
             failed=bool(failures),
+            stalled=self._budget.has_stalled,
         )
         chosen = replace(best.found, status=status, seconds=passed_s, failures=failures)
         others = [trial for trial in self._by_time() if trial is not best and trial.usable is not False]

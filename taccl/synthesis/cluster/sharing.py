@@ -111,7 +111,7 @@ class Sharing:
         shared = _Shared(self, instance, options, budget, journal)
         updates = shared.updates()
         try:
-            return heard(updates, options, journal, on_progress)
+            return heard(updates, options, journal, budget, on_progress)
         finally:
             updates.close()
 
