@@ -157,7 +157,7 @@ def test_what_breaks_its_promise_costs_the_others_nothing(
 ) -> None:
     """A ring of four GPUs, on which other engines end far below the first schedule."""
     install(tmp_path, monkeypatch, f"[taccl.{group}]\ntoy = toys_that_fail:{toy}\n")
-    asked = {"topology": "ring:4", "size": "1MB", "effort": 1_500, "chunks": chunks, "xml": False}
+    asked = {"topology": "ring:4", "size": "1MB", "effort": 1_500, "chunks": chunks, "file": False}
     found = synthesize(collective, **asked).found
     assert any(told in failure.text for failure in found.failures), found.failures
     assert found.schedule.makespan_us < below_us

@@ -32,7 +32,7 @@ executor:
     LL: {launch_us: 4, hop_us: 0.5, slice_us: 0.2, block_gbps: 3, piece: 32KB}
 """
 #: Work and no seconds, so that no clock decides what a test sees.
-QUICK = {"engine": "greedy", "effort": 3000, "gap": 0.5, "chunks": 1, "xml": False}
+QUICK = {"engine": "greedy", "effort": 3000, "gap": 0.5, "chunks": 1, "file": False}
 
 
 def machine(**executor: object) -> PhysicalTopology:
