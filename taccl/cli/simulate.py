@@ -97,13 +97,19 @@ def _show(result: SimulatedFile) -> None:
     protocol = result.protocol_name if result.is_executed else result.own_protocol
     click.echo(
         f"{result.collective.name}, {program.num_ranks} {ranks}, {protocol}, on {result.topology}"
-        + (" as its executor runs it" if result.is_executed else "")
+        + (
+            " as its executor runs it"
+            if result.is_executed
+            else "  (links alone: no launch, no per-step cost)"
+        )
     )
     header = ["size(B)", "time(us)", "algbw(GB/s)", "busbw(GB/s)", "bound(us)", "gap"]
     has_schedule = any(run.schedule_us is not None for run in result.sizes)
     if has_schedule:
         header.append("schedule(us)")
-    show_table([*header, "why no program is faster"], [_row(run, has_schedule) for run in result.sizes])
+    show_table(
+        [*header, "why no program over links is faster"], [_row(run, has_schedule) for run in result.sizes]
+    )
     for note in result.notes:
         click.echo(f"note: {note}")
 

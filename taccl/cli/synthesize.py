@@ -144,7 +144,7 @@ def _number_or_auto(ctx: click.Context, option: click.Parameter, value: str | No
     help="Search nothing; show which engines would run for this problem, for how long, or why not.",
 )
 @json_option
-@click.option("-v", "--verbose", is_flag=True, help="Show every step of the search.")
+@click.option("-v", "--verbose", is_flag=True, help="Show every step of the search, and all that was tried.")
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 def synthesize(
     output: Path | None,
@@ -201,8 +201,9 @@ def synthesize(
         if as_json:
             attempts.of(lambda: show_json(_as_json(result, request["target"], written, kept)))
         else:
-            report_text = f"{result.summary()}\n{_what_next(result, written, kept, asked=output is not None)}"
-            attempts.of(lambda: click.echo(report_text, err=aside))
+            summary = result.summary(verbose)
+            following = _what_next(result, written, kept, asked=output is not None)
+            attempts.of(lambda: click.echo(f"{summary}\n{following}", err=aside))
         attempts.end()
 
 

@@ -36,8 +36,8 @@ __all__ = ["OutputFile", "Result"]
 #: Files that took so many seconds say so.
 _A_WHILE_S = 1.0
 
-#: What is said of the schedule's time, with its bound, where the file is predicted.
-_NOT_OF_THE_FILE = "  (with its bound and gap: of the schedule by costs of links, and not of the file)"
+#: What a time of the schedule leaves out.
+_LINKS_ALONE = "links alone: no launch, no per-step cost"
 
 
 @dataclass(frozen=True)
@@ -304,42 +304,33 @@ class Result:
 
     def _repr_html_(self) -> str:
         size = units.format_size(self.size_bytes)
-        rows = [
-            *self._predictions(),
-            ("time", f"{self.time_us:.2f} us{'' if self.execution is None else _NOT_OF_THE_FILE}"),
-            ("lower bound", f"{self.lower_bound_us:.2f} us ({self.bound_source})"),
-            ("gap", f"{100 * self.gap:.2f}%"),
-            ("algbw", _bandwidth(self.algbw_gbps)),
-            ("busbw", _bandwidth(self.busbw_gbps)),
-            ("status", self.status),
-            ("verified", self._verdict()),
-        ]
+        rows = [*self._times(), ("verified", self._verdict())]
         on = self.topology if self.sketch is None else f"{self.topology} ({self.sketch})"
         ranks = _count(self.problem.num_ranks, "rank")
         title = f"{self.collective.name}, {ranks}, on {on}, {size}"
         return html_table(title, (), rows)
 
-    def summary(self) -> str:
-        """The same for people: a few aligned lines, each time with its bound and gap."""
-        bound = f"{self.lower_bound_us:.2f} us" + (f"  ({self.bound_source})" if self.bound_source else "")
+    def summary(self, verbose: bool = False) -> str:
+        """The same for people: one time, its bound and its gap.
+
+        `verbose` : also the schedule's own bound where the file is predicted, and tables of the
+        configurations and the numbers of chunks that were tried.
+        """
         rows = [
             ("collective", f"{self.collective.name}, {_count(self.problem.num_ranks, 'rank')}"),
             ("topology", f"{self.topology}, {_count(self.problem.topology.num_nodes, 'node')}"),
             ("sketch", self.sketch or "none: all links, as they are"),
             ("size", f"{units.format_size(self.size_bytes)}, in chunks of {self._chunk_size()}"),
-            *self._predictions(),
-            ("time", f"{self.time_us:.2f} us{'' if self.execution is None else _NOT_OF_THE_FILE}"),
-            ("lower bound", bound),
-            ("gap", f"{100 * self.gap:.2f}%  ({self.status})"),
-            ("algbw", _bandwidth(self.algbw_gbps)),
-            ("busbw", _bandwidth(self.busbw_gbps)),
+            *self._times(),
             ("transfers", f"{len(self.schedule)} in {_count(len(self.schedule.sends), 'send')}"),
             ("engine", f"{self.options.engine}, {self.solve_s:.1f} s"),
             ("verified", self._verdict()),
         ]
         rows += [("note", note) for note in self.notes]
-        rows += [(tried.name, tried.line) for tried in self.files_tried if tried.is_told]
-        rows += [(f"chunks {tried.chunks}", tried.line) for tried in self.chunks_tried]
+        if verbose:
+            rows += [] if self.execution is None else [("schedule", self._bound_of_schedule())]
+            rows += [(tried.name, tried.line) for tried in self.files_tried if tried.is_told]
+            rows += [(f"chunks {tried.chunks}", tried.line) for tried in self.chunks_tried]
         return "\n".join(f"{label:<12} {value}" for label, value in rows)
 
     def __repr__(self) -> str:
@@ -349,28 +340,44 @@ class Result:
             f"{self.status})"
         )
 
-    def _predictions(self) -> list[tuple[str, str]]:
-        """What a call of the file takes, with the bound of the file, where that is known."""
-        return [] if self.execution is None else [("predicted", self._predicted(self.execution))]
+    def _times(self) -> list[tuple[str, str]]:
+        """One time with its bound and gap: of the file where that is predicted, else of the schedule."""
+        bandwidths = [("algbw", _bandwidth(self.algbw_gbps)), ("busbw", _bandwidth(self.busbw_gbps))]
+        if self.execution is None:
+            source = f"  ({self.bound_source})" if self.bound_source else ""
+            return [
+                ("time", f"{self.time_us:.2f} us  ({_LINKS_ALONE})"),
+                ("lower bound", f"{self.lower_bound_us:.2f} us{source}"),
+                ("gap", f"{100 * self.gap:.2f}%  ({self.status})"),
+                *bandwidths,
+            ]
+        bound, time_us = self.execution.bound, self.execution.time_us
+        return [
+            ("file time", f"{time_us:.2f} us predicted  ({self._configuration()})"),
+            ("lower bound", f"{bound.value_us:.2f} us  ({bound.witness})"),
+            ("gap", f"{100 * relative_gap(time_us, bound.value_us):.2f}%  ({self.status})"),
+            ("schedule", f"{self.time_us:.2f} us  ({_LINKS_ALONE})"),
+            *bandwidths,
+        ]
 
-    def _predicted(self, execution: Execution) -> str:
-        bound_us = execution.bound.value_us
-        gap = 100 * relative_gap(execution.time_us, bound_us)
+    def _configuration(self) -> str:
         kind = "one-way thread block" if self.thread_blocks == "one-way" else "thread block"
         blocks = _count(self.blocks_per_gpu or 0, kind)
-        way = f"{self.protocol}, {_count(self.instances, 'instance')}, {blocks}"
-        return f"{execution.time_us:.2f} us a call ({way}), bound {bound_us:.2f} us, gap {gap:.2f}%"
+        return f"{self.protocol}, {_count(self.instances, 'instance')}, {blocks}"
+
+    def _bound_of_schedule(self) -> str:
+        bound = f"lower bound {self.lower_bound_us:.2f} us by links alone ({self.bound_source})"
+        return f"{bound}, gap {100 * self.gap:.2f}%"
 
     def _chunk_size(self) -> str:
         return units.format_size(self.chunk_bytes)
 
     def _verdict(self) -> str:
         if not self.files:
-            why = "could be made" if self.asked_for_file else "was asked for"
-            return f"the schedule; no file {why}"
+            return f"schedule ({'no file could be made' if self.asked_for_file else 'no file requested'})"
         readers = ", ".join(reader for file in self.files for reader in file.readers)
         took = f", made and verified in {self.file_seconds:.1f} s" if self.file_seconds >= _A_WHILE_S else ""
-        return f"the schedule, and the {self.files[0].format.upper()} for {readers}{took}"
+        return f"schedule and {self.files[0].format.upper()} for {readers}{took}"
 
 
 def _bandwidth(gbps: float) -> str:

@@ -112,7 +112,7 @@ def test_a_schedule_for_a_target_from_outside_keeps_its_limits_and_is_verified_b
     assert file.text.startswith("allgather 4 ranks, 6 chunks, root -\n")
     assert read(file.text, None) == file.program
     assert result.checked == ("schedule", "txt")
-    assert "the schedule, and the TXT for eyes" in result.summary()
+    assert "schedule and TXT for eyes" in result.summary()
     assert result.write(tmp_path / "ag.txt") == (tmp_path / "ag.txt",)
 
 
@@ -128,7 +128,7 @@ def test_a_file_that_the_targets_own_verifier_refuses_is_never_handed_over() -> 
     kept = caught.value.kept
     assert isinstance(kept, package.Result)
     assert (kept.verified, kept.to_dict()["verified"], kept.checked) == (False, False, ("schedule",))
-    assert "the schedule; no file could be made" in kept.summary()
+    assert "schedule (no file could be made)" in kept.summary()
 
 
 @pytest.mark.parametrize("fault", [MemoryError(), ValueError("no such thing"), CollectiveError("not this")])

@@ -154,7 +154,7 @@ def test_without_a_sketch_the_number_of_chunks_is_chosen_and_a_note_says_so(tacc
     one = json.loads(taccl("synthesize", *line, *quick, "--chunks", "1").stdout)
     assert chosen["chunks_per_rank"] > 1
     assert chosen["time_us"] < one["time_us"]
-    assert any(note.startswith("chunks auto: ") for note in chosen["notes"])
+    assert any(note.startswith("chunks per rank: ") for note in chosen["notes"])
     assert one["chunks_per_rank"] == 1 and one["chunks_tried"] == [] and one["notes"] == []
 
 

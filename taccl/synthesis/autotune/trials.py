@@ -57,12 +57,13 @@ class Choice:
     @property
     def note(self) -> str:
         """The choice and what the bound is about, in a sentence."""
-        number = self.formulated.problem.collective.chunks_per_rank
-        tried = ", ".join(str(each.chunks) for each in self.tried)
-        said = f"chunks auto: {number} per rank, the fastest of {tried}; the bound is for {number}"
+        chunks = self.formulated.problem.collective.chunks_per_rank
+        tried = [each.chunks for each in self.tried]
+        numbers = f"{min(tried)} to {max(tried)}" if len(tried) > 1 else f"{tried[0]} alone"
+        chosen = f"chunks per rank: {chunks} (tried {numbers}); the bound is for {chunks}"
         if not self.any_chunks.value_us:
-            return said
-        return f"{said}; with any number, no schedule is faster than {self.any_chunks.value_us:.2f} us"
+            return chosen
+        return f"{chosen}; bound for any chunk count: {self.any_chunks.value_us:.2f} us"
 
 
 @dataclass(eq=False)

@@ -332,8 +332,9 @@ def test_synthesize_takes_auto_and_says_what_it_tried(first_schedules_only: list
     assert result.collective.chunks_per_rank > 1
     assert result.size_bytes == 48 * MB
     assert result.verified
-    assert result.notes[-1].startswith("chunks auto: ")
-    assert "chosen" in result.summary()
+    assert result.notes[-1].startswith("chunks per rank: ")
+    assert "chosen" in result.summary(verbose=True)
+    assert "chosen" not in result.summary()
     figures = json.loads(json.dumps(result.figures(), allow_nan=False))
     assert {"chunks", "time_us", "lower_bound_us", "gap"} <= set(figures["chunks_tried"][0])
 
