@@ -90,13 +90,31 @@ def _in_both_phases(instance: Instance, most_rows: int | None) -> Schedule | Non
     sums = _copied(parts.reduce_phase, most_rows)
     if sums is None or (copies is None and parts.broadcast_phase is not None):
         return None
-    order = np.lexsort((-sums.start_us, -sums.end_us))
+    order = np.lexsort((-_hops(sums), -sums.start_us, -sums.end_us))
     chunk, link = sums.chunk[order], sums.link[order]
     reduce = np.ones(len(chunk), dtype=np.bool_)
     if copies is not None:
+        copies = copies.take(np.lexsort((_hops(copies), copies.start_us)))
         chunk, link = np.concatenate([chunk, copies.chunk]), np.concatenate([link, copies.link])
         reduce = np.arange(len(chunk)) < len(sums)
     return in_sequence(instance.problem, chunk, link, reduce, np.arange(len(chunk)))
+
+
+def _hops(copies: Schedule) -> IntArray:
+    """How many transfers brought the chunk of each row to its sender, where some links cost nothing.
+
+    Elsewhere times tell which of two transfers came first, and this is 0.
+    """
+    hops = np.zeros(len(copies), dtype=np.int64)
+    if (copies.end_us > copies.start_us).all():
+        return hops
+    ranks = copies.problem.num_ranks
+    row_into = np.full(copies.problem.num_chunks * ranks, -1, dtype=np.int64)
+    row_into[copies.chunk * ranks + copies.dst] = np.arange(len(copies))
+    before = row_into[copies.chunk * ranks + copies.src]
+    for _ in range(ranks):
+        hops = np.where(before >= 0, hops[before] + 1, 0)
+    return hops
 
 
 @dataclass(frozen=True, eq=False)
