@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pages import PAGES, ROOT, name_of
+from pages import PAGES, RESULTS, ROOT, name_of
 
 WIDTH = 120
 
@@ -52,3 +52,25 @@ def test_every_page_is_reached_from_the_readme() -> None:
         links = _LINK.findall(page.read_text(encoding="utf-8"))
         ahead += [(page.parent / link).resolve() for link in links]
     assert not {name_of(page) for page in set(PAGES) - reached}
+
+
+def test_the_index_links_every_page_once() -> None:
+    index = ROOT / "docs" / "README.md"
+    listed = [
+        (index.parent / link).resolve()
+        for line in index.read_text(encoding="utf-8").splitlines()
+        if line.startswith("| [")
+        for link in _LINK.findall(line.split(" | ")[0])
+    ]
+    pages = {page.resolve() for page in (ROOT / "docs").rglob("*.md")} - {index.resolve()}
+    assert sorted(listed) == sorted(pages)
+
+
+@pytest.mark.parametrize("page", [*PAGES, *RESULTS], ids=name_of)
+def test_no_link_is_dead(page: Path) -> None:
+    links = _LINK.findall(page.read_text(encoding="utf-8"))
+    assert not [link for link in links if not link.startswith("http") and not (page.parent / link).exists()]
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
