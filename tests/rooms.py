@@ -73,7 +73,7 @@ ROOMS = (
         ("analysis",),
     ),
     Room("deployment", "files into a job: plans converted, and a module that registers them", ("analysis",)),
-    Room("testing", "assertions about schedules, for tests of code that makes them", ("model",)),
+    Room("testing", "checks that an engine, a bound, a target or a format keeps its promises", ("analysis",)),
     Room(
         "cli",
         "one module for each group of commands; the only room that prints",
