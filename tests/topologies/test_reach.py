@@ -3,9 +3,8 @@ import pytest
 
 from taccl.errors import TopologyError
 from taccl.sketch import find_sketch, load_sketch
-from taccl.sketch.count import count_links
 from taccl.sketch.layout import layout_of
-from taccl.sketch.network import logical_topology
+from taccl.sketch.network import count_links, logical_topology
 from taccl.topologies import load_topology
 from taccl.topologies.reach import check_pairs, may_reach
 

@@ -23,7 +23,6 @@ from taccl.backend.lower.flow import Flow
 from taccl.backend.lower.fuse import fuse
 from taccl.backend.lower.hazards import drop_implied, hazards, works_in_place
 from taccl.backend.lower.layout import RankLayout
-from taccl.backend.lower.local_blocks import place_units
 from taccl.backend.lower.local_work import LocalWork
 from taccl.backend.lower.made_sums import Cell
 from taccl.backend.lower.number import RankSteps, number_steps, scratch_map
@@ -32,6 +31,25 @@ from taccl.backend.lower.sizes import Sizes
 from taccl.backend.program import RankProgram
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
+
+
+def place_units(actions: Actions, blocks: list[Block], most_blocks: int) -> None:
+    """Give each sum unit a thread block of its own, and where there are no more, one that receives.
+
+    Those that receive take the units by turns, so that no thread block sums much more than the others.
+    """
+    units: dict[int, list[int]] = {}
+    rows = np.flatnonzero(actions.unit >= 0)
+    for number, unit in zip(rows.tolist(), actions.unit[rows].tolist(), strict=True):
+        units.setdefault(unit, []).append(number)
+    room = max(0, most_blocks - len(blocks))
+    takers = [block for block in blocks if block.recv >= 0]
+    local = [Block(-1, -1, []) for _ in range(min(room, len(units)))]
+    takers = local + takers
+    for turn, numbers in enumerate(units.values()):
+        taker = takers[turn % len(takers)]
+        taker.actions = sorted([*taker.actions, *numbers])
+    blocks += local
 
 
 @dataclass(frozen=True, eq=False)

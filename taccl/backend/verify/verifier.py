@@ -10,6 +10,7 @@ import numpy as np
 
 from taccl.backend.msccl_xml.reader import Document, parse_document, read_document
 from taccl.backend.program import Program
+from taccl.backend.verify.blocks import BLOCK_RULES
 from taccl.backend.verify.columns import Columns
 from taccl.backend.verify.connections import Connections, connect
 from taccl.backend.verify.deadlock import check_bounded, report_unbounded
@@ -23,6 +24,7 @@ from taccl.backend.verify.expected import (
     expect_standard,
     is_rooted,
 )
+from taccl.backend.verify.header import HEADER_RULES
 from taccl.backend.verify.limits import RCCL, RUNTIMES, Runtime, find_runtimes
 from taccl.backend.verify.meaning import check_meaning
 from taccl.backend.verify.memory import Memory, Mode, buffer_sizes, check_bounds
@@ -30,13 +32,21 @@ from taccl.backend.verify.modes import MODES, callers
 from taccl.backend.verify.races import check_races
 from taccl.backend.verify.report import Collector, Facts, Finding, Report, Verdict
 from taccl.backend.verify.roots import find_root
-from taccl.backend.verify.structure import check_structure
+from taccl.backend.verify.steps import STEP_RULES
+from taccl.backend.verify.subject import Subject
 from taccl.backend.verify.symbolic import run_symbolically
 from taccl.backend.verify.visibility import check_early_flags, check_visibility
 from taccl.errors import CollectiveError
 from taccl.model.collective import BoolArray, Collective
 from taccl.support.arguments import is_whole, shown
 from taccl.support.gc_paused import collector_at_rest
+
+
+def check_structure(columns: Columns, executed: ExecutedSteps, collector: Collector) -> None:
+    """Findings for everything that at least one runtime does not take as it is meant."""
+    subject = Subject(columns, executed, collector)
+    for rule in (*HEADER_RULES, *BLOCK_RULES, *STEP_RULES):
+        rule(subject)
 
 
 def verify_file(

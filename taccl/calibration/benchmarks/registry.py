@@ -5,6 +5,7 @@ It knows which formats there are; what is in them is known to each alone.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -23,11 +24,36 @@ from taccl.calibration.benchmarks.formats import (
     perftest_json,
     transferbench,
 )
-from taccl.calibration.benchmarks.parts import first_line
 from taccl.calibration.benchmarks.text import decimal_comma, without_colours
 from taccl.errors import MeasurementError
 from taccl.support.reading import Format, any_text, recognized
 from taccl.support.split_outputs import Part, parts_of
+
+#: What benchmarks and shells print before anything else of a run.
+_BEGINS = re.compile(
+    r"^\s*\$ |^\s*\+ \S|^#\s*OSU |^#\s*nThreads?\b|^#\s*Collective test starting|\b[a-z_]{4,}_perf\b"
+    r"|\b(?:ib_(?:write|read|send)_(?:bw|lat)|osu_\w+|p2pBandwidthLatencyTest|nvbandwidth|mpiGraph)\b"
+    r"|\bTransferBench\b|^\s*Bytes Per Direction\b|\b(?:BW|Latency) Test\b|^START mpiGraph"
+    r"|^\[P2P |^-{20,}$|^\*{20,}"
+)
+#: How the last lines of a run begin: they belong to what is above them.
+_CLOSES = re.compile(r"^#?\s*(?:Out of bounds|Avg bus|Collective test concluded)|^\s*(?:NOTE|SUM)\b")
+#: No benchmark prints more of these before its table.
+_MOST = 64
+
+
+def first_line(kinds: Sequence[Callable[[str], bool]], lines: Sequence[str], mark: int, looked: int) -> int:
+    """Where an output begins: at the first line that looks so with no whole table between it and `mark`.
+
+    `kinds` : of each benchmark, whether a text holds its table.
+    """
+    likely = [at for at in range(looked, mark) if _BEGINS.search(lines[at]) and not _CLOSES.search(lines[at])]
+    for at in likely[-_MOST:]:
+        text = "\n".join(lines[at:mark])
+        if not any(looks_like(text) for looks_like in kinds):
+            return at
+    return mark
+
 
 #: No output of a benchmark has more bytes.
 MOST_BYTES = 2**26

@@ -19,13 +19,39 @@ from taccl.encoding.portfolio.beside import BoundsBeside
 from taccl.encoding.portfolio.conditions import is_huge, knows_phases
 from taccl.encoding.portfolio.first import first_engines
 from taccl.encoding.portfolio.journal import Journal
-from taccl.encoding.portfolio.polish import polished
 from taccl.encoding.portfolio.stages import ALWAYS, PHASES, Stage, plan_for, verdict_on
 from taccl.errors import NoScheduleInTime, SolverError, TopologyError
 from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.model.tolerance import contradicts, is_optimal
 from taccl.support.budget import Budget
+
+#: The part of the time that is left for groups, each time.
+_GROUPS = 0.5
+
+
+def polished(
+    instance: Instance, best: Schedule, options: SearchOptions, budget: Budget, journal: Journal
+) -> Iterator[Update]:
+    """Better schedules with the routes of `best`, in turns, as long as that helps."""
+    groups, orders = engine_named("groups"), engine_named("orders")
+    if not (groups.can(instance) and orders.can(instance)):
+        return
+    time_us = float("inf")
+    while best.makespan_us < time_us and budget.remaining_s():
+        regrouped = groups.run(instance, options, budget.share(_GROUPS), best)
+        before = best
+        for update in journal.kept(groups.name, instance, budget, regrouped):
+            yield update
+            best = journal.accepted(update) or best
+        if best is before and time_us < float("inf"):
+            return
+        time_us = best.makespan_us
+        reordered = orders.run(instance, options, budget, best)
+        for update in journal.kept(orders.name, instance, budget, reordered):
+            yield update
+            best = journal.accepted(update) or best
+
 
 #: Parts of the time for bounds: after the first schedule, after each turn for those that there was no time
 #: for, and of each phase before its engines.
