@@ -22,7 +22,7 @@ LINES, COMPLEXITY = 60, 20
 #: Words of the private dialect, in names and prose.
 WORDS = (
     *("at hand", "so many", "told", "asked", "alike", "beside", "as engines see", "collector_at_rest"),
-    *("must not know", "oddities", "ways"),
+    *("must not know", "anomalies", "ways"),
 )
 _BRANCHES = (
     *(ast.If, ast.IfExp, ast.For, ast.AsyncFor, ast.While, ast.ExceptHandler, ast.comprehension),

@@ -12,7 +12,7 @@ from taccl.backend.targets.registry import find_target
 from taccl.encoding.bounds import Proof, all_bounds
 from taccl.errors import TacclError
 from taccl.model import units
-from taccl.model.engine_costs import LINKS_ONLY, Pace, as_engines_see
+from taccl.model.engine_costs import LINKS_ONLY, Pace, effective_network
 from taccl.model.executor import Executor
 from taccl.model.problem import Problem
 from taccl.support.arguments import word
@@ -248,6 +248,6 @@ def _served_by(
 def _under_costs(stated: Formulated, served: ServedBy) -> Formulated:
     """The same with what serves the links in their costs, as `synthesize` has it."""
     pace: Pace = "one-way" if served.thread_blocks is None else _PACES[served.thread_blocks]
-    network = as_engines_see(stated.problem.topology, served.protocol, served.blocks, pace)
+    network = effective_network(stated.problem.topology, served.protocol, served.blocks, pace)
     notes = tuple(note for note in stated.notes if note != LINKS_ONLY)
     return replace(stated, problem=replace(stated.problem, topology=network), notes=(*notes, served.note))

@@ -28,7 +28,7 @@ from taccl.support.notebook import html_table
 from taccl.support.schemas import finite, stamped
 from taccl.synthesis.inputs import choose_topology
 from taccl.topologies import PhysicalTopology
-from taccl.topologies.oddities import Oddity, named, oddities
+from taccl.topologies.anomalies import Anomaly, anomalies, named
 from taccl.topologies.reach import check_pairs, may_reach
 
 #: The collectives that a machine is checked with.
@@ -111,19 +111,19 @@ class MachineCheck:
 
     Parameters
     ----------
-    oddities : what is not as its siblings are; the first is that ranks have no way to each other.
+    anomalies : what is not as its siblings are; the first is that ranks have no way to each other.
     bounds : for each size each collective; none where ranks have no way to each other.
     """
 
     machine: PhysicalTopology
-    oddities: tuple[Oddity, ...]
+    anomalies: tuple[Anomaly, ...]
     bounds: tuple[MachineBound, ...]
     notes: tuple[str, ...] = ()
 
     @property
     def is_whole(self) -> bool:
         """Whether each rank has a way to each."""
-        return all(oddity.kind != "no way" for oddity in self.oddities)
+        return all(anomaly.kind != "no way" for anomaly in self.anomalies)
 
     def to_dict(self) -> dict[str, object]:
         """What `taccl topology check --json` prints: plain values, in units by their keys."""
@@ -134,14 +134,14 @@ class MachineCheck:
                 "nodes": self.machine.num_nodes,
                 "ranks": self.machine.num_ranks,
                 "is_whole": self.is_whole,
-                "oddities": [
+                "anomalies": [
                     {
-                        "kind": oddity.kind,
-                        "devices": list(oddity.devices),
-                        "message": oddity.message,
-                        "hint": oddity.hint,
+                        "kind": anomaly.kind,
+                        "devices": list(anomaly.devices),
+                        "message": anomaly.message,
+                        "hint": anomaly.hint,
                     }
-                    for oddity in self.oddities
+                    for anomaly in self.anomalies
                 ],
                 "bounds": [bound.figures() for bound in self.bounds],
                 "notes": list(self.notes),
@@ -165,7 +165,7 @@ class MachineCheck:
             )
             for each in self.bounds
         ]
-        return html_table(f"{self.machine.name}: {len(self.oddities)} oddities", header, rows)
+        return html_table(f"{self.machine.name}: {len(self.anomalies)} anomalies", header, rows)
 
 
 def check_machine(
@@ -195,7 +195,7 @@ def check_machine(
     sizes_bytes = [units.parse_size(size) for size in sizes]
     machine = choose_topology(topology, nodes=nodes, profile=profile, occupancy=occupancy)
     check_pairs(machine)
-    found = oddities(machine)
+    found = anomalies(machine)
     asked = [(size, collective) for size in sizes_bytes for collective in COLLECTIVES]
     network = _network(machine, began_s + _SHARE_OF_PATHS * time_limit)
     links = (
@@ -257,7 +257,7 @@ def _proofs(instance: Instance, budget: Budget) -> tuple[Proof, ...]:
     return tuple(sorted(proved, key=lambda proof: -proof.value_us))
 
 
-def _apart(machine: PhysicalTopology, src: IntArray, dst: IntArray) -> Oddity | None:
+def _apart(machine: PhysicalTopology, src: IntArray, dst: IntArray) -> Anomaly | None:
     """The parts that ranks fall into when each rank of a part has a way to each; None where it is one."""
     ranks = machine.num_ranks
     links = coo_array((np.ones(len(src)), (src, dst)), shape=(ranks, ranks))
@@ -268,7 +268,7 @@ def _apart(machine: PhysicalTopology, src: IntArray, dst: IntArray) -> Oddity | 
     parts.sort(key=lambda part: (-len(part), part))
     told = "; ".join(named(part) for part in parts[:4])
     more = f"; and {count - 4} more" if count > 4 else ""
-    return Oddity(
+    return Anomaly(
         "no way",
         tuple(name for part in parts[1:] for name in part),
         f"the GPUs fall into {count} parts without a way there and back: {told}{more}",

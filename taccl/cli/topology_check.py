@@ -84,12 +84,20 @@ def _show(checked: MachineCheck) -> None:
     machine = checked.machine
     nodes = f"{machine.num_nodes} node{'s' if machine.num_nodes > 1 else ''}"
     gpus = f"{machine.num_ranks} GPU{'s' if machine.num_ranks > 1 else ''}"
-    click.echo(f"{machine.name}, {nodes}, {gpus}: {_counted(len(checked.oddities))} odd")
-    for oddity in checked.oddities:
-        click.echo(f"- {oddity.kind}: {oddity.message}\n    {oddity.hint}")
+    click.echo(f"{machine.name}, {nodes}, {gpus}: {_counted(len(checked.anomalies))} found")
+    for anomaly in checked.anomalies:
+        click.echo(f"- {anomaly.kind}: {anomaly.message}\n    {anomaly.hint}")
     if checked.bounds:
         click.echo()
-        header = ["size", "collective", "bound(us)", "any cut(us)", "busbw(GB/s)", "limit", "what limits it"]
+        header = [
+            "size",
+            "collective",
+            "bound(us)",
+            "bound for any chunk count (us)",
+            "busbw(GB/s)",
+            "limit",
+            "what limits it",
+        ]
         show_table(header, map(_row, checked.bounds))
     for note in checked.notes:
         click.echo(f"note: {note}")
@@ -109,4 +117,4 @@ def _row(each: MachineBound) -> list[str]:
 
 
 def _counted(count: int) -> str:
-    return "nothing" if not count else f"{count} thing{'s' if count > 1 else ''}"
+    return "no anomalies" if not count else f"{count} anomal{'ies' if count > 1 else 'y'}"

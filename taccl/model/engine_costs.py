@@ -68,7 +68,7 @@ def link_us_per_mb(
     return np.maximum(2 * block if pace == "pipelined" else block, wire)
 
 
-def as_engines_see(
+def effective_network(
     network: LogicalTopology, protocol: str, blocks: int, pace: Pace = "in-phase"
 ) -> LogicalTopology:
     """The network with its executor put into its costs; without an executor it stays as it is.

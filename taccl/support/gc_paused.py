@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def collector_at_rest() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """No collection of cycles until the end, also of an error; where there was none before, none after."""
     was_at_work = gc.isenabled()
     gc.disable()

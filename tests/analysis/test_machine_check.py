@@ -60,8 +60,8 @@ def test_a_size_is_rounded_down_to_equal_parts():
 def test_parts_without_a_way_there_and_back_are_told_and_have_no_bounds(text):
     checked = check_machine(parse_topology(text))
     assert not checked.is_whole
-    assert checked.oddities[0].kind == "no way"
-    assert "2 parts" in checked.oddities[0].message
+    assert checked.anomalies[0].kind == "no way"
+    assert "2 parts" in checked.anomalies[0].message
     assert not checked.bounds
     assert "no bounds" in checked.notes[0]
 

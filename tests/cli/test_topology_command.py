@@ -135,7 +135,7 @@ def test_check_tells_what_is_odd_and_what_limits(taccl: Taccl) -> None:
     Path("half.yaml").write_text(HALF)
     done = taccl("topology", "check", "half.yaml", "--size", "1KB,64MB")
     assert done.exit_code == 0
-    assert "half, 1 node, 4 GPUs: 1 thing odd" in done.stdout
+    assert "half, 1 node, 4 GPUs: 1 anomaly found" in done.stdout
     assert "link gpu1 - gpu3 at 10 GB/s, 50% of the 20" in done.stdout
     rows = [line.split() for line in done.stdout.splitlines() if line.startswith(("1KB", "64MB"))]
     assert [row[1] for row in rows] == 2 * ["allgather", "reducescatter", "allreduce", "alltoall"]

@@ -9,7 +9,7 @@ import pytest
 from taccl.api import make_problem, synthesize
 from taccl.backend.simulate.executor import predict_us
 from taccl.errors import TopologyError
-from taccl.model.engine_costs import LINKS_ONLY, PACES, as_engines_see, hop_us, link_us_per_mb
+from taccl.model.engine_costs import LINKS_ONLY, PACES, effective_network, hop_us, link_us_per_mb
 from taccl.model.units import bandwidth_gbps, beta_from_bandwidth
 from taccl.topologies import load_topology, parse_topology
 from taccl.topologies.executor_section import executor_lines
@@ -88,7 +88,7 @@ def test_links_that_share_a_port_may_fill_it_together():
     switched = parse_topology(SWITCHED + "\n".join(executor_lines(EXECUTOR)))
     network = make_problem("allgather", topology=switched, size="3MB").problem.topology
     assert network.executor == EXECUTOR
-    seen = as_engines_see(network, "Simple", 1)
+    seen = effective_network(network, "Simple", 1)
     assert seen.executor is None
     assert seen.num_ports == network.num_ports + network.num_links
     assert seen.beta_us_per_mb == pytest.approx(np.full(6, beta_from_bandwidth(10.4)))
@@ -102,7 +102,7 @@ def test_links_that_share_a_port_may_fill_it_together():
 
 def test_a_network_without_an_executor_stays_as_it_is():
     network = make_problem("allgather", topology="ring:4", size="1MB").problem.topology
-    assert as_engines_see(network, "Simple", 4) is network
+    assert effective_network(network, "Simple", 4) is network
 
 
 def test_engines_search_with_the_costs_of_the_protocol_and_instances_that_are_asked():
@@ -132,12 +132,12 @@ def test_what_knows_no_protocol_stays_with_the_links_and_says_so():
 def test_a_pace_or_number_that_is_none_is_refused():
     network = make_problem("allgather", topology=MACHINE, size="8MB").problem.topology
     with pytest.raises(TopologyError, match="unknown pace 'fast'"):
-        as_engines_see(network, "Simple", 1, "fast")
+        effective_network(network, "Simple", 1, "fast")
     with pytest.raises(TopologyError, match="thread blocks of a link must be"):
-        as_engines_see(network, "Simple", 0)
+        effective_network(network, "Simple", 0)
     only = replace(network, executor=replace(EXECUTOR, protocols={"LL": EXECUTOR.costs_of("LL")}))
     with pytest.raises(TopologyError, match="says nothing about the protocol Simple"):
-        as_engines_see(only, "Simple", 1)
+        effective_network(only, "Simple", 1)
 
 
 def test_one_way_thread_blocks_serve_links_at_their_pace():

@@ -26,10 +26,10 @@ from taccl.model.executor import Executor
 from taccl.model.schedule import Schedule
 from taccl.model.units import MB
 from taccl.support.arguments import word
-from taccl.support.gc_paused import collector_at_rest
+from taccl.support.gc_paused import gc_paused
 
 
-@collector_at_rest()
+@gc_paused()
 def lower(
     schedule: Schedule,
     *,

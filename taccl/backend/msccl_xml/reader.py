@@ -20,7 +20,7 @@ from typing import TypeVar
 from taccl.backend.msccl_xml.plain_steps import PlainSteps, take_plain_steps
 from taccl.backend.program import Buffer, Op, Program, Protocol, RankProgram, Step, ThreadBlock
 from taccl.errors import XmlError
-from taccl.support.gc_paused import collector_at_rest
+from taccl.support.gc_paused import gc_paused
 from taccl.support.reading import bytes_of
 from taccl.support.xml_elements import Dialect, Element, parse_elements
 
@@ -132,7 +132,7 @@ def begins_as_program(content: bytes) -> bool:
     return _FIRST_ELEMENT.search(_BESIDE_ELEMENTS.sub(b"", beginning)) is not None
 
 
-@collector_at_rest()
+@gc_paused()
 def _document(text: str | bytes, path: str | Path | None, strict: bool) -> Document:
     where = None if path is None else str(path)
     if isinstance(text, str):

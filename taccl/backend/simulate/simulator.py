@@ -31,12 +31,12 @@ from taccl.backend.verify.execution import execute
 from taccl.errors import TacclError
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray, LogicalTopology
-from taccl.support.gc_paused import collector_at_rest
+from taccl.support.gc_paused import gc_paused
 
 Arbitration = Literal["urgent", "first-come"]
 
 
-@collector_at_rest()
+@gc_paused()
 def simulate_program(
     program: Program,
     topology: LogicalTopology,

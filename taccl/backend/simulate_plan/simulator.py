@@ -17,7 +17,7 @@ from taccl.errors import VerificationError
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray, LogicalTopology
 from taccl.model.units import MB
-from taccl.support.gc_paused import collector_at_rest
+from taccl.support.gc_paused import gc_paused
 
 _SHOWN = 10
 
@@ -58,7 +58,7 @@ class PlanSimulation:
         return f"PlanSimulation({self.plan.name}, {len(self.rank)} operations, {self.time_us:.2f} us)"
 
 
-@collector_at_rest()
+@gc_paused()
 def simulate_plan(
     plan: ExecutionPlan,
     topology: LogicalTopology,

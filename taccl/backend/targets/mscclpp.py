@@ -26,7 +26,7 @@ from taccl.model.collective import Collective
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
-from taccl.support.gc_paused import collector_at_rest
+from taccl.support.gc_paused import gc_paused
 
 #: What the first key of a saved schedule says; it is JSON, too.
 _SCHEDULE = b'"taccl-schedule"'
@@ -59,7 +59,7 @@ def _refuse(problem: Problem, options: LoweringOptions) -> None:
     check_problem_fits(problem, options.instances, options.min_bytes, options.max_bytes)
 
 
-@collector_at_rest()
+@gc_paused()
 def _lower(schedule: Schedule, options: LoweringOptions) -> Sequence[Lowered[ExecutionPlan]]:
     plan = _first(schedule, options)
     if options.network is not None:

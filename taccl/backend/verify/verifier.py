@@ -39,7 +39,7 @@ from taccl.backend.verify.visibility import check_early_flags, check_visibility
 from taccl.errors import CollectiveError
 from taccl.model.collective import BoolArray, Collective
 from taccl.support.arguments import is_whole, shown
-from taccl.support.gc_paused import collector_at_rest
+from taccl.support.gc_paused import gc_paused
 
 
 def check_structure(columns: Columns, executed: ExecutedSteps, collector: Collector) -> None:
@@ -125,7 +125,7 @@ def _check_asked(collective: object, root: object) -> None:
         raise CollectiveError(f"a root is the number of a rank, not {shown(root)}")
 
 
-@collector_at_rest()
+@gc_paused()
 def _verify(
     program: Program,
     document: Document | None,

@@ -70,7 +70,7 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
 
 
 GATHER_TIME = Bound(
-    name="holdings",
+    name="gather-time",
     about="one rank: a group is no larger than what its sender holds, so what a rank holds at best doubles, "
     "an alpha each time (its gather time in a postal model)",
     remedy="shorter alphas, or more ports into that rank; larger groups do not come sooner",

@@ -356,7 +356,7 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
 
 
 STAGED_CUT = Bound(
-    name="entry",
+    name="staged-cut",
     about="a node: the time before its narrow links in, on them (over all ways of grouping) and after them, "
     "each exactly (a staged cut: gather, cross, scatter). For sums also a rank and all but it: what leaves "
     "before all was collected, or comes late, is worth a part of a sum",

@@ -197,7 +197,7 @@ def test_a_sum_of_two_nodes_is_doubled_inside_crosses_and_is_spread_inside() -> 
     one = Problem(pairs_of_nodes(10.0, 1.0), custom(8, [(everyone, everyone, True)]), 1.0)
     bound = lower_bound(one)
     assert is_just_below(bound.value_us, 2.0 + 11.0 + 2.0)
-    assert bound.kind == "entry"
+    assert bound.kind == "staged-cut"
 
 
 def test_a_port_that_is_busy_at_the_beginning_of_a_send_is_busy_at_its_end_backwards() -> None:
@@ -250,7 +250,7 @@ def test_rows_that_are_filled_together_are_what_they_are_one_by_one(
 def test_links_that_take_no_time_leave_nothing_to_count_in_ticks() -> None:
     free = machine(3, [(0, 1, 0.0, 0.0), (1, 2, 1.0, 1.0), (2, 0, 1.0, 1.0)])
     kinds = {bound.kind: bound.value_us for bound in all_bounds(problem(free, "allgather"))}
-    assert kinds["spread"] == kinds["holdings"] == 0.0
+    assert kinds["broadcast-time"] == kinds["gather-time"] == 0.0
 
 
 def test_a_table_that_is_too_large_to_fill_costs_as_much_as_the_shortest_paths_that_take_its_place(

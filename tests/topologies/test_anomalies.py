@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taccl.topologies import Link, PhysicalTopology, build_topology, parse_topology
-from taccl.topologies.oddities import named, oddities
+from taccl.topologies.anomalies import anomalies, named
 
 REGULAR = [
     *("dgx2", "a100", "dgx-a100", "dgx-h100", "hgx-h800", "p4d", "ndv4", "mi300x", "l40s"),
@@ -17,7 +17,7 @@ REGULAR = [
 
 
 def kinds(machine: PhysicalTopology) -> list[str]:
-    return [oddity.kind for oddity in oddities(machine)]
+    return [anomaly.kind for anomaly in anomalies(machine)]
 
 
 def edited(machine: PhysicalTopology, change: Callable[[Link], Link | None]) -> PhysicalTopology:
@@ -45,20 +45,22 @@ def without(machine: PhysicalTopology, *ends: tuple[str, str]) -> PhysicalTopolo
 
 @pytest.mark.parametrize("name", REGULAR)
 def test_a_regular_machine_has_nothing_odd(name):
-    assert not oddities(build_topology(name))
+    assert not anomalies(build_topology(name))
 
 
 def test_a_link_at_half_its_speed_is_named_with_both_figures():
-    (oddity,) = oddities(slowed(build_topology("mi300x", 1), "node0.gpu1", "node0.gpu5", 2))
-    assert oddity.kind == "slow link"
-    assert oddity.devices == ("node0.gpu1", "node0.gpu5")
-    assert oddity.message == ("link node0.gpu1 - node0.gpu5 at 24 GB/s, 50% of the 48 that most like it have")
+    (anomaly,) = anomalies(slowed(build_topology("mi300x", 1), "node0.gpu1", "node0.gpu5", 2))
+    assert anomaly.kind == "slow link"
+    assert anomaly.devices == ("node0.gpu1", "node0.gpu5")
+    assert anomaly.message == (
+        "link node0.gpu1 - node0.gpu5 at 24 GB/s, 50% of the 48 that most like it have"
+    )
 
 
 @given(st.floats(min_value=1.0, max_value=20.0), st.integers(0, 7))
 def test_a_link_into_the_switch_is_slow_below_four_fifths(factor, gpu):
     machine = slowed(build_topology("dgx-h100", 1), f"node0.gpu{gpu}", "node0.nvswitch", factor)
-    found = [oddity.kind for oddity in oddities(machine) if f"node0.gpu{gpu}" in oddity.devices]
+    found = [anomaly.kind for anomaly in anomalies(machine) if f"node0.gpu{gpu}" in anomaly.devices]
     assert ("slow link" in found) == (round(370.8 / factor, 3) < 0.8 * 370.8)
 
 
@@ -70,23 +72,23 @@ def test_bridges_and_cpus_have_links_of_their_own_speeds():
         "  - {from: [bridge2, bridge3], to: cpu1, alpha_us: 0, bandwidth_gbps: 24}\n"
         "  - {pairs: [cpu0-cpu1], alpha_us: 0, bandwidth_gbps: 6}\n"
     )
-    assert not oddities(parse_topology(text))
-    (oddity,) = oddities(slowed(parse_topology(text), "bridge2", "cpu1", 2))
-    assert oddity.message == "link bridge2 - cpu1 at 12 GB/s, 50% of the 24 that most like it have"
+    assert not anomalies(parse_topology(text))
+    (anomaly,) = anomalies(slowed(parse_topology(text), "bridge2", "cpu1", 2))
+    assert anomaly.message == "link bridge2 - cpu1 at 12 GB/s, 50% of the 24 that most like it have"
 
 
 def test_a_link_that_is_slow_in_one_direction_has_unequal_ways():
     machine = slowed(build_topology("mi300x", 1), "node0.gpu2", "node0.gpu3", 2, both=False)
     assert kinds(machine) == ["unequal ways", "slow link"]
-    assert "48 GB/s, and back 0.7 us" not in oddities(machine)[0].message
-    assert "24 GB/s, and back 0.7 us and 48 GB/s" in oddities(machine)[0].message
+    assert "48 GB/s, and back 0.7 us" not in anomalies(machine)[0].message
+    assert "24 GB/s, and back 0.7 us and 48 GB/s" in anomalies(machine)[0].message
 
 
 def test_a_link_that_is_missing_is_named():
     ends = ("node0.gpu1", "node0.gpu5")
-    (oddity,) = oddities(without(build_topology("mi300x", 1), ends, ends[::-1]))
-    assert oddity.kind == "uneven GPUs"
-    assert oddity.message == (
+    (anomaly,) = anomalies(without(build_topology("mi300x", 1), ends, ends[::-1]))
+    assert anomaly.kind == "uneven GPUs"
+    assert anomaly.message == (
         "node0.gpu1 and node0.gpu5 have 6 links, together 288 GB/s, where 6 others have 7 links, together "
         "336 GB/s: no link joins node0.gpu1 and node0.gpu5"
     )
@@ -95,34 +97,34 @@ def test_a_link_that_is_missing_is_named():
 def test_a_link_without_one_back_is_named():
     machine = without(build_topology("mi300x", 1), ("node0.gpu1", "node0.gpu5"))
     assert kinds(machine) == ["one-way link", "uneven GPUs"]
-    assert "node0.gpu5 -> node0.gpu1 with none back" in oddities(machine)[0].message
+    assert "node0.gpu5 -> node0.gpu1 with none back" in anomalies(machine)[0].message
 
 
 def test_where_links_have_two_speeds_by_design_the_odd_one_is_found_by_its_gpus():
     machine = slowed(build_topology("ndv2", 1), "node0.gpu2", "node0.gpu6", 2)
-    uneven = next(oddity for oddity in oddities(machine) if oddity.kind == "uneven GPUs")
+    uneven = next(anomaly for anomaly in anomalies(machine) if anomaly.kind == "uneven GPUs")
     assert uneven.devices == ("node0.gpu2", "node0.gpu6")
     assert uneven.message.endswith("link node0.gpu2 - node0.gpu6 at 22.795 GB/s")
 
 
 def test_mi250x_has_gpus_of_two_kinds():
-    (oddity,) = oddities(build_topology("mi250x", 1))
-    assert oddity.kind == "uneven GPUs"
-    assert "of 2 kinds" in oddity.message
-    assert "8 such as node0.gpu0 have 3 links" in oddity.message
-    assert "8 such as node0.gpu1 have 4 links" in oddity.message
+    (anomaly,) = anomalies(build_topology("mi250x", 1))
+    assert anomaly.kind == "uneven GPUs"
+    assert "of 2 kinds" in anomaly.message
+    assert "8 such as node0.gpu0 have 3 links" in anomaly.message
+    assert "8 such as node0.gpu1 have 4 links" in anomaly.message
 
 
 def test_gpus_that_reach_no_nic_past_other_gpus_are_without_one():
-    (oddity,) = oddities(build_topology("ndv2", 1))
-    assert oddity.kind == "no NIC beside"
-    assert oddity.devices == tuple(f"node0.gpu{gpu}" for gpu in range(2, 8))
+    (anomaly,) = anomalies(build_topology("ndv2", 1))
+    assert anomaly.kind == "no NIC beside"
+    assert anomaly.devices == tuple(f"node0.gpu{gpu}" for gpu in range(2, 8))
 
 
 def test_a_nic_that_nobody_is_near_is_idle():
     ends = ("node0.gpu1", "node0.nic1")
     machine = without(build_topology("mi300x", 1), ends, ends[::-1])
-    assert [(oddity.kind, oddity.devices) for oddity in oddities(machine)] == [
+    assert [(anomaly.kind, anomaly.devices) for anomaly in anomalies(machine)] == [
         ("no NIC beside", ("node0.gpu1",)),
         ("idle NIC", ("node0.nic1",)),
     ]
@@ -135,10 +137,10 @@ def test_a_nic_that_is_near_and_not_taken_is_idle_where_there_are_nodes():
         "    - {from: gpus, to: nics, alpha_us: 0, bandwidth_gbps: 5}\n"
         "fabric: {alpha_us: 2, bandwidth_gbps: 5}\n"
     )
-    (oddity,) = oddities(parse_topology(text))
-    assert oddity.kind == "idle NIC"
-    assert oddity.devices == ("node0.nic2", "node1.nic2")
-    assert not oddities(parse_topology(text, nodes=1))
+    (anomaly,) = anomalies(parse_topology(text))
+    assert anomaly.kind == "idle NIC"
+    assert anomaly.devices == ("node0.nic2", "node1.nic2")
+    assert not anomalies(parse_topology(text, nodes=1))
 
 
 def test_a_node_with_fewer_gpus_than_the_others_is_uneven():
@@ -149,7 +151,7 @@ def test_a_node_with_fewer_gpus_than_the_others_is_uneven():
         devices=tuple(device for device in machine.devices if device.name != lost),
         links=tuple(link for link in machine.links if lost not in (link.src, link.dst)),
     )
-    uneven = next(oddity for oddity in oddities(machine) if oddity.kind == "uneven nodes")
+    uneven = next(anomaly for anomaly in anomalies(machine) if anomaly.kind == "uneven nodes")
     assert uneven.message == "node 1 has 7 GPUs and 8 NICs, where most have 8 and 8"
 
 
@@ -158,7 +160,7 @@ def test_names_and_order_of_links_do_not_matter(name, random):
     machine = build_topology(name)
     links = list(machine.links)
     random.shuffle(links)
-    assert not oddities(replace(machine, links=tuple(links)))
+    assert not anomalies(replace(machine, links=tuple(links)))
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ _FAST = ("gpu", "switch")
 
 
 @dataclass(frozen=True)
-class Oddity:
+class Anomaly:
     """Something that is not as its siblings are.
 
     Parameters
@@ -64,7 +64,7 @@ class Oddity:
     hint: str
 
 
-def oddities(topology: PhysicalTopology) -> tuple[Oddity, ...]:
+def anomalies(topology: PhysicalTopology) -> tuple[Anomaly, ...]:
     """All that is odd about a machine, faults of links first; none of a regular machine.
 
     Whether all ranks reach each other is not asked here.
@@ -141,12 +141,12 @@ class _Machine:
         return one, other, src.node != dst.node
 
 
-def _one_way(machine: _Machine) -> Iterator[Oddity]:
+def _one_way(machine: _Machine) -> Iterator[Anomaly]:
     """Links without one back, where most links between such devices have one."""
     for links in _grouped(machine.topology.links, machine.kinds).values():
         alone = [link for link in links if (link.dst, link.src) not in machine.link]
         if alone and len(alone) < len(links) / 2:
-            yield Oddity(
+            yield Anomaly(
                 "one-way link",
                 _devices(alone),
                 f"{_lead(alone)} with none back, where {len(links) - len(alone)} like it have one",
@@ -154,7 +154,7 @@ def _one_way(machine: _Machine) -> Iterator[Oddity]:
             )
 
 
-def _unequal_ways(machine: _Machine) -> Iterator[Oddity]:
+def _unequal_ways(machine: _Machine) -> Iterator[Anomaly]:
     """Pairs of links there and back at different costs, where most such pairs are equal."""
     for links in _grouped(machine.topology.links, machine.kinds).values():
         both = [link for link in links if (link.dst, link.src) in machine.link and link.src < link.dst]
@@ -163,7 +163,7 @@ def _unequal_ways(machine: _Machine) -> Iterator[Oddity]:
             first = unequal[0]
             back = machine.link[first.dst, first.src]
             more = f", and {len(unequal) - 1} more like it" if len(unequal) > 1 else ""
-            yield Oddity(
+            yield Anomaly(
                 "unequal ways",
                 _devices(unequal),
                 f"{first.src} -> {first.dst} has {_cost(first)}, and back {_cost(back)}{more}",
@@ -171,14 +171,14 @@ def _unequal_ways(machine: _Machine) -> Iterator[Oddity]:
             )
 
 
-def _slow_links(machine: _Machine) -> Iterator[Oddity]:
+def _slow_links(machine: _Machine) -> Iterator[Anomaly]:
     """Links below SLOW of the speed that more than half of their class have."""
     usual_of = machine.usual_of_slow
     slow = [machine.link[end] for end in usual_of]
     groups = _grouped(slow, lambda link: (machine.kinds(link), _gbps(link)))
     for (_, gbps), some in sorted(groups.items()):
         usual = usual_of[some[0].src, some[0].dst]
-        yield Oddity(
+        yield Anomaly(
             "slow link",
             _devices(some),
             f"{_lead(some)} at {gbps:g} GB/s, {gbps / usual:.0%} of the {usual:g} that most like it have",
@@ -186,7 +186,7 @@ def _slow_links(machine: _Machine) -> Iterator[Oddity]:
         )
 
 
-def _uneven_gpus(machine: _Machine) -> Iterator[Oddity]:
+def _uneven_gpus(machine: _Machine) -> Iterator[Anomaly]:
     """GPUs with other numbers of links to GPUs and switches than most, or with other speeds.
 
     Links that are slow, which is told already, count as if they were not.
@@ -200,7 +200,7 @@ def _uneven_gpus(machine: _Machine) -> Iterator[Oddity]:
     for profile, names in groups.items():
         if profile == usual:
             continue
-        yield Oddity(
+        yield Anomaly(
             "uneven GPUs",
             tuple(names),
             f"{named(names)} {'has' if len(names) == 1 else 'have'} {_told(profile)}, where "
@@ -209,10 +209,10 @@ def _uneven_gpus(machine: _Machine) -> Iterator[Oddity]:
         )
 
 
-def _kinds_of_gpus(groups: Mapping[_Profile, Sequence[str]]) -> Oddity:
+def _kinds_of_gpus(groups: Mapping[_Profile, Sequence[str]]) -> Anomaly:
     first = sorted(groups.items(), key=lambda each: -len(each[1]))[:_NAMED]
     told = "; ".join(f"{len(names)} such as {names[0]} have {_told(profile)}" for profile, names in first)
-    return Oddity(
+    return Anomaly(
         "uneven GPUs",
         tuple(name for names in groups.values() for name in names),
         f"the GPUs are of {len(groups)} kinds by their links, none of them most: {told}",
@@ -261,7 +261,7 @@ def _culprits(
     return ""
 
 
-def _uneven_nodes(machine: _Machine) -> Iterator[Oddity]:
+def _uneven_nodes(machine: _Machine) -> Iterator[Anomaly]:
     """Nodes with other numbers of devices than most."""
     counts: dict[int, Counter[str]] = defaultdict(Counter)
     for device in machine.topology.devices:
@@ -271,7 +271,7 @@ def _uneven_nodes(machine: _Machine) -> Iterator[Oddity]:
     usual = _most(list(profiles.values()))
     for node, profile in sorted(profiles.items()):
         if usual is not None and profile != usual:
-            yield Oddity(
+            yield Anomaly(
                 "uneven nodes",
                 tuple(
                     d.name for d in machine.topology.devices if d.node == node and d.kind in ("gpu", "nic")
@@ -282,13 +282,13 @@ def _uneven_nodes(machine: _Machine) -> Iterator[Oddity]:
             )
 
 
-def _without_nic(machine: _Machine) -> Iterator[Oddity]:
+def _without_nic(machine: _Machine) -> Iterator[Anomaly]:
     """GPUs with no way to a NIC of their node past no other GPU."""
     if not machine.nics:
         return
     without = [gpu.name for gpu in machine.topology.gpus if not machine.nics_near[gpu.name]]
     if without:
-        yield Oddity(
+        yield Anomaly(
             "no NIC beside",
             tuple(without),
             f"{named(without)} ({len(without)} of {machine.topology.num_ranks} GPUs) have no NIC beside them",
@@ -296,11 +296,11 @@ def _without_nic(machine: _Machine) -> Iterator[Oddity]:
         )
 
 
-def _far_nics(machine: _Machine) -> Iterator[Oddity]:
+def _far_nics(machine: _Machine) -> Iterator[Anomaly]:
     """NICs that no GPU is near."""
     far = [name for name in machine.nics if name not in machine.near_nics]
     if far:
-        yield Oddity(
+        yield Anomaly(
             "idle NIC",
             tuple(far),
             f"no GPU is near {named(far)}",
@@ -308,7 +308,7 @@ def _far_nics(machine: _Machine) -> Iterator[Oddity]:
         )
 
 
-def _untaken_nics(machine: _Machine) -> Iterator[Oddity]:
+def _untaken_nics(machine: _Machine) -> Iterator[Anomaly]:
     """In a machine of several nodes, NICs that GPUs are near and that no GPU's own way takes.
 
     This is not asked of machines that have too many ways to be built.
@@ -319,7 +319,7 @@ def _untaken_nics(machine: _Machine) -> Iterator[Oddity]:
     taken = _nics_taken(machine)
     idle = [name for name in machine.nics if name in machine.near_nics and name not in taken]
     if idle:
-        yield Oddity(
+        yield Anomaly(
             "idle NIC",
             tuple(idle),
             f"no GPU's way to another node takes {named(idle)}, though GPUs are near",
