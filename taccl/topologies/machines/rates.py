@@ -38,7 +38,7 @@ NIC_100G = Rate("100 Gb/s", 12.5, 12.5, "vendor", "100 Gb/s / 8")
 NIC_200G = Rate("200 Gb/s", 25.0, 25.0, "vendor", "200 Gb/s / 8")
 NIC_400G = Rate("400 Gb/s", 50.0, 50.0, "vendor", "400 Gb/s / 8")
 
-NVLINK_ALPHA = Alpha(0.7, "measured", "TACCL (NSDI 2023); NCCL 2.30.7 has 0.6 with LL")
+NVLINK_ALPHA = Alpha(0.7, "assumed", "as TACCL (NSDI 2023) measured on V100s; NCCL 2.30.7 has 0.6 with LL")
 XGMI_ALPHA = Alpha(0.7, "assumed", "as NVLink")
 PCIE_ALPHA = Alpha(1.0, "library", "NCCL 2.30.7, LL")
 BETWEEN_CPUS_ALPHA = Alpha(0.5, "assumed", "added where a way passes both CPUs")

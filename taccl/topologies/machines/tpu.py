@@ -81,7 +81,7 @@ class TpuSlices:
 TPU_V4 = TpuSlices(
     "tpu-v4",
     3,
-    Rate("ICI", 45.0, 47.0, "inferred", "Google: AllReduce of a pod 1.1 PB/s / 4096 chips / 6 links"),
+    Rate("ICI", 45.0, 50.0, "inferred", "Google: AllReduce of a pod 1.1 PB/s / 4096 chips / 6 links"),
     4,
     4096,
 )
