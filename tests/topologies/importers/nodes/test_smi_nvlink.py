@@ -105,6 +105,11 @@ def test_lists_of_capabilities_and_counters_after_it_are_not_read():
     [
         (BRIDGED.replace("Link 3: 14.062 GB/s\nGPU", "Link 3: fine\nGPU"), 5, "link 3 of GPU 0 is 'fine'"),
         (BRIDGED.replace("Link 1: 14.062 GB/s\n\t Link 2: 14.062 GB/s", "...", 1), 4, "were left out"),
+        (
+            BRIDGED.replace("Link 3: 14.062 GB/s\nGPU", "...\nGPU"),
+            5,
+            "links of GPU 0 were left out after link 2",
+        ),
         (BRIDGED.replace("Link 1", "Link 0", 1), 3, "link 0 of GPU 0 stands here again (line 2)"),
         ("nothing", 1, "no GPU"),
     ],

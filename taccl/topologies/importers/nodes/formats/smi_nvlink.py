@@ -83,10 +83,12 @@ def read(text: str, path: str | None) -> Dump:
 def _listed(lines: list[str], path: str | None) -> list[_Listed]:
     listed: dict[int, _Listed] = {}
     each: _Listed | None = None
-    left_out = False
+    left_out = 0  # the line of the dots
     for number, line in enumerate(lines, 1):
         gpu, link = _GPU.search(line), _LINK.search(line)
         if gpu is not None and link is None:
+            if each is not None and left_out:
+                raise _cut_after(each, left_out, path)
             dev = int(gpu[1])
             if dev in listed:
                 each = None  # another list, of capabilities or counters, begins
@@ -94,14 +96,25 @@ def _listed(lines: list[str], path: str | None) -> list[_Listed]:
             name = gpu[2].partition("(UUID")[0].strip().removeprefix("NVIDIA ").strip()
             each = _Listed(number, dev, name)
             listed[dev] = each
-            left_out = False
+            left_out = 0
         elif each is None:
             continue
         elif line.strip().strip("[]") in ("...", "…"):
-            left_out = True
+            left_out = number
         elif link is not None and not link[2].strip().startswith(_OTHER_LISTS):
-            _add(each, int(link[1]), link[2].strip(), number, left_out, path)
+            _add(each, int(link[1]), link[2].strip(), number, left_out > 0, path)
+            left_out = 0
+    if each is not None and left_out:
+        raise _cut_after(each, left_out, path)
     return list(listed.values())
+
+
+def _cut_after(gpu: _Listed, line: int, path: str | None) -> TopologyError:
+    """Dots after the last link of a GPU: nobody knows how many links they stand for."""
+    after = f"after link {max(gpu.lines)}" if gpu.lines else "before its first"
+    return TopologyError(
+        f"links of GPU {gpu.dev} were left out {after}", path=path, line=line, hint="give the whole output"
+    )
 
 
 def _add(each: _Listed, link: int, state: str, line: int, left_out: bool, path: str | None) -> None:
