@@ -13,13 +13,11 @@ from taccl import synthesize
 #: A collective, and what else is asked.
 _CASES: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("allgather", {"topology": "ring:4", "size": "4MB"}),
-    ("allreduce", {"topology": "ring:10", "size": "1MB"}),
     ("allgather", {"sketch": "ndv2-sk-1", "size": "16MB"}),
     ("alltoall", {"sketch": "ndv2-sk-1", "size": "16MB"}),
     ("allreduce", {"topology": "dgx2", "nodes": 2, "size": "1MB"}),
     ("allreduce", {"topology": "dgx-h100", "nodes": 1, "size": "64MB"}),
     ("alltoall", {"topology": "torus:4x4", "size": "16MB"}),
-    ("allgather", {"topology": "dgx-a100", "nodes": 2, "size": "256MB"}),
 )
 _LIMIT_S = 60.0
 
