@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
@@ -87,49 +87,23 @@ def simulate_file(
     TacclError : the subclass says whether a file or the request is wrong, or the program cannot run.
     """
     path = file_path(path)
-    _check_run(protocol, slots, arbitration, copy_us_per_mb)
+    settings = _Settings(protocol, slots, arbitration, copy_us_per_mb, links_only, proxy_us)
+    settings.check()
     if isinstance(sizes, str) or not isinstance(sizes, Sequence):
         raise UnitError(f"sizes must be a list of sizes, not {shown(sizes)}", hint='["1MB", "64MB"]')
-    most_us, hint = units.MAX_ALPHA_US, "--proxy-cost 2"
-    number(proxy_us, "the cost of a push", TacclError, most=most_us, unit="us", hint=hint)
     subject = _subject(path, collective, root)
-    _check_kind(subject, protocol, slots, arbitration, copy_us_per_mb, proxy_us)
+    settings.check_for(subject)
     asked = Request(subject.collective, **machine)
-    chosen = sizes or (subject.default_size,)
-    problems = [_problem(subject, asked, size) for size in chosen]
+    problems = [_problem(subject, asked, size) for size in sizes or (subject.default_size,)]
     runs = []
     claims: dict[str, None] = {}
     for problem in problems:
-        simulation: Simulation | Execution | PlanSimulation
-        chunk_mb = problem.chunk_mb * subject.cut
         try:
-            if isinstance(subject.program, ExecutionPlan):
-                simulation = simulate_plan(
-                    subject.program, problem.topology, chunk_mb, proxy_us=proxy_us, links_only=links_only
-                )
-            elif problem.topology.executor is not None and not links_only:
-                _check_executed(slots, arbitration, copy_us_per_mb)
-                asked_protocol = subject.program.protocol if protocol is None else protocol
-                simulation = execute(subject.program, problem, subject.cut, asked_protocol)
-            else:
-                simulation = simulate_program(
-                    subject.program,
-                    problem.topology,
-                    chunk_mb,
-                    protocol=protocol,
-                    slots=slots,
-                    arbitration=arbitration,
-                    copy_us_per_mb=copy_us_per_mb,
-                )
+            simulation = _simulated(subject, problem, settings)
         except TacclError as fault:
             fault.path = str(path)
             raise
-        if isinstance(simulation, Execution):
-            bound, schedule_us = simulation.bound, None
-        elif isinstance(subject.program, ExecutionPlan):
-            bound, schedule_us = plan_bound(problem, subject.program, links_only=links_only), None
-        else:
-            bound, schedule_us = _known_times(subject, problem, own=_names_no_machine(asked))
+        bound, schedule_us = _bound_of(subject, problem, simulation, settings, own=_names_no_machine(asked))
         if subject.saved is not None and schedule_us is not None:
             claims |= dict.fromkeys(claim_notes(subject.saved, bound))
         runs.append(
@@ -171,63 +145,106 @@ def _subject(path: str | Path, collective: str | Path | None, root: int | None) 
     return of_schedule(read_schedule(path)) if is_schedule(path) else of_file(path, collective, root)
 
 
-def _check_run(
-    protocol: Protocol | None, slots: int | None, arbitration: Arbitration, copy_us_per_mb: float
-) -> None:
-    if protocol is not None and not isinstance(protocol, Protocol):
-        known = ", ".join(f"Protocol.{each.name}" for each in Protocol)
-        raise TacclError(
-            f"unknown protocol {shown(protocol)}", hint=f"one of {known}, of taccl.backend.program"
+@dataclass(frozen=True)
+class _Settings:
+    """How a file is simulated; see `simulate_file`."""
+
+    protocol: Protocol | None
+    slots: int | None
+    arbitration: Arbitration
+    copy_us_per_mb: float
+    links_only: bool
+    proxy_us: float
+
+    def check(self) -> None:
+        """Refuse values that mean nothing for any file."""
+        if self.protocol is not None and not isinstance(self.protocol, Protocol):
+            known = ", ".join(f"Protocol.{each.name}" for each in Protocol)
+            raise TacclError(
+                f"unknown protocol {shown(self.protocol)}", hint=f"one of {known}, of taccl.backend.program"
+            )
+        if self.slots is not None:
+            whole_number(self.slots, "slots", TacclError, least=1, most=_MOST_SLOTS, hint="--slots 2")
+        word(self.arbitration, "arbitration", get_args(Arbitration), TacclError)
+        most, hint = units.MAX_BETA_US_PER_MB, "--copy-cost 5"
+        what, unit = "the cost of a copy", "us per MB"
+        number(self.copy_us_per_mb, what, TacclError, most=most, unit=unit, hint=hint)
+        what, hint = "the cost of a push", "--proxy-cost 2"
+        number(self.proxy_us, what, TacclError, most=units.MAX_ALPHA_US, unit="us", hint=hint)
+
+    def check_for(self, subject: Subject | PlanSubject) -> None:
+        """Refuse what means nothing for the class of program that it is."""
+        if not isinstance(subject.program, ExecutionPlan):
+            if self.proxy_us:
+                raise TacclError("only plans have proxies", hint="leave --proxy-cost out")
+            return
+        for name, given in (
+            ("another protocol", self.protocol is not None),
+            ("a number of slots", self.slots is not None),
+            ("an arbitration", self.arbitration != "urgent"),
+            ("a copy cost", self.copy_us_per_mb > 0),
+        ):
+            if given:
+                raise TacclError(
+                    f"a plan is simulated as it is, so {name} means nothing", hint="leave it out"
+                )
+
+    def check_executed(self) -> None:
+        """Refuse what is part of the machine's executor, or means nothing under it."""
+        for name, given in (
+            ("slots", self.slots is not None),
+            ("arbitration", self.arbitration != "urgent"),
+            ("copy cost", self.copy_us_per_mb > 0),
+        ):
+            if given:
+                raise TacclError(
+                    f"the machine's executor says how a file is executed, so a {name} of one's own means "
+                    "nothing",
+                    hint="change the section executor: of the machine's file, or take it out",
+                )
+
+
+def _simulated(
+    subject: Subject | PlanSubject, problem: Problem, settings: _Settings
+) -> Simulation | Execution | PlanSimulation:
+    """One call: of a plan; of a program by the machine's executor; or by links alone."""
+    chunk_mb = problem.chunk_mb * subject.cut
+    if isinstance(subject.program, ExecutionPlan):
+        return simulate_plan(
+            subject.program,
+            problem.topology,
+            chunk_mb,
+            proxy_us=settings.proxy_us,
+            links_only=settings.links_only,
         )
-    if slots is not None:
-        whole_number(slots, "slots", TacclError, least=1, most=_MOST_SLOTS, hint="--slots 2")
-    word(arbitration, "arbitration", get_args(Arbitration), TacclError)
-    what = "the cost of a copy"
-    number(
-        copy_us_per_mb,
-        what,
-        TacclError,
-        most=units.MAX_BETA_US_PER_MB,
-        unit="us per MB",
-        hint="--copy-cost 5",
+    if problem.topology.executor is not None and not settings.links_only:
+        settings.check_executed()
+        protocol = subject.program.protocol if settings.protocol is None else settings.protocol
+        return execute(subject.program, problem, subject.cut, protocol)
+    return simulate_program(
+        subject.program,
+        problem.topology,
+        chunk_mb,
+        protocol=settings.protocol,
+        slots=settings.slots,
+        arbitration=settings.arbitration,
+        copy_us_per_mb=settings.copy_us_per_mb,
     )
 
 
-def _check_kind(
+def _bound_of(
     subject: Subject | PlanSubject,
-    protocol: Protocol | None,
-    slots: int | None,
-    arbitration: Arbitration,
-    copy_us_per_mb: float,
-    proxy_us: float,
-) -> None:
-    """Refuse what means nothing for the kind of program that it is."""
-    if not isinstance(subject.program, ExecutionPlan):
-        if proxy_us:
-            raise TacclError("only plans have proxies", hint="leave --proxy-cost out")
-        return
-    for name, given in (
-        ("another protocol", protocol is not None),
-        ("a number of slots", slots is not None),
-        ("an arbitration", arbitration != "urgent"),
-        ("a copy cost", copy_us_per_mb > 0),
-    ):
-        if given:
-            raise TacclError(f"a plan is simulated as it is, so {name} means nothing", hint="leave it out")
-
-
-def _check_executed(slots: int | None, arbitration: Arbitration, copy_us_per_mb: float) -> None:
-    """Refuse what is part of the machine's executor, or means nothing under it."""
-    for name, given in (
-        ("slots", slots is not None),
-        ("arbitration", arbitration != "urgent"),
-        ("copy cost", copy_us_per_mb > 0),
-    ):
-        if given:
-            raise TacclError(
-                f"the machine's executor says how a file is executed, so a {name} of one's own means nothing",
-                hint="change the section executor: of the machine's file, or take it out",
-            )
+    problem: Problem,
+    simulation: Simulation | Execution | PlanSimulation,
+    settings: _Settings,
+    own: bool,
+) -> tuple[Proof, float | None]:
+    """The bound of a call; and the schedule's time where this is its own machine and size (`own`)."""
+    if isinstance(simulation, Execution):
+        return simulation.bound, None
+    if isinstance(subject.program, ExecutionPlan):
+        return plan_bound(problem, subject.program, links_only=settings.links_only), None
+    return _known_times(subject, problem, own)
 
 
 def _names_no_machine(asked: Request) -> bool:
