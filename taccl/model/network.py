@@ -100,41 +100,12 @@ class LogicalTopology:
                 raise TopologyError(f"a port of {self.name!r} is no number but of kind {kind.__name__}")
         for name, kinds in _COLUMNS.items():
             object.__setattr__(self, name, column(getattr(self, name), name, TopologyError, kinds=kinds))
-        if (
-            len(
-                {
-                    len(self.src),
-                    len(self.dst),
-                    len(self.alpha_us),
-                    len(self.beta_us_per_mb),
-                    len(self.ports),
-                }
-            )
-            > 1
-        ):
+        columns = (self.src, self.dst, self.alpha_us, self.beta_us_per_mb, self.ports)
+        if len({len(values) for values in columns}) > 1:
             raise TopologyError(f"the link columns of {self.name!r} differ in length")
-        ends = np.concatenate([self.src, self.dst])
-        if len(ends) and not (0 <= ends.min() and ends.max() < self.num_ranks):
-            raise TopologyError(f"a link of {self.name!r} ends at a rank outside 0 .. {self.num_ranks - 1}")
-        if (self.src == self.dst).any():
-            raise TopologyError(f"a link of {self.name!r} leads from a rank to itself")
-        if len(np.unique(self.src * self.num_ranks + self.dst)) < self.num_links:
-            raise TopologyError(f"{self.name!r} has two links between the same ranks")
-        for cost in (self.alpha_us, self.beta_us_per_mb):
-            if not (np.isfinite(cost).all() and (cost >= 0).all()):
-                raise TopologyError(f"a cost of {self.name!r} is negative or not finite")
-        if (self.alpha_us > MAX_ALPHA_US).any():
-            raise TopologyError(f"an alpha of {self.name!r} is more than {MAX_ALPHA_US:g} us")
-        beta = self.beta_us_per_mb[self.beta_us_per_mb > 0]
-        if len(beta) and not (MIN_BETA_US_PER_MB <= beta.min() and beta.max() <= MAX_BETA_US_PER_MB):
-            raise TopologyError(
-                f"a beta of {self.name!r} is neither 0 nor "
-                f"{MIN_BETA_US_PER_MB:g} .. {MAX_BETA_US_PER_MB:g} us per MB"
-            )
-        if not all(ports and all(0 <= p < self.num_ports for p in ports) for ports in self.ports):
-            raise TopologyError(f"a link of {self.name!r} has no port, or one that does not exist")
-        if any(len(set(ports)) < len(ports) for ports in self.ports):
-            raise TopologyError(f"a link of {self.name!r} uses a port twice")
+        self._check_ends()
+        self._check_costs()
+        self._check_ports()
         check_occupancy(self.occupancy)
         if self.domain_of is not None:
             domain_of = column(self.domain_of, "domain_of", TopologyError, kinds="iu")
@@ -146,6 +117,34 @@ class LogicalTopology:
             if (self.pair_betas == self.beta_us_per_mb[self.incidence[0]]).all():
                 object.__setattr__(self, "port_betas", None)
         self._check_helpers()
+
+    def _check_ends(self) -> None:
+        ends = np.concatenate([self.src, self.dst])
+        if len(ends) and not (0 <= ends.min() and ends.max() < self.num_ranks):
+            raise TopologyError(f"a link of {self.name!r} ends at a rank outside 0 .. {self.num_ranks - 1}")
+        if (self.src == self.dst).any():
+            raise TopologyError(f"a link of {self.name!r} leads from a rank to itself")
+        if len(np.unique(self.src * self.num_ranks + self.dst)) < self.num_links:
+            raise TopologyError(f"{self.name!r} has two links between the same ranks")
+
+    def _check_costs(self) -> None:
+        for cost in (self.alpha_us, self.beta_us_per_mb):
+            if not (np.isfinite(cost).all() and (cost >= 0).all()):
+                raise TopologyError(f"a cost of {self.name!r} is negative or not finite")
+        if (self.alpha_us > MAX_ALPHA_US).any():
+            raise TopologyError(f"an alpha of {self.name!r} is more than {MAX_ALPHA_US:g} us")
+        beta = self.beta_us_per_mb[self.beta_us_per_mb > 0]
+        if len(beta) and not (MIN_BETA_US_PER_MB <= beta.min() and beta.max() <= MAX_BETA_US_PER_MB):
+            raise TopologyError(
+                f"a beta of {self.name!r} is neither 0 nor "
+                f"{MIN_BETA_US_PER_MB:g} .. {MAX_BETA_US_PER_MB:g} us per MB"
+            )
+
+    def _check_ports(self) -> None:
+        if not all(ports and all(0 <= p < self.num_ports for p in ports) for ports in self.ports):
+            raise TopologyError(f"a link of {self.name!r} has no port, or one that does not exist")
+        if any(len(set(ports)) < len(ports) for ports in self.ports):
+            raise TopologyError(f"a link of {self.name!r} uses a port twice")
 
     def _check_helpers(self) -> None:
         for name, usual in (("is_helper", False), ("may_sum", True), ("may_copy", True)):

@@ -76,22 +76,11 @@ def _with_totals(
         return (link,), False, [_elsewhere(link.place, "each GPU", link.count or 0, listed)]
     later_is_exact = whole.has_switch is None and (later.has_switch is not None or _is_exact(theirs))
     exact, totals = (theirs, mine) if later_is_exact else (mine, theirs)
-    notes = []
-    for there, here in enumerate(gpus_at):
-        told = [[link for link in links if here in (link.a, link.b)] for links in (mine, theirs)]
-        if any(link.count is None for links in told for link in links):
-            continue
-        one, other = (sum(link.count or 0 for link in links) for links in told)
-        known, listed = (other, one) if later_is_exact else (one, other)
-        model = whole.gpus[here].model or later.gpus[there].model
-        is_full = model is not None and listed == links_of_model(model)
-        if 0 < known < listed and is_full and all(link.b is not None for link in exact):
-            place = next(link.place for link in totals if link.a == here)
-            notes.append(_elsewhere(place, f"GPU {here}", known, listed))
-        elif one != other:
-            first = told[0][0].place if told[0] else whole.gpus[here].place
-            place = told[1][0].place if told[1] else later.gpus[there].place
-            raise contradiction(f"GPU {here} has {other} links", place, f"it has {one}", first)
+    notes = [
+        note
+        for there, here in enumerate(gpus_at)
+        if (note := _added_up(whole, later, theirs, here, there, later_is_exact))
+    ]
     speeds = {link.a: (link.gbps, link.is_raw) for link in totals if link.gbps is not None}
     links = tuple(
         replace(link, gbps=speeds[link.a][0], is_raw=speeds[link.a][1])
@@ -100,6 +89,39 @@ def _with_totals(
         for link in exact
     )
     return links, whole.has_switch if later.has_switch is None else later.has_switch, notes
+
+
+def _added_up(
+    whole: Dump, later: Dump, theirs: Sequence[GpuLink], here: int, there: int, later_is_exact: bool
+) -> str:
+    """Check that both count as many links of a GPU; a note where some of them lead elsewhere, else empty.
+
+    Parameters
+    ----------
+    here, there : the GPU in `whole` and in `later`.
+    later_is_exact : whether `later` says where links lead, and `whole` how many there are.
+
+    Raises
+    ------
+    TopologyError : they contradict each other.
+    """
+    mine = whole.links or ()
+    one, other = ([link for link in links if here in (link.a, link.b)] for links in (mine, theirs))
+    if any(link.count is None for link in (*one, *other)):
+        return ""
+    counts = [sum(link.count or 0 for link in links) for links in (one, other)]
+    known, listed = reversed(counts) if later_is_exact else counts
+    exact, totals = (theirs, mine) if later_is_exact else (mine, theirs)
+    model = whole.gpus[here].model or later.gpus[there].model
+    is_full = model is not None and listed == links_of_model(model)
+    if 0 < known < listed and is_full and all(link.b is not None for link in exact):
+        place = next(link.place for link in totals if link.a == here)
+        return _elsewhere(place, f"GPU {here}", known, listed)
+    if known != listed:
+        first = one[0].place if one else whole.gpus[here].place
+        place = other[0].place if other else later.gpus[there].place
+        raise contradiction(f"GPU {here} has {counts[1]} links", place, f"it has {counts[0]}", first)
+    return ""
 
 
 def _behind_switch(one: Sequence[GpuLink], other: Sequence[GpuLink], gpus: int) -> tuple[GpuLink, ...]:
