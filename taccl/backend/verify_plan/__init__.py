@@ -1,7 +1,8 @@
 """Whether MSCCL++ takes a plan and does with it what the plan says, in every order of execution.
 
-Shares with the lowering nothing but `taccl.backend.plan`, and with the verifier of two-sided programs the
-report, so that each checks the other.
+Shares only `taccl.backend.plan` with the lowering. From the verifier of two-sided programs come the report,
+the expected outputs, the numbered contributions and the pairs of accesses that need an order; what orders
+accesses (meetings, signals, packets, ports) is defined here.
 """
 
 from taccl.backend.verify_plan.verifier import (
