@@ -23,7 +23,7 @@ UNITS_PER_S = 1000.0
 UNITS_BETWEEN_LOOKS = 4.0
 MAX_EFFORT = int(MAX_TIME_LIMIT_S * UNITS_PER_S)
 #: Without a time limit: the least seconds without an improvement after which a search ends, and the fraction
-#: by which a time or a bound has to improve.
+#: by which a time or a bound has to improve (docs/results/patience.md).
 PATIENCE_S, IMPROVES = 2.0, 1e-3
 
 
