@@ -16,7 +16,7 @@ from taccl.backend.target import ThreadBlocks
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.registry import engine_named
 from taccl.encoding.instance import Instance
-from taccl.encoding.portfolio.stages import Explained, explained, plan_for
+from taccl.encoding.portfolio.lineup import Explained, explained, lineup_for
 from taccl.support.budget import check_time_limit
 from taccl.synthesis.autotune import tune
 from taccl.synthesis.cluster.sharing import searcher_at
@@ -160,7 +160,7 @@ def synthesize_request(
 
 
 def stages_of(request: Request, engine: str = "auto") -> tuple[Explained, ...]:
-    """Which engine runs when for a request, for what part of the time, and why the others do not.
+    """Which engines run for a request, in the order of their turns, and why the others do not.
 
     Where the number of chunks is open, the stages are for one chunk in each part.
 
@@ -170,4 +170,4 @@ def stages_of(request: Request, engine: str = "auto") -> tuple[Explained, ...]:
     """
     asked = None if engine == "auto" else engine_named(engine)
     formulated = make_problem(replace(request, chunks=request.first_chunks))
-    return tuple(explained(Instance(formulated.problem), plan_for(asked)))
+    return tuple(explained(Instance(formulated.problem), lineup_for(asked)))

@@ -1,41 +1,35 @@
-"""The table of docs/engines.md that says which condition runs which engine for how long.
+"""The table of docs/engines.md that says what each engine is for, and what it needs.
 
-It is made of the rows that `auto` walks (`taccl.encoding.portfolio.stages`):
+It is made of the rows of the registry (`taccl.encoding.engines.registry`):
 
     python -m tests.engine_table        writes it into the page
 """
 
 from pathlib import Path
 
+from taccl.encoding.engines.engine import Engine
 from taccl.encoding.engines.registry import ENGINES
-from taccl.encoding.portfolio.stages import EACH_PHASE, PHASES, WHOLE, Stage
 
 PAGE = Path(__file__).parents[1] / "docs" / "engines.md"
 BEGIN, END = "<!-- table: engines -->", "<!-- end of table -->"
 
-_HEADER = "| for | engine | runs where | part of the time that is left |\n|---|---|---|---|\n"
+_HEADER = "| engine | works on | role | in `auto` it needs, beside serving the problem |\n|---|---|---|---|\n"
 
 
 def table() -> str:
-    """Both tables of stages as one, the rows for each phase in the place where they run."""
-    rows = []
-    for stage in WHOLE:
-        rows.append(_row("the problem", stage))
-        if stage.engine == PHASES:
-            rows += [_row("each phase", row) for row in EACH_PHASE]
-    return _HEADER + "".join(rows)
+    """A row for each engine, in the order of the registry."""
+    return _HEADER + "".join(_row(engine) for engine in ENGINES)
 
 
-def _row(part: str, stage: Stage) -> str:
-    return f"| {part} | {_linked(stage.engine)} | {stage.condition} | {stage.share.in_words} |\n"
+def _row(engine: Engine) -> str:
+    works_on = "the problem" if engine.takes_sums else "each phase"
+    needs = "; ".join(need.words for need in engine.needs) or "-"
+    return f"| {_linked(engine)} | {works_on} | {engine.role} | {needs} |\n"
 
 
-def _linked(name: str) -> str:
+def _linked(engine: Engine) -> str:
     """The name of an engine with a link to its page, or to that of the engine that it is a part of."""
-    if name == PHASES:
-        return f"the next rows, for each [phase](engines/{page_of(PHASES)})"
-    engine = next(engine for engine in ENGINES if engine.name == name)
-    return f"[{name}](engines/{page_of(engine.part_of or engine.name)})"
+    return f"[{engine.name}](engines/{page_of(engine.part_of or engine.name)})"
 
 
 def page_of(name: str) -> str:

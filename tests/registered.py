@@ -28,9 +28,9 @@ class OnProblem:
         return self.run(Instance(problem), options, budget, incumbent)
 
 
-def reducing(engine: OnProblem, jointly: OnProblem | None = None) -> OnProblem:
+def reducing(engine: OnProblem) -> OnProblem:
     """The engine asked for each phase of a problem with sums."""
-    return OnProblem(by_phases(engine.run, None if jointly is None else jointly.run))
+    return OnProblem(by_phases(engine.run))
 
 
 def serves(name: str, problem: Problem) -> bool:

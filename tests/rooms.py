@@ -98,10 +98,15 @@ ENCODING = (
     Room("engines.by_phases", "an engine run on each phase of a collective", ("engines.engine",)),
     Room("engines.pipelined", "a schedule repeated on pieces of its chunks", ("engines.engine",)),
     Room("engines.*", "one package an engine ([pages](engines.md))", ("engines.engine", "engines.pipelined")),
-    Room("engines.registry", "the one module that names all engines", ("engines.by_phases",)),
+    Room("engines.needs", "what engines need of a problem, beside that they serve it", ("engines.engine",)),
+    Room(
+        "engines.registry",
+        "the one module that names all engines",
+        ("engines.by_phases", "engines.needs"),
+    ),
     Room(
         "portfolio",
-        "which engine runs when, as a table",
+        "how engines share the time: rounds of equal turns, then those that improved last",
         ("bounds", "engines.by_phases", "engines.registry"),
     ),
 )

@@ -216,16 +216,11 @@ def _show_stages(*outputs: Path | None, as_json: bool, engine: str, **asked: Any
         stages = api.stages_of(request, engine)
     if request.leaves_chunks_open:
         click.echo("for one chunk in each part; the number is open, and the search tries several")
-    header = ["for", "engine", "time that is left", "runs where, or why it does not"]
+    header = ["for", "engine", "role", "runs", "needs, or why it does not run"]
     show_table(
         header,
         [
-            (
-                each.part,
-                each.engine,
-                "-" if each.share is None else f"{each.share:.0%}",
-                each.reason or each.condition,
-            )
+            (each.part, each.engine, each.role, "-" if each.reason else "yes", each.reason or each.condition)
             for each in stages
         ],
     )

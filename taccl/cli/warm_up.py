@@ -53,7 +53,7 @@ def compile_stages() -> Iterator[tuple[str, bool]]:
     """
     # Sums and fused steps each have a loop of their own: an AllReduce for msccl meets both, and all others.
     schedule = synthesize(
-        "allreduce", topology="mesh:2x2", size="1MB", chunks=2, engine="greedy", effort=_WORK, file=False
+        "allreduce", topology="mesh:2x2", size="1MB", chunks=2, effort=_WORK, file=False
     ).schedule
     with ahead_of_time() as loops:
         program = lower(schedule, runtimes="msccl")[0].program

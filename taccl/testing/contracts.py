@@ -54,7 +54,7 @@ def check_engine(engine: Engine, problems: Iterable[Problem] | None = None) -> N
             continue
         run = engine.run
         if Instance(problem).features & {"reductions"} and not engine.takes_sums:
-            run = by_phases(engine.run, None)
+            run = by_phases(engine.run)
         first = list(_answers(run, problem, None, _EFFORT, what))
         again = list(_answers(run, problem, None, _EFFORT, what))
         times, times_again = ([schedule.makespan_us for schedule in each] for each in (first, again))

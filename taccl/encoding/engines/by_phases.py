@@ -16,7 +16,7 @@ from taccl.encoding.core.phases import (
     owners_of,
 )
 from taccl.encoding.core.update import Update
-from taccl.encoding.engines.engine import Improve, Run
+from taccl.encoding.engines.engine import Run
 from taccl.encoding.instance import Instance
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.support.budget import Budget
@@ -25,10 +25,6 @@ from taccl.support.budget import Budget
 _QUOTIENT = 0.5
 #: A problem with more pairs of a chunk and a rank is answered by its quotient alone, where it has one.
 _LARGE = 5_000
-#: Where a joint engine follows, the phases alone get this share of the time, and then other orders
-#: of their sends this share of what is left.
-_PAIRS_BESIDE_WHOLE = 0.5
-_ORDERS_BEFORE_WHOLE = 0.1
 #: Single sends are merged with care once, where that takes no more than this part of the time, and where the
 #: phases have left so much of what was set apart for it.
 _MOST_FOR_CARE, _LEAST_FOR_CARE = 0.4, 0.8
@@ -37,13 +33,13 @@ _MOST_FOR_CARE, _LEAST_FOR_CARE = 0.4, 0.8
 _MIRRORED_PER_S, _FOR_MIRROR, _MANY_ROWS = 100_000, 0.2, 20_000
 
 
-def by_phases(engine: Run, jointly: Improve | None = None) -> Run:
+def by_phases(engine: Run) -> Run:
     """The engine, for problems with sums too.
 
     Where sums are copied on and ranks are in one orbit, the quotient is answered first
     (`symmetry.quotient`), with half of the budget. Each phase has its own share, and the rest goes into
-    overlapping them: by `jointly`, where there is one, which may decide everything anew, and by other orders
-    of the same sends. Sums are made where the incumbent makes them, if there is one.
+    overlapping them, by other orders of the same sends. Sums are made where the incumbent makes them, if
+    there is one.
     """
 
     def run(
@@ -62,21 +58,20 @@ def by_phases(engine: Run, jointly: Improve | None = None) -> Run:
         is_large = problem.num_chunks * problem.num_ranks > _LARGE
         if quotient is not None and small is not None:
             part = budget.share(1.0 if is_large else _QUOTIENT)
-            for update in _in_phases(engine, None, small, options, part, None):
+            for update in _in_phases(engine, small, options, part, None):
                 found = update.schedule
                 # A bound of the quotient is none of the whole.
                 if found and (best is None or found.makespan_us < best.makespan_us - TOLERANCE_US):
                     best = quotient.lifted(found)
                     yield Update(update.stage, best)
         if best is None or (budget.remaining_s() and not (is_large and quotient is not None)):
-            yield from _in_phases(engine, jointly, instance, options, budget, best)
+            yield from _in_phases(engine, instance, options, budget, best)
 
     return run
 
 
 def _in_phases(
     engine: Run,
-    jointly: Improve | None,
     instance: Instance,
     options: SearchOptions,
     budget: Budget,
@@ -86,10 +81,9 @@ def _in_phases(
     parts = instance.phases
     if best is not None and best.sums is None and parts.broadcast_phase is not None:
         parts = instance.phases_at(owners_of(best))
-    whole = jointly is not None and parts.broadcast_phase is not None
     left_s, care_s = budget.remaining_s(), care_takes_s(instance.problem)
     with_care = care_s < _MOST_FOR_CARE * left_s
-    share = budget.share(_PAIRS_BESIDE_WHOLE if whole else 1.0 - with_care * care_s / max(left_s, care_s))
+    share = budget.share(1.0 - with_care * care_s / max(left_s, care_s))
     plain: _Plain = (None, None)
     for update in _pairs(engine, parts, options, share, best):
         if isinstance(update, Update):
@@ -109,13 +103,6 @@ def _in_phases(
         if schedule.makespan_us < best.makespan_us - TOLERANCE_US:
             best = schedule
             yield Update("overlap", best)
-    if jointly is not None:
-        for schedule in overlapped(best, options.seed, budget.share(_ORDERS_BEFORE_WHOLE)):
-            best = schedule
-            yield Update("overlap", schedule)
-        for update in jointly(instance, options, budget, best):
-            best = update.schedule or best
-            yield update
     for schedule in overlapped(best, options.seed, budget):
         yield Update("overlap", schedule)
 

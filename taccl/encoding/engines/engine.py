@@ -1,4 +1,4 @@
-"""What an engine is: a value with a name, what it can, what it serves, and a stream of improving answers.
+"""What an engine is: a value with a name, a role, what it serves and needs, and a stream of answers.
 
 Engines are anytime. They yield an `Update` whenever they have a better schedule or a better bound,
 and stop when they have nothing more to say or their budget is spent. They print nothing.
@@ -6,8 +6,9 @@ and stop when they have nothing more to say or their budget is spent. They print
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
@@ -19,6 +20,11 @@ from taccl.support.budget import Budget
 Run = Callable[[Instance, SearchOptions, Budget, "Schedule | None"], Iterator[Update]]
 #: The same for an engine that only improves what it is given.
 Improve = Callable[[Instance, SearchOptions, Budget, Schedule], Iterator[Update]]
+#: Yields better and better schedules of one problem that is cut into different numbers of chunks.
+AcrossChunks = Callable[[Sequence[Instance], Budget], Iterator[Schedule]]
+#: What an engine is for: it builds schedules and searches nothing; it improves the best one as long as there
+#: is time; or it searches all there are, so that it may end with a proof.
+Role = Literal["first", "improve", "prove"]
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,22 @@ def no(reason: str) -> Verdict:
 
 
 @dataclass(frozen=True)
+class Need:
+    """A condition on which `auto` runs an engine that serves the problem.
+
+    Parameters
+    ----------
+    words : the condition, for people.
+    holds : whether it holds, or why not.
+    takes_s : about how many seconds it takes to find out, where that is long.
+    """
+
+    words: str
+    holds: Callable[[Instance], Verdict]
+    takes_s: Callable[[Instance], float] = lambda _: 0.0
+
+
+@dataclass(frozen=True)
 class Engine:
     """One way of answering problems.
 
@@ -53,9 +75,13 @@ class Engine:
         unless `takes_sums`.
     run : the answers.
     takes_sums : whether it answers problems with sums as a whole; else it is asked for each phase.
+    role : what it is for.
+    needs : on what `auto` runs it, beside that it serves the problem.
     at_once : its first answers, where they are there much sooner than those of `run`.
-    is_quick : whether its first answer is there within seconds, so that it may be asked before all others.
     part_of : the engine with which it is asked for; empty: none.
+    runs_always : whether it has its turn in every search, even without time.
+    tells_chunks : whether its first answers tell which number of chunks is best; None: never.
+    across_chunks : its answers for several numbers of chunks, best first; None: it has none.
     is_compiled : whether its loops are machine code already; None: it has none.
     """
 
@@ -65,9 +91,13 @@ class Engine:
     serves: Callable[[Instance], Verdict]
     run: Run
     takes_sums: bool = False
+    role: Role = "improve"
+    needs: tuple[Need, ...] = ()
     at_once: Run | None = None
-    is_quick: Callable[[Instance], bool] = lambda _: True
     part_of: str = ""
+    runs_always: bool = False
+    tells_chunks: Callable[[Instance], bool] | None = None
+    across_chunks: AcrossChunks | None = None
     is_compiled: Callable[[], bool] | None = None
 
     def can(self, instance: Instance) -> Verdict:
@@ -80,6 +110,15 @@ class Engine:
         parts = instance.phases
         verdicts = [self.serves(part) for part in (parts.reduce_phase, parts.broadcast_phase) if part]
         return next((verdict for verdict in verdicts if not verdict), YES)
+
+    def has_its_needs(self, instance: Instance) -> Verdict:
+        """Whether all that it needs holds, or the first reason why not."""
+        verdicts = (need.holds(instance) for need in self.needs)
+        return next((verdict for verdict in verdicts if not verdict), YES)
+
+    def takes_to_know_s(self, instance: Instance) -> float:
+        """About how many seconds it takes to find out whether all that it needs holds."""
+        return sum(need.takes_s(instance) for need in self.needs)
 
 
 def everything(_: Instance) -> Verdict:

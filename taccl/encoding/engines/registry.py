@@ -1,6 +1,12 @@
-"""All engines, in one tuple; those of other packages join them by an entry point."""
+"""All engines, in the order of their turns; those of other packages join them by an entry point.
+
+This is the one place that names engines. A row says what an engine is for and what it needs; how long it
+runs is for one rule to say (`portfolio.rounds`).
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterator
 
 from taccl.encoding.engines import (
     combining,
@@ -20,25 +26,54 @@ from taccl.encoding.engines import (
 )
 from taccl.encoding.engines.by_phases import by_phases
 from taccl.encoding.engines.engine import Engine, Verdict, beginning_with, everything
+from taccl.encoding.engines.needs import (
+    COPIES_AND_SUMS,
+    FEW_OUTPUTS,
+    NOT_HUGE,
+    OTHER_FEATURES,
+    PIECES_OR_ORBIT,
+    has_many_chunks,
+    is_large_message,
+)
 from taccl.encoding.instance import Instance
 from taccl.errors import SolverError, TacclError
 from taccl.model.problem import FEATURES
 from taccl.support.plugins import Note, added, told_as_of
 
-#: Problems that use no more than this are what most engines know.
-COPIES_AND_SUMS = frozenset({"reductions"})
 #: The group of entry points under which other packages add theirs.
 GROUP = "taccl.engines"
 
+_first_by_greedy = by_phases(greedy.greedy)
+
+_hierarchical = Engine(
+    name="hierarchical",
+    about="one node's part, inside and across, which all equal nodes of a cluster do at once",
+    features=COPIES_AND_SUMS,
+    serves=hierarchical.serves,
+    run=hierarchical.hierarchical,
+    takes_sums=True,
+    role="first",
+)
+_paths = Engine(
+    name="paths",
+    about="a path for each chunk that goes to one rank, all in one pipeline, at any size",
+    features=COPIES_AND_SUMS,
+    serves=paths.serves,
+    run=paths.paths,
+    at_once=paths.paths_at_once,
+    is_compiled=paths.is_compiled,
+    needs=(FEW_OUTPUTS,),
+    tells_chunks=is_large_message,
+)
 _greedy = Engine(
     name="greedy",
     about="list scheduling under many policies",
     features=COPIES_AND_SUMS,
     serves=everything,
     run=greedy.greedy,
-    is_quick=greedy.is_quick,
+    needs=(FEW_OUTPUTS,),
+    tells_chunks=lambda _: True,
 )
-_first_by_greedy = by_phases(greedy.greedy)
 _along_trees = Engine(
     name="along-trees",
     about="one schedule at once, at any size: each chunk along a tree of its own",
@@ -46,7 +81,28 @@ _along_trees = Engine(
     serves=greedy.serves_along_trees,
     run=greedy.along_trees,
     takes_sums=True,
+    role="first",
+    needs=(FEW_OUTPUTS,),
     part_of="greedy",
+)
+_combining = Engine(
+    name="combining",
+    about="few large sends, by simulated annealing",
+    features=COPIES_AND_SUMS,
+    serves=combining.serves,
+    run=beginning_with(greedy.greedy, combining.combine),
+    at_once=combining.combine_at_once,
+    needs=(FEW_OUTPUTS, NOT_HUGE),
+)
+_shortest = Engine(
+    name="shortest",
+    about="each chunk along its shortest paths, for problems with features that no other engine knows",
+    features=FEATURES,
+    serves=shortest.serves,
+    run=shortest.shortest,
+    takes_sums=True,
+    role="first",
+    needs=(OTHER_FEATURES,),
 )
 
 ENGINES: tuple[Engine, ...] = (
@@ -57,16 +113,30 @@ ENGINES: tuple[Engine, ...] = (
         serves=textbook.serves,
         run=textbook.textbook,
         takes_sums=True,
+        role="first",
+        needs=(FEW_OUTPUTS,),
+        runs_always=True,
+        across_chunks=textbook.fastest,
     ),
-    _greedy,
-    _along_trees,
+    _hierarchical,
     Engine(
-        name="combining",
-        about="few large sends, by simulated annealing",
+        name="staged",
+        about="clusters of small equal nodes: gather, cross and spread, each by constraint programming",
         features=COPIES_AND_SUMS,
-        serves=combining.serves,
-        run=beginning_with(greedy.greedy, combining.combine),
-        at_once=combining.combine_at_once,
+        serves=staged.serves,
+        run=beginning_with(greedy.greedy, staged.staged),
+        role="first",
+    ),
+    Engine(
+        name="forest",
+        about="a spanning tree for each chunk, sums and copies in one pipeline, at any size",
+        features=COPIES_AND_SUMS,
+        serves=forest.serves,
+        run=forest.forest,
+        is_compiled=forest.is_compiled,
+        takes_sums=True,
+        needs=(FEW_OUTPUTS,),
+        tells_chunks=is_large_message,
     ),
     Engine(
         name="exchange",
@@ -87,20 +157,32 @@ ENGINES: tuple[Engine, ...] = (
         part_of="combining",
     ),
     Engine(
+        name="trees",
+        about="spanning trees at the throughput optimum",
+        features=COPIES_AND_SUMS,
+        serves=trees.serves,
+        run=beginning_with(greedy.greedy, trees.trees),
+        needs=(FEW_OUTPUTS, PIECES_OR_ORBIT),
+    ),
+    _paths,
+    Engine(
+        name="flows",
+        about="paths at the flow optimum",
+        features=COPIES_AND_SUMS,
+        serves=flows.serves,
+        run=beginning_with(greedy.greedy, flows.flows),
+        needs=(FEW_OUTPUTS, PIECES_OR_ORBIT),
+    ),
+    _greedy,
+    _along_trees,
+    _combining,
+    Engine(
         name="milp",
         about="routes, then orders, then groups and times, by mixed-integer programming",
         features=COPIES_AND_SUMS,
         serves=milp.serves,
         run=beginning_with(greedy.greedy, milp.milp),
-    ),
-    Engine(
-        name="groups",
-        about="which neighbours of given sends share a send, by mixed-integer programming",
-        features=COPIES_AND_SUMS,
-        serves=everything,
-        run=beginning_with(_first_by_greedy, milp.regrouped),
-        takes_sums=True,
-        part_of="milp",
+        needs=(FEW_OUTPUTS, NOT_HUGE),
     ),
     Engine(
         name="cp",
@@ -108,6 +190,8 @@ ENGINES: tuple[Engine, ...] = (
         features=COPIES_AND_SUMS,
         serves=cp.serves,
         run=beginning_with(greedy.greedy, cp.jointly),
+        role="prove",
+        needs=(FEW_OUTPUTS, NOT_HUGE),
     ),
     Engine(
         name="joint",
@@ -116,6 +200,7 @@ ENGINES: tuple[Engine, ...] = (
         serves=cp.serves_jointly,
         run=beginning_with(_first_by_greedy, cp.jointly),
         takes_sums=True,
+        role="prove",
         part_of="cp",
     ),
     Engine(
@@ -125,62 +210,8 @@ ENGINES: tuple[Engine, ...] = (
         serves=cp.serves_all_programs,
         run=beginning_with(_first_by_greedy, cp.all_programs),
         takes_sums=True,
+        role="prove",
         part_of="cp",
-    ),
-    Engine(
-        name="trees",
-        about="spanning trees at the throughput optimum",
-        features=COPIES_AND_SUMS,
-        serves=trees.serves,
-        run=beginning_with(greedy.greedy, trees.trees),
-    ),
-    Engine(
-        name="forest",
-        about="a spanning tree for each chunk, sums and copies in one pipeline, at any size",
-        features=COPIES_AND_SUMS,
-        serves=forest.serves,
-        run=forest.forest,
-        is_compiled=forest.is_compiled,
-        takes_sums=True,
-    ),
-    Engine(
-        name="hierarchical",
-        about="one node's part, inside and across, which all equal nodes of a cluster do at once",
-        features=COPIES_AND_SUMS,
-        serves=hierarchical.serves,
-        run=hierarchical.hierarchical,
-        takes_sums=True,
-    ),
-    Engine(
-        name="staged",
-        about="clusters of small equal nodes: gather, cross and spread, each by constraint programming",
-        features=COPIES_AND_SUMS,
-        serves=staged.serves,
-        run=beginning_with(greedy.greedy, staged.staged),
-    ),
-    Engine(
-        name="flows",
-        about="paths at the flow optimum",
-        features=COPIES_AND_SUMS,
-        serves=flows.serves,
-        run=beginning_with(greedy.greedy, flows.flows),
-    ),
-    Engine(
-        name="paths",
-        about="a path for each chunk that goes to one rank, all in one pipeline, at any size",
-        features=COPIES_AND_SUMS,
-        serves=paths.serves,
-        run=paths.paths,
-        at_once=paths.paths_at_once,
-        is_compiled=paths.is_compiled,
-    ),
-    Engine(
-        name="orders",
-        about="the best order of given sends, proved by z3",
-        features=COPIES_AND_SUMS,
-        serves=everything,
-        run=beginning_with(_first_by_greedy, orders.smt),
-        takes_sums=True,
     ),
     Engine(
         name="windows",
@@ -191,14 +222,61 @@ ENGINES: tuple[Engine, ...] = (
         takes_sums=True,
     ),
     Engine(
-        name="shortest",
-        about="each chunk along its shortest paths, for problems with features that no other engine knows",
-        features=FEATURES,
-        serves=shortest.serves,
-        run=shortest.shortest,
+        name="groups",
+        about="which neighbours of given sends share a send, by mixed-integer programming",
+        features=COPIES_AND_SUMS,
+        serves=everything,
+        run=beginning_with(_first_by_greedy, milp.regrouped),
         takes_sums=True,
+        needs=(NOT_HUGE,),
+        part_of="milp",
     ),
+    Engine(
+        name="orders",
+        about="the best order of given sends, proved by z3",
+        features=COPIES_AND_SUMS,
+        serves=everything,
+        run=beginning_with(_first_by_greedy, orders.smt),
+        takes_sums=True,
+        needs=(NOT_HUGE,),
+    ),
+    _shortest,
 )
+
+#: Who is asked for the first schedule, in this order, each where the second entry says so.
+_OPENINGS: tuple[tuple[Engine, Callable[[Instance], bool]], ...] = (
+    (_shortest, lambda instance: not COPIES_AND_SUMS >= instance.features),
+    (_greedy, greedy.is_quick),
+    (_paths, has_many_chunks),
+    (_hierarchical, lambda _: True),
+    (_along_trees, lambda _: True),
+    (_combining, lambda _: True),
+    (_greedy, lambda _: True),
+)
+
+
+def first_engines(instance: Instance, note: Note | None = None) -> Iterator[Engine]:
+    """Engines that may have a schedule at once, in the order in which they are asked; then all others.
+
+    `note` hears of those that another package adds and that break down.
+
+    Raises
+    ------
+    TacclError : there is one of those, and no `note`.
+    """
+    openings = [engine for engine, is_meant in _OPENINGS if is_meant(instance)]
+    asked = set[str]()
+    for engine in (*openings, *all_engines(note)):
+        if engine.name in asked:
+            continue
+        asked.add(engine.name)
+        try:
+            if verdict_of(engine, instance) and engine.has_its_needs(instance):
+                yield engine
+        except TacclError as fault:
+            if note is None:
+                raise
+            note(engine.name, fault)
 
 
 def added_engines(note: Note | None = None) -> tuple[Engine, ...]:
@@ -211,6 +289,11 @@ def all_engines(note: Note | None = None) -> tuple[Engine, ...]:
     return (*ENGINES, *added_engines(note))
 
 
+def is_added(engine: Engine) -> bool:
+    """Whether an engine is of another package."""
+    return not any(engine is each for each in ENGINES)
+
+
 def verdict_of(engine: Engine, instance: Instance) -> Verdict:
     """Whether an engine serves an instance, or why not.
 
@@ -218,7 +301,7 @@ def verdict_of(engine: Engine, instance: Instance) -> Verdict:
     ------
     TacclError : an engine of another package breaks down over that.
     """
-    if any(engine is each for each in ENGINES):
+    if not is_added(engine):
         return engine.can(instance)
     with told_as_of(f"the engine {engine.name!r}"):
         verdict = engine.can(instance)

@@ -11,53 +11,27 @@ from taccl.encoding.bounds import between_nodes, quick_bound
 from taccl.encoding.core.linear import check_solver
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
-from taccl.encoding.engines.by_phases import by_phases
-from taccl.encoding.engines.engine import Engine, Run
+from taccl.encoding.engines.engine import Engine
 from taccl.encoding.engines.registry import engine_named, verdict_of
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.beside import BoundsBeside
-from taccl.encoding.portfolio.conditions import is_huge, knows_phases
-from taccl.encoding.portfolio.first import first_engines
+from taccl.encoding.portfolio.contenders import contenders_for
 from taccl.encoding.portfolio.journal import Journal
-from taccl.encoding.portfolio.stages import ALWAYS, PHASES, Stage, plan_for, verdict_on
+from taccl.encoding.portfolio.lineup import lineup_for
+from taccl.encoding.portfolio.opening import opened
+from taccl.encoding.portfolio.rounds import Rounds
 from taccl.errors import NoScheduleInTime, SolverError, TopologyError
 from taccl.model.problem import Problem
-from taccl.model.schedule import TOLERANCE_US, Schedule
-from taccl.model.tolerance import contradicts, is_optimal
+from taccl.model.schedule import TOLERANCE_US
 from taccl.support.budget import Budget
 
-#: The part of the time that is left for groups, each time.
-_GROUPS = 0.5
-
-
-def polished(
-    instance: Instance, best: Schedule, options: SearchOptions, budget: Budget, journal: Journal
-) -> Iterator[Update]:
-    """Better schedules with the routes of `best`, in turns, as long as that helps."""
-    groups, orders = engine_named("groups"), engine_named("orders")
-    if not (groups.can(instance) and orders.can(instance)):
-        return
-    time_us = float("inf")
-    while best.makespan_us < time_us and budget.remaining_s():
-        regrouped = groups.run(instance, options, budget.share(_GROUPS), best)
-        before = best
-        for update in journal.kept(groups.name, instance, budget, regrouped):
-            yield update
-            best = journal.accepted(update) or best
-        if best is before and time_us < float("inf"):
-            return
-        time_us = best.makespan_us
-        reordered = orders.run(instance, options, budget, best)
-        for update in journal.kept(orders.name, instance, budget, reordered):
-            yield update
-            best = journal.accepted(update) or best
-
-
-#: Parts of the time for bounds: after the first schedule, after each turn for those that there was no time
-#: for, and of each phase before its engines.
-_BOUNDS, _BOUNDS_BETWEEN, _BOUNDS_OF_PHASE = 1 / 4, 1 / 8, 1 / 8
+#: Parts of the time for bounds: after the first schedule, and after each round for those that there was no
+#: time for.
+_BOUNDS, _BOUNDS_BETWEEN = 1 / 4, 1 / 8
 #: With more outputs even quick bounds take seconds, so what nodes prove at once is told before.
 _MANY_OUTPUTS = 2**20
+#: In less time than this an engine only begins, or in less than the first schedule took.
+_LEAST_TURN_S = 1.0
 
 
 def solve(
@@ -130,39 +104,34 @@ def _check_links_take_time(problem: Problem) -> None:
 
 
 class _Search:
-    """The best so far, and the engines' turns."""
+    """The best so far, and the engines' rounds."""
 
     def __init__(self, instance: Instance, options: SearchOptions, budget: Budget, journal: Journal) -> None:
         self._instance, self._options, self._budget, self._journal = instance, options, budget, journal
         self._bounds = BoundsBeside(instance, journal)
-        self._best: Schedule | None = None
 
     def run(self, asked: Engine | None) -> Iterator[Update]:
-        plan = plan_for(asked, self._journal.fails)
-        yield from self._first()
+        lineup = lineup_for(asked, self._journal.fails)
+        rounds = Rounds(self._instance, contenders_for(self._instance, lineup, self._journal), self._journal)
+        began_s = self._budget.read_s()
+        for update in self._first():
+            yield update
+            rounds.takes(self._journal.accepted(update))
+        least_s = max(_LEAST_TURN_S, self._budget.read_s() - began_s)
         known = self._options.known
-        if known is not None and known.makespan_us < self._time_us - TOLERANCE_US:
+        if known is not None and known.makespan_us < rounds.best_us - TOLERANCE_US:
             refined = Update("refined", known)
             yield refined
-            self._keep(refined)
-        for stage in plan.whole:
-            for update in self._turn(stage, plan.each_phase):
-                yield update
-                self._keep(update)
-                self._instance.proves(update.lower_bound_us)
+            rounds.takes(self._journal.accepted(refined))
+        if not rounds.is_close(self._options.gap):
+            rounds.begin(self._budget)
+        is_first = True
+        while rounds.weight and not rounds.is_close(self._options.gap):
+            if not (is_first or self._budget.remaining_s()):
+                return
+            yield from rounds.round(self._options, rounds.part_of_round(self._budget, least_s))
             yield from self._bounds.within(self._budget.share(_BOUNDS_BETWEEN))
-        if asked is None and not is_huge(self._instance) and self._best is not None:
-            yield from polished(self._instance, self._best, self._options, self._budget, self._journal)
-
-    @property
-    def _time_us(self) -> float:
-        return float("inf") if self._best is None else self._best.makespan_us
-
-    def _keep(self, update: Update) -> None:
-        """Go on from a schedule that was told, if it is faster and whoever listens took it for valid."""
-        schedule = self._journal.accepted(update)
-        if schedule is not None and schedule.makespan_us < self._time_us:
-            self._best = schedule
+            is_first = False
 
     def _first(self) -> Iterator[Update]:
         """A schedule as soon as there can be one, with a bound; then the best bound."""
@@ -179,9 +148,7 @@ class _Search:
         if is_late:
             known += self._bounds.quick(self._budget)
         best = max(known, key=lambda update: update.lower_bound_us)
-        first = replace(first, lower_bound_us=best.lower_bound_us, bound_source=best.bound_source)
-        yield first
-        self._keep(first)
+        yield replace(first, lower_bound_us=best.lower_bound_us, bound_source=best.bound_source)
         yield from self._bounds.quick(self._budget)
         yield from self._bounds.within(self._budget.share(_BOUNDS))
 
@@ -191,104 +158,11 @@ class _Search:
         return Update("known", known) if known is not None and self._instance.bound_us else None
 
     def _found_at_once(self) -> Update:
-        """The first schedule of the first engine that has one."""
-        for engine in first_engines(self._instance, self._journal.fails):
-            run = engine.at_once or engine.run
-            run = run if engine.takes_sums else by_phases(run)
-            updates = _begun(run, self._instance, self._options, self._budget.share(0.0), None)
-            first = next(self._journal.kept(engine.name, self._instance, self._budget, updates), None)
-            if first is not None and first.schedule is not None:
-                return first
-        raise NoScheduleInTime(self._why_no_first())
+        first = opened(self._instance, self._options, self._budget, self._journal)
+        if first is None:
+            raise NoScheduleInTime(self._why_no_first())
+        return first
 
     def _why_no_first(self) -> str:
         failures = "; ".join(f"{each.name} failed: {each.text}" for each in self._journal.failures)
-        if not (failures or first_engines(self._instance)):
-            declined = verdict_of(engine_named("hierarchical"), self._instance).reason
-            return f"with so many outputs, only `hierarchical` has schedules, and it declines: {declined}"
-        return failures or "no policy of the greedy engine meets every demand of this problem"
-
-    def _turn(self, stage: Stage, each_phase: tuple[Stage, ...]) -> Iterator[Update]:
-        """What a row of the plan finds."""
-        try:
-            verdict = verdict_on(stage, self._instance)
-        except Exception as fault:  # of the engine that is asked, and no other has to pay for it
-            self._journal.fails(stage.engine, fault)
-            return
-        if not verdict:
-            self._journal.declines(stage.engine, verdict.reason)
-            return
-        if not self._budget.remaining_s() and stage.engine != ALWAYS:
-            self._journal.declines(stage.engine, "no time was left for it")
-            return
-        budget = self._budget.share(stage.share(self._instance))
-        if stage.engine == PHASES:
-            joint = engine_named("joint")
-            is_asked = any(row.engine == "cp" for row in each_phase)
-            jointly = joint.run if is_asked and joint.can(self._instance) else None
-            turns = self._turns(each_phase)
-            run = by_phases(turns, jointly) if knows_phases(self._instance) else turns
-            name = "phases"
-        else:
-            engine = engine_named(stage.engine)
-            run, name = engine.run if engine.takes_sums else by_phases(engine.run), engine.name
-        updates = _begun(run, self._instance, self._options, budget, self._best)
-        yield from self._journal.kept(name, self._instance, self._budget, updates)
-
-    def _turns(self, table: tuple[Stage, ...]) -> Run:
-        """The engines of a table after each other, on a phase, until one meets its bound."""
-
-        def run(
-            phase: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
-        ) -> Iterator[Update]:
-            best = incumbent
-            if best is None and (engine := first_engines(phase, self._journal.fails)[0]).takes_sums:
-                # A pass of the greedy engine would take seconds, and it would go on to its end.
-                at_once = _begun(engine.run, phase, options, budget.share(0.0), None)
-                for update in self._journal.kept(engine.name, phase, budget, at_once):
-                    yield update
-                    best = update.schedule or best
-            if not phase.bound_us and len(table) > 1:
-                for _ in BoundsBeside(phase, self._journal).within(budget.share(_BOUNDS_OF_PHASE)):
-                    pass  # the phase knows what is proved of it
-            number = 0
-            for stage in table:
-                if len(table) > 1 and _is_close(best, phase.bound_us, options.gap):
-                    return
-                if best is not None and not budget.remaining_s():
-                    return
-                if stage.asks_quotient and phase.quotient_takes_s > budget.remaining_s():
-                    self._journal.declines(stage.engine, "no time was left to look for symmetries")
-                    continue
-                if not (verdict := verdict_on(stage, phase)):
-                    self._journal.declines(stage.engine, verdict.reason)
-                    continue
-                engine, trying = engine_named(stage.engine), replace(options, seed=options.seed + number)
-                number += 1
-                share = budget.share(stage.share(phase))
-                updates = _begun(engine.run, phase, trying, share, best)
-                for update in self._journal.kept(engine.name, phase, budget, updates):
-                    yield update
-                    best = update.schedule or best
-                    phase.proves(update.lower_bound_us)
-                    if len(table) > 1 and _is_close(best, phase.bound_us, options.gap):
-                        return
-
-        return run
-
-
-def _begun(
-    run: Run, instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
-) -> Iterator[Update]:
-    """The updates of a run, which is called when the first is asked for: so its failure is one of a turn."""
-    yield from run(instance, options, budget, incumbent)
-
-
-def _is_close(schedule: Schedule | None, bound_us: float, gap: float) -> bool:
-    """Whether there is a schedule within the gap, a fraction of its time, of the bound.
-
-    A bound that stands above the schedule is wrong and ends nothing.
-    """
-    if schedule is None or contradicts(bound_us, schedule.makespan_us):
-        return False
-    return is_optimal(schedule.makespan_us, bound_us, gap)
+        return failures or "no policy of list scheduling meets every demand of this problem"

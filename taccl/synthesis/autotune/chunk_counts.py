@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from taccl.encoding.bounds import Proof, known_bounds, proofs, quick_bound
 from taccl.encoding.bounds.stream import NOTHING
-from taccl.encoding.engines.registry import engine_named
+from taccl.encoding.engines.registry import ENGINES
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.journal import told
 from taccl.model.problem import Problem
@@ -17,8 +17,6 @@ from taccl.support.budget import Budget
 #: busy for alpha, it costs latency alone, and what a GPU loads at once is the least.
 _LEAST_CHUNK_BYTES = {"serial": 1024, "pipelined": 16}
 _MOST_CHUNKS = 1024
-#: Where alpha is more of the time of one chunk in each part than this, messages are small.
-_SMALL = 0.2
 
 
 def candidates(coarsest: Problem, chunk_bytes: int = 1) -> list[int]:
@@ -40,9 +38,8 @@ def candidates(coarsest: Problem, chunk_bytes: int = 1) -> list[int]:
 
 def quick_engine(instance: Instance) -> str:
     """The engine for trials, by its name; empty: none. For large messages, one that fills the bandwidth."""
-    large = instance.latency_fraction < _SMALL
-    names = ("forest", "paths", "greedy") if large else ("greedy",)
-    return next((name for name in names if engine_named(name).can(instance)), "")
+    telling = (each for each in ENGINES if each.tells_chunks is not None and each.tells_chunks(instance))
+    return next((engine.name for engine in telling if engine.can(instance)), "")
 
 
 class Proved:

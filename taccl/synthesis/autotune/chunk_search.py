@@ -146,7 +146,7 @@ class ChunkSearch:
             for schedule in from_books(self._in_books, formulated, self._budget.share(_BOOKS)):
                 self._book = schedule
         except Exception as fault:  # costs what it would have found
-            self._fails("textbook", told(fault))
+            self._fails("textbooks", told(fault))
         if self._book is not None and self._book.makespan_us < self._best_us - TOLERANCE_US:
             self._take_in(self._book.problem.collective.chunks_per_rank)
         self._ahead.clear()

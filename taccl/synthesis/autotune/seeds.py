@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from taccl.encoding.core.refine import refined
-from taccl.encoding.engines.registry import engine_named
-from taccl.encoding.engines.textbook.engine import fastest
+from taccl.encoding.engines.registry import ENGINES
 from taccl.encoding.instance import Instance
 from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
@@ -32,7 +31,8 @@ def numbers_in_books(coarsest: Instance, numbers: Sequence[int]) -> list[int]:
     """
     problem = coarsest.problem
     most = _MOST_CELLS // (problem.num_chunks * problem.num_ranks)
-    if not most or not engine_named("textbook").can(coarsest):
+    engines = (engine for engine in ENGINES if engine.across_chunks is not None)
+    if not most or not any(engine.can(coarsest) for engine in engines):
         return []
     return [number for number in _NUMBERS if number in numbers and number <= most]
 
@@ -45,8 +45,9 @@ def from_books(
     `state` : the problem with so many chunks.
     """
     instances = [state(number) for number in numbers if budget.remaining_s()]
-    if instances:
-        yield from fastest(instances, budget)
+    for engine in ENGINES if instances else ():
+        if engine.across_chunks is not None and engine.can(instances[0]):
+            yield from engine.across_chunks(instances, budget)
 
 
 def carry_over(trials: Sequence[Trial], trial: Trial) -> None:

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from taccl.encoding.core.options import SearchOptions
-from taccl.encoding.engines.registry import engine_named
 from taccl.encoding.engines.textbook.known import textbook_schedules
 from taccl.encoding.instance import Instance
 from taccl.model.schedule import Schedule
 from taccl.support.budget import Budget
 from taccl.synthesis.autotune.choose import FileChoice, Searched, choose_file, unpredicted
+from taccl.synthesis.autotune.chunk_counts import quick_engine
 from taccl.synthesis.autotune.chunks import choose_chunks, chunks_that_fit
 from taccl.synthesis.autotune.predictions import Predictor
 from taccl.synthesis.configurations import Configuration
@@ -102,8 +102,8 @@ class RequestSearch:
         """A schedule by list scheduling, where that serves the problem."""
         formulated = self.job.problem(configuration)
         instance = Instance(formulated.problem)
-        if engine_named("greedy").can(instance):
-            options = replace(options, engine="greedy")
+        if engine := quick_engine(instance):
+            options = replace(options, engine=engine)
         found = Alone().search(instance, options, on_progress, budget)
         return Searched(configuration, formulated, found, ((formulated, found),))
 

@@ -10,14 +10,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from taccl.encoding.core.options import MAX_SEED, SearchOptions
+from taccl.encoding.engines.needs import is_huge
 from taccl.encoding.engines.registry import all_engines, verdict_of
 from taccl.encoding.instance import Instance
-from taccl.encoding.portfolio.conditions import is_huge
 from taccl.encoding.portfolio.journal import Journal
 from taccl.support.budget import UNITS_PER_S, Budget
 
-#: Engines that every search asks anyway, or that only take what no other engine takes.
-_NOT_ALONE = ("textbook", "orders", "shortest")
 #: Less than so many seconds are not cut into parts.
 _UNCUT_S = 3.0
 #: Of what is left, a task leaves this part and so many seconds for its way to the worker and back.
@@ -33,8 +31,8 @@ def engines_for(instance: Instance, asked: str, journal: Journal) -> tuple[str, 
 
 def _serving(instance: Instance, journal: Journal) -> Iterator[str]:
     for engine in all_engines(journal.fails):
-        if engine.part_of or engine.name in _NOT_ALONE:
-            continue
+        if engine.part_of or engine.role == "first":
+            continue  # every search asks it anyway
         try:
             if verdict_of(engine, instance):
                 yield engine.name

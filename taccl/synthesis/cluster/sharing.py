@@ -18,9 +18,9 @@ from itertools import islice
 from taccl.encoding.bounds import quick_bound
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
+from taccl.encoding.engines.needs import is_huge
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.beside import BoundsBeside
-from taccl.encoding.portfolio.conditions import is_huge
 from taccl.encoding.portfolio.journal import Journal
 from taccl.encoding.portfolio.solve import solve
 from taccl.errors import ScheduleError, TacclError

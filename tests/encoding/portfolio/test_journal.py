@@ -82,7 +82,8 @@ def test_both_phases_of_an_allreduce_have_rows_of_their_own_which_add_up_to_no_m
         rows["whole", "phases"],
         [rows[part, "greedy"] for part in ("reduce phase", "broadcast phase")],
     )
-    assert all(0 < run.seconds for run in (whole, *parts))
+    assert whole.seconds > 0
+    assert all(run.seconds >= 0 for run in parts)  # 0: the first schedule met the bound
     assert sum(run.seconds for run in journal.runs) <= budget.read_s() - began_s
 
 

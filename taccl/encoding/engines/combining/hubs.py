@@ -35,7 +35,7 @@ class _Nodes:
 def by_hubs(instance: Instance, known: Run, options: SearchOptions, budget: Budget) -> Iterator[Schedule]:
     """A schedule for each choice of hubs; nothing where nodes differ, or links between hubs are missing.
 
-    Once the time is up, only small problems are searched for further hubs: that takes no time.
+    At least the first choice is tried, and once the time is up no other.
 
     `known` : an engine that is asked first what happens inside a node.
     """
@@ -44,9 +44,8 @@ def by_hubs(instance: Instance, known: Run, options: SearchOptions, budget: Budg
     if nodes is None or _takes_too_long(problem, budget):
         return
     choices = list(_choices(problem, nodes))
-    takes_time = problem.num_chunks * problem.num_ranks > _TAKES_NO_TIME
     for number, (hub, moves) in enumerate(choices):
-        if number and takes_time and not budget.remaining_s():
+        if number and not budget.remaining_s():
             return
         share = budget.share(1 / (len(choices) - number))
         alone = _Alone(problem, nodes, hub, known, options)
@@ -104,8 +103,6 @@ def _shared(topology: LogicalTopology, links: IntArray) -> IntArray:
     return np.array(told, dtype=np.int64)
 
 
-#: For so many pairs of a chunk and a rank, a choice of hubs takes no time.
-_TAKES_NO_TIME = 256
 #: So many transfers are put in order, twice, in a second; fewer than so many always are in time.
 _IN_ORDER_PER_S, _MANY = 10_000, 20_000
 #: The part of the time for what is known of a node; combining has the rest.

@@ -159,7 +159,7 @@ def test_groups_of_one_link_may_follow_each_other_while_the_first_is_on_its_way(
 def proved(small: Problem, seconds: float = 20.0) -> tuple[float, float]:
     """(time, bound) that the engine ends with, with all that it says checked on the way."""
     time_us, bound_us = first(small).makespan_us, 0.0
-    engine = reducing(cp, jointly if serves("joint", small) else None)
+    engine = jointly if serves("joint", small) else reducing(cp)
     for update in engine(small, SearchOptions(), Budget.of_work(round(1000 * seconds)), first(small)):
         bound_us = max(bound_us, update.lower_bound_us)
         if update.schedule is not None:
@@ -185,9 +185,7 @@ def test_a_sum_is_proved_by_its_mirror_image() -> None:
 def notes(small: Problem, seconds: float = 20.0) -> tuple[float, list[str]]:
     """The time that `jointly` ends with, and what it notes about the last schedule; it must tell no bound."""
     time_us, told = first(small).makespan_us, []
-    for update in reducing(cp, jointly)(
-        small, SearchOptions(), Budget.of_work(round(1000 * seconds)), first(small)
-    ):
+    for update in jointly(small, SearchOptions(), Budget.of_work(round(1000 * seconds)), first(small)):
         assert update.lower_bound_us == 0.0
         if update.schedule is not None:
             update.schedule.check()

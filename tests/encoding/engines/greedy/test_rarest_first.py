@@ -12,8 +12,8 @@ from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.greedy import is_quick
 from taccl.encoding.engines.greedy.rarest_first import is_synchronous, rarest_first
+from taccl.encoding.engines.registry import first_engines
 from taccl.encoding.instance import Instance
-from taccl.encoding.portfolio.first import first_engines
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import RoutingLimits
 from taccl.support.budget import Budget
@@ -83,5 +83,5 @@ def test_a_thousand_ranks_begin_with_rounds_and_those_that_have_none_with_trees(
     """Both are too large for a pass of list scheduling before anything else is tried."""
     in_step = Instance(make_problem("allgather", topology="torus:32x32", size="1GB", chunks=1).problem)
     behind_a_switch = Instance(make_problem("allgather", topology="switch:256", size="1GB", chunks=1).problem)
-    assert is_quick(in_step) and first_engines(in_step)[0].name == "greedy"
-    assert not is_quick(behind_a_switch) and first_engines(behind_a_switch)[0].name == "along-trees"
+    assert is_quick(in_step) and next(first_engines(in_step)).name == "greedy"
+    assert not is_quick(behind_a_switch) and next(first_engines(behind_a_switch)).name == "along-trees"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from engine_runs import assert_keeps_its_symmetry, assert_waits_for_no_compiler, checked
@@ -18,9 +16,8 @@ from taccl.encoding.bounds.throughput import THROUGHPUT
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.paths import engine as paths_engine
 from taccl.encoding.engines.paths import paths, paths_at_once, serves
-from taccl.encoding.engines.registry import engine_named
+from taccl.encoding.engines.registry import first_engines
 from taccl.encoding.instance import Instance
-from taccl.encoding.portfolio import first
 from taccl.model.problem import Problem, RoutingLimits
 from taccl.model.schedule import Schedule
 from taccl.support.budget import Budget
@@ -159,9 +156,6 @@ def test_the_first_schedule_takes_no_budget() -> None:
     )
 
 
-def test_a_very_large_problem_begins_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(first, "_MANY_CHUNKS", 8)
-    instance = Instance(problem(ring(3), "alltoall"))
-    slow = replace(engine_named("greedy"), is_quick=lambda _: False)
-    monkeypatch.setattr(first, "engine_named", lambda name: slow if name == "greedy" else engine_named(name))
-    assert [engine.name for engine in first.first_engines(instance)] == ["paths", "along-trees"]
+def test_a_problem_of_very_many_chunks_begins_with_it() -> None:
+    many = make_problem("alltoall", topology="torus:8x12x8", size="768MB", chunks=1).problem
+    assert next(first_engines(Instance(many))).name == "paths"

@@ -1,0 +1,109 @@
+"""Who has turns in a search: an engine, or as one all engines that work on the phases of sums."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.update import Update
+from taccl.encoding.engines.by_phases import by_phases
+from taccl.encoding.engines.engine import YES, Engine, Role, Run, Verdict, no
+from taccl.encoding.instance import Instance
+from taccl.encoding.portfolio.beside import BoundsBeside
+from taccl.encoding.portfolio.journal import Journal
+from taccl.encoding.portfolio.lineup import Lineup, has_two_levels
+from taccl.encoding.portfolio.opening import opened
+from taccl.encoding.portfolio.rounds import Contender, Rounds
+from taccl.model.schedule import Schedule
+from taccl.support.budget import Budget
+
+#: The part of a turn for bounds of a phase, before its engines.
+_BOUNDS = 1 / 8
+#: Who serves a phase is asked before the first round where that is known sooner than this.
+_SOON_S = 0.1
+
+
+def contenders_for(instance: Instance, lineup: Lineup, journal: Journal) -> tuple[Contender, ...]:
+    """Who has turns on an instance: the engines of the lineup, those that work on phases as one."""
+    engines = lineup.in_turn(instance)
+    if not has_two_levels(instance):
+        return tuple(OneEngine(engine, lineup) for engine in engines)
+    contenders, on_phases = list[Contender](), [engine for engine in engines if not engine.takes_sums]
+    for engine in engines:
+        if engine.takes_sums:
+            contenders.append(OneEngine(engine, lineup))
+        elif engine is on_phases[0]:
+            contenders.append(OnPhases(lineup, journal))
+    return tuple(contenders)
+
+
+class OneEngine:
+    """An engine on the instance as it is."""
+
+    weight = 1
+
+    def __init__(self, engine: Engine, lineup: Lineup) -> None:
+        self._engine, self._lineup = engine, lineup
+        self.name, self.role, self.runs_always = engine.name, engine.role, engine.runs_always
+        self.run: Run = engine.run if engine.takes_sums else by_phases(engine.run)
+
+    def takes_to_know_s(self, instance: Instance) -> float:
+        return self._engine.takes_to_know_s(instance) if self._lineup.checks_needs else 0.0
+
+    def verdict(self, instance: Instance) -> Verdict:
+        return self._lineup.verdict(self._engine, instance)
+
+
+class OnPhases:
+    """All engines that work on the phases of a problem with sums: each phase has rounds of its own."""
+
+    name = "phases"
+    role: Role = "improve"
+    runs_always = False
+
+    def __init__(self, lineup: Lineup, journal: Journal) -> None:
+        self._lineup, self._journal = lineup, journal
+        self._serving = 1
+        self._rounds: dict[Instance, Rounds] = {}
+        self.run: Run = by_phases(self._round)
+
+    @property
+    def weight(self) -> int:
+        return max((rounds.weight for rounds in self._rounds.values()), default=self._serving)
+
+    def takes_to_know_s(self, instance: Instance) -> float:
+        return 0.0
+
+    def verdict(self, instance: Instance) -> Verdict:
+        """Whether there are phases; engines that serve one are counted, if that takes no time."""
+        phase = instance.phases.broadcast_phase
+        if phase is None:
+            return no("there are no two phases")
+        engines = (engine for engine in self._lineup.engines if not engine.takes_sums)
+        known = (engine for engine in engines if engine.takes_to_know_s(phase) < _SOON_S)
+        self._serving = max(1, sum(bool(self._lineup.verdict(engine, phase)) for engine in known))
+        return YES
+
+    def _round(
+        self, phase: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
+    ) -> Iterator[Update]:
+        """A round of the engines on a phase, which goes on from what was found of it before."""
+        rounds = self._rounds.get(phase)
+        if rounds is None:
+            rounds = self._rounds[phase] = self._begun(phase, budget)
+            if incumbent is None and (first := opened(phase, options, budget, self._journal)) is not None:
+                rounds.takes(first.schedule)
+            if not phase.bound_us:
+                for _ in BoundsBeside(phase, self._journal).within(budget.share(_BOUNDS)):
+                    pass  # the phase knows what is proved of it
+        rounds.takes(incumbent)
+        if rounds.best is not None and rounds.best is not incumbent:
+            yield Update("known", rounds.best)
+        yield from rounds.round(options, budget)
+
+    def _begun(self, phase: Instance, budget: Budget) -> Rounds:
+        engines = (engine for engine in self._lineup.in_turn(phase) if not engine.takes_sums)
+        contenders = tuple(OneEngine(engine, self._lineup) for engine in engines)
+        rounds = Rounds(phase, contenders, self._journal)
+        rounds.begin(budget)
+        return rounds
