@@ -52,5 +52,5 @@ greedy, combining, milp, cp = _alone("greedy"), _alone("combining"), _alone("mil
 trees, flows, textbook, orders = _alone("trees"), _alone("flows"), _alone("textbook"), _alone("orders")
 exchange, owners = _alone("exchange"), _alone("owners")
 joint, all_programs = _alone("joint"), _alone("all-programs")
-windows = _alone("windows")
+lns = _alone("lns")
 combining_at_once = _at_once("combining")

@@ -13,16 +13,16 @@ from taccl.encoding.engines import (
     cp,
     flows,
     forest,
+    gather_cross_scatter,
     greedy,
     hierarchical,
+    lns,
     milp,
     orders,
     paths,
     shortest,
-    staged,
     textbook,
     trees,
-    windows,
 )
 from taccl.encoding.engines.by_phases import by_phases
 from taccl.encoding.engines.engine import Engine, Verdict, beginning_with, everything
@@ -120,11 +120,11 @@ ENGINES: tuple[Engine, ...] = (
     ),
     _hierarchical,
     Engine(
-        name="staged",
+        name="gather-cross-scatter",
         about="clusters of small equal nodes: gather, cross and spread, each by constraint programming",
         features=COPIES_AND_SUMS,
-        serves=staged.serves,
-        run=beginning_with(greedy.greedy, staged.staged),
+        serves=gather_cross_scatter.serves,
+        run=beginning_with(greedy.greedy, gather_cross_scatter.gather_cross_scatter),
         role="first",
     ),
     Engine(
@@ -214,11 +214,11 @@ ENGINES: tuple[Engine, ...] = (
         part_of="cp",
     ),
     Engine(
-        name="windows",
+        name="lns",
         about="local search: parts of the best schedule decided anew by constraint programming",
         features=COPIES_AND_SUMS,
-        serves=windows.serves,
-        run=beginning_with(_first_by_greedy, windows.windows),
+        serves=lns.serves,
+        run=beginning_with(_first_by_greedy, lns.lns),
         takes_sums=True,
     ),
     Engine(

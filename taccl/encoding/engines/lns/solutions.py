@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from taccl.encoding.core.timing import Decision
-from taccl.encoding.engines.windows.apart import Cell
-from taccl.encoding.engines.windows.model import WindowModel
-from taccl.encoding.engines.windows.window import Neighbourhood
+from taccl.encoding.engines.lns.apart import Cell
+from taccl.encoding.engines.lns.model import WindowModel
+from taccl.encoding.engines.lns.window import Neighbourhood
 
 
 @dataclass(frozen=True)

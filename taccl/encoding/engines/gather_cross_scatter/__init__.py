@@ -8,6 +8,6 @@ becomes of them in the node that they come to. Each part inside a node is small 
 decides what happens in one node, and `engine` puts the parts together.
 """
 
-from taccl.encoding.engines.staged.engine import serves, staged
+from taccl.encoding.engines.gather_cross_scatter.engine import gather_cross_scatter, serves
 
-__all__ = ["serves", "staged"]
+__all__ = ["gather_cross_scatter", "serves"]

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from taccl.encoding.engines.windows.apart import Apart, Cell, Row
+from taccl.encoding.engines.lns.apart import Apart, Cell, Row
 from taccl.model.collective import Placement
 
 #: A bundle, and whether as a partial sum.

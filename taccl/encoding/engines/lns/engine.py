@@ -22,10 +22,10 @@ from taccl.encoding.core.ticks import ticks_of
 from taccl.encoding.core.timing import Decision, decisions_of, in_order
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
-from taccl.encoding.engines.windows.apart import bundles_of, taken_apart
-from taccl.encoding.engines.windows.choose import KINDS, Chooser, slacks_us, split
-from taccl.encoding.engines.windows.model import WindowModel, build
-from taccl.encoding.engines.windows.solutions import decisions
+from taccl.encoding.engines.lns.apart import bundles_of, taken_apart
+from taccl.encoding.engines.lns.choose import KINDS, Chooser, slacks_us, split
+from taccl.encoding.engines.lns.model import WindowModel, build
+from taccl.encoding.engines.lns.solutions import decisions
 from taccl.encoding.instance import Instance
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.support.budget import Budget
@@ -85,7 +85,7 @@ class _Tried:
     left: float
 
 
-def windows(instance: Instance, options: SearchOptions, budget: Budget, best: Schedule) -> Iterator[Update]:
+def lns(instance: Instance, options: SearchOptions, budget: Budget, best: Schedule) -> Iterator[Update]:
     """Yield better and better schedules until the budget is over.
 
     Raises
@@ -100,7 +100,7 @@ def windows(instance: Instance, options: SearchOptions, budget: Budget, best: Sc
         search.step(budget)
         if search.best.makespan_us < told_us - TOLERANCE_US:
             told_us = search.best.makespan_us
-            yield Update("windows", search.best)
+            yield Update("lns", search.best)
 
 
 class _Search:

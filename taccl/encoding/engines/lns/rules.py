@@ -10,9 +10,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from taccl.encoding.engines.windows.apart import Cell
-from taccl.encoding.engines.windows.sends import Sending
-from taccl.encoding.engines.windows.variables import Variables
+from taccl.encoding.engines.lns.apart import Cell
+from taccl.encoding.engines.lns.sends import Sending
+from taccl.encoding.engines.lns.variables import Variables
 
 #: Of more sends than this the number of those that end last is not counted.
 _MOST_COUNTED = 1_000

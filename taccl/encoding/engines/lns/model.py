@@ -40,10 +40,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from taccl.encoding.core.ticks import Ticks
-from taccl.encoding.engines.windows.apart import Apart
-from taccl.encoding.engines.windows.clock import clock_of
-from taccl.encoding.engines.windows.presence import what_is_sent_is_there_before
-from taccl.encoding.engines.windows.rules import (
+from taccl.encoding.engines.lns.apart import Apart
+from taccl.encoding.engines.lns.clock import clock_of
+from taccl.encoding.engines.lns.presence import what_is_sent_is_there_before
+from taccl.encoding.engines.lns.rules import (
     a_send_has_a_bundle_once,
     a_send_lasts_as_long_as_its_chunks_take,
     a_shared_send_has_several_items,
@@ -53,9 +53,9 @@ from taccl.encoding.engines.windows.rules import (
     own_chunks_go_first,
     ports_serve_one_at_a_time,
 )
-from taccl.encoding.engines.windows.sends import Sending
-from taccl.encoding.engines.windows.variables import variables_of
-from taccl.encoding.engines.windows.window import Neighbourhood, Window, neighbourhood_of
+from taccl.encoding.engines.lns.sends import Sending
+from taccl.encoding.engines.lns.variables import variables_of
+from taccl.encoding.engines.lns.window import Neighbourhood, Window, neighbourhood_of
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

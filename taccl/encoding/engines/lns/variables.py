@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from taccl.encoding.engines.windows.clock import Clock
-from taccl.encoding.engines.windows.moments import Moments, moments_of
-from taccl.encoding.engines.windows.sends import Sends, sends_of
-from taccl.encoding.engines.windows.window import Neighbourhood, open_links
+from taccl.encoding.engines.lns.clock import Clock
+from taccl.encoding.engines.lns.moments import Moments, moments_of
+from taccl.encoding.engines.lns.sends import Sends, sends_of
+from taccl.encoding.engines.lns.window import Neighbourhood, open_links
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

@@ -16,11 +16,11 @@ from taccl.encoding.core.node_parts import Around, Inside, Item, Leaving, Placed
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.ticks import ticks_of
 from taccl.encoding.core.timing import Decision, in_order
+from taccl.encoding.engines.gather_cross_scatter import gather_cross_scatter, serves
+from taccl.encoding.engines.gather_cross_scatter.crossing import crossing_of, plans
+from taccl.encoding.engines.gather_cross_scatter.fill import filled
+from taccl.encoding.engines.gather_cross_scatter.nodes import equal_nodes
 from taccl.encoding.engines.greedy import greedy
-from taccl.encoding.engines.staged import serves, staged
-from taccl.encoding.engines.staged.crossing import crossing_of, plans
-from taccl.encoding.engines.staged.fill import filled
-from taccl.encoding.engines.staged.nodes import equal_nodes
 from taccl.encoding.instance import Instance
 from taccl.model.collectives import make_collective
 from taccl.model.network import LogicalTopology
@@ -58,7 +58,7 @@ def of(
 def found(instance: Instance, units: int = 3_000) -> list[Schedule]:
     first = next(greedy(instance, SearchOptions(), Budget.of_work(1), None)).schedule
     assert first is not None
-    return checked(staged(instance, SearchOptions(), Budget.of_work(units), first))
+    return checked(gather_cross_scatter(instance, SearchOptions(), Budget.of_work(units), first))
 
 
 def around(max_group: int = 99) -> Around:
@@ -92,7 +92,7 @@ def test_what_stays_is_sent_in_groups_that_are_allowed() -> None:
     chunks = [([0], [1], False)] * 3 + [([0], [2], False), ([2], [0], False)]
     asked = Instance(Problem(topology, custom(4, chunks), 1.0, max_group=2))
     slow = in_order(asked.problem, [Decision((chunk,), link) for chunk, link in enumerate([0, 0, 0, 4, 5])])
-    (best,) = checked(staged(asked, SearchOptions(), Budget.of_work(3_000), slow))
+    (best,) = checked(gather_cross_scatter(asked, SearchOptions(), Budget.of_work(3_000), slow))
     assert best.makespan_us == pytest.approx(5.0)
     assert sorted(best.sends.count.tolist()) == [1, 1, 1, 2]
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from taccl.encoding.engines.windows.apart import Apart
-from taccl.encoding.engines.windows.window import Window
+from taccl.encoding.engines.lns.apart import Apart
+from taccl.encoding.engines.lns.window import Window
 from taccl.model.schedule import TOLERANCE_US
 
 #: The kinds of windows: all ways of some bundles; what comes to some ranks, or to those of a node;

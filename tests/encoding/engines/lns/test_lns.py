@@ -8,19 +8,19 @@ from collections.abc import Callable
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from ortools.sat.python import cp_model
-from registered import greedy, serves, textbook, windows
+from registered import greedy, lns, serves, textbook
 from small_problems import custom, full, machine, problem, random_schedules, ring, two_nodes
 from solving import solved
 
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.ticks import ticks_of
 from taccl.encoding.core.timing import Decision, decisions_of, in_order
-from taccl.encoding.engines.windows import windows as search
-from taccl.encoding.engines.windows.apart import Apart, bundles_of, taken_apart
-from taccl.encoding.engines.windows.choose import KINDS, Chooser, slacks_us, split
-from taccl.encoding.engines.windows.model import build
-from taccl.encoding.engines.windows.solutions import decisions
-from taccl.encoding.engines.windows.window import Window
+from taccl.encoding.engines.lns import lns as search
+from taccl.encoding.engines.lns.apart import Apart, bundles_of, taken_apart
+from taccl.encoding.engines.lns.choose import KINDS, Chooser, slacks_us, split
+from taccl.encoding.engines.lns.model import build
+from taccl.encoding.engines.lns.solutions import decisions
+from taccl.encoding.engines.lns.window import Window
 from taccl.encoding.instance import Instance
 from taccl.model.collectives import COLLECTIVES
 from taccl.model.problem import Problem
@@ -66,7 +66,7 @@ def decided_anew(schedule: Schedule, apart: Apart, window: Window) -> Schedule:
 
 def within(known: Schedule, target_us: float, units: int) -> bool:
     """Whether windows find a schedule that takes no longer than that."""
-    for update in windows(known.problem, SearchOptions(), Budget.of_work(units), known):
+    for update in lns(known.problem, SearchOptions(), Budget.of_work(units), known):
         assert update.schedule is not None
         update.schedule.check()
         if update.schedule.makespan_us <= target_us + TOLERANCE_US:
@@ -182,7 +182,7 @@ def test_a_sum_takes_another_tree() -> None:
 
 def test_the_same_work_and_seed_draw_the_same_windows() -> None:
     known = best_of(greedy, problem(two_nodes(), "alltoall"), 10)
-    one, other = (best_of(windows, known.problem, 150, known) for _ in range(2))
+    one, other = (best_of(lns, known.problem, 150, known) for _ in range(2))
     assert one.start_us.tolist() == other.start_us.tolist()
     assert one.link.tolist() == other.link.tolist()
 
@@ -198,8 +198,8 @@ def test_a_known_optimum_ends_the_search() -> None:
 
 
 def test_more_transfers_than_can_be_taken_apart_are_declined() -> None:
-    assert serves("windows", problem(ring(8), "alltoall"))
-    assert not serves("windows", problem(ring(150), "alltoall"))
+    assert serves("lns", problem(ring(8), "alltoall"))
+    assert not serves("lns", problem(ring(150), "alltoall"))
 
 
 def test_only_the_critical_path_has_no_slack() -> None:

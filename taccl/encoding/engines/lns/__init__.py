@@ -11,6 +11,6 @@
    sends that end last. Windows grow and shrink, and kinds that helped are drawn more often (`engine`).
 """
 
-from taccl.encoding.engines.windows.engine import serves, windows
+from taccl.encoding.engines.lns.engine import lns, serves
 
-__all__ = ["serves", "windows"]
+__all__ = ["lns", "serves"]

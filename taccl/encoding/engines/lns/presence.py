@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from taccl.encoding.engines.windows.apart import Cell, Row
-from taccl.encoding.engines.windows.variables import Variables
-from taccl.encoding.engines.windows.window import Item
+from taccl.encoding.engines.lns.apart import Cell, Row
+from taccl.encoding.engines.lns.variables import Variables
+from taccl.encoding.engines.lns.window import Item
 
 
 @dataclass(frozen=True, eq=False)

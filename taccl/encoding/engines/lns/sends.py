@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from taccl.encoding.core.grouping import one_by_one
-from taccl.encoding.engines.windows.apart import Row
-from taccl.encoding.engines.windows.clock import Clock
-from taccl.encoding.engines.windows.window import Item, Neighbourhood
+from taccl.encoding.engines.lns.apart import Row
+from taccl.encoding.engines.lns.clock import Clock
+from taccl.encoding.engines.lns.window import Item, Neighbourhood
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

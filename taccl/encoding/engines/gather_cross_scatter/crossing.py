@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 
 from taccl.encoding.core.node_parts import Inside
-from taccl.encoding.engines.staged.nodes import Nodes
+from taccl.encoding.engines.gather_cross_scatter.nodes import Nodes
 from taccl.encoding.instance import Instance
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from taccl.encoding.engines.windows.apart import Cell
-from taccl.encoding.engines.windows.clock import Clock
-from taccl.encoding.engines.windows.window import Item, Neighbourhood
+from taccl.encoding.engines.lns.apart import Cell
+from taccl.encoding.engines.lns.clock import Clock
+from taccl.encoding.engines.lns.window import Item, Neighbourhood
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

@@ -28,10 +28,10 @@ from taccl.encoding.core.ticks import ticks_of
 from taccl.encoding.core.timing import Decision, Ports, in_order, without_dead_ends
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
-from taccl.encoding.engines.staged.crossing import Crossing, Plan, crossing_of, plans
-from taccl.encoding.engines.staged.fill import filled
-from taccl.encoding.engines.staged.nodes import Nodes, equal_nodes
-from taccl.encoding.engines.staged.nodes import serves as has_equal_nodes
+from taccl.encoding.engines.gather_cross_scatter.crossing import Crossing, Plan, crossing_of, plans
+from taccl.encoding.engines.gather_cross_scatter.fill import filled
+from taccl.encoding.engines.gather_cross_scatter.nodes import Nodes, equal_nodes
+from taccl.encoding.engines.gather_cross_scatter.nodes import serves as has_equal_nodes
 from taccl.encoding.instance import Instance
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.support.budget import Budget
@@ -93,7 +93,9 @@ def _crossing(instance: Instance) -> Crossing:
     return instance.once(_crossed_in)
 
 
-def staged(instance: Instance, options: SearchOptions, budget: Budget, best: Schedule) -> Iterator[Update]:
+def gather_cross_scatter(
+    instance: Instance, options: SearchOptions, budget: Budget, best: Schedule
+) -> Iterator[Update]:
     """Yield better and better schedules until all plans are tried, or the budget is over."""
     if not serves(instance) or not budget.remaining_s():
         return
@@ -106,7 +108,7 @@ def staged(instance: Instance, options: SearchOptions, budget: Budget, best: Sch
         schedule = search.tried(plan, parts, budget)
         if schedule is not None and schedule.makespan_us < search.best_us - TOLERANCE_US:
             search.best_us = schedule.makespan_us
-            yield Update("staged", schedule)
+            yield Update("gather-cross-scatter", schedule)
 
 
 def _in_turns(plans: Sequence[Plan]) -> Iterator[tuple[Plan, int]]:
