@@ -123,53 +123,86 @@ def informed(
     ------
     OutOfBudget : before all steps up to the horizon are known.
     """
-    topology, ends = problem.topology, Ends.of(problem, layer.uses(), outgoing=True)
+    ends = Ends.of(problem, layer.uses(), outgoing=True)
     meter = _begin(budget, len(ends.link))
-    takes = topology.duration_us(np.array(ends.link, dtype=np.int64), problem.chunk_mb).tolist()
-    busy = topology.port_busy_us(np.array(ends.pair, dtype=np.int64), problem.chunk_mb).tolist()
     near = [sorted(row[row <= horizon_us].tolist()) for row in np.asarray(distance_us)[:, layer.wanted]]
-    into, slots_of = defaultdict(list), defaultdict(list)
-    for place, end in enumerate(ends.dst):
-        into[end].append(place)
-    for slot, rank in enumerate(ends.rank_of_slot):
-        slots_of[rank].append(slot)
-    w = [Steps() for _ in range(problem.num_ranks)]
-    served = [Steps() for _ in ends.rank_of_slot]
-    close = CLOSE * horizon_us
-    # Moments at which the count of a rank, or else that of a slot (written as -1 - slot), may step up.
-    todo = [(time_us, rank) for rank, times in enumerate(near) for time_us in set(times)]
-    heapq.heapify(todo)
+    reach = _Reach(problem, layer, ends, near, horizon_us)
     done: tuple[float, int] | None = None
-    while todo:
-        now, which = event = heapq.heappop(todo)
+    while reach.events:
+        now_us, which = event = heapq.heappop(reach.events)
         if event == done:
             continue
         done = event
-        _go_on(meter, _UNITS + _UNITS_PER_LOOK * (len(ends.links_of_slot[-1 - which]) if which < 0 else 0))
         if which < 0:
-            slot = -1 - which
-            once, turns, free = 0, 0, False
-            for place in ends.links_of_slot[slot]:
-                onward = w[ends.dst[place]].at(now - takes[place] + close)
-                once += onward
-                turns = max(turns, onward + served[slot].at(now - busy[place] + close) if busy[place] else 0)
-                free = free or not busy[place]
-            count = once if free else min(once, turns)
-            if count > served[slot].last:
-                served[slot].grow(now, count)
-                for place in ends.links_of_slot[slot]:
-                    if busy[place] and now + busy[place] <= horizon_us:
-                        heapq.heappush(todo, (now + busy[place], which))
-                heapq.heappush(todo, (now, ends.rank_of_slot[slot]))
+            _go_on(meter, _UNITS + _UNITS_PER_LOOK * len(ends.links_of_slot[-1 - which]))
+            reach.step_slot(-1 - which, now_us)
         else:
-            spread = int(layer.wanted[which]) + sum(served[slot].last for slot in slots_of[which])
-            count = min(bisect_right(near[which], now + close), spread)
-            if count > w[which].last:
-                w[which].grow(now, count)
-                for place in into[which]:
-                    if now + takes[place] <= horizon_us:
-                        heapq.heappush(todo, (now + takes[place], -1 - ends.slot[place]))
-    return w
+            _go_on(meter, _UNITS)
+            reach.step_rank(which, now_us)
+    return reach.of_rank
+
+
+class _Reach:
+    """How many wanting ranks a chunk can have reached, from each rank and from each slot.
+
+    `events` : moments at which the count of a rank, or that of a slot (written as -1 - slot), may step up.
+    """
+
+    def __init__(
+        self, problem: Problem, layer: Layer, ends: Ends, near: Sequence[Sequence[float]], horizon_us: float
+    ) -> None:
+        topology, chunk_mb = problem.topology, problem.chunk_mb
+        self._layer, self._ends, self._near, self._horizon_us = layer, ends, near, horizon_us
+        self._takes_us = topology.duration_us(np.array(ends.link, dtype=np.int64), chunk_mb).tolist()
+        self._busy_us = topology.port_busy_us(np.array(ends.pair, dtype=np.int64), chunk_mb).tolist()
+        self._close_us = CLOSE * horizon_us
+        self._links_into, self._slots_of = (
+            defaultdict[int, list[int]](list),
+            defaultdict[int, list[int]](list),
+        )
+        for index, rank in enumerate(ends.dst):
+            self._links_into[rank].append(index)
+        for slot, rank in enumerate(ends.rank_of_slot):
+            self._slots_of[rank].append(slot)
+        self.of_rank = [Steps() for _ in range(problem.num_ranks)]
+        self._of_slot = [Steps() for _ in ends.rank_of_slot]
+        self.events = [(time_us, rank) for rank, times in enumerate(near) for time_us in set(times)]
+        heapq.heapify(self.events)
+
+    def step_slot(self, slot: int, now_us: float) -> None:
+        """What links of a slot bring by now: all at once, but for those that take turns at the port."""
+        ends, served = self._ends, self._of_slot[slot]
+        once, turns, free = 0, 0, False
+        for index in ends.links_of_slot[slot]:
+            onward = self.of_rank[ends.dst[index]].at(now_us - self._takes_us[index] + self._close_us)
+            once += onward
+            busy_us = self._busy_us[index]
+            if busy_us:
+                turns = max(turns, onward + served.at(now_us - busy_us + self._close_us))
+            else:
+                free = True
+        count = once if free else min(once, turns)
+        if count <= served.last:
+            return
+        served.grow(now_us, count)
+        for index in ends.links_of_slot[slot]:
+            if self._busy_us[index]:
+                self._look_again(now_us + self._busy_us[index], -1 - slot)
+        heapq.heappush(self.events, (now_us, ends.rank_of_slot[slot]))
+
+    def step_rank(self, rank: int, now_us: float) -> None:
+        """What a rank reaches by now: over its slots, and no more ranks than are near enough."""
+        slots = self._slots_of[rank]
+        spread = int(self._layer.wanted[rank]) + sum(self._of_slot[slot].last for slot in slots)
+        count = min(bisect_right(self._near[rank], now_us + self._close_us), spread)
+        if count > self.of_rank[rank].last:
+            self.of_rank[rank].grow(now_us, count)
+            for index in self._links_into[rank]:
+                self._look_again(now_us + self._takes_us[index], -1 - self._ends.slot[index])
+
+    def _look_again(self, at_us: float, which: int) -> None:
+        if at_us <= self._horizon_us:
+            heapq.heappush(self.events, (at_us, which))
 
 
 def gathered(

@@ -80,29 +80,29 @@ def jointly(instance: Instance, options: SearchOptions, budget: Budget, best: Sc
     if not serves(instance) or not is_written_soon(_least_transfers(problem), budget):
         return
     known = _Known(best, instance.bound_us)
-    provable = is_provable(instance, best)
+    for update in _models(instance, options, budget, known):
+        yield from known.better(update)
+
+
+def _models(instance: Instance, options: SearchOptions, budget: Budget, known: _Known) -> Iterator[Update]:
+    """What one model after the other says: near the best schedule, on short paths, then of all schedules."""
+    problem = instance.problem
+    provable = is_provable(instance, known.best)
     # Whether the sketch asks for nothing beyond a valid schedule.
     free = not problem.symmetry and problem.limits.own_first is None and options.slack is None
     small = free and provable and is_small(problem)
-    stages = _STAGES_IF_SMALL if small else _STAGES_BEFORE_PROOF if provable else _STAGES
     if problem.topology.internode.any() and not problem.collective.is_reduction:
-        for update in _beside(instance, options, budget.share(_BESIDE_SHARE), known):
-            yield from known.better(update)
-    for slack, slots, share in stages:
+        yield from _beside(instance, options, budget.share(_BESIDE_SHARE), known)
+    for slack, slots, share in _STAGES_IF_SMALL if small else _STAGES_BEFORE_PROOF if provable else _STAGES:
         if budget.remaining_s():
-            stage = _near(instance, options, budget.share(share), known, options.slack or slack, slots)
-            for update in stage:
-                yield from known.better(update)
+            yield from _near(instance, options, budget.share(share), known, options.slack or slack, slots)
     if small:
-        for update in _whole(instance, options, budget.share(_WHOLE_SHARE), known):
-            yield from known.better(update)
+        yield from _whole(instance, options, budget.share(_WHOLE_SHARE), known)
     if provable:
-        for update in prove(instance, options, budget, known.best, known.bound_us):
-            if free or update.schedule is None:
-                yield from known.better(update)
+        proved = prove(instance, options, budget, known.best, known.bound_us)
+        yield from (update for update in proved if free or update.schedule is None)
     if small:
-        for update in _whole(instance, options, budget, known):
-            yield from known.better(update)
+        yield from _whole(instance, options, budget, known)
 
 
 def serves(instance: Instance) -> Verdict:

@@ -248,6 +248,17 @@ def _latest(arcs: Any, took_us: Any, allowed: Any, root: int, slack: float, turn
 
 
 @compiled
+def _raise_prices(arcs: Any, costs: Any, a: int, slope: float, most: float, load: Any, price: Any) -> None:
+    """Set the prices of the ports of an arc, by their loads."""
+    for link in (arcs.up[a], arcs.down[a]):
+        if link == NO_LINK:
+            continue
+        for pair in range(costs.first[link], costs.first[link + 1]):
+            p = costs.port[pair]
+            price[p] = np.exp(min(max(slope * (load[p] - most), _LEAST), -_LEAST))
+
+
+@compiled
 def _grow(
     arcs: Any,
     costs: Any,
@@ -303,12 +314,7 @@ def _grow(
             cost += weight
             deepest = max(deepest, depth[rank])
             _use(times, a, mb, arcs, costs, load)
-            for link in (arcs.up[a], arcs.down[a]):
-                if link == NO_LINK:
-                    continue
-                for pair in range(costs.first[link], costs.first[link + 1]):
-                    p = costs.port[pair]
-                    price[p] = np.exp(min(max(slope * (load[p] - most), _LEAST), -_LEAST))
+            _raise_prices(arcs, costs, a, slope, most, load, price)
         done[rank] = True
         reached += 1
         for other in range(arcs.first[rank], arcs.first[rank + 1]):

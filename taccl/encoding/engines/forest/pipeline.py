@@ -46,7 +46,7 @@ from taccl.encoding.engines.forest.choose import Forest
 from taccl.encoding.engines.forest.tree_tables import DOWN, UP, Trees, arcs_taken, rest_of_ways, trees_of
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray
-from taccl.support.jit import compiled, is_at_hand
+from taccl.support.jit import compiled, compiled_in_place, is_at_hand
 
 #: How much less urgent a copy beside the tree is than any in it.
 _LATER_US = 1e12
@@ -215,7 +215,8 @@ def _pipeline(
     most_ready = state.start.size + (many - first_open) * len(arcs.child)
     queues = port_queues(costs, uses, most_ready, state.start.size, np.float64)
     ends = np.repeat(batches.first[1:], np.diff(batches.first))
-    _run(arcs, costs, queues, trees, allowed, kind, ends, chunk_mb, key, most, first_open, state)
+    inputs = _Inputs(arcs, costs, trees, allowed, kind, ends, key, chunk_mb, most, first_open)
+    _run(inputs, queues, state)
     return Pipeline(network, batches, kind, chunk_mb, most, trees, state)
 
 
@@ -248,101 +249,152 @@ def _uses(network: Network, trees: Trees, kind: IntArray) -> IntArray:
     return uses
 
 
+class _Inputs(NamedTuple):
+    """What the loop reads.
+
+    Parameters
+    ----------
+    kind_of, ends_of_batch : of each chunk, and where its batch ends; shape (num_chunks,).
+    key : shape (num_chunks, 2, num_ranks); of transfers that wait the least goes first.
+    most : chunks in one send.
+    first_open : copies of chunks from here on may go beside their trees, over allowed arcs.
+    """
+
+    arcs: Arcs
+    costs: Costs
+    trees: Trees
+    allowed: BoolArray
+    kind_of: IntArray
+    ends_of_batch: IntArray
+    key: FloatArray
+    chunk_mb: float
+    most: int
+    first_open: int
+
+
 @compiled
-def _run(
-    arcs: Any,
-    costs: Any,
-    queues: Any,
-    trees: Any,
-    allowed: Any,
-    kind_of: Any,
-    ends_of_batch: Any,
-    mb: float,
-    key: Any,
-    most: int,
-    first_open: int,
-    state: Any,
-) -> None:
-    """Fill `state`. Copies of chunks from `first_open` on may go beside their trees, over allowed arcs."""
-    of, root, up, down, child_first, children = trees[2:]
-    start, end, via, leader, pending, there = state
-    sums, copies = trees.sums, trees.copies
-    many, num_ranks = len(of), up.shape[1]
-    # Numbers of transfers: those in trees by chunk, kind and rank, then copies beside trees by chunk and arc.
-    size, total, num_arcs = 2 * num_ranks, many * 2 * num_ranks, len(arcs.child)
-    for c in range(many):
-        t = of[c]
-        there[c, root[t]] = not sums
-        for rank in range(num_ranks):
-            if sums and up[t, rank] >= 0:
-                pending[c, arcs.parent[up[t, rank]]] += 1
-        for rank in range(num_ranks):
-            kind = UP if sums else DOWN
-            if rank == root[t] or pending[c, rank] or not (sums or arcs.parent[down[t, rank]] == root[t]):
-                continue
-            offer(queues, key[c, kind, rank], c * size + kind * num_ranks + rank)
-    now = 0.0
-    while now < np.inf:
+def _run(inputs: Any, queues: Any, state: Any) -> None:
+    """Fill `state`: what can go goes, until nothing moves any more.
+
+    A transfer in a tree has an index by chunk, direction and rank; a copy beside trees, after all of those,
+    by chunk and arc.
+    """
+    _offer_leaves(inputs, queues, state)
+    now_us = 0.0
+    while now_us < np.inf:
         while any_ready(queues):
-            urgency, number = take(queues)
-            if number < total:
-                c, kind, rank = number // size, number % size // num_ranks, number % num_ranks
-                a = up[of[c], rank] if kind == UP else down[of[c], rank]
-            else:
-                c, kind, a = first_open + (number - total) // num_arcs, DOWN, (number - total) % num_arcs
-                rank = arcs.child[a]
-            link = arcs.up[a] if kind == UP else arcs.down[a]
-            gone = start[c, kind, rank] >= 0.0  # with others of its batch, or another way
-            if not may_start(queues, costs, link, now, urgency, number, gone):
-                continue
-            together = 1
-            while (
-                together < most
-                and c + together < ends_of_batch[c]
-                and start[c + together, kind, rank] < 0.0
-                and (
-                    pending[c + together, rank] == 0 and up[of[c + together], rank] == a
-                    if kind == UP
-                    else there[c + together, arcs.parent[a]]
-                )
-            ):
-                together += 1
-            number = c * size + kind * num_ranks + rank
-            ends = send(queues, costs, link, now, together * mb, number)
-            for other in range(c, c + together):
-                start[other, kind, rank] = now
-                end[other, kind, rank] = ends
-                via[other, kind, rank] = link
-                leader[other, kind, rank] = number
-        now = next_us(queues)
-        number = next_arrival(queues, now)
-        while number >= 0:
-            c, kind, rank = number // size, number % size // num_ranks, number % num_ranks
-            batch_ends = ends_of_batch[c]
-            while c < batch_ends and leader[c, kind, rank] == number:
-                t, at_rank = of[c], rank
-                if kind == UP:
-                    at_rank = arcs.parent[up[t, rank]]
-                    pending[c, at_rank] -= 1
-                    if pending[c, at_rank] == 0 and at_rank != root[t]:
-                        offer(queues, key[c, UP, at_rank], c * size + UP * num_ranks + at_rank)
-                if copies and (kind == DOWN or (at_rank == root[t] and pending[c, at_rank] == 0)):
-                    there[c, at_rank] = True
-                    for place in range(child_first[t, at_rank], child_first[t, at_rank + 1]):
-                        below = children[t, place]
-                        if start[c, DOWN, below] < 0.0:
-                            turn = c * size + DOWN * num_ranks + below
-                            offer(queues, key[c, DOWN, below], turn)
-                    if c >= first_open:
-                        for a in range(arcs.first[at_rank], arcs.first[at_rank + 1]):
-                            below = arcs.child[a]
-                            if (
-                                below != root[t]
-                                and allowed[kind_of[c], a]
-                                and down[t, below] != a
-                                and start[c, DOWN, below] < 0.0
-                            ):
-                                later = _LATER_US + key[c, DOWN, below]
-                                offer(queues, later, total + (c - first_open) * num_arcs + a)
+            urgency, index = take(queues)
+            c, way, rank, a = _decoded(inputs, index)
+            link = inputs.arcs.up[a] if way == UP else inputs.arcs.down[a]
+            gone = state.start[c, way, rank] >= 0.0  # with others of its batch, or over another arc
+            if may_start(queues, inputs.costs, link, now_us, urgency, index, gone):
+                _start(inputs, queues, state, now_us, c, way, rank, a)
+        now_us = next_us(queues)
+        index = next_arrival(queues, now_us)
+        while index >= 0:
+            c, way, rank, _ = _decoded(inputs, index)
+            batch_ends = inputs.ends_of_batch[c]
+            while c < batch_ends and state.leader[c, way, rank] == index:
+                _arrive(inputs, queues, state, c, way, rank)
                 c += 1
-            number = next_arrival(queues, now)
+            index = next_arrival(queues, now_us)
+
+
+@compiled_in_place
+def _index(inputs: Any, c: int, way: int, rank: int) -> int:
+    num_ranks = inputs.trees.up.shape[1]
+    return int((2 * c + way) * num_ranks + rank)
+
+
+@compiled_in_place
+def _decoded(inputs: Any, index: int) -> Any:
+    """The chunk, direction, rank and arc of a transfer."""
+    trees, num_ranks, num_arcs = inputs.trees, inputs.trees.up.shape[1], len(inputs.arcs.child)
+    in_trees = len(trees.of) * 2 * num_ranks
+    if index >= in_trees:
+        a = (index - in_trees) % num_arcs
+        return inputs.first_open + (index - in_trees) // num_arcs, DOWN, inputs.arcs.child[a], a
+    c, way, rank = index // (2 * num_ranks), index // num_ranks % 2, index % num_ranks
+    return c, way, rank, trees.up[trees.of[c], rank] if way == UP else trees.down[trees.of[c], rank]
+
+
+@compiled
+def _offer_leaves(inputs: Any, queues: Any, state: Any) -> None:
+    """Offer what can go at once: sums of leaves, or copies that leave the root."""
+    arcs, trees, pending = inputs.arcs, inputs.trees, state.pending
+    way = UP if trees.sums else DOWN
+    for c in range(len(trees.of)):
+        t = trees.of[c]
+        root, up, down = trees.root[t], trees.up[t], trees.down[t]
+        state.there[c, root] = not trees.sums
+        if trees.sums:
+            for rank in range(len(up)):
+                if up[rank] >= 0:
+                    pending[c, arcs.parent[up[rank]]] += 1
+        for rank in range(len(up)):
+            if rank == root or pending[c, rank]:
+                continue
+            if trees.sums or arcs.parent[down[rank]] == root:
+                offer(queues, inputs.key[c, way, rank], _index(inputs, c, way, rank))
+
+
+@compiled_in_place
+def _may_join(inputs: Any, state: Any, c: int, way: int, rank: int, a: int) -> bool:
+    """Whether a chunk waits for this arc, too."""
+    if state.start[c, way, rank] >= 0.0:
+        return False
+    if way == UP:
+        return bool(state.pending[c, rank] == 0 and inputs.trees.up[inputs.trees.of[c], rank] == a)
+    return bool(state.there[c, inputs.arcs.parent[a]])
+
+
+@compiled_in_place
+def _start(inputs: Any, queues: Any, state: Any, now_us: float, c: int, way: int, rank: int, a: int) -> None:
+    """Send a chunk over an arc, with those of its batch that wait for it, too."""
+    link = inputs.arcs.up[a] if way == UP else inputs.arcs.down[a]
+    last = min(c + inputs.most, inputs.ends_of_batch[c])
+    together = 1
+    while c + together < last and _may_join(inputs, state, c + together, way, rank, a):
+        together += 1
+    leader = _index(inputs, c, way, rank)
+    ends_us = send(queues, inputs.costs, link, now_us, together * inputs.chunk_mb, leader)
+    for chunk in range(c, c + together):
+        state.start[chunk, way, rank] = now_us
+        state.end[chunk, way, rank] = ends_us
+        state.via[chunk, way, rank] = link
+        state.leader[chunk, way, rank] = leader
+
+
+@compiled_in_place
+def _arrive(inputs: Any, queues: Any, state: Any, c: int, way: int, rank: int) -> None:
+    """What can go once a transfer has ended: the sum of a rank that waits for nobody, or its copies."""
+    trees, pending, at_rank = inputs.trees, state.pending, rank
+    t = trees.of[c]
+    if way == UP:
+        at_rank = inputs.arcs.parent[trees.up[t, rank]]
+        pending[c, at_rank] -= 1
+        if pending[c, at_rank] == 0 and at_rank != trees.root[t]:
+            offer(queues, inputs.key[c, UP, at_rank], _index(inputs, c, UP, at_rank))
+    is_summed = at_rank == trees.root[t] and pending[c, at_rank] == 0
+    if trees.copies and (way == DOWN or is_summed):
+        state.there[c, at_rank] = True
+        _offer_copies(inputs, queues, state, c, at_rank)
+
+
+@compiled_in_place
+def _offer_copies(inputs: Any, queues: Any, state: Any, c: int, rank: int) -> None:
+    """Offer the copies of a chunk from a rank: down its tree, and of the last chunks over other arcs."""
+    arcs, trees, key = inputs.arcs, inputs.trees, inputs.key
+    t = trees.of[c]
+    for at in range(trees.first[t, rank], trees.first[t, rank + 1]):
+        below = trees.children[t, at]
+        if state.start[c, DOWN, below] < 0.0:
+            offer(queues, key[c, DOWN, below], _index(inputs, c, DOWN, below))
+    if c < inputs.first_open:
+        return
+    beside = len(trees.of) * 2 * trees.up.shape[1] + (c - inputs.first_open) * len(arcs.child)
+    for a in range(arcs.first[rank], arcs.first[rank + 1]):
+        below = arcs.child[a]
+        is_open = below != trees.root[t] and inputs.allowed[inputs.kind_of[c], a]
+        if is_open and trees.down[t, below] != a and state.start[c, DOWN, below] < 0.0:
+            offer(queues, _LATER_US + key[c, DOWN, below], beside + a)

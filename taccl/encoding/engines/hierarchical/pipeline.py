@@ -39,57 +39,75 @@ class Task:
 
 def starts_us(tasks: Sequence[Task], num_ports: int) -> FloatArray:
     """When each task starts, shape (len(tasks),), by list scheduling: of several the first."""
-    followers: list[list[int]] = [[] for _ in tasks]
-    in_line: list[list[int]] = [[] for _ in tasks]
-    pending = [len(task.after) + len(task.behind) for task in tasks]
-    for number, task in enumerate(tasks):
-        for before in task.after:
-            followers[before].append(number)
-        for before in task.behind:
-            in_line[before].append(number)
-    free = [0.0] * num_ports
-    waiting: list[list[int]] = [[] for _ in range(num_ports)]
-    ready = [number for number in range(len(tasks)) if not pending[number]]
-    heapq.heapify(ready)
-    #: Ends of tasks, by number, and ports that are free again, by -1 - port.
-    events: list[tuple[float, int]] = []
-    start = np.zeros(len(tasks))
-    now = 0.0
+    line = _Line(tasks, num_ports)
     while True:
-        while ready:
-            number = heapq.heappop(ready)
-            task = tasks[number]
-            blocked = next((port for port in task.ports if free[port] > now), None)
-            if blocked is not None:
-                heapq.heappush(waiting[blocked], number)
-                # A port that was kept for this one is for the next.
-                for port in task.ports:
-                    if free[port] <= now and waiting[port]:
-                        heapq.heappush(ready, heapq.heappop(waiting[port]))
-                continue
-            start[number] = now
-            heapq.heappush(events, (now + task.takes_us, number))
-            for port, busy in zip(task.ports, task.busy_us, strict=True):
-                free[port] = now + busy
-                heapq.heappush(events, (free[port], -1 - port))
-            for next_one in in_line[number]:
-                pending[next_one] -= 1
-                if not pending[next_one]:
-                    heapq.heappush(ready, next_one)
-        if not events:
-            return start
-        together = events[0][0] + _SAME_US
-        while events and events[0][0] <= together:
-            now, number = heapq.heappop(events)
-            if number < 0:
-                port = -1 - number
-                if free[port] <= now and waiting[port]:
-                    heapq.heappush(ready, heapq.heappop(waiting[port]))
-                continue
-            for follower in followers[number]:
-                pending[follower] -= 1
-                if not pending[follower]:
-                    heapq.heappush(ready, follower)
+        while line.ready:
+            line.start(heapq.heappop(line.ready))
+        if not line.events:
+            return line.starts_us
+        together = line.events[0][0] + _SAME_US
+        while line.events and line.events[0][0] <= together:
+            line.take_event()
+
+
+class _Line:
+    """Tasks in line for ports.
+
+    `ready` : tasks that may start, the first on top. `events` : ends of tasks, by index, and moments when a
+    port is free again, by -1 - port.
+    """
+
+    def __init__(self, tasks: Sequence[Task], num_ports: int) -> None:
+        self._tasks = tasks
+        self._followers: list[list[int]] = [[] for _ in tasks]
+        self._in_line: list[list[int]] = [[] for _ in tasks]
+        self._pending = [len(task.after) + len(task.behind) for task in tasks]
+        for index, task in enumerate(tasks):
+            for before in task.after:
+                self._followers[before].append(index)
+            for before in task.behind:
+                self._in_line[before].append(index)
+        self._free_us = [0.0] * num_ports
+        self._waiting: list[list[int]] = [[] for _ in range(num_ports)]
+        self._now_us = 0.0
+        self.ready = [index for index in range(len(tasks)) if not self._pending[index]]
+        heapq.heapify(self.ready)
+        self.events: list[tuple[float, int]] = []
+        self.starts_us: FloatArray = np.zeros(len(tasks))
+
+    def start(self, index: int) -> None:
+        """Start a task now, or let it wait for the first of its ports that is busy."""
+        task = self._tasks[index]
+        busy_port = next((port for port in task.ports if self._free_us[port] > self._now_us), None)
+        if busy_port is not None:
+            heapq.heappush(self._waiting[busy_port], index)
+            for port in task.ports:  # a port that was kept for this task is for the next
+                self._serve_next(port)
+            return
+        self.starts_us[index] = self._now_us
+        heapq.heappush(self.events, (self._now_us + task.takes_us, index))
+        for port, busy_us in zip(task.ports, task.busy_us, strict=True):
+            self._free_us[port] = self._now_us + busy_us
+            heapq.heappush(self.events, (self._free_us[port], -1 - port))
+        self._release(self._in_line[index])
+
+    def take_event(self) -> None:
+        """Go on to the next event: a port is free, or a task ends."""
+        self._now_us, index = heapq.heappop(self.events)
+        if index < 0:
+            self._serve_next(-1 - index)
+        else:
+            self._release(self._followers[index])
+
+    def _serve_next(self, port: int) -> None:
+        if self._free_us[port] <= self._now_us and self._waiting[port]:
+            heapq.heappush(self.ready, heapq.heappop(self._waiting[port]))
+
+    def _release(self, followers: Sequence[int]) -> None:
+        for follower in followers:
+            self._pending[follower] -= 1
+            if not self._pending[follower]:
+                heapq.heappush(self.ready, follower)
 
 
 def in_order_us(tasks: Sequence[Task], order: Sequence[int], num_ports: int) -> FloatArray:

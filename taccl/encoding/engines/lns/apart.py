@@ -7,7 +7,7 @@ all of them. It knows schedules; windows and solvers it must not know.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from taccl.encoding.core.timing import Decision
@@ -186,21 +186,14 @@ def _find_copies(apart: Apart) -> None:
 def _find_trees(apart: Apart) -> None:
     """Ranks that pass a bundle's sum on once, with all that comes there, and where that ends."""
     src, dst = apart.problem.topology.src.tolist(), apart.problem.topology.dst.tolist()
-    whole = contributors(apart.problem.collective)
     into: dict[Cell, set[int]] = defaultdict(set)
     out_of: dict[Cell, list[int]] = defaultdict(list)
-    for number, row in enumerate(apart.rows):
+    for index, row in enumerate(apart.rows):
         if row.is_sum:
-            into[row.bundle, dst[row.link]].add(number)
-            out_of[row.bundle, src[row.link]].append(number)
-    for number, row in enumerate(apart.rows):  # what is passed on stands after what came
-        cell = row.bundle, src[row.link]
-        contributes = whole[apart.bundles[row.bundle][0]] >> cell[1] & 1
-        if not row.is_sum or len(out_of[cell]) > 1 or not contributes or into[cell] != set(row.needs):
-            continue
-        parts = [(row.bundle, src[apart.rows[need].link]) for need in row.needs]
-        if all(part in apart.sum_out_of for part in parts):
-            apart.sum_out_of[cell] = number
+            into[row.bundle, dst[row.link]].add(index)
+            out_of[row.bundle, src[row.link]].append(index)
+    whole = contributors(apart.problem.collective)
+    _find_sums_passed_on(apart, whole, into, out_of)
     for cell in apart.sum_out_of:
         end = cell
         while end in apart.sum_out_of:
@@ -213,6 +206,23 @@ def _find_trees(apart: Apart) -> None:
             members = sinks | {rank for _, rank in cells}
             if sum(1 << rank for rank in members) == whole[apart.bundles[bundle][0]]:
                 apart.root[bundle] = sinks.pop()
+
+
+def _find_sums_passed_on(
+    apart: Apart, whole: Sequence[int], into: Mapping[Cell, set[int]], out_of: Mapping[Cell, list[int]]
+) -> None:
+    """Sums that leave a rank once, with its own part and all that came; `whole` : all parts, as bits."""
+    src = apart.problem.topology.src.tolist()
+    for index, row in enumerate(apart.rows):  # what is passed on stands after what came
+        if not row.is_sum:
+            continue
+        cell = row.bundle, src[row.link]
+        contributes = whole[apart.bundles[row.bundle][0]] >> cell[1] & 1
+        if len(out_of[cell]) > 1 or not contributes or into.get(cell, set()) != set(row.needs):
+            continue
+        parts = [(row.bundle, src[apart.rows[need].link]) for need in row.needs]
+        if all(part in apart.sum_out_of for part in parts):
+            apart.sum_out_of[cell] = index
 
 
 def _find_where_sums_are_made(apart: Apart, holdings: Holdings | None) -> None:

@@ -159,6 +159,22 @@ def _use(sign: float, link: int, mb: float, costs: Any, load: Any) -> None:
 
 
 @compiled
+def _set_lengths(
+    costs: Any, mb: float, sharpness: float, load: Any, tie: Any, shift: int, price: Any, length: Any
+) -> None:
+    """Set the prices of ports by their loads, and the lengths of links by their ports' prices."""
+    most, num_links = max(load.max(), 1e-300), len(length)
+    for p in range(costs.num_ports):
+        price[p] = np.exp(sharpness * (load[p] / most - 1.0))
+    for link in range(num_links):
+        total = _SHORTNESS * (costs.alpha_us[link] + mb * costs.beta_us[link])
+        for pair in range(costs.first[link], costs.first[link + 1]):
+            busy = costs.busy_alpha_us[pair] + mb * costs.busy_beta_us[pair]
+            total += price[costs.port[pair]] * busy
+        length[link] = total * tie[(link + shift) % num_links]
+
+
+@compiled
 def _choose(
     src: Any,
     dst: Any,
@@ -197,16 +213,8 @@ def _choose(
                     for c in mine:
                         for step in range(at[c], at[c] + steps[c]):
                             _use(-1.0, links[step], mb, costs, load)
-                most = max(load.max(), 1e-300)
-                for p in range(costs.num_ports):
-                    price[p] = np.exp(sharpness[attempt] * (load[p] / most - 1.0))
                 shift = (g * 7919 + portion * 104729 + attempt * 31) % num_links
-                for link in range(num_links):
-                    total = _SHORTNESS * (costs.alpha_us[link] + mb * costs.beta_us[link])
-                    for pair in range(costs.first[link], costs.first[link + 1]):
-                        busy = costs.busy_alpha_us[pair] + mb * costs.busy_beta_us[pair]
-                        total += price[costs.port[pair]] * busy
-                    length[link] = total * tie[(link + shift) % num_links]
+                _set_lengths(costs, mb, sharpness[attempt], load, tie, shift, price, length)
                 c = mine[0]
                 _tree(source[c], blend, length, usable[kind[c]], first_out, order, dst, via)
                 for c in mine:
