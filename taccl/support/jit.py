@@ -29,6 +29,18 @@ def compiled_in_place(function: Callable[..., Any]) -> Callable[..., Any]:
     return _compiled(function, {"_nrt": False})
 
 
+def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as a part of the compiled functions that call it.
+
+    A call costs as long as it takes to copy the tuples of columns that it is given: in a loop that does
+    little for each event, several times what it does.
+    """
+    from numba import njit
+
+    made: Callable[..., Any] = njit(inline="always")(function)
+    return made
+
+
 def _compiled(function: Callable[..., Any], options: dict[str, Any]) -> Callable[..., Any]:
     from numba import njit  # here, for importing it takes longer than looking at a small file
 

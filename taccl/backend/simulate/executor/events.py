@@ -1,9 +1,13 @@
 """The event loop of an executor, compiled: thread blocks, connections and links, slice by slice.
 
-It knows arrays of numbers only; `prepared` makes them of a program and a network. Each thread block runs its
-steps round after round, and does one thing at a time. Each link moves the slices that are on it at equal
-rates: as fast as a thread block can, or at an equal share of the most crowded of its ports; where the two are
-near each other somewhat slower than either, if links are not sharp.
+It knows arrays of numbers only (`columns`); `prepared` makes them of a program and a network. Each thread
+block runs its steps round after round, and does one thing at a time. Each link moves the slices that are on
+it at equal rates: as fast as a thread block can, or at an equal share of the most crowded of its ports; where
+the two are near each other somewhat slower than either, if links are not sharp.
+
+    ready thread blocks begin their slices ──► the next event ──► a slice enters or leaves a link
+              ▲                                                        │ rates of links that share its ports
+              └── who waited for it is ready ◄── a slice is done ◄─────┘
 
 Every thread block and every link has at most one next event, kept in a tree whose root is the earliest.
 """
@@ -14,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from taccl.support.jit import compiled
+from taccl.backend.simulate.executor.columns import Agenda, Blocks, Call, Columns, Filled, Flow, Traffic
+from taccl.support.jit import compiled_in_place, inlined
 
 #: What a step does.
 SEND, RECEIVE, BOTH, REDUCE, COPY = range(5)
@@ -22,356 +27,376 @@ SEND, RECEIVE, BOTH, REDUCE, COPY = range(5)
 #: What a thread block is at: it came to a slice; it prepares a send; its slice is on the link; it receives,
 #: or is busy at home; it has received all but the end of what is still being sent; it is done.
 _NEXT, _PREPARES, _ON_LINK, _BUSY, _TAIL, _ENDED = range(6)
+#: No thread block, or no link.
+_NONE = -1
 
 
-@compiled
-def _set(tree: Any, time: Any, size: int, node: int, at: float) -> None:
-    """Put the next event of a node at a moment, and let the tree know."""
-    time[node] = at
-    here = (node + size) >> 1
+def run(columns: Columns, call: Call, filled: Filled) -> int:
+    """Run all rounds and write `filled`; how many thread blocks did not come to their end."""
+    num_blocks, num_links = len(columns.first) - 1, len(call.alpha_us)
+    blocks = Blocks.at_first_step(columns.first)
+    has_steps = (np.diff(columns.first) > 0) & (call.rounds > 0)
+    blocks.state[~has_steps] = _ENDED
+    agenda = Agenda.of(num_blocks, num_links, np.flatnonzero(has_steps))
+    flow = Flow.empty(len(columns.link), call.slots)
+    traffic = Traffic.none(num_links, len(columns.port_first) - 1)
+    completed = np.zeros(len(columns.kind), dtype=np.int64)  # rounds that a step is done with
+    _run(columns, call, filled, blocks, flow, traffic, agenda, completed)
+    return int((blocks.state != _ENDED).sum())
+
+
+@compiled_in_place
+def _run(
+    columns: Any, call: Any, filled: Any, blocks: Any, flow: Any, traffic: Any, agenda: Any, completed: Any
+) -> None:
+    now = 0.0
+    while True:
+        while agenda.num_ready[0] > 0:
+            block = _take_ready(agenda)
+            if blocks.state[block] == _NEXT and agenda.time_us[block] == np.inf:
+                _go_on(columns, call, filled, blocks, flow, agenda, completed, block, now)
+        node = agenda.tree[1]
+        now = agenda.time_us[node]
+        if now == np.inf:
+            return
+        if node >= len(blocks.state):
+            done = _leave_link(columns, call, blocks, traffic, agenda, node - len(blocks.state), now)
+        else:
+            _set(agenda, node, np.inf)
+            done = _block_event(columns, call, filled, blocks, flow, traffic, agenda, node, now)
+        if done != _NONE:
+            _end_slice(columns, call, filled, blocks, flow, agenda, completed, done, now)
+
+
+# --- what comes next ----------------------------------------------------------------------------------------
+
+
+@inlined
+def _set(agenda: Any, node: int, at_us: float) -> None:
+    """Put the next event of a thread block or a link at a moment, and let the tree know."""
+    time_us, tree = agenda.time_us, agenda.tree
+    time_us[node] = at_us
+    here = (node + len(time_us)) >> 1
     while here >= 1:
         left, right = tree[2 * here], tree[2 * here + 1]
-        tree[here] = left if time[left] <= time[right] else right
+        tree[here] = left if time_us[left] <= time_us[right] else right
         here >>= 1
 
 
-@compiled
-def run(
-    first: Any,
-    kind: Any,
-    count: Any,
-    into: Any,
-    out: Any,
-    sources: Any,
-    wait_first: Any,
-    wait: Any,
-    waiter_first: Any,
-    waiter: Any,
-    conn_sender: Any,
-    conn_receiver: Any,
-    conn_link: Any,
-    link_first: Any,
-    link_port: Any,
-    port_first: Any,
-    port_link: Any,
-    alpha_us: Any,
-    pair_us_per_byte: Any,
-    rounds: int,
-    chunk_bytes: float,
-    piece_bytes: float,
-    chunks_per_piece: int,
-    slices: int,
-    least_slice: float,
-    slots: int,
-    cut_through: bool,
-    hop_us: float,
-    slice_us: float,
-    empty_us: float,
-    least_us: float,
-    block_us_per_byte: float,
-    reduce_us: float,
-    reduce_us_per_byte: float,
-    copy_us: float,
-    copy_us_per_byte: float,
-    room_us: float,
-    sharpness: float,
-    round_end: Any,
-    step_start: Any,
-    step_end: Any,
-    port_bytes: Any,
+@inlined
+def _make_ready(agenda: Any, block: int) -> None:
+    if not agenda.is_ready[block]:
+        agenda.ready[agenda.num_ready[0]] = block
+        agenda.is_ready[block] = True
+        agenda.num_ready[0] += 1
+
+
+@inlined
+def _take_ready(agenda: Any) -> int:
+    agenda.num_ready[0] -= 1
+    block = agenda.ready[agenda.num_ready[0]]
+    agenda.is_ready[block] = False
+    return int(block)
+
+
+@inlined
+def _wake(blocks: Any, agenda: Any, block: int) -> None:
+    """Let a thread block look again whether it can go on."""
+    if blocks.state[block] == _NEXT:
+        _make_ready(agenda, block)
+
+
+# --- a slice begins ---------------------------------------------------------------------------------------
+
+
+@inlined
+def _go_on(
+    columns: Any,
+    call: Any,
+    filled: Any,
+    blocks: Any,
+    flow: Any,
+    agenda: Any,
+    completed: Any,
+    block: int,
+    now: float,
+) -> None:
+    """Begin the next slice of a thread block, if all that it waits for is there."""
+    step = blocks.step[block]
+    source, target = columns.into[step], columns.out[step]
+    is_first = blocks.piece[block] == 0 and blocks.slice[block] == 0
+    if is_first and _is_held(columns, completed, step, blocks.round[block]):
+        return
+    seen_us = now
+    if source >= 0:
+        arrival_us = _arrival_us(call, flow, source)
+        if arrival_us == np.inf:
+            return
+        seen_us = arrival_us + call.hop_us + call.alpha_us[columns.link[source]]
+    if target >= 0 and flow.begun[target] - flow.taken[target] >= call.slots:
+        return
+    if seen_us > now:
+        _set(agenda, block, seen_us)
+        return
+    blocks.amount[block] = _bytes_of_slice(columns, call, blocks, block)
+    if is_first and blocks.round[block] == 0:
+        filled.step_start[step] = now
+    if target >= 0:
+        blocks.state[block] = _PREPARES
+        _set(agenda, block, now + _preparing_us(call, flow, target, blocks.amount[block]))
+    else:
+        blocks.state[block] = _BUSY
+        _set(agenda, block, now + _busy_us(columns, call, step, blocks.amount[block]))
+
+
+@inlined
+def _is_held(columns: Any, completed: Any, step: int, turn: int) -> bool:
+    """Whether a step waits for another one of this round."""
+    for index in range(columns.wait_first[step], columns.wait_first[step + 1]):
+        if completed[columns.wait[index]] <= turn:
+            return True
+    return False
+
+
+@inlined
+def _arrival_us(call: Any, flow: Any, source: int) -> float:
+    """When the next slice of a connection began to come, or has come; inf: not yet."""
+    slot = flow.taken[source] % call.slots
+    if call.cut_through:
+        return flow.begin_us[source, slot] if flow.begun[source] > flow.taken[source] else np.inf
+    return flow.sent_us[source, slot] if flow.sent[source] > flow.taken[source] else np.inf
+
+
+@inlined
+def _bytes_of_slice(columns: Any, call: Any, blocks: Any, block: int) -> float:
+    step = blocks.step[block]
+    of_chunk = min(call.piece_bytes, call.chunk_bytes - blocks.round[block] * call.piece_bytes)
+    chunks = min(call.chunks_per_piece, columns.count[step] - blocks.piece[block] * call.chunks_per_piece)
+    whole = of_chunk * chunks
+    if call.slices == 1 or columns.kind[step] == REDUCE or columns.kind[step] == COPY:
+        return whole
+    share = max(whole / call.slices, call.least_slice)
+    return max(0.0, min(share, whole - blocks.slice[block] * share))
+
+
+@inlined
+def _preparing_us(call: Any, flow: Any, target: int, amount: float) -> float:
+    """What a send costs before its slice is on the link."""
+    slot = flow.begun[target] % call.slots
+    flow.sent_us[target, slot] = np.inf
+    flow.begin_us[target, slot] = np.inf
+    flow.begun[target] += 1
+    cost_us = call.empty_us
+    if amount > 0.0:
+        cost_us = call.slice_us + max(0.0, call.least_us - amount * call.block_us_per_byte)
+    if flow.begun[target] - flow.seen_taken[target] > call.slots:
+        flow.seen_taken[target] = flow.taken[target]
+        cost_us += call.room_us
+    return cost_us
+
+
+@inlined
+def _busy_us(columns: Any, call: Any, step: int, amount: float) -> float:
+    """What a slice costs that goes nowhere: it is received, summed or copied."""
+    if columns.kind[step] == REDUCE:
+        return call.reduce_us + columns.sources[step] * amount * call.reduce_us_per_byte
+    if columns.kind[step] == COPY:
+        return call.copy_us + amount * call.copy_us_per_byte
+    if amount > 0.0:
+        return call.slice_us + max(call.least_us, amount * call.block_us_per_byte)
+    return call.empty_us
+
+
+# --- a slice on a link ------------------------------------------------------------------------------------
+
+
+@inlined
+def _block_event(
+    columns: Any,
+    call: Any,
+    filled: Any,
+    blocks: Any,
+    flow: Any,
+    traffic: Any,
+    agenda: Any,
+    block: int,
+    now: float,
 ) -> int:
-    """Run all rounds; how many thread blocks did not come to their end.
+    """What a thread block waited for is there; itself if its slice is done, else -1."""
+    if blocks.state[block] == _NEXT:
+        _make_ready(agenda, block)
+        return _NONE
+    if blocks.state[block] != _PREPARES:
+        return block
+    target = columns.out[blocks.step[block]]
+    flow.begin_us[target, (flow.begun[target] - 1) % call.slots] = now
+    if call.cut_through:
+        _make_ready(agenda, columns.receiver[target])
+    if blocks.amount[block] <= 0.0:
+        return block
+    _enter_link(columns, filled, blocks, traffic, columns.link[target], block, now)
+    _share_ports(columns, call, blocks, traffic, agenda, columns.link[target], now)
+    return _NONE
 
-    Columns over thread blocks: `first` (their steps are first[b] .. first[b + 1]). Over steps: `kind`,
-    `count` (chunks), `into` and `out` (connections, -1 for none), `sources` (of a sum), `wait_first` and
-    `wait` (the steps that must be done before, as ranges), `waiter_first` and `waiter` (the thread blocks
-    that wait for a step). Over connections: the thread blocks at both ends, and the link. Over links: their
-    ports, as ranges, with `pair_us_per_byte`, what a byte of data costs there. Over ports: their links, as
-    ranges.
 
-    Filled: `round_end` (when the last thread block ended each round), `step_start` and `step_end` (of each
-    step: when its first slice began, and its last ended), `port_bytes` (bytes of data through each port).
-    """
-    num_blocks, num_links = len(first) - 1, len(alpha_us)
-    num_connections, num_ports = len(conn_link), len(port_first) - 1
-    never = np.inf
-    now = 0.0
+@inlined
+def _enter_link(
+    columns: Any, filled: Any, blocks: Any, traffic: Any, link: int, block: int, now: float
+) -> None:
+    if traffic.many[link]:
+        traffic.moved[link] += traffic.rate[link] * (now - traffic.since_us[link])
+    traffic.since_us[link] = now
+    blocks.state[block] = _ON_LINK
+    blocks.reach[block] = traffic.moved[link] + blocks.amount[block]
+    blocks.next_on_link[block] = traffic.first_block[link]
+    traffic.first_block[link] = block
+    traffic.many[link] += 1
+    for pair in range(columns.link_first[link], columns.link_first[link + 1]):
+        traffic.on_port[columns.link_port[pair]] += 1
+        filled.port_bytes[columns.link_port[pair]] += blocks.amount[block]
 
-    # the next event of every thread block and link, in a tree of winners
-    size = 1
-    while size < num_blocks + num_links + 1:
-        size *= 2
-    time = np.full(size, never)
-    tree = np.empty(2 * size, dtype=np.int64)
-    for node in range(size):
-        tree[size + node] = node
-    for node in range(size - 1, 0, -1):
-        tree[node] = tree[2 * node]
 
-    # thread blocks
-    state = np.zeros(num_blocks, dtype=np.int64)
-    at = first[:-1].copy()
-    turn = np.zeros(num_blocks, dtype=np.int64)  # the round
-    piece = np.zeros(num_blocks, dtype=np.int64)
-    part = np.zeros(num_blocks, dtype=np.int64)  # the slice of the piece
-    amount = np.zeros(num_blocks)  # bytes of the slice
-    reach = np.zeros(num_blocks)  # what the link must have moved when the slice is through
-    next_on_link = np.full(num_blocks, -1, dtype=np.int64)
-    completed = np.zeros(len(kind), dtype=np.int64)  # rounds that a step is done with
+@inlined
+def _leave_link(
+    columns: Any, call: Any, blocks: Any, traffic: Any, agenda: Any, link: int, now: float
+) -> int:
+    """Take the slice off a link that ends now; its thread block."""
+    traffic.moved[link] += traffic.rate[link] * (now - traffic.since_us[link])
+    traffic.since_us[link] = now
+    before, block = _NONE, traffic.first_block[link]
+    least, before_least = block, _NONE
+    while block >= 0:
+        if blocks.reach[block] < blocks.reach[least]:
+            least, before_least = block, before
+        before = block
+        block = blocks.next_on_link[block]
+    if before_least < 0:
+        traffic.first_block[link] = blocks.next_on_link[least]
+    else:
+        blocks.next_on_link[before_least] = blocks.next_on_link[least]
+    traffic.moved[link] = max(traffic.moved[link], blocks.reach[least])
+    traffic.many[link] -= 1
+    if traffic.many[link] == 0:
+        traffic.moved[link] = 0.0
+    for pair in range(columns.link_first[link], columns.link_first[link + 1]):
+        traffic.on_port[columns.link_port[pair]] -= 1
+    _share_ports(columns, call, blocks, traffic, agenda, link, now)
+    return int(least)
 
-    # connections: slices begun and taken, and when those in between began and ended
-    begun = np.zeros(num_connections, dtype=np.int64)
-    sent = np.zeros(num_connections, dtype=np.int64)
-    taken = np.zeros(num_connections, dtype=np.int64)
-    known = np.zeros(num_connections, dtype=np.int64)  # slices taken when the sender last looked
-    begin_us = np.zeros((num_connections, slots))
-    sent_us = np.zeros((num_connections, slots))
 
-    # links: the slices that are on them, bytes that each has moved, and how fast that goes
-    on_link = np.full(num_links, -1, dtype=np.int64)
-    many = np.zeros(num_links, dtype=np.int64)
-    moved = np.zeros(num_links)
-    rate = np.zeros(num_links)
-    since = np.zeros(num_links)
-    on_port = np.zeros(num_ports, dtype=np.int64)
-
-    # thread blocks that may be able to go on, each at most once
-    todo = np.empty(num_blocks, dtype=np.int64)
-    listed = np.zeros(num_blocks, dtype=np.bool_)
-    waiting = 0
-    for block in range(num_blocks):
-        if first[block] == first[block + 1] or rounds == 0:
-            state[block] = _ENDED
-        else:
-            todo[waiting] = block
-            listed[block] = True
-            waiting += 1
-
-    while True:
-        while waiting > 0:
-            waiting -= 1
-            block = todo[waiting]
-            listed[block] = False
-            if state[block] != _NEXT or time[block] != never:
+@inlined
+def _share_ports(
+    columns: Any, call: Any, blocks: Any, traffic: Any, agenda: Any, changed: int, now: float
+) -> None:
+    """Set the rates of all links that share a port with one on which a slice came or went, that one too."""
+    num_blocks = len(blocks.state)
+    for pair in range(columns.link_first[changed], columns.link_first[changed + 1]):
+        port = columns.link_port[pair]
+        for index in range(columns.port_first[port], columns.port_first[port + 1]):
+            link = columns.port_link[index]
+            if traffic.many[link] == 0:
+                if link == changed:
+                    _set(agenda, num_blocks + link, np.inf)
                 continue
-            step = at[block]
-            does = kind[step]
-            source, target = into[step], out[step]
-            if piece[block] == 0 and part[block] == 0:
-                held = False
-                for place in range(wait_first[step], wait_first[step + 1]):
-                    if completed[wait[place]] <= turn[block]:
-                        held = True
-                        break
-                if held:
-                    continue
-            seen = now
-            if source >= 0:
-                slot = taken[source] % slots
-                arrival = never
-                if cut_through:
-                    if begun[source] > taken[source]:
-                        arrival = begin_us[source, slot]
-                elif sent[source] > taken[source]:
-                    arrival = sent_us[source, slot]
-                if arrival == never:
-                    continue
-                seen = arrival + hop_us + alpha_us[conn_link[source]]
-            if target >= 0 and begun[target] - taken[target] >= slots:
-                continue
-            if seen > now:
-                _set(tree, time, size, block, seen)
-                continue
-            # the bytes of this slice
-            here = min(piece_bytes, chunk_bytes - turn[block] * piece_bytes)
-            whole = here * min(chunks_per_piece, count[step] - piece[block] * chunks_per_piece)
-            each = whole
-            if slices > 1 and does != REDUCE and does != COPY:
-                share = max(whole / slices, least_slice)
-                each = max(0.0, min(share, whole - part[block] * share))
-            amount[block] = each
-            if turn[block] == 0 and piece[block] == 0 and part[block] == 0:
-                step_start[step] = now
-            if target >= 0:
-                slot = begun[target] % slots
-                sent_us[target, slot] = never
-                begin_us[target, slot] = never
-                begun[target] += 1
-                state[block] = _PREPARES
-                cost = empty_us
-                if each > 0.0:
-                    cost = slice_us + max(0.0, least_us - each * block_us_per_byte)
-                if begun[target] - known[target] > slots:
-                    known[target] = taken[target]
-                    cost += room_us
-                _set(tree, time, size, block, now + cost)
-            else:
-                state[block] = _BUSY
-                cost = empty_us
-                if each > 0.0:
-                    cost = slice_us + max(least_us, each * block_us_per_byte)
-                if does == REDUCE:
-                    cost = reduce_us + sources[step] * each * reduce_us_per_byte
-                elif does == COPY:
-                    cost = copy_us + each * copy_us_per_byte
-                _set(tree, time, size, block, now + cost)
-
-        node = tree[1]
-        now = time[node]
-        if now == never:
-            break
-        changed = -1  # a link on which a slice came or went
-        done = -1  # a thread block whose slice is done
-        if node >= num_blocks:
-            link = node - num_blocks
-            moved[link] += rate[link] * (now - since[link])
-            since[link] = now
-            # of the slices on it, the one that ends now
-            before, block = -1, on_link[link]
-            least, least_before = block, -1
+            if traffic.since_us[link] < now:
+                traffic.moved[link] += traffic.rate[link] * (now - traffic.since_us[link])
+                traffic.since_us[link] = now
+            traffic.rate[link] = _rate(columns, call, traffic, link)
+            nearest = np.inf
+            block = traffic.first_block[link]
             while block >= 0:
-                if reach[block] < reach[least]:
-                    least, least_before = block, before
-                before = block
-                block = next_on_link[block]
-            if least_before < 0:
-                on_link[link] = next_on_link[least]
-            else:
-                next_on_link[least_before] = next_on_link[least]
-            moved[link] = max(moved[link], reach[least])
-            many[link] -= 1
-            if many[link] == 0:
-                moved[link] = 0.0
-            for place in range(link_first[link], link_first[link + 1]):
-                on_port[link_port[place]] -= 1
-            changed = link
-            done = least
-        else:
-            block = node
-            _set(tree, time, size, block, never)
-            if state[block] == _NEXT:
-                todo[waiting] = block
-                listed[block] = True
-                waiting += 1
-            elif state[block] == _PREPARES:
-                target = out[at[block]]
-                begin_us[target, (begun[target] - 1) % slots] = now
-                if cut_through:
-                    other = conn_receiver[target]
-                    if not listed[other]:
-                        todo[waiting] = other
-                        listed[other] = True
-                        waiting += 1
-                if amount[block] <= 0.0:
-                    done = block
-                else:
-                    link = conn_link[target]
-                    moved[link] += rate[link] * (now - since[link]) if many[link] else 0.0
-                    since[link] = now
-                    state[block] = _ON_LINK
-                    reach[block] = moved[link] + amount[block]
-                    next_on_link[block] = on_link[link]
-                    on_link[link] = block
-                    many[link] += 1
-                    for place in range(link_first[link], link_first[link + 1]):
-                        on_port[link_port[place]] += 1
-                        port_bytes[link_port[place]] += amount[block]
-                    changed = link
-            else:
-                done = block
+                nearest = min(nearest, blocks.reach[block])
+                block = blocks.next_on_link[block]
+            left = max(0.0, nearest - traffic.moved[link])
+            _set(agenda, num_blocks + link, now + left / traffic.rate[link])
 
-        if changed >= 0:
-            # all links that share a port with it, itself among them, have another rate from now on
-            for place in range(link_first[changed], link_first[changed + 1]):
-                port = link_port[place]
-                for entry in range(port_first[port], port_first[port + 1]):
-                    link = port_link[entry]
-                    if many[link] == 0:
-                        if link == changed:
-                            _set(tree, time, size, num_blocks + link, never)
-                        continue
-                    if since[link] < now:
-                        moved[link] += rate[link] * (now - since[link])
-                        since[link] = now
-                    shared = 0.0
-                    for pair in range(link_first[link], link_first[link + 1]):
-                        shared = max(shared, pair_us_per_byte[pair] * on_port[link_port[pair]])
-                    slowest = max(block_us_per_byte, shared)
-                    if sharpness < never and slowest > 0.0:
-                        less = min(block_us_per_byte, shared) / slowest
-                        slowest *= (1.0 + less**sharpness) ** (1.0 / sharpness)
-                    rate[link] = 1.0 / slowest if slowest > 0 else 1e30
-                    block = on_link[link]
-                    nearest = never
-                    while block >= 0:
-                        nearest = min(nearest, reach[block])
-                        block = next_on_link[block]
-                    left = max(0.0, nearest - moved[link])
-                    _set(tree, time, size, num_blocks + link, now + left / rate[link])
 
-        if done >= 0:
-            block = done
-            step = at[block]
-            source, target = into[step], out[step]
-            if source >= 0 and cut_through:
-                slot = taken[source] % slots
-                if sent[source] <= taken[source]:  # what it takes is still on its way
-                    state[block] = _TAIL
-                    continue
-                tail = sent_us[source, slot] + hop_us + alpha_us[conn_link[source]]
-                if tail > now:
-                    state[block] = _TAIL
-                    _set(tree, time, size, block, tail)
-                    continue
-            if target >= 0:
-                slot = sent[target] % slots
-                sent_us[target, slot] = now
-                sent[target] += 1
-                other = conn_receiver[target]
-                if state[other] == _TAIL and time[other] == never and into[at[other]] == target:
-                    _set(tree, time, size, other, now + hop_us + alpha_us[conn_link[target]])
-                elif state[other] == _NEXT and not listed[other]:
-                    todo[waiting] = other
-                    listed[other] = True
-                    waiting += 1
-            if source >= 0:
-                taken[source] += 1
-                other = conn_sender[source]
-                if state[other] == _NEXT and not listed[other]:
-                    todo[waiting] = other
-                    listed[other] = True
-                    waiting += 1
-            # the next slice, piece, step or round
-            state[block] = _NEXT
-            part[block] += 1
-            parts = 1 if kind[step] == REDUCE or kind[step] == COPY else slices
-            if part[block] == parts:
-                part[block] = 0
-                piece[block] += 1
-                if piece[block] * chunks_per_piece >= count[step]:
-                    piece[block] = 0
-                    completed[step] += 1
-                    step_end[step] = now
-                    for place in range(waiter_first[step], waiter_first[step + 1]):
-                        other = waiter[place]
-                        if state[other] == _NEXT and not listed[other]:
-                            todo[waiting] = other
-                            listed[other] = True
-                            waiting += 1
-                    at[block] += 1
-                    if at[block] == first[block + 1]:
-                        round_end[turn[block]] = max(round_end[turn[block]], now)
-                        at[block] = first[block]
-                        turn[block] += 1
-                        if turn[block] == rounds:
-                            state[block] = _ENDED
-            if state[block] == _NEXT and not listed[block]:
-                todo[waiting] = block
-                listed[block] = True
-                waiting += 1
+@inlined
+def _rate(columns: Any, call: Any, traffic: Any, link: int) -> float:
+    """Bytes a microsecond of each slice on a link."""
+    shared = 0.0
+    for pair in range(columns.link_first[link], columns.link_first[link + 1]):
+        shared = max(shared, call.pair_us_per_byte[pair] * traffic.on_port[columns.link_port[pair]])
+    slowest = max(call.block_us_per_byte, shared)
+    if call.sharpness < np.inf and slowest > 0.0:
+        less = min(call.block_us_per_byte, shared) / slowest
+        slowest *= (1.0 + less**call.sharpness) ** (1.0 / call.sharpness)
+    return 1.0 / slowest if slowest > 0 else 1e30
 
-    stuck = 0
-    for block in range(num_blocks):
-        if state[block] != _ENDED:
-            stuck += 1
-    return stuck
+
+# --- a slice is done --------------------------------------------------------------------------------------
+
+
+@inlined
+def _end_slice(
+    columns: Any,
+    call: Any,
+    filled: Any,
+    blocks: Any,
+    flow: Any,
+    agenda: Any,
+    completed: Any,
+    block: int,
+    now: float,
+) -> None:
+    """Note that a slice is done, unless the end of what it takes is still to come; wake who waits for it."""
+    step = blocks.step[block]
+    source, target = columns.into[step], columns.out[step]
+    if source >= 0 and call.cut_through:
+        if flow.sent[source] <= flow.taken[source]:
+            blocks.state[block] = _TAIL
+            return
+        sent_us = flow.sent_us[source, flow.taken[source] % call.slots]
+        tail_us = sent_us + call.hop_us + call.alpha_us[columns.link[source]]
+        if tail_us > now:
+            blocks.state[block] = _TAIL
+            _set(agenda, block, tail_us)
+            return
+    if target >= 0:
+        _hand_over(columns, call, blocks, flow, agenda, target, now)
+    if source >= 0:
+        flow.taken[source] += 1
+        _wake(blocks, agenda, columns.sender[source])
+    blocks.state[block] = _NEXT
+    blocks.slice[block] += 1
+    slices = 1 if columns.kind[step] == REDUCE or columns.kind[step] == COPY else call.slices
+    if blocks.slice[block] == slices:
+        blocks.slice[block] = 0
+        blocks.piece[block] += 1
+        if blocks.piece[block] * call.chunks_per_piece >= columns.count[step]:
+            _end_step(columns, call, filled, blocks, agenda, completed, block, now)
+    _wake(blocks, agenda, block)
+
+
+@inlined
+def _hand_over(columns: Any, call: Any, blocks: Any, flow: Any, agenda: Any, target: int, now: float) -> None:
+    """Note that a slice has left; its receiver may wait for it, or for its end."""
+    flow.sent_us[target, flow.sent[target] % call.slots] = now
+    flow.sent[target] += 1
+    receiver = columns.receiver[target]
+    waits_for_end = blocks.state[receiver] == _TAIL and agenda.time_us[receiver] == np.inf
+    if waits_for_end and columns.into[blocks.step[receiver]] == target:
+        _set(agenda, receiver, now + call.hop_us + call.alpha_us[columns.link[target]])
+    else:
+        _wake(blocks, agenda, receiver)
+
+
+@inlined
+def _end_step(
+    columns: Any, call: Any, filled: Any, blocks: Any, agenda: Any, completed: Any, block: int, now: float
+) -> None:
+    """Go on to the next step, or to the next round; wake who waits for this step."""
+    step = blocks.step[block]
+    blocks.piece[block] = 0
+    completed[step] += 1
+    filled.step_end[step] = now
+    for index in range(columns.waiter_first[step], columns.waiter_first[step + 1]):
+        _wake(blocks, agenda, columns.waiter[index])
+    blocks.step[block] += 1
+    if blocks.step[block] == columns.first[block + 1]:
+        turn = blocks.round[block]
+        filled.round_end[turn] = max(filled.round_end[turn], now)
+        blocks.step[block] = columns.first[block]
+        blocks.round[block] += 1
+        if blocks.round[block] == call.rounds:
+            blocks.state[block] = _ENDED

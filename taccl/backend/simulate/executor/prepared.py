@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
 
 import numpy as np
 
 from taccl.backend.program import Op, Program
+from taccl.backend.simulate.executor.columns import Call, Columns, Filled
 from taccl.backend.simulate.matched import links_of, matched
 from taccl.backend.step_rows import OPS
 from taccl.backend.verify.connections import Connections
@@ -21,7 +21,7 @@ from taccl.backend.verify.executed_steps import ExecutedSteps
 from taccl.backend.verify.limits import MAX_COUNT
 from taccl.errors import TacclError, TopologyError
 from taccl.model.collective import IntArray
-from taccl.model.executor import Executor
+from taccl.model.executor import Executor, ProtocolCosts
 from taccl.model.network import FloatArray, LogicalTopology
 from taccl.model.units import MB
 
@@ -68,7 +68,7 @@ class Prepared:
     topology: LogicalTopology
     executed: ExecutedSteps
     connections: Connections
-    columns: tuple[Any, ...]
+    columns: Columns
 
     @staticmethod
     def of(program: Program, topology: LogicalTopology) -> Prepared:
@@ -112,7 +112,7 @@ class Prepared:
             topology,
             executed,
             connections,
-            tuple(np.ascontiguousarray(column, dtype=np.int64) for column in columns),
+            Columns(*(np.ascontiguousarray(column, dtype=np.int64) for column in columns)),
         )
 
     def run(
@@ -146,61 +146,66 @@ class Prepared:
         if not 0 < size_bytes < math.inf:
             raise TacclError(f"a call has more than 0 bytes, not {size_bytes}")
         costs = executor.costs_of(protocol)
-        shape = costs.shape
         chunk = size_bytes / self.program.chunks_per_loop
         whole = chunk / costs.piece_bytes
         total = max(1, math.ceil(whole))
         if rounds is None:
             rounds = max(_FEWEST_ROUNDS, min(ROUNDS, _STEPS // max(1, len(self.executed))))
         done = min(total, max(2, rounds))
-        per_piece = max(1, min(MAX_COUNT, int(costs.piece_bytes / chunk)))
-        round_end = np.zeros(done)
-        number = len(self.executed)
-        step_start, step_end = np.zeros(number + 1), np.zeros(number + 1)
-        port_bytes = np.zeros(network.num_ports)
-        sum_us_per_byte = 1e-3 / executor.reduce_gbps
-        stuck = run(
-            *self.columns,
-            np.asarray(network.alpha_us, dtype=np.float64),
-            np.asarray(network.pair_betas * (shape.wire / MB), dtype=np.float64),
+        call = _call(executor, costs, network, chunk, done)
+        num_steps = len(self.executed)
+        filled = Filled.empty(done, num_steps, network.num_ports)
+        stuck = run(self.columns, call, filled)
+        last_us = float(filled.round_end[-1]) if num_steps else 0.0
+        if done < total:
+            half = done // 2
+            last_us += (whole - done) * (last_us - float(filled.round_end[half - 1])) / (done - half)
+        return Run(
+            math.inf if stuck else costs.call_us(last_us),
+            total,
+            call.chunks_per_piece,
             done,
-            float(chunk),
-            float(costs.piece_bytes),
-            per_piece,
-            shape.slices,
-            float(shape.least_slice_bytes),
-            shape.slots,
-            shape.cut_through,
-            costs.hop_us,
-            costs.slice_us,
-            costs.empty_us,
-            costs.least_us,
-            costs.block_us_per_byte,
-            executor.reduce_us,
-            sum_us_per_byte,
-            executor.reduce_us if executor.copy_us is None else executor.copy_us,
-            sum_us_per_byte if executor.copy_gbps is None else 1e-3 / executor.copy_gbps,
-            executor.room_us,
-            math.inf if executor.link_sharpness is None else executor.link_sharpness,
-            round_end,
-            step_start,
-            step_end,
-            port_bytes,
+            stuck,
+            filled.step_start[:num_steps],
+            filled.step_end[:num_steps],
+            filled.port_bytes,
         )
-        time_us = math.inf
-        if not stuck:
-            last = float(round_end[-1]) if number else 0.0
-            if done < total:
-                half = done // 2
-                last += (whole - done) * (last - float(round_end[half - 1])) / (done - half)
-            time_us = costs.call_us(last)
-        return Run(time_us, total, per_piece, done, stuck, step_start[:number], step_end[:number], port_bytes)
 
     def predict_us(
         self, executor: Executor, protocol: str, size_bytes: float, topology: LogicalTopology | None = None
     ) -> float:
         """How long a call takes, microseconds; infinite for one that hangs. Raises as `run` does."""
         return self.run(executor, protocol, size_bytes, topology).time_us
+
+
+def _call(
+    executor: Executor, costs: ProtocolCosts, network: LogicalTopology, chunk_bytes: float, rounds: int
+) -> Call:
+    """What a call costs whose chunks have so many bytes, in so many rounds."""
+    shape, sum_us_per_byte = costs.shape, 1e-3 / executor.reduce_gbps
+    return Call(
+        alpha_us=np.asarray(network.alpha_us, dtype=np.float64),
+        pair_us_per_byte=np.asarray(network.pair_betas * (shape.wire / MB), dtype=np.float64),
+        rounds=rounds,
+        chunk_bytes=float(chunk_bytes),
+        piece_bytes=float(costs.piece_bytes),
+        chunks_per_piece=max(1, min(MAX_COUNT, int(costs.piece_bytes / chunk_bytes))),
+        slices=shape.slices,
+        least_slice=float(shape.least_slice_bytes),
+        slots=shape.slots,
+        cut_through=shape.cut_through,
+        hop_us=costs.hop_us,
+        slice_us=costs.slice_us,
+        empty_us=costs.empty_us,
+        least_us=costs.least_us,
+        block_us_per_byte=costs.block_us_per_byte,
+        reduce_us=executor.reduce_us,
+        reduce_us_per_byte=sum_us_per_byte,
+        copy_us=executor.reduce_us if executor.copy_us is None else executor.copy_us,
+        copy_us_per_byte=sum_us_per_byte if executor.copy_gbps is None else 1e-3 / executor.copy_gbps,
+        room_us=executor.room_us,
+        sharpness=math.inf if executor.link_sharpness is None else executor.link_sharpness,
+    )
 
 
 def predict_us(
