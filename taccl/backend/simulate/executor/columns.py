@@ -16,7 +16,7 @@ class Columns(NamedTuple):
     Parameters
     ----------
     first : of thread blocks; the steps of block b are `first[b]` to `first[b + 1]`.
-    kind, count, into, out, sources : of steps; what each does, its chunks, its connections (-1: none), and
+    kind, chunks, into, out, sources : of steps; what each does, its chunks, its connections (-1: none), and
         the sources of a sum.
     wait_first, wait : the steps that must be done before each, as ranges.
     waiter_first, waiter : the thread blocks that wait for each step, as ranges.
@@ -27,7 +27,7 @@ class Columns(NamedTuple):
 
     first: IntArray
     kind: IntArray
-    count: IntArray
+    chunks: IntArray
     into: IntArray
     out: IntArray
     sources: IntArray

@@ -163,18 +163,18 @@ def _arrival_us(call: Any, flow: Any, source: int) -> float:
     """When the next slice of a connection began to come, or has come; inf: not yet."""
     slot = flow.taken[source] % call.slots
     if call.cut_through:
-        return flow.begin_us[source, slot] if flow.begun[source] > flow.taken[source] else np.inf
-    return flow.sent_us[source, slot] if flow.sent[source] > flow.taken[source] else np.inf
+        return float(flow.begin_us[source, slot]) if flow.begun[source] > flow.taken[source] else np.inf
+    return float(flow.sent_us[source, slot]) if flow.sent[source] > flow.taken[source] else np.inf
 
 
 @inlined
 def _bytes_of_slice(columns: Any, call: Any, blocks: Any, block: int) -> float:
     step = blocks.step[block]
     of_chunk = min(call.piece_bytes, call.chunk_bytes - blocks.round[block] * call.piece_bytes)
-    chunks = min(call.chunks_per_piece, columns.count[step] - blocks.piece[block] * call.chunks_per_piece)
+    chunks = min(call.chunks_per_piece, columns.chunks[step] - blocks.piece[block] * call.chunks_per_piece)
     whole = of_chunk * chunks
     if call.slices == 1 or columns.kind[step] == REDUCE or columns.kind[step] == COPY:
-        return whole
+        return float(whole)
     share = max(whole / call.slices, call.least_slice)
     return max(0.0, min(share, whole - blocks.slice[block] * share))
 
@@ -192,19 +192,19 @@ def _preparing_us(call: Any, flow: Any, target: int, amount: float) -> float:
     if flow.begun[target] - flow.seen_taken[target] > call.slots:
         flow.seen_taken[target] = flow.taken[target]
         cost_us += call.room_us
-    return cost_us
+    return float(cost_us)
 
 
 @inlined
 def _busy_us(columns: Any, call: Any, step: int, amount: float) -> float:
     """What a slice costs that goes nowhere: it is received, summed or copied."""
     if columns.kind[step] == REDUCE:
-        return call.reduce_us + columns.sources[step] * amount * call.reduce_us_per_byte
+        return float(call.reduce_us + columns.sources[step] * amount * call.reduce_us_per_byte)
     if columns.kind[step] == COPY:
-        return call.copy_us + amount * call.copy_us_per_byte
+        return float(call.copy_us + amount * call.copy_us_per_byte)
     if amount > 0.0:
-        return call.slice_us + max(call.least_us, amount * call.block_us_per_byte)
-    return call.empty_us
+        return float(call.slice_us + max(call.least_us, amount * call.block_us_per_byte))
+    return float(call.empty_us)
 
 
 # --- a slice on a link ------------------------------------------------------------------------------------
@@ -363,7 +363,7 @@ def _end_slice(
     if blocks.slice[block] == slices:
         blocks.slice[block] = 0
         blocks.piece[block] += 1
-        if blocks.piece[block] * call.chunks_per_piece >= columns.count[step]:
+        if blocks.piece[block] * call.chunks_per_piece >= columns.chunks[step]:
             _end_step(columns, call, filled, blocks, agenda, completed, block, now)
     _wake(blocks, agenda, block)
 
