@@ -36,7 +36,7 @@ def offers_files(*words: str) -> bool:
 
 def test_engines() -> None:
     assert names("synthesize", "--engine", "") == list(registry.names())
-    assert names("synthesize", "--engine", "gr") == ["greedy", "groups"]
+    assert names("synthesize", "--engine", "gr") == ["greedy"]
     assert not offers_files("synthesize", "--engine", "")
 
 

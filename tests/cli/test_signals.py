@@ -58,7 +58,7 @@ def said(process: subprocess.Popen[str], word: str) -> bool:
     return any(word in line for line in process.stderr)
 
 
-@pytest.mark.parametrize("engine", ["cp", "orders", "milp"])
+@pytest.mark.parametrize("engine", ["cp", "lns", "milp"])
 def test_sigterm_keeps_the_best_schedule_so_far(start: Start, tmp_path: Path, engine: str) -> None:
     process = start("synthesize", *HARD, "--engine", engine, "-o", "a.xml")
     assert said(process, "gap")

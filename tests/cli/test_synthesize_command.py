@@ -217,7 +217,7 @@ def test_the_stages_are_a_table_of_what_runs_and_why_the_rest_does_not(
     assert rows["trees"].split()[2:4] == ["improve", "yes"]
     assert "from one rank to one" in rows["flows"]
     one = taccl("synthesize", "--topology", "ring:4", "--size", "4MB", "--engine", "milp", "--explain-stages")
-    assert [line.split()[1] for line in one.stdout.splitlines()[2:]] == ["textbook", "milp", "groups"]
+    assert [line.split()[1] for line in one.stdout.splitlines()[2:]] == ["textbook", "milp"]
 
 
 @pytest.mark.parametrize("more", [("--json",), ("-o", "a.xml"), ("--schedule", "s.json")])

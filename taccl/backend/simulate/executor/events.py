@@ -176,7 +176,7 @@ def _bytes_of_slice(columns: Any, call: Any, blocks: Any, block: int) -> float:
     if call.slices == 1 or columns.kind[step] == REDUCE or columns.kind[step] == COPY:
         return float(whole)
     share = max(whole / call.slices, call.least_slice)
-    return max(0.0, min(share, whole - blocks.slice[block] * share))
+    return float(max(0.0, min(share, whole - blocks.slice[block] * share)))
 
 
 @inlined

@@ -1,6 +1,5 @@
-"""TACCL's encoding: routing, ordering, contiguity and exact times, by mixed-integer programming."""
+"""The MILP engine: routes by a mixed-integer program, and orders by list scheduling, after TACCL."""
 
-from taccl.encoding.engines.milp.contiguity import rejoined
-from taccl.encoding.engines.milp.engine import milp, regrouped, serves
+from taccl.encoding.engines.milp.engine import milp, serves
 
-__all__ = ["milp", "regrouped", "rejoined", "serves"]
+__all__ = ["milp", "serves"]

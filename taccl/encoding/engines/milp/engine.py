@@ -1,8 +1,7 @@
-"""The MILP engine: TACCL's three steps, each starting from the best schedule so far.
+"""The MILP engine: TACCL's routing program, then orders by list scheduling.
 
-1. `routing` decides which links each chunk takes. 2. The order on each port is found by passes of the
-greedy engine confined to those links. 3. `contiguity` decides which neighbours share a send, and the
-exact times. Before all that, step 3 is given the best schedule of the engines before it.
+1. `routing` decides which links each chunk takes. 2. Passes of list scheduling confined to those links find the
+order on each port, and which neighbours share a send.
 """
 
 from __future__ import annotations
@@ -18,8 +17,6 @@ from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import Decision, list_schedule, without_dead_ends
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
-from taccl.encoding.engines.milp.contiguity import rejoined
-from taccl.encoding.engines.milp.merging import merged
 from taccl.encoding.engines.milp.routing import RoutingOptions, routed
 from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray
@@ -32,8 +29,8 @@ _MOST_ON_PATHS = 60_000
 _ON_PATHS_PER_S = 10_000
 #: So many transfers of a pass take a unit of work.
 _PASSED_PER_UNIT = 20
-#: The part of the time for groups in which neighbours are merged, whatever that does to the orders.
-_MERGING = 0.3
+#: The part of the time for routes; the rest is for their order.
+_FOR_ROUTES = 0.5
 #: Tried in turn: short ways first, then longer ones; chunks alone, then sharing their alphas.
 _SLACKS = (1.0, 1.5, 2.0)
 _ALPHA_SHARES = (1.0, 0.25)
@@ -43,10 +40,6 @@ _HOLDS = (1, 2, 4, 8)
 
 def milp(instance: Instance, options: SearchOptions, budget: Budget, best: Schedule) -> Iterator[Update]:
     """Yield improving schedules until all routings are tried or the budget is over."""
-    joined = rejoined(best, instance.group, options, budget.share(0.3))
-    if joined is not None:
-        best = joined
-        yield Update("milp", best)
     slacks = _SLACKS if options.slack is None else (options.slack,)
     # Where alpha keeps no port busy, its share makes no difference to the program.
     pays = instance.problem.topology.is_serial and not one_by_one(instance.problem.topology).all()
@@ -56,10 +49,10 @@ def milp(instance: Instance, options: SearchOptions, budget: Budget, best: Sched
         if _least_transfers(instance) > min(_MOST_ON_PATHS, _ON_PATHS_PER_S * budget.remaining_s()):
             return
         share = budget.share(1.0 / (len(routings) - number))
-        for schedule in _three_steps(instance, best, routing, options, share):
-            if schedule.makespan_us < best.makespan_us - TOLERANCE_US:
-                best = schedule
-                yield Update("milp", best)
+        schedule = _routed_and_ordered(instance, best, routing, options, share)
+        if schedule is not None and schedule.makespan_us < best.makespan_us - TOLERANCE_US:
+            best = schedule
+            yield Update("milp", best)
 
 
 def serves(instance: Instance) -> Verdict:
@@ -75,36 +68,15 @@ def _least_transfers(instance: Instance) -> int:
     return max(0, len(collective.outputs) - len(collective.inputs))
 
 
-def regrouped(instance: Instance, options: SearchOptions, budget: Budget, best: Schedule) -> Iterator[Update]:
-    """Yield the transfers of `best` joined into sends anew, wherever that is faster.
-
-    First in fewer sends and any orders, then in its orders.
-    """
-    fewer = merged(best, budget.share(_MERGING))
-    if fewer is not None:
-        best = fewer
-        yield Update("groups", best)
-    joined = rejoined(best, instance.group, options, budget)
-    if joined is not None:
-        yield Update("groups", joined)
-
-
-def _three_steps(
+def _routed_and_ordered(
     instance: Instance, best: Schedule, routing: RoutingOptions, options: SearchOptions, budget: Budget
-) -> Iterator[Schedule]:
+) -> Schedule | None:
+    """The best order on the routes of one program; None: it has none, or there is no time to write it down."""
     allowed = instance.path_sets(routing.slack)
     if allowed.sum() > min(_MOST_ON_PATHS, _ON_PATHS_PER_S * budget.remaining_s()):
-        return
-    uses = routed(instance, best, allowed, routing, options, budget.share(0.4))
-    ordered = best
-    if uses is not None:
-        ordered = _ordered(instance, uses, options.seed, budget.share(0.5))
-        yield ordered
-    if ordered.makespan_us > best.makespan_us:
-        ordered = best
-    joined = rejoined(ordered, instance.group, options, budget)
-    if joined is not None:
-        yield joined
+        return None
+    uses = routed(instance, best, allowed, routing, options, budget.share(_FOR_ROUTES))
+    return None if uses is None else _ordered(instance, uses, options.seed, budget)
 
 
 def _ordered(instance: Instance, uses: BoolArray, seed: int, budget: Budget) -> Schedule:
