@@ -122,7 +122,7 @@ def _crossings(pairs: Sequence[_Pair], known: Mapping[str, Sequence[Predicted]])
         sizes = sorted({each.size_bytes for row in rows for each in row if _is_in(each.size_bytes, overlap)})
         ahead = [_time_at(rows[0], size) - _time_at(rows[1], size) for size in sizes]
         for (low, before), (high, after) in pairwise(zip(sizes, ahead, strict=True)):
-            if before * after < 0:
+            if before and before * after <= 0:  # also where they meet at the size itself
                 yield low + int((high - low) * before / (before - after))
 
 

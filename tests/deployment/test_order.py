@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from taccl.deployment.order import LAST, Predict, Predicted, Preferred, preferences
@@ -72,6 +72,9 @@ def test_plans_for_other_calls_are_not_compared(other: DeployedPlan) -> None:
     costs=st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), min_size=4, max_size=4),
     size=st.integers(10, 24).map(lambda k: 3 * 2**k // 2),
 )
+@example(
+    [(11, 6), (11, 6)], [(1, 2), (2, 1), (1, 1), (1, 1)], 3072
+)  # they meet at 64 KB, where times are taken
 def test_whoever_fits_a_size_and_is_fastest_there_comes_before_all_that_fit(
     windows: list[tuple[int, int]], costs: list[tuple[int, int]], size: int
 ) -> None:

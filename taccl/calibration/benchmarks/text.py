@@ -10,6 +10,8 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
+from taccl.errors import MeasurementError
+
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 #: mpirun's tags, which may stand in the middle of a row: `[1,0]<stdout>:`, `[prterun-n013-78@1,0]<stdout>:`.
 _TAG = re.compile(r"\[(?:[\w.-]{1,80}@)?\d+,\d+\]<std(?:out|err)>:? ?")
@@ -83,6 +85,14 @@ def number_of(word: str) -> float | None:
         return None
     value = float(word)
     return value if math.isfinite(value) else None
+
+
+def check_width(num_cells: int, num_columns: int, of: str, path: str | None, line: int) -> None:
+    """Raise unless a row has as many cells as its matrix, or table, has columns."""
+    if num_cells != num_columns:
+        raise MeasurementError(
+            f"a row has {num_cells} cells, but the {of} has {num_columns} columns", path=path, line=line
+        )
 
 
 def numbers_of(words: list[str]) -> list[float] | None:

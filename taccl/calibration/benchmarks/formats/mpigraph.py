@@ -6,9 +6,10 @@ It knows its tab-separated matrices. Ranks of one host are no pair of nodes, and
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 
 from taccl.calibration.benchmarks.facts import Matrix, Measured
-from taccl.calibration.benchmarks.text import lines_of, number_of
+from taccl.calibration.benchmarks.text import check_width, lines_of, number_of
 from taccl.errors import MeasurementError
 from taccl.model.units import MB
 
@@ -47,25 +48,13 @@ def read(text: str, path: str | None) -> Measured:
             words = row[4].split()
             if len(words) < len(columns) and line is lines[-1]:
                 break  # the log ends inside a row
-            if len(words) != len(columns):
-                raise MeasurementError(
-                    f"a row has {len(words)} cells, but the matrix has {len(columns)} columns",
-                    path=path,
-                    line=line.number,
-                )
+            check_width(len(words), len(columns), "matrix", path, line.number)
             rows[row[1], int(row[2])] = [number_of(word) for word in words]
     if not rows:
         raise MeasurementError("there is no matrix of sends of mpiGraph", path=path, line=first)
-    cells = tuple(
-        tuple(
-            cell * MB / 1e9 if cell and to[0] != host else None
-            for to, cell in zip(columns, values, strict=True)
-        )
-        for (host, _), values in rows.items()
-    )
     matrix = Matrix(
         *(path, first, "mpiGraph", "send", "bandwidth_gbps", "rank to rank"),
-        *(tuple(rank for _, rank in rows), tuple(rank for _, rank in columns), cells),
+        *(tuple(rank for _, rank in rows), tuple(rank for _, rank in columns), _gbps(columns, rows)),
         at_once=True,
         size_bytes=size,
     )
@@ -74,3 +63,16 @@ def read(text: str, path: str | None) -> Measured:
         whole = f"{len(rows)} rows of {len(columns)}"
         warnings.append(f"{path or '<text>'}:{first}: the matrix has {whole}; the others are lost")
     return Measured(("mpigraph",), (), (matrix,), tuple(warnings))
+
+
+def _gbps(
+    columns: Sequence[tuple[str, int]], rows: Mapping[tuple[str, int], Sequence[float | None]]
+) -> tuple[tuple[float | None, ...], ...]:
+    """Bandwidths between hosts; None inside of one."""
+    return tuple(
+        tuple(
+            cell * MB / 1e9 if cell and to[0] != host else None
+            for to, cell in zip(columns, values, strict=True)
+        )
+        for (host, _), values in rows.items()
+    )

@@ -6,6 +6,7 @@ It knows the columns of all versions, by their header, and how rows are torn by 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from taccl.calibration.benchmarks.facts import Measured, Point, Scope, Sweep
@@ -142,20 +143,25 @@ def _take(tables: list[_Table], line: int, words: list[str], test: str | None, h
     if size is None or columns is None or len(cells) < len(columns):
         return False
     for half in _halves(columns, cells):
-        time_us, algbw, busbw = (number_of(half.get(name, "N/A")) for name in ("time", "algbw", "busbw"))
-        wrong = number_of(half.get("wrong", half.get("#wrong", "N/A")))
-        if half.get("error", "").endswith(_TOO_FAR):
-            table.fault = table.fault or ("results are off by more than they may be", line)
-        if wrong:
-            table.fault = table.fault or (f"{wrong:g} wrong values", line)
-        if time_us is None or time_us <= 0:
-            continue
-        table.points.append(Point(size, time_us, line))
-        if busbw and (table.busbw is None or busbw > table.busbw[0]):
-            table.busbw = (busbw, size)
-        if algbw and busbw and algbw > 5:  # of three digits or more, so that the quotient means something
-            table.factors.append(busbw / algbw)
+        _take_half(table, size, line, half)
     return True
+
+
+def _take_half(table: _Table, size: int, line: int, half: Mapping[str, str]) -> None:
+    """Put the cells of one call, out of place or in place, into a table."""
+    time_us, algbw, busbw = (number_of(half.get(name, "N/A")) for name in ("time", "algbw", "busbw"))
+    wrong = number_of(half.get("wrong", half.get("#wrong", "N/A")))
+    if half.get("error", "").endswith(_TOO_FAR):
+        table.fault = table.fault or ("results are off by more than they may be", line)
+    if wrong:
+        table.fault = table.fault or (f"{wrong:g} wrong values", line)
+    if time_us is None or time_us <= 0:
+        return
+    table.points.append(Point(size, time_us, line))
+    if busbw and (table.busbw is None or busbw > table.busbw[0]):
+        table.busbw = (busbw, size)
+    if algbw and busbw and algbw > 5:  # of three digits or more, so that the quotient means something
+        table.factors.append(busbw / algbw)
 
 
 def _halves(columns: list[str], cells: list[str]) -> list[dict[str, str]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from taccl.calibration.benchmarks.facts import Ends, Matrix, Measured, Quantity
-from taccl.calibration.benchmarks.text import Line, lines_of, number_of, whole_of
+from taccl.calibration.benchmarks.text import Line, check_width, lines_of, number_of, whole_of
 from taccl.errors import MeasurementError
 from taccl.topologies.strict_yaml import Node, parse_yaml
 
@@ -96,12 +96,7 @@ def _text(text: str, path: str | None) -> tuple[list[Matrix], list[str]]:
             targets = tuple(number for number in numbers if number is not None)
         elif description is not None and targets and numbers[0] is not None:
             cells = words[1:]
-            if len(cells) != len(targets):
-                raise MeasurementError(
-                    f"a row has {len(cells)} cells, but the matrix has {len(targets)} columns",
-                    path=path,
-                    line=line.number,
-                )
+            check_width(len(cells), len(targets), "matrix", path, line.number)
             sources.append(numbers[0])
             rows.append(tuple(number_of(cell) for cell in cells))
     finish()
@@ -117,30 +112,37 @@ def _json(text: str, path: str | None) -> tuple[list[Matrix], list[str]]:
         raise failed.error(f"nvbandwidth failed: {failed.raw[:200]}")
     cases = dict(_named(body)).get("testcases")
     for case in cases.elements() if cases is not None else ():
-        keys = dict(_named(case))
-        name = keys["name"].raw if "name" in keys else ""
-        status = keys["status"].raw if "status" in keys else "Passed"
-        if status == "Error":
-            warnings.append(f"{path or '<text>'}:{case.line}: {name} failed; it is left out")
-        if status != "Passed" or "bandwidth_matrix" not in keys or "bandwidth_description" not in keys:
-            continue
-        about = keys["bandwidth_description"].raw[:400]
-        if "memcpy local" in about:
-            continue  # copies inside a GPU
-        found = _DESCRIPTION.search(about)
-        rows = [
-            tuple(number_of(cell.raw.strip()) for cell in row.elements())
-            for row in keys["bandwidth_matrix"].elements()
-        ]
-        width = len(rows[0]) if rows else 0
-        if found is None or not width:
-            warnings.append(f"{path or '<text>'}:{case.line}: {name} is not understood; it is left out")
-            continue
-        if any(len(row) != width for row in rows):
-            raise keys["bandwidth_matrix"].error("the rows of this matrix differ in length")
-        line = keys["bandwidth_matrix"].line
-        matrices.append(_matrix(path, line, name, found, list(range(len(rows))), tuple(range(width)), rows))
+        matrix = _of_case(case, path, warnings)
+        if matrix is not None:
+            matrices.append(matrix)
     return matrices, warnings
+
+
+def _of_case(case: Node, path: str | None, warnings: list[str]) -> Matrix | None:
+    """The matrix of a test case; None: it has none that tells of links."""
+    keys = dict(_named(case))
+    name = keys["name"].raw if "name" in keys else ""
+    status = keys["status"].raw if "status" in keys else "Passed"
+    if status == "Error":
+        warnings.append(f"{path or '<text>'}:{case.line}: {name} failed; it is left out")
+    if status != "Passed" or "bandwidth_matrix" not in keys or "bandwidth_description" not in keys:
+        return None
+    about = keys["bandwidth_description"].raw[:400]
+    if "memcpy local" in about:
+        return None  # copies inside a GPU
+    found = _DESCRIPTION.search(about)
+    rows = [
+        tuple(number_of(cell.raw.strip()) for cell in row.elements())
+        for row in keys["bandwidth_matrix"].elements()
+    ]
+    width = len(rows[0]) if rows else 0
+    if found is None or not width:
+        warnings.append(f"{path or '<text>'}:{case.line}: {name} is not understood; it is left out")
+        return None
+    if any(len(row) != width for row in rows):
+        raise keys["bandwidth_matrix"].error("the rows of this matrix differ in length")
+    line = keys["bandwidth_matrix"].line
+    return _matrix(path, line, name, found, list(range(len(rows))), tuple(range(width)), rows)
 
 
 def _named(node: Node) -> list[tuple[str, Node]]:

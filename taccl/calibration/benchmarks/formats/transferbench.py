@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from taccl.calibration.benchmarks.facts import Ends, Matrix, Measured
-from taccl.calibration.benchmarks.text import Line, lines_of, number_of
+from taccl.calibration.benchmarks.text import Line, check_width, lines_of, number_of
 from taccl.errors import MeasurementError
 
 _CORNER = re.compile(r"SRC(?:\+EXE)?\\{1,2}DST")
@@ -23,6 +23,10 @@ Device = tuple[str, int]
 def looks_like(text: str) -> bool:
     """Whether the corner of a matrix is in it."""
     return _CORNER.search(text) is not None
+
+
+#: Between what the matrices of a table are, one after the other.
+_ENDS: tuple[Ends, ...] = ("gpu to gpu", "host to gpu", "gpu to host")
 
 
 def read(text: str, path: str | None) -> Measured:
@@ -61,23 +65,16 @@ def read(text: str, path: str | None) -> Measured:
             words = row["cells"].split()
             if to_all[-1] and len(words) > len(devices):
                 words = words[: len(devices)]
-            if len(words) != len(devices):
-                raise MeasurementError(
-                    f"a row has {len(words)} cells, but the table has {len(devices)} columns",
-                    path=path,
-                    line=line.number,
-                )
+            check_width(len(words), len(devices), "table", path, line.number)
             kind, number = _DEVICE.findall(row["device"])[0]
             rows[(kind, int(number)), row["arrow"] or "->"] = [number_of(word) for word in words]
     matrices: list[Matrix] = []
     for (line, devices, rows), both, is_to_all in zip(tables, both_ways, to_all, strict=True):
         if is_to_all:
             matrices += [_totals(path, line, devices, rows, size)] if rows else []
-            continue
-        for ends in ("gpu to gpu", "host to gpu", "gpu to host"):
-            matrix = _matrix(path, line, devices, rows, both, ends, size)
-            if matrix is not None:
-                matrices.append(matrix)
+        else:
+            of_ends = (_matrix(path, line, devices, rows, both, ends, size) for ends in _ENDS)
+            matrices += [matrix for matrix in of_ends if matrix is not None]
     if not matrices:
         raise MeasurementError("no table of TransferBench has a row", path=path, line=1)
     return Measured(("transferbench",), (), tuple(matrices))

@@ -1,7 +1,7 @@
 """The MILP engine: TACCL's routing program, then orders by list scheduling.
 
-1. `routing` decides which links each chunk takes. 2. Passes of list scheduling confined to those links find the
-order on each port, and which neighbours share a send.
+1. `routing` decides which links each chunk takes. 2. Passes of list scheduling confined to those links find
+the order on each port, and which neighbours share a send.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _least_transfers(instance: Instance) -> int:
 def _routed_and_ordered(
     instance: Instance, best: Schedule, routing: RoutingOptions, options: SearchOptions, budget: Budget
 ) -> Schedule | None:
-    """The best order on the routes of one program; None: it has none, or there is no time to write it down."""
+    """The best order on the routes of one program; None: it has none, or no time is left to write it."""
     allowed = instance.path_sets(routing.slack)
     if allowed.sum() > min(_MOST_ON_PATHS, _ON_PATHS_PER_S * budget.remaining_s()):
         return None

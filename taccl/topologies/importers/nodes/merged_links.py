@@ -32,17 +32,22 @@ def merged_links(
     theirs = tuple(_moved(link, gpus_at) for link in later.links)
     if whole.links is None:
         return theirs, later.has_switch, []
-    seen = {*gpus_at}
     if whole.has_switch is None or later.has_switch is None:
         return _with_totals(whole, later, theirs, gpus_at)
     if whole.has_switch != later.has_switch and whole.links and theirs:
+        said, before = ("to a switch" if dump.has_switch else "from GPU to GPU" for dump in (later, whole))
         raise contradiction(
-            "links lead " + ("to a switch" if later.has_switch else "from GPU to GPU"),
-            theirs[0].place,
-            "they lead " + ("to a switch" if whole.has_switch else "from GPU to GPU"),
-            whole.links[0].place,
+            f"links lead {said}", theirs[0].place, f"they lead {before}", whole.links[0].place
         )
-    mine, others = _by_ends(whole.links), _by_ends(theirs)
+    return _both(whole, whole.links, later, theirs, gpus_at), whole.has_switch, []
+
+
+def _both(
+    whole: Dump, links: Sequence[GpuLink], later: Dump, theirs: Sequence[GpuLink], gpus_at: Sequence[int]
+) -> tuple[GpuLink, ...]:
+    """The links of both; those between GPUs that both know have to be in both."""
+    seen = {*gpus_at}
+    mine, others = _by_ends(links), _by_ends(theirs)
     found = []
     for ends in dict.fromkeys((*mine, *others)):
         one, other = mine.get(ends), others.get(ends)
@@ -54,7 +59,7 @@ def merged_links(
             raise _no_such_link(other, whole.gpus[ends[0]].place)
         elif one is not None:
             found.append(one)
-    return tuple(found), whole.has_switch, []
+    return tuple(found)
 
 
 def _with_totals(
@@ -114,7 +119,8 @@ def _added_up(
     exact, totals = (theirs, mine) if later_is_exact else (mine, theirs)
     model = whole.gpus[here].model or later.gpus[there].model
     is_full = model is not None and listed == links_of_model(model)
-    if 0 < known < listed and is_full and all(link.b is not None for link in exact):
+    names_peers = all(link.b is not None for link in exact)
+    if 0 < known < listed and is_full and names_peers:
         place = next(link.place for link in totals if link.a == here)
         return _elsewhere(place, f"GPU {here}", known, listed)
     if known != listed:

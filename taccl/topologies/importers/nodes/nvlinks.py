@@ -5,7 +5,8 @@ Pure functions of counts. No tool's format is known here, and no bandwidth.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 #: The most NVLinks that a GPU of any generation has, and those of the generations that have fewer.
@@ -36,6 +37,13 @@ def links_of_model(model: str | None) -> int:
     return next((links for name, links in _LINKS_OF_MODEL if model and name in model), MOST_LINKS)
 
 
+def _apart(counts: Sequence[Sequence[int]], linked: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Pairs of GPUs that no link joins, and that share a neighbour: no switch has them both."""
+    for a, b in itertools.combinations(linked, 2):
+        if not counts[a][b] and any(counts[a][c] and counts[b][c] for c in linked):
+            yield a, b
+
+
 def wiring(counts: Sequence[Sequence[int]], most: int | Sequence[int] = MOST_LINKS) -> Wiring:
     """Whether these counts are links between GPUs or to a switch.
 
@@ -55,10 +63,9 @@ def wiring(counts: Sequence[Sequence[int]], most: int | Sequence[int] = MOST_LIN
     peers = {gpu: sum(1 for count in counts[gpu] if count) for gpu in gpus}
     if not any(peers[gpu] >= 2 and sum(counts[gpu]) > limits[gpu] for gpu in linked):
         return Wiring(None if len(counts) == 2 else False)
-    for a in linked:
-        for b in linked:
-            if a < b and not counts[a][b] and any(counts[a][c] and counts[b][c] for c in linked):
-                return Wiring(True, apart=(a, b))
+    apart = next(_apart(counts, linked), None)
+    if apart is not None:
+        return Wiring(True, apart=apart)
     first = [min((gpu, *(other for other in gpus if counts[gpu][other]))) for gpu in gpus]
     groups = sorted({first[gpu] for gpu in linked})
     switch_of = tuple(groups.index(each) if each in groups else 0 for each in first)

@@ -5,7 +5,9 @@ Compares two dumps. It knows neither a format nor a bandwidth.
 
 from __future__ import annotations
 
-from taccl.topologies.importers.nodes.facts import Dump, Nearness
+from collections.abc import Iterator, Mapping, Sequence
+
+from taccl.topologies.importers.nodes.facts import Dump, GpuLink, Nearness, Plan
 
 #: The farthest two GPUs without NVLinks are, when the worst way of a ring is of this kind.
 _FARTHEST = {"PIX": Nearness.PIX, "PXB": Nearness.PXB, "PHB": Nearness.NODE}
@@ -31,10 +33,19 @@ def disagreements(plan: Dump, machine: Dump) -> tuple[str, ...]:
         for gpu in plan.gpus
         if gpu.dev not in at
     ]
-    linked = {(link.a, link.b) for link in machine.links or () if link.b is not None}
-    switched = {link.a for link in machine.links or () if link.b is None}
-    for here, a, b, worst in plan.plan.paths if plan.plan is not None else ():
-        if a not in at or b not in at or machine.links is None:
+    if plan.plan is not None and machine.links is not None:
+        found += _paths_without_links(plan.plan, machine, machine.links, at)
+    return tuple(found)
+
+
+def _paths_without_links(
+    plan: Plan, machine: Dump, links: Sequence[GpuLink], at: Mapping[int | None, int]
+) -> Iterator[str]:
+    """Paths of a plan between GPUs that are farther from each other than it says."""
+    linked = {(link.a, link.b) for link in links if link.b is not None}
+    switched = {link.a for link in links if link.b is None}
+    for here, a, b, worst in plan.paths:
+        if a not in at or b not in at:
             continue
         i, j = sorted((at[a], at[b]))
         if (i, j) in linked or {i, j} <= switched:
@@ -42,10 +53,7 @@ def disagreements(plan: Dump, machine: Dump) -> tuple[str, ...]:
         near = None if machine.gpu_nearness is None else machine.gpu_nearness[i][j]
         there = machine.gpus[i].place
         if worst == "NVL":
-            found.append(f"{here}: the plan goes from GPU {a} to GPU {b} by NVLink; there is none ({there})")
+            yield f"{here}: the plan goes from GPU {a} to GPU {b} by NVLink; there is none ({there})"
         elif near is not None and worst in _FARTHEST and near > _FARTHEST[worst]:
-            found.append(
-                f"{here}: the plan goes from GPU {a} to GPU {b} by {worst} at worst; they are {near.name}"
-                f" ({there})"
-            )
-    return tuple(found)
+            by = f"by {worst} at worst; they are {near.name}"
+            yield f"{here}: the plan goes from GPU {a} to GPU {b} {by} ({there})"
