@@ -239,6 +239,14 @@ class Frontier:
         return f"{self.collective.name}, {self.collective.num_ranks} ranks, on {self.topology}"
 
 
+def _check_enough_steps(most_steps: int, least: int) -> None:
+    if most_steps < least:
+        raise SolverError(
+            f"{most_steps} steps are too few: some chunk is {least} links from where it is wanted",
+            hint=f"--max-steps {least} or more",
+        )
+
+
 def pareto(
     collective: str = "allgather",
     *,
@@ -280,11 +288,7 @@ def pareto(
     least, bound = fewest_steps(copies), copies.once(round_bound)
     most_steps = least + _MORE_STEPS if max_steps is None else max_steps
     most_chunks = min(_CHUNKS, bound.rounds_per_chunk.denominator) if max_chunks is None else max_chunks
-    if most_steps < least:
-        raise SolverError(
-            f"{most_steps} steps are too few: some chunk is {least} links from where it is wanted",
-            hint=f"--max-steps {least} or more",
-        )
+    _check_enough_steps(most_steps, least)
     began = time.monotonic()
     budget = Budget(time_limit)
     points: list[FrontierPoint] = []

@@ -52,6 +52,24 @@ _BOUND_WRONG = (
 
 
 @spelled_out(MachineKeywords)
+def _at_size(
+    subject: Subject | PlanSubject, problem: Problem, settings: _Settings, *, own: bool
+) -> tuple[SimulatedSize, Sequence[str]]:
+    """A simulation beside its bound, and notes on what the file of a schedule claims."""
+    simulation = _simulated(subject, problem, settings)
+    bound, schedule_us = _bound_of(subject, problem, simulation, settings, own=own)
+    has_claims = subject.saved is not None and schedule_us is not None
+    run = SimulatedSize(
+        size_bytes=problem.size_bytes,
+        simulation=simulation,
+        lower_bound_us=bound.value_us,
+        bound_source=bound.witness,
+        schedule_us=schedule_us,
+        busbw_factor=subject.collective.busbw_factor,
+    )
+    return run, claim_notes(subject.saved, bound) if has_claims and subject.saved is not None else ()
+
+
 def simulate_file(
     path: str | Path,
     sizes: Sequence[str | int] = (),
@@ -99,23 +117,12 @@ def simulate_file(
     claims: dict[str, None] = {}
     for problem in problems:
         try:
-            simulation = _simulated(subject, problem, settings)
+            run, claimed = _at_size(subject, problem, settings, own=_names_no_machine(asked))
         except TacclError as fault:
             fault.path = str(path)
             raise
-        bound, schedule_us = _bound_of(subject, problem, simulation, settings, own=_names_no_machine(asked))
-        if subject.saved is not None and schedule_us is not None:
-            claims |= dict.fromkeys(claim_notes(subject.saved, bound))
-        runs.append(
-            SimulatedSize(
-                size_bytes=problem.size_bytes,
-                simulation=simulation,
-                lower_bound_us=bound.value_us,
-                bound_source=bound.witness,
-                schedule_us=schedule_us,
-                busbw_factor=subject.collective.busbw_factor,
-            )
-        )
+        runs.append(run)
+        claims |= dict.fromkeys(claimed)
     remarks, wrong = list(_remarks(subject, runs)), tuple[str, ...]()
     if isinstance(subject.program, ExecutionPlan) and subject.program.uses_switches:
         remarks.append(_IN_SWITCH)

@@ -140,20 +140,23 @@ def _run_here(call: PlanCall, check: bool, ranks_as: RanksAs, deadline: Deadline
     )
 
 
+def _word(end: End, best: int, known: bool) -> tuple[Word, tuple[str, ...]]:
+    """The verdict, with the first findings: why it hangs, or what is wrong if `best` is the root."""
+    findings = list(end.stuck) or [text for verdict in end.verdicts for text in verdict.findings[best]]
+    word: Word = "hangs" if end.stuck else "wrong" if findings else "right" if known else "not checked"
+    if len(findings) > _SHOWN:
+        findings = [*findings[:_SHOWN], f"and {len(findings) - _SHOWN} more"]
+    return word, tuple(findings)
+
+
 def conclude(call: PlanCall, ranks_as: RanksAs, end: End, check: bool, seconds: float) -> Execution:
     """The outcome."""
     asked, plan = call.asked, call.plan
     known = check and (asked.checkable or asked.collective == "sendrecv")
-    wrong = np.array([each.wrong for each in end.verdicts]).sum(axis=0)
+    is_checked = known and not end.stuck
+    wrong = np.array([verdict.wrong for verdict in end.verdicts]).sum(axis=0)
     best = int(np.argmin(wrong))
-    findings = [text for each in end.verdicts for text in each.findings[best]]
-    verdict: Word = "right" if known else "not checked"
-    if end.stuck:
-        verdict, findings = "hangs", list(end.stuck)
-    elif findings:
-        verdict = "wrong"
-    if len(findings) > _SHOWN:
-        findings = [*findings[:_SHOWN], f"and {len(findings) - _SHOWN} more"]
+    word, findings = _word(end, best, known)
     blocks = [block for rank in plan.ranks for block in rank.blocks]
     return Execution(
         collective=asked.collective,
@@ -168,12 +171,12 @@ def conclude(call: PlanCall, ranks_as: RanksAs, end: End, check: bool, seconds: 
         iterations=1,
         calls=call.calls,
         ranks_as=ranks_as,
-        verdict=verdict,
+        verdict=word,
         pieces=end.sent,
-        checked=0 if end.stuck or not known else sum(each.checked for each in end.verdicts),
-        wrong=0 if end.stuck or not known else int(wrong[best]),
-        root=asked.roots[best] if asked.checkable and known and not end.stuck else None,
-        findings=tuple(findings),
+        checked=sum(verdict.checked for verdict in end.verdicts) if is_checked else 0,
+        wrong=int(wrong[best]) if is_checked else 0,
+        root=asked.roots[best] if asked.checkable and is_checked else None,
+        findings=findings,
         seconds=seconds,
         notes=(*asked.notes, *end.notes),
     )

@@ -308,22 +308,28 @@ class Translation:
             made.wait(*self._end(self.steps.sent[sending.index], sending), relaxed=True)
         if is_pulled:
             self._pull(taken, made)
-        elif taken[0].index in self.pulls:
-            made.signal_all([self._end(self.steps.sent[node.index], node) for node in taken])
-        elif taken[0].step.op is Op.REDUCE:
-            self._sum(taken, sending, made)
-        elif taken[0].index in self.together:
-            places = [source(node.step, node.rank, self.names) for node in taken]
-            there = [self._remote(node, self.steps.sent[node.index]) for node in taken]
-            made.work(OpName.PUT, places, [], there, Channel.MEMORY)
-            made.signal(*self._end(self.steps.sent[taken[-1].index], taken[-1]))
         else:
-            self._work(taken[0], received, self.steps.sent.get(taken[0].index), made)
+            self._operation(taken, sending, made)
         if received is not None and received.send in self.asked_back and received.send in self.apart:
             made.signal(*self._end(received, taken[0]))
-        releases = [each for node in taken for each in self.releases.get(node.index, ())]
+        releases = [semaphore for node in taken for semaphore in self.releases.get(node.index, ())]
         if releases:
             made.release(releases)
+
+    def _operation(self, taken: Sequence[Node], sending: Node | None, made: Emitter) -> None:
+        """What the steps do between waiting and signalling."""
+        first = taken[0]
+        if first.index in self.pulls:
+            made.signal_all([self._end(self.steps.sent[node.index], node) for node in taken])
+        elif first.step.op is Op.REDUCE:
+            self._sum(taken, sending, made)
+        elif first.index in self.together:
+            sources = [source(node.step, node.rank, self.names) for node in taken]
+            targets = [self._remote(node, self.steps.sent[node.index]) for node in taken]
+            made.work(OpName.PUT, sources, [], targets, Channel.MEMORY)
+            made.signal(*self._end(self.steps.sent[taken[-1].index], taken[-1]))
+        else:
+            self._work(first, self.steps.received.get(first.index), self.steps.sent.get(first.index), made)
 
     def _pull(self, taken: Sequence[Node], made: Emitter) -> None:
         """A sum of what the rank has and what senders have, and what becomes of it."""

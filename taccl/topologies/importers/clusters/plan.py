@@ -232,13 +232,13 @@ def _level(tiers: Tiers, tier: int, part_of: dict[Nic, str]) -> PlannedLevel:
     used = [set(by_node[group[0]]) for group in groups]
     is_regular = len(patterns) == 1 and sum(map(len, used)) == len(set().union(*used))
     rails = next(iter(patterns)) if is_regular else None
-    if is_regular and rails is not None:
+    if rails is not None:
         nic_groups = [
             tuple((node, place) for node in group for place in rail) for group in groups for rail in rails
         ]
     else:
         nics = list(part_of)
-        nic_groups = [tuple(nics[each] for each in group) for group in grouped(list(part_of.values()))]
+        nic_groups = [tuple(nics[index] for index in group) for group in grouped(list(part_of.values()))]
     leaves = [part_of[nics[0]] for nics in nic_groups]
     return PlannedLevel(
         tier_name(tier),

@@ -5,9 +5,9 @@ It knows facts, figures and layouts; it computes no number that a machine has.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from taccl.topologies.importers.nodes.facts import Dump, Known, Nearness
+from taccl.topologies.importers.nodes.facts import Dump, Known, Nearness, Nic
 from taccl.topologies.importers.nodes.figures import (
     Figure,
     grouped,
@@ -27,13 +27,8 @@ def nearest_names(dump: Dump) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(nics[i].name for i in near) for near in nearest_nics(dump))
 
 
-def known_values(
-    dump: Dump, layout: Layout, figures: Sequence[Figure | None], bandwidth: Bandwidth
-) -> list[Known]:
-    """Every number of the machine and how it is known, those alike in one row."""
-    rows = [Known("GPUs", len(dump.gpus), "read", str(dump.gpus[0].place))]
-    if dump.order:
-        rows.append(Known("order of GPUs", dump.order, "inferred", f"devs {[gpu.dev for gpu in dump.gpus]}"))
+def _rows_of_links(dump: Dump, bandwidth: Bandwidth) -> Iterator[Known]:
+    """How many links there are and how fast they are, equal ones in one row."""
     rated = rated_links(dump, bandwidth)
     for wires in grouped(
         rated, lambda i: (rated[i].count.value, rated[i].each.value, rated[i].link.b is None)
@@ -45,25 +40,37 @@ def known_values(
         else:
             who = "GPUs " + ", ".join(f"{rated[i].link.a}-{rated[i].link.b}" for i in wires[:8])
             who += f" and {len(wires) - 8} pairs more" if len(wires) > 8 else ""
-        rows.append(_row(f"links, {who}", first.count))
-        rows.append(_row(f"GB/s of a link, {who}", first.each))
+        yield _row(f"links, {who}", first.count)
+        yield _row(f"GB/s of a link, {who}", first.each)
+
+
+def _rows_of_nics(dump: Dump, nics: Sequence[Nic]) -> Iterator[Known]:
+    """How many NICs there are, how fast they are, and which is nearest to each GPU."""
+    source = str(nics[0].place) if nics else f"no NIC in {dump.gpus[0].place.path or 'the file'}"
+    yield Known("NICs", len(nics), "read", source)
+    ports = [nic_figure(nic) for nic in nics]
+    for which in grouped(ports, lambda i: (ports[i].value, ports[i].how)).values():
+        yield _row(f"GB/s of {', '.join(nics[i].name for i in which)}", ports[which[0]])
+    if nics and (dump.nic_nearness or dump.nearest_nics):
+        for gpu, names in enumerate(nearest_names(dump)):
+            nearest = ", ".join(names) or "none on its CPU"
+            yield Known(f"nearest NIC of GPU {gpu}", nearest, "inferred", _rule_of_nearness(dump, gpu))
+
+
+def known_values(
+    dump: Dump, layout: Layout, figures: Sequence[Figure | None], bandwidth: Bandwidth
+) -> list[Known]:
+    """Every number of the machine and how it is known, those alike in one row."""
+    rows = [Known("GPUs", len(dump.gpus), "read", str(dump.gpus[0].place))]
+    if dump.order:
+        rows.append(Known("order of GPUs", dump.order, "inferred", f"devs {[gpu.dev for gpu in dump.gpus]}"))
+    rows += _rows_of_links(dump, bandwidth)
     pcie = [pcie_figure(gpu, bandwidth) for gpu in dump.gpus]
     if layout.pcie or any(figure.how != "assumed" for figure in pcie):
         rows += _rows_alike("PCIe GB/s of GPUs", pcie)
     rows += _rows_alike("GB/s to other GPUs, of GPUs", figures)
     if dump.nics is not None:
-        source = (
-            str(dump.nics[0].place) if dump.nics else f"no NIC in {dump.gpus[0].place.path or 'the file'}"
-        )
-        rows.append(Known("NICs", len(dump.nics), "read", source))
-        ports = [nic_figure(nic) for nic in dump.nics]
-        for which in grouped(ports, lambda i: (ports[i].value, ports[i].how)).values():
-            ports_named = ", ".join(dump.nics[i].name for i in which)
-            rows.append(_row(f"GB/s of {ports_named}", ports[which[0]]))
-    if dump.nics and (dump.nic_nearness or dump.nearest_nics):
-        for gpu, names in enumerate(nearest_names(dump)):
-            nearest = ", ".join(names) or "none on its CPU"
-            rows.append(Known(f"nearest NIC of GPU {gpu}", nearest, "inferred", _rule_of_nearness(dump, gpu)))
+        rows += _rows_of_nics(dump, dump.nics)
     for wire in layout.wires:
         rows.append(_row(f"alpha us, {wire.what}", wire.alpha_us))
         rows.append(_row(f"GB/s, {wire.what}", wire.gbps))

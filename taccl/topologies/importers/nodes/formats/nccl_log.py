@@ -190,9 +190,11 @@ def _own_gbps(node: Node, shared: Sequence[Node]) -> float | None:
     return min((each.gbps for each in own if each.link == "PCI"), default=None)
 
 
-def _links(block: Block, gpus: Sequence[Node], warnings: list[str]) -> tuple[GpuLink, ...]:
-    """Links that both ends state, and those to the switch."""
-    position = {node.name: place for place, node in enumerate(gpus)}
+def _stated_links(
+    block: Block, gpus: Sequence[Node], warnings: list[str]
+) -> tuple[dict[tuple[int, int | None], tuple[float, Place]], LinkKind]:
+    """GB/s from each GPU to each other one, or to the switch (None), and where that is said first."""
+    position = {node.name: index for index, node in enumerate(gpus)}
     stated: dict[tuple[int, int | None], tuple[float, Place]] = {}
     kind: LinkKind = "nvlink"
     for link in block.links:
@@ -205,6 +207,12 @@ def _links(block: Block, gpus: Sequence[Node], warnings: list[str]) -> tuple[Gpu
         kind = link.kind
         gbps, place = stated.get((here, there), (0.0, link.place))
         stated[here, there] = (gbps + link.gbps, place)
+    return stated, kind
+
+
+def _links(block: Block, gpus: Sequence[Node], warnings: list[str]) -> tuple[GpuLink, ...]:
+    """Links that both ends state, and those to the switch."""
+    stated, kind = _stated_links(block, gpus, warnings)
     sums: list[tuple[int, int | None, float, Place]] = []
     for (a, b), (gbps, place) in stated.items():
         if b is None:

@@ -7,10 +7,17 @@ such, and the rest is for other dumps to say.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from taccl.errors import TopologyError
 from taccl.topologies.importers.nodes.facts import Dump, Gpu, Place
-from taccl.topologies.importers.nodes.formats.device_matrix import GPU, has_matrix, plain_lines, read_matrix
+from taccl.topologies.importers.nodes.formats.device_matrix import (
+    GPU,
+    DeviceMatrix,
+    has_matrix,
+    plain_lines,
+    read_matrix,
+)
 
 NAME = "nvidia-smi-p2p"
 _WORDS = ("X", "OK", "CNS", "GNS", "TNS", "NS", "DR", "U")
@@ -20,6 +27,17 @@ _COMMAND = re.compile(r"topo\s+(?:-p2p|--p2pstatus)\s+([rwnap]+)\b")
 def looks_like(text: str) -> bool:
     """Whether such a table stands in the text; of a single GPU it says nothing."""
     return has_matrix(text, _is_cell)
+
+
+def _one_sided(table: DeviceMatrix, path: str | None) -> Iterator[str]:
+    """Pairs of which the two halves of the table say different things."""
+    for i, a in enumerate(table.columns):
+        for j, b in enumerate(table.columns[:i]):
+            here, there = table.rows[a], table.rows[b]
+            forth, back = here.cells[j], there.cells[i]
+            if forth != back:
+                place = Place(path, here.line)
+                yield f"{place}: {a} to {b} is {forth}, and {b} to {a} is {back} (line {there.line})"
 
 
 def read(text: str, path: str | None) -> Dump:
@@ -42,15 +60,7 @@ def read(text: str, path: str | None) -> Dump:
     commands = [found[1] for line in lines[: table.line] for found in _COMMAND.finditer(line)]
     ability = commands[-1] if commands else "rw"
     cells = [table.rows[name].cells for name in table.columns]
-    warnings = []
-    for i, a in enumerate(table.columns):
-        for j, b in enumerate(table.columns[:i]):
-            here, there = table.rows[a], table.rows[b]
-            if cells[i][j] != cells[j][i]:
-                warnings.append(
-                    f"{Place(path, here.line)}: {a} to {b} is {cells[i][j]}, and {b} to {a} is {cells[j][i]}"
-                    f" (line {there.line})"
-                )
+    warnings = list(_one_sided(table, path))
     if table.another is not None:
         place = Place(path, table.another)
         warnings.append(f"{place}: another table begins here; only the first of the file is read")
