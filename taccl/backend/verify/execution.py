@@ -165,76 +165,100 @@ def _run_all(
     """
     blocks, steps = len(first) - 1, len(pieces)
     at = [first[block] for block in range(blocks)]
-    iteration, next_waiter = [0] * blocks, [-1] * blocks
     left = [pieces[step] if step < steps else 0 for step in at]
+    iteration, completed, order = [0] * blocks, [0] * steps, [0] * steps
     sent, received = [0] * len(sender), [0] * len(sender)
-    completed, first_waiter, last_waiter = [0] * steps, [-1] * steps, [-1] * steps
-    order = [0] * steps
-    done = 0
+    first_waiter, last_waiter, next_waiter = [-1] * steps, [-1] * steps, [-1] * blocks
     ring, is_ready, waits = list(range(blocks)), [True] * blocks, [False] * blocks
-    head, ready = 0, blocks
+    head, ready, done = 0, blocks, 0
     while ready > 0:
         block = ring[head]
         head, ready = (head + 1) % blocks, ready - 1
         is_ready[block] = False
         while iteration[block] < iterations and first[block] < first[block + 1]:
             index = at[block]
-            missing = -1
-            for place in range(starts[index], starts[index + 1]):
-                if missing < 0 and completed[awaited[place]] <= iteration[block]:
-                    missing = awaited[place]
             if never[index]:
                 break
+            missing = _missing(index, iteration[block], starts, awaited, completed)
             if missing >= 0:
-                if not waits[block]:
-                    waits[block], next_waiter[block] = True, -1
-                    if first_waiter[missing] < 0:
-                        first_waiter[missing] = block
-                    else:
-                        next_waiter[last_waiter[missing]] = block
-                    last_waiter[missing] = block
+                _wait_for(missing, block, first_waiter, last_waiter, next_waiter, waits)
                 break
-            moved = left[block]
             into, out = receives_on[index], sends_on[index]
-            if into >= 0:
-                moved = min(moved, sent[into] - received[into])
+            moved = left[block] if into < 0 else min(left[block], sent[into] - received[into])
             if out >= 0:
                 moved = min(moved, slots - sent[out] + received[out])
             if moved <= 0:
                 break
-            woken_by_taking, woken_by_giving, waiter = -1, -1, -1
             if into >= 0:
                 received[into] += moved
-                woken_by_taking = sender[into]
+                ready += _wake(sender[into], head + ready, ring, is_ready)
             if out >= 0:
                 sent[out] += moved
-                woken_by_giving = receiver[out]
+                ready += _wake(receiver[out], head + ready, ring, is_ready)
             left[block] -= moved
-            if left[block] == 0:
-                if completed[index] == 0:
-                    order[done] = index
-                    done += 1
-                completed[index] += 1
-                following = index + 1
-                if following == first[block + 1]:
-                    following = first[block]
-                    iteration[block] += 1
-                at[block] = following
-                left[block] = pieces[following]
-                waiter, first_waiter[index] = first_waiter[index], -1
-            for woken in (woken_by_taking, woken_by_giving):
-                if woken >= 0 and not is_ready[woken]:
-                    is_ready[woken] = True
-                    ring[(head + ready) % blocks] = woken
-                    ready += 1
-            while waiter >= 0:
-                waits[waiter] = False
-                if not is_ready[waiter]:
-                    is_ready[waiter] = True
-                    ring[(head + ready) % blocks] = waiter
-                    ready += 1
-                waiter = next_waiter[waiter]
+            if left[block] > 0:
+                continue
+            if completed[index] == 0:
+                order[done] = index
+                done += 1
+            completed[index] += 1
+            iteration[block] += index + 1 == first[block + 1]
+            at[block] = index + 1 if index + 1 < first[block + 1] else first[block]
+            left[block] = pieces[at[block]]
+            if first_waiter[index] >= 0:
+                ready += _wake_list(first_waiter[index], head + ready, ring, is_ready, next_waiter, waits)
+                first_waiter[index] = -1
     return order[:done], at, iteration, completed, sent, received
 
 
-_run_blocks = Loop(_run_all)
+def _missing(
+    index: int, iteration: int, starts: Sequence[int], awaited: Sequence[int], completed: Sequence[int]
+) -> int:
+    """The first step that this step waits for and that this iteration has not completed, or -1."""
+    for wait in range(starts[index], starts[index + 1]):
+        if completed[awaited[wait]] <= iteration:
+            return awaited[wait]
+    return -1
+
+
+def _wait_for(
+    step: int,
+    block: int,
+    first_waiter: list[int],
+    last_waiter: list[int],
+    next_waiter: list[int],
+    waits: list[bool],
+) -> None:
+    """Put the block at the end of the list of those that wait for the step, unless it waits already."""
+    if waits[block]:
+        return
+    waits[block], next_waiter[block] = True, -1
+    if first_waiter[step] < 0:
+        first_waiter[step] = block
+    else:
+        next_waiter[last_waiter[step]] = block
+    last_waiter[step] = block
+
+
+def _wake(block: int, end: int, ring: list[int], is_ready: list[bool]) -> int:
+    """Put the block at the end of the ring unless it is in there; 1 if it came in."""
+    if is_ready[block]:
+        return 0
+    is_ready[block] = True
+    ring[end % len(ring)] = block
+    return 1
+
+
+def _wake_list(
+    waiter: int, end: int, ring: list[int], is_ready: list[bool], next_waiter: list[int], waits: list[bool]
+) -> int:
+    """Put the waiters of a list, from this one on, at the end of the ring; how many came in."""
+    woken = 0
+    while waiter >= 0:
+        waits[waiter] = False
+        woken += _wake(waiter, end + woken, ring, is_ready)
+        waiter = next_waiter[waiter]
+    return woken
+
+
+_run_blocks = Loop(_run_all, (_missing, _wait_for, _wake, _wake_list))
