@@ -103,12 +103,7 @@ def _run(
 ) -> Simulation:
     """All events, as columns over the executed steps."""
     number, source, link = len(executed), connections.source, costs.link
-    received = np.flatnonzero(source >= 0)
-    target = np.full(number, -1, dtype=np.int64)
-    target[source[received]] = received
-    starts, awaited = executed.flat_waits
-    pairs = np.unique(awaited * number + np.repeat(np.arange(number), np.diff(starts)))  # each once
-    wait, asker = np.divmod(pairs, max(1, number))
+    num_waits, first_waiter, waiters = _waiters(executed)
     sends = np.flatnonzero(link >= 0)
     send, pair = topology.pairs_of(link[sends])
     many_ports = np.zeros(number, dtype=np.int64)
@@ -121,7 +116,7 @@ def _run(
             first_of_block=executed.first_of_block,
             block=executed.block,
             source=source,
-            target=target,
+            target=_takers(source),
             receives_on=connections.receives_on,
             sends_on=connections.sends_on,
             busy_us=costs.busy_us,
@@ -129,9 +124,9 @@ def _run(
             local_us=costs.local_us,
             pieces=costs.pieces,
             urgency_us=urgency_us,
-            num_waits=np.bincount(asker, minlength=number),
-            first_waiter=np.searchsorted(wait, np.arange(number + 1)),
-            waiters=asker,
+            num_waits=num_waits,
+            first_waiter=first_waiter,
+            waiters=waiters,
             first_port=end_port - many_ports,
             end_port=end_port,
             ports=topology.incidence[1][pair],
@@ -158,3 +153,20 @@ def _run(
         source=source,
         port_busy_us=port_busy_us,
     )
+
+
+def _takers(source: IntArray) -> IntArray:
+    """The receive that takes each send, or -1."""
+    received = np.flatnonzero(source >= 0)
+    taker = np.full(len(source), -1, dtype=np.int64)
+    taker[source[received]] = received
+    return taker
+
+
+def _waiters(executed: ExecutedSteps) -> tuple[IntArray, IntArray, IntArray]:
+    """How many steps each step waits for; where its waiters begin; and all waiters, step after step."""
+    number = len(executed)
+    starts, awaited = executed.flat_waits
+    pairs = np.unique(awaited * number + np.repeat(np.arange(number), np.diff(starts)))
+    wait, waiter = np.divmod(pairs, max(1, number))
+    return np.bincount(waiter, minlength=number), np.searchsorted(wait, np.arange(number + 1)), waiter
