@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from taccl.errors import MeasurementError
@@ -87,14 +88,6 @@ def number_of(word: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def check_width(num_cells: int, num_columns: int, of: str, path: str | None, line: int) -> None:
-    """Raise unless a row has as many cells as its matrix, or table, has columns."""
-    if num_cells != num_columns:
-        raise MeasurementError(
-            f"a row has {num_cells} cells, but the {of} has {num_columns} columns", path=path, line=line
-        )
-
-
 def numbers_of(words: list[str]) -> list[float] | None:
     """All of them as numbers, or None if one is none."""
     values = [number_of(word) for word in words]
@@ -104,3 +97,21 @@ def numbers_of(words: list[str]) -> list[float] | None:
 def whole_of(word: str) -> int | None:
     """A whole number of up to 18 digits, or None."""
     return int(word) if re.fullmatch(r"\d{1,18}", word) else None
+
+
+def wrong_width(
+    cells: Sequence[str],
+    columns: int,
+    path: str | None,
+    line: Line,
+    *,
+    table: str = "matrix",
+    hint: str | None = None,
+) -> MeasurementError:
+    """The error of a row that has more or fewer cells than its table has columns."""
+    return MeasurementError(
+        f"a row has {len(cells)} cells, but the {table} has {columns} columns",
+        path=path,
+        line=line.number,
+        hint=hint,
+    )

@@ -6,16 +6,28 @@ It knows its tab-separated matrices. Ranks of one host are no pair of nodes, and
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from taccl.calibration.benchmarks.facts import Matrix, Measured
-from taccl.calibration.benchmarks.text import check_width, lines_of, number_of
+from taccl.calibration.benchmarks.text import Line, lines_of, number_of, wrong_width
 from taccl.errors import MeasurementError
 from taccl.model.units import MB
 
 _SIZE = re.compile(r"^\s*MsgSize\s+(\d{1,18})\b")
 _HEADER = re.compile(r"^\s*(Send|Recv)\s+(\S+:\d{1,9}(?:\s+\S+:\d{1,9})*)\s*$")
 _ROW = re.compile(r"^\s*(\S+):(\d{1,9})\s+(to|from)\s+(\S.*)$")
+#: A host, and the number of a rank on it.
+Rank = tuple[str, int]
+
+
+@dataclass
+class _Sends:
+    """The matrix of sends, as far as it is read."""
+
+    line: int = 1
+    size: int | None = None
+    columns: list[Rank] = field(default_factory=list)
+    rows: dict[Rank, list[float | None]] = field(default_factory=dict)
 
 
 def looks_like(text: str) -> bool:
@@ -32,47 +44,47 @@ def read(text: str, path: str | None) -> Measured:
     ------
     MeasurementError : a row has another number of cells than there are columns, or there is none.
     """
-    size: int | None = None
-    columns: list[tuple[str, int]] = []
-    first = 1
-    rows: dict[tuple[str, int], list[float | None]] = {}
-    lines = lines_of(text)
+    sends = _sends(lines_of(text), path)
+    if not sends.rows:
+        raise MeasurementError("there is no matrix of sends of mpiGraph", path=path, line=sends.line)
+    warnings = []
+    if len(sends.rows) < len(sends.columns):
+        whole = f"{len(sends.rows)} rows of {len(sends.columns)}"
+        warnings.append(f"{path or '<text>'}:{sends.line}: the matrix has {whole}; the others are lost")
+    return Measured(("mpigraph",), (), (_matrix(sends, path),), tuple(warnings))
+
+
+def _sends(lines: list[Line], path: str | None) -> _Sends:
+    sends = _Sends()
     for line in lines:
         header, row, told = _HEADER.match(line.text), _ROW.match(line.text), _SIZE.match(line.text)
         if told is not None:
-            size = int(told[1])
+            sends.size = int(told[1])
         elif header is not None and header[1] == "Send":
-            first = line.number
-            columns = [(word.rpartition(":")[0], int(word.rpartition(":")[2])) for word in header[2].split()]
-        elif row is not None and row[3] == "to" and columns:
+            sends.line = line.number
+            names = [word.rpartition(":") for word in header[2].split()]
+            sends.columns = [(host, int(rank)) for host, _, rank in names]
+        elif row is not None and row[3] == "to" and sends.columns:
             words = row[4].split()
-            if len(words) < len(columns) and line is lines[-1]:
+            if len(words) < len(sends.columns) and line is lines[-1]:
                 break  # the log ends inside a row
-            check_width(len(words), len(columns), "matrix", path, line.number)
-            rows[row[1], int(row[2])] = [number_of(word) for word in words]
-    if not rows:
-        raise MeasurementError("there is no matrix of sends of mpiGraph", path=path, line=first)
-    matrix = Matrix(
-        *(path, first, "mpiGraph", "send", "bandwidth_gbps", "rank to rank"),
-        *(tuple(rank for _, rank in rows), tuple(rank for _, rank in columns), _gbps(columns, rows)),
-        at_once=True,
-        size_bytes=size,
-    )
-    warnings = []
-    if len(rows) < len(columns):
-        whole = f"{len(rows)} rows of {len(columns)}"
-        warnings.append(f"{path or '<text>'}:{first}: the matrix has {whole}; the others are lost")
-    return Measured(("mpigraph",), (), (matrix,), tuple(warnings))
+            if len(words) != len(sends.columns):
+                raise wrong_width(words, len(sends.columns), path, line)
+            sends.rows[row[1], int(row[2])] = [number_of(word) for word in words]
+    return sends
 
 
-def _gbps(
-    columns: Sequence[tuple[str, int]], rows: Mapping[tuple[str, int], Sequence[float | None]]
-) -> tuple[tuple[float | None, ...], ...]:
-    """Bandwidths between hosts; None inside of one."""
-    return tuple(
+def _matrix(sends: _Sends, path: str | None) -> Matrix:
+    cells = tuple(
         tuple(
             cell * MB / 1e9 if cell and to[0] != host else None
-            for to, cell in zip(columns, values, strict=True)
+            for to, cell in zip(sends.columns, values, strict=True)
         )
-        for (host, _), values in rows.items()
+        for (host, _), values in sends.rows.items()
+    )
+    return Matrix(
+        *(path, sends.line, "mpiGraph", "send", "bandwidth_gbps", "rank to rank"),
+        *(tuple(rank for _, rank in sends.rows), tuple(rank for _, rank in sends.columns), cells),
+        at_once=True,
+        size_bytes=sends.size,
     )

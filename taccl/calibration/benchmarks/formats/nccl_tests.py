@@ -6,8 +6,8 @@ It knows the columns of all versions, by their header, and how rows are torn by 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 
 from taccl.calibration.benchmarks.facts import Measured, Point, Scope, Sweep
 from taccl.calibration.benchmarks.text import Line, lines_of, number_of, whole_of
@@ -32,6 +32,29 @@ _WITHOUT_HEADER = {
 
 
 @dataclass
+class Rows:
+    """What the rows of one run say, whatever file has them.
+
+    Parameters
+    ----------
+    busbw_gbps : the largest, and its size in bytes.
+    fault : the first reason why the times must not be used, and its line.
+    """
+
+    points: list[Point] = field(default_factory=list)
+    busbw_gbps: tuple[float, int] | None = None
+    fault: tuple[str, int] | None = None
+
+    def add(self, point: Point, busbw_gbps: float | None) -> None:
+        self.points.append(point)
+        if busbw_gbps and (self.busbw_gbps is None or busbw_gbps > self.busbw_gbps[0]):
+            self.busbw_gbps = (busbw_gbps, point.size_bytes)
+
+    def blame(self, why: str, line: int) -> None:
+        self.fault = self.fault or (why, line)
+
+
+@dataclass
 class _Table:
     """What has been read of one table."""
 
@@ -39,10 +62,8 @@ class _Table:
     columns: list[str] | None
     test: str | None
     hosts: dict[int, str]
-    points: list[Point] = field(default_factory=list)
-    busbw: tuple[float, int] | None = None
+    rows: Rows = field(default_factory=Rows)
     factors: list[float] = field(default_factory=list)
-    fault: tuple[str, int] | None = None
 
 
 def looks_like(text: str) -> bool:
@@ -76,7 +97,7 @@ def read(text: str, path: str | None) -> Measured:
             finish()
             tables.append(_Table(line, _columns(line.text), test, dict(hosts)))
             if header[1]:
-                tables[-1].fault = (CPU_TIMES, line.number)
+                tables[-1].rows.fault = (CPU_TIMES, line.number)
             test = None  # the next run has a name of its own
         elif "nThread" in line.text:  # another run begins
             finish()
@@ -89,14 +110,14 @@ def read(text: str, path: str | None) -> Measured:
         elif (bounds := _OUT_OF_BOUNDS.search(line.text)) is not None:
             finish()
             if int(bounds[1]) and tables:
-                tables[-1].fault = (f"{bounds[1]} values were out of bounds", line.number)
+                tables[-1].rows.fault = (f"{bounds[1]} values were out of bounds", line.number)
         elif row is not None and all(_is_cell(word) for word in words):
             row[1].extend(words)  # the rest of a row that another output tore
         if (named := _TEST.search(line.text)) is not None and "concluded" not in line.text:
             finish()
             test = named[1]
     finish()
-    sweeps = tuple(_sweep(table, path) for table in tables if table.points)
+    sweeps = tuple(_sweep(table, path) for table in tables if table.rows.points)
     if not sweeps:
         raise MeasurementError(
             "there is a header of nccl-tests, but no row with a time", path=path, line=_first_line(tables)
@@ -131,11 +152,7 @@ def _is_cell(word: str) -> bool:
 
 def _take(tables: list[_Table], line: int, words: list[str], test: str | None, hosts: dict[int, str]) -> bool:
     """Put a row into the last table; False if it lacks cells."""
-    size = whole_of(words[0])
-    cells = words[3:]
-    if cells and _OPERATION.fullmatch(cells[0]):
-        cells = cells[1:]
-    cells = cells[: next((at for at, word in enumerate(cells) if not _is_cell(word)), len(cells))]
+    size, cells = whole_of(words[0]), _cells(words[3:])
     if not tables:
         tables.append(_Table(None, None, test, dict(hosts)))
     table = tables[-1]
@@ -143,23 +160,27 @@ def _take(tables: list[_Table], line: int, words: list[str], test: str | None, h
     if size is None or columns is None or len(cells) < len(columns):
         return False
     for half in _halves(columns, cells):
-        _take_half(table, size, line, half)
+        _take_half(table, size, half, line)
     return True
 
 
-def _take_half(table: _Table, size: int, line: int, half: Mapping[str, str]) -> None:
-    """Put the cells of one call, out of place or in place, into a table."""
+def _cells(words: list[str]) -> list[str]:
+    """The numbers behind the type, and behind the operation where a row has one."""
+    if words and _OPERATION.fullmatch(words[0]):
+        words = words[1:]
+    return list(takewhile(_is_cell, words))
+
+
+def _take_half(table: _Table, size: int, half: dict[str, str], line: int) -> None:
     time_us, algbw, busbw = (number_of(half.get(name, "N/A")) for name in ("time", "algbw", "busbw"))
     wrong = number_of(half.get("wrong", half.get("#wrong", "N/A")))
     if half.get("error", "").endswith(_TOO_FAR):
-        table.fault = table.fault or ("results are off by more than they may be", line)
+        table.rows.blame("results are off by more than they may be", line)
     if wrong:
-        table.fault = table.fault or (f"{wrong:g} wrong values", line)
+        table.rows.blame(f"{wrong:g} wrong values", line)
     if time_us is None or time_us <= 0:
         return
-    table.points.append(Point(size, time_us, line))
-    if busbw and (table.busbw is None or busbw > table.busbw[0]):
-        table.busbw = (busbw, size)
+    table.rows.add(Point(size, time_us, line), busbw)
     if algbw and busbw and algbw > 5:  # of three digits or more, so that the quotient means something
         table.factors.append(busbw / algbw)
 
@@ -177,10 +198,10 @@ def _halves(columns: list[str], cells: list[str]) -> list[dict[str, str]]:
 
 def _sweep(table: _Table, path: str | None) -> Sweep:
     test = table.test or _test_of(table)
-    line = table.points[0].line if table.header is None else table.header.number
+    line = table.rows.points[0].line if table.header is None else table.header.number
     ranks = max(table.hosts, default=-1) + 1
     hosts = list(table.hosts.values()) if len(table.hosts) == ranks else []  # a paste may leave some out
-    sweep = sweep_of_run(path, line, test, hosts, table.points, table.busbw, table.fault, ranks or None)
+    sweep = sweep_of_run(path, line, test, hosts, table.rows, ranks or None)
     if table.test is None and test is not None:
         note = f"the log does not name its test; its bus bandwidths are those of {test}"
         return replace(sweep, notes=(*sweep.notes, note))
@@ -192,13 +213,12 @@ def sweep_of_run(
     line: int,
     test: str | None,
     hosts: list[str],
-    points: list[Point],
-    busbw: tuple[float, int] | None,
-    fault: tuple[str, int] | None,
+    rows: Rows,
     ranks: int | None = None,
 ) -> Sweep:
     """The sweep of one run, whatever file told it: `test` without `_perf`, and a host for each rank."""
     ranks = len(hosts) or ranks
+    fault = rows.fault
     if ranks == 1 and fault is None:
         fault = ("one rank alone sends nothing to another", line)
     is_hop = test == "sendrecv"
@@ -211,12 +231,12 @@ def sweep_of_run(
         line,
         "nccl-tests",
         test or "unnamed",
-        tuple(points),
+        tuple(rows.points),
         "launched",
         scope=scope,
         collective=None if is_hop else test or "unnamed",
         ranks=ranks,
-        busbw_gbps=busbw,
+        busbw_gbps=rows.busbw_gbps,
         fault=fault,
         notes=tuple(notes),
     )

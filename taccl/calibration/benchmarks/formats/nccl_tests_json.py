@@ -5,8 +5,8 @@ It knows the keys of that file; scopes and sweeps are made as for the text.
 
 from __future__ import annotations
 
-from taccl.calibration.benchmarks.facts import Measured, Point, Sweep
-from taccl.calibration.benchmarks.formats.nccl_tests import CPU_TIMES, sweep_of_run, test_in
+from taccl.calibration.benchmarks.facts import Measured, Point
+from taccl.calibration.benchmarks.formats.nccl_tests import CPU_TIMES, Rows, sweep_of_run, test_in
 from taccl.calibration.benchmarks.text import number_of, whole_of
 from taccl.errors import MeasurementError
 from taccl.topologies.strict_yaml import Node, parse_yaml
@@ -40,41 +40,37 @@ def read(text: str, path: str | None) -> Measured:
     if "results" not in top:
         raise root.error("this JSON of nccl-tests has no 'results'")
     hosts = _hosts(top)
-    points: list[Point] = []
-    busbw: tuple[float, int] | None = None
-    fault: tuple[str, int] | None = None
+    rows = Rows()
     for row in top["results"].elements():
         keys = _keys(row)
         size = whole_of(keys["size"].raw) if "size" in keys else None
         if size is None:
             raise row.error(f"{row.name} has no size in bytes")
         for half in ("out_of_place", "in_place"):
-            if half not in keys or keys[half].kind != "mapping":
-                continue
-            values = _keys(keys[half])
-            if "cpu_time" in values:
-                fault = fault or (CPU_TIMES, row.line)
-            if (iterations := keys.get(f"{half}_per_iter")) is not None and iterations.kind == "mapping":
-                values |= _keys(iterations)
-            time_us = next((found for name in _TIMES if (found := _number(values.get(name)))), None)
-            wrong = _number(values.get("nwrong"))
-            if wrong:
-                fault = fault or (f"{wrong:g} wrong values", row.line)
-            if time_us is None:
-                time_us = _number(values.get("cpu_time"))
-            if time_us is None or time_us <= 0:
-                continue
-            points.append(Point(size, time_us, row.line))
-            bus = _number(values.get("bus_bw"))
-            if bus and (busbw is None or bus > busbw[0]):
-                busbw = (bus, size)
-    if not points:
+            if half in keys and keys[half].kind == "mapping":
+                _take_half(rows, size, _keys(keys[half]), keys.get(f"{half}_per_iter"), row.line)
+    if not rows.points:
         raise root.error("this JSON of nccl-tests has no row with a time")
     bounds = _count_out_of_bounds(top.get("out_of_bounds"))
-    if bounds and fault is None:
-        fault = (f"{bounds:g} values were out of bounds", top["out_of_bounds"].line)
-    sweep: Sweep = sweep_of_run(path, root.line, test_in(text), hosts, points, busbw, fault)
+    if bounds:
+        rows.blame(f"{bounds:g} values were out of bounds", top["out_of_bounds"].line)
+    sweep = sweep_of_run(path, root.line, test_in(text), hosts, rows)
     return Measured(("nccl-tests-json",), (sweep,))
+
+
+def _take_half(rows: Rows, size: int, values: dict[str, Node], iterations: Node | None, line: int) -> None:
+    """Put one half of a row into the rows; what it says of single iterations goes before its averages."""
+    if "cpu_time" in values:
+        rows.blame(CPU_TIMES, line)
+    if iterations is not None and iterations.kind == "mapping":
+        values = values | _keys(iterations)
+    if wrong := _number(values.get("nwrong")):
+        rows.blame(f"{wrong:g} wrong values", line)
+    time_us = next((found for name in _TIMES if (found := _number(values.get(name)))), None)
+    if time_us is None:
+        time_us = _number(values.get("cpu_time"))
+    if time_us is not None and time_us > 0:
+        rows.add(Point(size, time_us, line), _number(values.get("bus_bw")))
 
 
 def _hosts(top: dict[str, Node]) -> list[str]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from taccl.calibration.benchmarks.facts import Measured, Point, Sweep
-from taccl.calibration.benchmarks.formats.nccl_tests import sweep_of_run
+from taccl.calibration.benchmarks.formats.nccl_tests import Rows, sweep_of_run
 from taccl.calibration.benchmarks.text import number_of, whole_of
 from taccl.errors import MeasurementError
 
@@ -30,26 +30,18 @@ class _Run:
     test: str
     ranks: int
     nodes: int
-    points: list[Point] = field(default_factory=list)
-    busbw: tuple[float, int] | None = None
-    fault: tuple[str, int] | None = None
+    rows: Rows = field(default_factory=Rows)
 
     def add(self, size: int, time_us: float, line: int, row: dict[str, str]) -> None:
-        self.points.append(Point(size, time_us, line))
-        wrong, bus = number_of(row.get("wrong", "")), number_of(row.get("busbw", ""))
-        if wrong and self.fault is None:
-            self.fault = (f"{wrong:g} wrong values", line)
-        if bus and (self.busbw is None or bus > self.busbw[0]):
-            self.busbw = (bus, size)
+        self.rows.add(Point(size, time_us, line), number_of(row.get("busbw", "")))
+        if wrong := number_of(row.get("wrong", "")):
+            self.rows.blame(f"{wrong:g} wrong values", line)
 
     def sweep(self, path: str | None) -> Sweep:
         # which rank is where is not told, only how many nodes there are
         ranks = min(self.ranks, _MOST_RANKS) if self.nodes else 0
         hosts = [f"node{rank * self.nodes // ranks}" for rank in range(ranks)]
-        return sweep_of_run(
-            *(path, self.line, self.test or None, hosts, self.points, self.busbw, self.fault),
-            ranks=self.ranks or None,
-        )
+        return sweep_of_run(path, self.line, self.test or None, hosts, self.rows, self.ranks or None)
 
 
 def looks_like(text: str) -> bool:

@@ -6,9 +6,10 @@ It knows its descriptions, whose arrow says which way data goes; the arrow diffe
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 
 from taccl.calibration.benchmarks.facts import Ends, Matrix, Measured, Quantity
-from taccl.calibration.benchmarks.text import Line, check_width, lines_of, number_of, whole_of
+from taccl.calibration.benchmarks.text import Line, lines_of, number_of, whole_of, wrong_width
 from taccl.errors import MeasurementError
 from taccl.topologies.strict_yaml import Node, parse_yaml
 
@@ -20,7 +21,59 @@ _DESCRIPTION = re.compile(
     rf"(?P<left>{_END})\s*(?P<arrow><->|->|<-)\s*(?P<right>{_END})(?P<rest>.{{0,80}})\((?P<unit>GB/s|ns|us)\)",
     re.IGNORECASE,
 )
+#: Words that begin a line between two test cases.
+_BETWEEN = ("SUM", "Waived:", "ERROR:", "NOTE:")
 _SIZE_BYTES = 512 * 2**20
+
+
+@dataclass
+class _Table:
+    """The matrix of a test case as it is printed, as far as it is read; `description` is a match."""
+
+    line: int
+    description: re.Match[str]
+    columns: tuple[int, ...] = ()
+    rows: list[int] = field(default_factory=list)
+    cells: list[tuple[float | None, ...]] = field(default_factory=list)
+
+    def take(self, line: Line, path: str | None) -> None:
+        """Read the numbers of the columns, then row after row."""
+        first, *words = line.text.split()
+        numbers = [whole_of(word) for word in (first, *words)]
+        if not self.columns:
+            if None not in numbers:
+                self.columns = tuple(number for number in numbers if number is not None)
+        elif numbers[0] is not None:
+            if len(words) != len(self.columns):
+                raise wrong_width(words, len(self.columns), path, line)
+            self.rows.append(numbers[0])
+            self.cells.append(tuple(number_of(word) for word in words))
+
+
+@dataclass
+class _Log:
+    """What a text tells, as far as it is read: `test` is the case that runs, if the log names one."""
+
+    path: str | None
+    matrices: list[Matrix] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    test: str = ""
+    has_begun: bool = False
+    table: _Table | None = None
+
+    def finish_table(self) -> None:
+        if self.table is not None and self.table.cells:
+            self.matrices.append(_matrix(self.path, self.test, self.table))
+        self.table = None
+
+    def take_end(self, line: Line) -> None:
+        """Read what ends a test case."""
+        words = line.text.split()
+        if words[0] == "SUM" and not self.has_begun and len(words) > 1:
+            self.test = words[1]  # the beginning of the log is lost
+        self.finish_table()
+        if words[0] == "ERROR:":
+            self.warnings.append(_left_out(self.path, line.number, f"{self.test} failed"))
 
 
 def looks_like(text: str) -> bool:
@@ -61,46 +114,20 @@ def _json_in(text: str) -> str | None:
 
 
 def _text(text: str, path: str | None) -> tuple[list[Matrix], list[str]]:
-    matrices: list[Matrix] = []
-    warnings: list[str] = []
-    test, has_begun = "", False
-    description: tuple[Line, re.Match[str]] | None = None
-    targets: tuple[int, ...] = ()
-    sources: list[int] = []
-    rows: list[tuple[float | None, ...]] = []
-
-    def finish() -> None:
-        nonlocal description, targets, sources, rows
-        if description is not None and rows:
-            line, found = description
-            matrices.append(_matrix(path, line.number, test, found, sources, targets, rows))
-        description, targets, sources, rows = None, (), [], []
-
+    log = _Log(path)
     for line in lines_of(text):
-        words = line.text.split()
-        running = _RUNNING.match(line.text)
-        found = _DESCRIPTION.search(line.text)
-        numbers = [whole_of(word) for word in words]
-        if running is not None or words[0] in ("SUM", "Waived:", "ERROR:", "NOTE:"):
-            if words[0] == "SUM" and not has_begun and len(words) > 1:
-                test = words[1]  # the beginning of the log is lost
-            finish()
-            if running is not None:
-                test, has_begun = running[1], True
-            elif words[0] == "ERROR:":
-                warnings.append(f"{path or '<text>'}:{line.number}: {test} failed; it is left out")
-        elif found is not None:
-            finish()
-            description = (line, found)
-        elif description is not None and not targets and None not in numbers:
-            targets = tuple(number for number in numbers if number is not None)
-        elif description is not None and targets and numbers[0] is not None:
-            cells = words[1:]
-            check_width(len(cells), len(targets), "matrix", path, line.number)
-            sources.append(numbers[0])
-            rows.append(tuple(number_of(cell) for cell in cells))
-    finish()
-    return matrices, warnings
+        if (running := _RUNNING.match(line.text)) is not None:
+            log.finish_table()
+            log.test, log.has_begun = running[1], True
+        elif line.text.split()[0] in _BETWEEN:
+            log.take_end(line)
+        elif (description := _DESCRIPTION.search(line.text)) is not None:
+            log.finish_table()
+            log.table = _Table(line.number, description)
+        elif log.table is not None:
+            log.table.take(line, path)
+    log.finish_table()
+    return log.matrices, log.warnings
 
 
 def _json(text: str, path: str | None) -> tuple[list[Matrix], list[str]]:
@@ -112,81 +139,65 @@ def _json(text: str, path: str | None) -> tuple[list[Matrix], list[str]]:
         raise failed.error(f"nvbandwidth failed: {failed.raw[:200]}")
     cases = dict(_named(body)).get("testcases")
     for case in cases.elements() if cases is not None else ():
-        matrix = _of_case(case, path, warnings)
-        if matrix is not None:
-            matrices.append(matrix)
+        keys = dict(_named(case))
+        name = keys["name"].raw if "name" in keys else ""
+        status = keys["status"].raw if "status" in keys else "Passed"
+        if status == "Error":
+            warnings.append(_left_out(path, case.line, f"{name} failed"))
+        if status != "Passed" or "bandwidth_matrix" not in keys or "bandwidth_description" not in keys:
+            continue
+        about = keys["bandwidth_description"].raw[:400]
+        if "memcpy local" in about:
+            continue  # copies inside a GPU
+        table = _table_in_json(keys["bandwidth_matrix"], about)
+        if table is None:
+            warnings.append(_left_out(path, case.line, f"{name} is not understood"))
+        else:
+            matrices.append(_matrix(path, name, table))
     return matrices, warnings
 
 
-def _of_case(case: Node, path: str | None, warnings: list[str]) -> Matrix | None:
-    """The matrix of a test case; None: it has none that tells of links."""
-    keys = dict(_named(case))
-    name = keys["name"].raw if "name" in keys else ""
-    status = keys["status"].raw if "status" in keys else "Passed"
-    if status == "Error":
-        warnings.append(f"{path or '<text>'}:{case.line}: {name} failed; it is left out")
-    if status != "Passed" or "bandwidth_matrix" not in keys or "bandwidth_description" not in keys:
+def _table_in_json(matrix: Node, about: str) -> _Table | None:
+    """A matrix and its description; None where either tells nothing."""
+    cells = [tuple(number_of(cell.raw.strip()) for cell in row.elements()) for row in matrix.elements()]
+    width = len(cells[0]) if cells else 0
+    description = _DESCRIPTION.search(about)
+    if description is None or not width:
         return None
-    about = keys["bandwidth_description"].raw[:400]
-    if "memcpy local" in about:
-        return None  # copies inside a GPU
-    found = _DESCRIPTION.search(about)
-    rows = [
-        tuple(number_of(cell.raw.strip()) for cell in row.elements())
-        for row in keys["bandwidth_matrix"].elements()
-    ]
-    width = len(rows[0]) if rows else 0
-    if found is None or not width:
-        warnings.append(f"{path or '<text>'}:{case.line}: {name} is not understood; it is left out")
-        return None
-    if any(len(row) != width for row in rows):
-        raise keys["bandwidth_matrix"].error("the rows of this matrix differ in length")
-    line = keys["bandwidth_matrix"].line
-    return _matrix(path, line, name, found, list(range(len(rows))), tuple(range(width)), rows)
+    if any(len(row) != width for row in cells):
+        raise matrix.error("the rows of this matrix differ in length")
+    return _Table(matrix.line, description, tuple(range(width)), list(range(len(cells))), cells)
+
+
+def _left_out(path: str | None, line: int, what: str) -> str:
+    return f"{path or '<text>'}:{line}: {what}; it is left out"
 
 
 def _named(node: Node) -> list[tuple[str, Node]]:
     return [(key.raw, value) for key, value in node.items()]
 
 
-def _matrix(
-    path: str | None,
-    line: int,
-    test: str,
-    found: re.Match[str],
-    rows: list[int],
-    columns: tuple[int, ...],
-    cells: list[tuple[float | None, ...]],
-) -> Matrix:
+def _matrix(path: str | None, test: str, table: _Table) -> Matrix:
     """Turned so that data goes from rows to columns, and latencies in microseconds."""
-    left, right, arrow = found["left"].lower(), found["right"].lower(), found["arrow"]
+    found = table.description
     unit, rest = found["unit"].lower(), found["rest"].lower().replace("bandwidth", "").split()
     quantity: Quantity = "bandwidth_gbps" if unit == "gb/s" else "latency_us"
     scale = 1e-3 if unit == "ns" else 1.0
-    source = right if arrow == "<-" else left
-    ends: Ends = "gpu to gpu"
-    if "all" in (left[:3], right[:3]):
-        ends = "gpu totals"
-    elif "cpu" in left or "cpu" in right:
-        # where the arrow has two heads, the first word of the test's name says which way was measured
-        to_host = test.startswith(("device_to_host", "all_to_host")) if arrow == "<->" else "gpu" in source
-        ends = "gpu to host" if to_host else "host to gpu"
-    is_turned = ends != "gpu totals" and arrow != "<->" and "column" in source
-    if arrow == "<->" and ends == "gpu to host":
-        is_turned = True  # hosts are the rows
-    sources, targets = (columns, tuple(rows)) if is_turned else (tuple(rows), columns)
-    table = list(zip(*cells, strict=True)) if is_turned else cells
+    ends, is_turned = _direction(test, found)
+    rows = tuple(table.rows)
+    sources, targets = (table.columns, rows) if is_turned else (rows, table.columns)
+    cells = list(zip(*table.cells, strict=True)) if is_turned else table.cells
     values = tuple(
         tuple(
             None if not cell or (ends == "gpu to gpu" and a == b) else cell * scale
             for b, cell in zip(targets, row, strict=True)
         )
-        for a, row in zip(sources, table, strict=True)
+        for a, row in zip(sources, cells, strict=True)
     )
-    both_ways = arrow == "<->" or "bidirectional" in test
+    both_ways = found["arrow"] == "<->" or "bidirectional" in test
     return Matrix(
         path,
-        line,
+        table.line,
         "nvbandwidth",
         " ".join([test, *rest]) if both_ways else test,
         quantity,
@@ -200,3 +211,18 @@ def _matrix(
         at_once="all_to" in test or "to_all" in test or ends == "gpu totals",
         size_bytes=_SIZE_BYTES if quantity == "bandwidth_gbps" else None,
     )
+
+
+def _direction(test: str, description: re.Match[str]) -> tuple[Ends, bool]:
+    """Where data goes, and whether the columns are its sources."""
+    left, right, arrow = description["left"].lower(), description["right"].lower(), description["arrow"]
+    source = right if arrow == "<-" else left
+    if "all" in (left[:3], right[:3]):
+        return "gpu totals", False
+    is_both = arrow == "<->"
+    if "cpu" not in left and "cpu" not in right:
+        return "gpu to gpu", not is_both and "column" in source
+    # where the arrow has two heads, the first word of the test's name says which way was measured
+    to_host = test.startswith(("device_to_host", "all_to_host")) if is_both else "gpu" in source
+    is_turned = to_host if is_both else "column" in source  # of two heads, hosts are the rows
+    return "gpu to host" if to_host else "host to gpu", is_turned

@@ -6,10 +6,11 @@ It knows its titles and rows; what pairs share is told elsewhere.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from taccl.calibration.benchmarks.facts import Matrix, Measured, Quantity
-from taccl.calibration.benchmarks.text import lines_of, number_of, whole_of
+from taccl.calibration.benchmarks.text import Line, lines_of, number_of, whole_of, wrong_width
 from taccl.errors import MeasurementError
 
 _TITLE = re.compile(
@@ -34,6 +35,32 @@ class _Block:
     sources: list[int] = field(default_factory=list)
     rows: list[tuple[float | None, ...]] = field(default_factory=list)
 
+    @property
+    def is_whole(self) -> bool:
+        return len(self.rows) >= max(1, len(self.targets))
+
+    def take_row(self, line: Line, path: str | None) -> None:
+        """Read a row; a cut one is left out."""
+        source, *cells = line.text.split()
+        if len(cells) > len(self.targets):
+            hint = "paste the output again, with its line breaks"
+            raise wrong_width(cells, len(self.targets), path, line, hint=hint)
+        if len(cells) == len(self.targets):
+            self.sources.append(int(source))
+            self.rows.append(tuple(number_of(cell) for cell in cells))
+
+
+@dataclass
+class _Log:
+    """All matrices of a log; `apart` has by the line of a connectivity matrix the pairs without access."""
+
+    blocks: list[_Block] = field(default_factory=list)
+    apart: dict[int, list[str]] = field(default_factory=dict)
+
+    def begin(self, block: _Block) -> _Block:
+        self.blocks.append(block)
+        return block
+
 
 def looks_like(text: str) -> bool:
     """Whether the title of a matrix is in it."""
@@ -47,69 +74,65 @@ def read(text: str, path: str | None) -> Measured:
     ------
     MeasurementError : a row has more cells than there are GPUs, or no matrix has a row.
     """
-    blocks: list[_Block] = []
-    open_block: _Block | None = None
-    apart: dict[int, list[str]] = {}  # line of the connectivity matrix -> pairs without peer access
+    log = _log(text, path)
+    matrices = tuple(_matrix(each, path) for each in log.blocks if each.rows and each.half != "CPU")
+    if not matrices:
+        first = log.blocks[0].line if log.blocks else 1
+        raise MeasurementError("no matrix of p2pBandwidthLatencyTest has a row", path=path, line=first)
+    return Measured(("p2p-bandwidth",), (), matrices, tuple(_warnings(log, path)))
+
+
+def _log(text: str, path: str | None) -> _Log:
+    log = _Log()
+    block: _Block | None = None
     connectivity: int | None = None
     for line in lines_of(text):
-        title = _TITLE.search(line.text)
-        corner = _CORNER.match(line.text)
-        words = line.text.split()
-        if title is not None:
-            connectivity = None
-            latency = title[3].lower() == "latency"
-            way = "" if title[1] is None else f"{title[1].lower()} "
-            peer = title[2].lower() == "enabled"
-            open_block = _Block(
-                line.number,
-                f"{way}P2P={title[2]} {title[3].lower()}" + (f" ({title[4]})" if title[4] else ""),
-                "latency_us" if latency else "bandwidth_gbps",
-                way.startswith("bi"),
-                peer,
-            )
-            blocks.append(open_block)
+        first, *others = line.text.split()
+        is_row = whole_of(first) is not None
+        if (title := _TITLE.search(line.text)) is not None:
+            block, connectivity = log.begin(_titled(title, line.number)), None
         elif "P2P Connectivity Matrix" in line.text:
-            connectivity, open_block = line.number, None
-        elif connectivity is not None and whole_of(words[0]) is not None:
-            flags = [at for at, word in enumerate(words[1:]) if word == "0"]
-            apart.setdefault(connectivity, []).extend(f"{words[0]}-{at}" for at in flags)
-        elif corner is not None and open_block is not None:
-            if open_block.rows:  # the second half of a latency
-                open_block = _Block(line.number, open_block.test, open_block.quantity, False, open_block.peer)
-                blocks.append(open_block)
-            open_block.half = corner[1]
-            open_block.targets = tuple(int(word[:9]) for word in corner[2].split())
-        elif open_block is not None and open_block.targets and whole_of(words[0]) is not None:
-            cells = words[1:]
-            if len(cells) > len(open_block.targets):
-                raise MeasurementError(
-                    f"a row has {len(cells)} cells, but the matrix has {len(open_block.targets)} columns",
-                    path=path,
-                    line=line.number,
-                    hint="paste the output again, with its line breaks",
-                )
-            if len(cells) == len(open_block.targets):
-                open_block.sources.append(int(words[0]))
-                open_block.rows.append(tuple(number_of(cell) for cell in cells))
-        elif open_block is not None and len(open_block.rows) >= max(1, len(open_block.targets)):
-            open_block = None  # other output may stand between its rows, but not numbers behind its last
-    warnings = [
-        f"{path or '<text>'}:{each.line}: the matrix has {len(each.rows)} whole rows "
-        f"of {len(each.targets)}; the others are left out"
-        for each in blocks
-        if each.half != "CPU" and 0 < len(each.rows) < len(each.targets)
-    ]
-    warnings += [
-        f"{path or '<text>'}:{at}: no peer access: {', '.join(pairs[:8])}"
-        f"{' ...' if len(pairs) > 8 else ''}; what they move with P2P=Enabled went through the host"
-        for at, pairs in apart.items()
-        if pairs
-    ]
-    matrices = tuple(_matrix(each, path) for each in blocks if each.rows and each.half != "CPU")
-    if not matrices:
-        first = blocks[0].line if blocks else 1
-        raise MeasurementError("no matrix of p2pBandwidthLatencyTest has a row", path=path, line=first)
-    return Measured(("p2p-bandwidth",), (), matrices, tuple(warnings))
+            block, connectivity = None, line.number
+        elif connectivity is not None and is_row:
+            flags = [at for at, word in enumerate(others) if word == "0"]
+            log.apart.setdefault(connectivity, []).extend(f"{first}-{at}" for at in flags)
+        elif block is not None and (corner := _CORNER.match(line.text)) is not None:
+            if block.rows:  # the second half of a latency
+                block = log.begin(_Block(line.number, block.test, block.quantity, False, block.peer))
+            block.half = corner[1]
+            block.targets = tuple(int(word[:9]) for word in corner[2].split())
+        elif block is not None and block.targets and is_row:
+            block.take_row(line, path)
+        elif block is not None and block.is_whole:
+            block = None  # other output may stand between its rows, but not numbers behind its last
+    return log
+
+
+def _titled(title: re.Match[str], line: int) -> _Block:
+    latency = title[3].lower() == "latency"
+    way = "" if title[1] is None else f"{title[1].lower()} "
+    return _Block(
+        line,
+        f"{way}P2P={title[2]} {title[3].lower()}" + (f" ({title[4]})" if title[4] else ""),
+        "latency_us" if latency else "bandwidth_gbps",
+        both_ways=way.startswith("bi"),
+        peer=title[2].lower() == "enabled",
+    )
+
+
+def _warnings(log: _Log, path: str | None) -> Iterator[str]:
+    for block in log.blocks:
+        if block.half != "CPU" and 0 < len(block.rows) < len(block.targets):
+            yield (
+                f"{path or '<text>'}:{block.line}: the matrix has {len(block.rows)} whole rows "
+                f"of {len(block.targets)}; the others are left out"
+            )
+    for line, pairs in log.apart.items():
+        if pairs:
+            yield (
+                f"{path or '<text>'}:{line}: no peer access: {', '.join(pairs[:8])}"
+                f"{' ...' if len(pairs) > 8 else ''}; what they move with P2P=Enabled went through the host"
+            )
 
 
 def _matrix(block: _Block, path: str | None) -> Matrix:
