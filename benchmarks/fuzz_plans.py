@@ -31,7 +31,7 @@ from taccl.backend.execute_plan import execute_plan
 from taccl.backend.lower_plan.fits import message_chunks
 from taccl.backend.mscclpp.reader import read_plan
 from taccl.backend.plan import ExecutionPlan, Operation
-from taccl.backend.verify.report import Report
+from taccl.backend.verify.report import Verification
 from taccl.backend.verify_plan import verify_plan
 from taccl.errors import TacclError
 
@@ -230,7 +230,7 @@ def seen(plan: ExecutionPlan, runs: int, seed: int) -> tuple[str, int]:
 
 def _judged(
     bases: list[Base], rows: dict[tuple[str, int, str], Row], arguments: argparse.Namespace
-) -> Iterator[tuple[str, str, str, Row, Report]]:
+) -> Iterator[tuple[str, str, str, Row, Verification]]:
     """Per mutant that was executed its plan, what was done, kind, what was seen, and what is said of it."""
     for base in bases:
         for number in range(arguments.mutants):

@@ -16,7 +16,7 @@ from pathlib import Path
 from taccl.backend.msccl_xml import parse_xml
 from taccl.backend.program import Program
 from taccl.backend.target import Lowered, LoweringOptions, Target, TargetLimits
-from taccl.backend.verify import Facts, Finding, Report
+from taccl.backend.verify import Facts, Finding, Verification
 from taccl.errors import FileError
 from taccl.model.collective import Collective
 from taccl.model.collectives import make_collective
@@ -82,7 +82,7 @@ def read(text: str | bytes, path: str | None) -> Listing:
 
 def verify(
     listing: Listing, /, *, readers: Sequence[str] | None, collective: Collective | None, root: int | None
-) -> Report:
+) -> Verification:
     """Who holds what from when on, by the list alone."""
     asked = collective or make_collective(listing.collective, listing.ranks, listing.chunks, listing.root)
     held = {
@@ -99,7 +99,7 @@ def verify(
         if (rank, chunk) not in held:
             wrong.append(f"rank {rank} never gets chunk {chunk}")
     findings = tuple(Finding("meaning", "error", "listing", message) for message in wrong)
-    return Report(findings, Facts(listing.collective, listing.ranks, len(listing.sends), 0, "Simple"))
+    return Verification(findings, Facts(listing.collective, listing.ranks, len(listing.sends), 0, "Simple"))
 
 
 def use(program: Listing, readers: tuple[str, ...], path: Path | None) -> list[str]:

@@ -16,15 +16,14 @@ from taccl.model.engine_costs import LINKS_ONLY, Pace, effective_network
 from taccl.model.executor import Executor
 from taccl.model.problem import Problem
 from taccl.support.arguments import word
-from taccl.support.notebook import frame_of_rows, html_table
-from taccl.support.schemas import finite, stamped
+from taccl.support.report import Report, Reported, Table
+from taccl.support.schemas import finite
 from taccl.synthesis.formulated import Formulated
 from taccl.synthesis.output_options import OutputOptions
 from taccl.synthesis.predicted import any_file_bound
 from taccl.synthesis.request import AUTO, AnyCollective, Request, RequestKeywords, request_of, spelled_out
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
     from typing_extensions import Unpack
 
 _PACES: Mapping[ThreadBlocks, Pace] = {"two-way": "in-phase", "one-way": "one-way"}
@@ -64,7 +63,7 @@ class ServedBy:
 
 
 @dataclass(frozen=True, eq=False)
-class Bounds(Sequence[Proof]):
+class Bounds(Reported, Sequence[Proof]):
     """The best lower bound of each kind, largest first, and the problem that they are for.
 
     Parameters
@@ -99,61 +98,48 @@ class Bounds(Sequence[Proof]):
         """That times nccl-tests' factor for the collective."""
         return self.algbw_gbps(bound) * self.problem.collective.busbw_factor
 
-    def to_dict(self) -> dict[str, object]:
-        """What `taccl bound --json` prints: plain values, in units by their keys."""
-        problem, largest = self.problem, self.proven[0]
-        return stamped(
-            "taccl.bound/1",
-            {
-                "collective": problem.collective.name,
-                "root": problem.collective.root,
-                "topology": self.stated.topology.name,
-                "sketch": None if self.stated.sketch is None else self.stated.sketch.name,
-                "ranks": problem.num_ranks,
-                "nodes": problem.topology.num_nodes,
-                "occupancy": problem.topology.occupancy,
-                "size_bytes": problem.size_bytes,
-                "chunk_bytes": round(problem.chunk_mb * units.MB),
-                "chunks_per_rank": problem.collective.chunks_per_rank,
-                "lower_bound_us": largest.value_us,
-                "bound_source": largest.witness,
-                "remedy": largest.remedy,
-                "bounds": [self._figures(each) for each in self.proven if each.value_us > 0],
-                "protocol": None if self.served is None else self.served.protocol,
-                "instances": None if self.served is None else self.served.instances,
-                "thread_blocks": None if self.served is None else self.served.thread_blocks,
-                "launch_us": None if self.served is None else self.served.launch_us,
-                "any_file_bound_us": None if self.served is None else self.served.any_file.value_us,
-                "any_file_bound_source": None if self.served is None else self.served.any_file.witness,
-                "notes": list(self.stated.notes),
-            },
-        )
-
-    def to_pandas(self) -> DataFrame:
-        """A pandas.DataFrame of one row per bound that says something.
-
-        Raises
-        ------
-        TacclError : pandas is not installed.
-        """
-        return frame_of_rows([self._figures(each) for each in self.proven if each.value_us > 0], _COLUMNS)
-
-    def _repr_html_(self) -> str:
-        problem = self.problem
-        rows = [
+    def report(self) -> Report:
+        """The bounds as figures, one row per bound that says something, and a table."""
+        problem, on = self.problem, self.stated.topology.name
+        proven = [bound for bound in self.proven if bound.value_us > 0]
+        cells = [
             (
-                *(each.kind, f"{each.value_us:.2f}", f"{self.algbw_gbps(each):.2f}"),
-                *(f"{self.busbw_gbps(each):.2f}", each.witness),
+                *(bound.kind, f"{bound.value_us:.2f}", f"{self.algbw_gbps(bound):.2f}"),
+                *(f"{self.busbw_gbps(bound):.2f}", bound.witness),
             )
-            for each in self.proven
-            if each.value_us > 0
+            for bound in proven
         ]
         header = ("bound", "time (us)", "algbw (GB/s)", "busbw (GB/s)", "why no schedule is faster")
         size = units.format_size(problem.size_bytes)
-        on = self.stated.topology.name
-        return html_table(
-            f"{problem.collective.name}, {problem.num_ranks} ranks, on {on}, {size}", header, rows
-        )
+        title = f"{problem.collective.name}, {problem.num_ranks} ranks, on {on}, {size}"
+        rows = [self._figures(bound) for bound in proven]
+        return Report("taccl.bound/1", self._all_figures(rows), _COLUMNS, rows, Table(title, cells, header))
+
+    def _all_figures(self, rows: Sequence[Mapping[str, object]]) -> dict[str, object]:
+        problem, largest, served = self.problem, self.proven[0], self.served
+        return {
+            "collective": problem.collective.name,
+            "root": problem.collective.root,
+            "topology": self.stated.topology.name,
+            "sketch": None if self.stated.sketch is None else self.stated.sketch.name,
+            "ranks": problem.num_ranks,
+            "nodes": problem.topology.num_nodes,
+            "occupancy": problem.topology.occupancy,
+            "size_bytes": problem.size_bytes,
+            "chunk_bytes": round(problem.chunk_mb * units.MB),
+            "chunks_per_rank": problem.collective.chunks_per_rank,
+            "lower_bound_us": largest.value_us,
+            "bound_source": largest.witness,
+            "remedy": largest.remedy,
+            "bounds": list(rows),
+            "protocol": None if served is None else served.protocol,
+            "instances": None if served is None else served.instances,
+            "thread_blocks": None if served is None else served.thread_blocks,
+            "launch_us": None if served is None else served.launch_us,
+            "any_file_bound_us": None if served is None else served.any_file.value_us,
+            "any_file_bound_source": None if served is None else served.any_file.witness,
+            "notes": list(self.stated.notes),
+        }
 
     def _figures(self, bound: Proof) -> dict[str, object]:
         return {

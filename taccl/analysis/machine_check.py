@@ -24,8 +24,8 @@ from taccl.model.collectives import chunk_bytes, make_collective
 from taccl.model.network import Occupancy
 from taccl.sketch import SketchedNetwork, sketched
 from taccl.support.budget import Budget, check_time_limit
-from taccl.support.notebook import html_table
-from taccl.support.schemas import finite, stamped
+from taccl.support.report import Report, Reported, Table
+from taccl.support.schemas import finite
 from taccl.synthesis.inputs import choose_topology
 from taccl.topologies import PhysicalTopology
 from taccl.topologies.anomalies import Anomaly, anomalies, named
@@ -105,8 +105,12 @@ class MachineBound:
         }
 
 
+#: What people read of a bound.
+_HEADER = ("size", "collective", "bound (us)", "any cutting (us)", "limit", "why no schedule is faster")
+
+
 @dataclass(frozen=True, eq=False)
-class MachineCheck:
+class MachineCheck(Reported):
     """A machine, what is odd about it, and its bounds.
 
     Parameters
@@ -125,39 +129,27 @@ class MachineCheck:
         """Whether each rank has a way to each."""
         return all(anomaly.kind != "no way" for anomaly in self.anomalies)
 
-    def to_dict(self) -> dict[str, object]:
-        """What `taccl topology check --json` prints: plain values, in units by their keys."""
-        return stamped(
-            "taccl.topology.check/1",
-            {
-                "name": self.machine.name,
-                "nodes": self.machine.num_nodes,
-                "ranks": self.machine.num_ranks,
-                "is_whole": self.is_whole,
-                "anomalies": [
-                    {
-                        "kind": anomaly.kind,
-                        "devices": list(anomaly.devices),
-                        "message": anomaly.message,
-                        "hint": anomaly.hint,
-                    }
-                    for anomaly in self.anomalies
-                ],
-                "bounds": [bound.figures() for bound in self.bounds],
-                "notes": list(self.notes),
-            },
-        )
-
-    def _repr_html_(self) -> str:
-        header = (
-            "size",
-            "collective",
-            "bound (us)",
-            "any cutting (us)",
-            "limit",
-            "why no schedule is faster",
-        )
-        rows = [
+    def report(self) -> Report:
+        """The check as figures, one row per bound, and a table."""
+        rows = [bound.figures() for bound in self.bounds]
+        figures = {
+            "name": self.machine.name,
+            "nodes": self.machine.num_nodes,
+            "ranks": self.machine.num_ranks,
+            "is_whole": self.is_whole,
+            "anomalies": [
+                {
+                    "kind": anomaly.kind,
+                    "devices": list(anomaly.devices),
+                    "message": anomaly.message,
+                    "hint": anomaly.hint,
+                }
+                for anomaly in self.anomalies
+            ],
+            "bounds": rows,
+            "notes": list(self.notes),
+        }
+        cells = [
             (
                 *(units.format_size(each.size_bytes), each.collective),
                 *(_microseconds(each.bound), _microseconds(each.any_chunks), each.limit or ""),
@@ -165,7 +157,8 @@ class MachineCheck:
             )
             for each in self.bounds
         ]
-        return html_table(f"{self.machine.name}: {len(self.anomalies)} anomalies", header, rows)
+        table = Table(f"{self.machine.name}: {len(self.anomalies)} anomalies", cells, _HEADER)
+        return Report("taccl.topology.check/1", figures, list(rows[0]) if rows else (), rows, table)
 
 
 def check_machine(

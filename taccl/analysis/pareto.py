@@ -34,15 +34,15 @@ from taccl.sketch import apply_sketch
 from taccl.support.arguments import is_whole, shown
 from taccl.support.budget import Budget, check_time_limit
 from taccl.support.files import write_atomically
-from taccl.support.notebook import frame_of_rows, html_table, new_axes
-from taccl.support.schemas import finite, stamped
+from taccl.support.notebook import new_axes
+from taccl.support.report import Report, Reported, Table
+from taccl.support.schemas import finite
 from taccl.synthesis.inputs import choose_topology
 from taccl.synthesis.search import relative_gap
 from taccl.topologies import PhysicalTopology
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from pandas import DataFrame
 
     from taccl.model.schedule.plot import Lanes
 
@@ -62,6 +62,11 @@ _BOUND_S = 1.0
 #: As high as a timeline of so many lanes.
 _LANES = 12
 
+#: What people read of a point.
+_HEADER = (
+    *("steps", "rounds", "chunks", "time (us)", "bound (us)", "gap"),
+    *("algbw (GB/s)", "busbw (GB/s)"),
+)
 #: The figures of a point, in the order of a table.
 _COLUMNS = (
     *("steps", "rounds", "chunks", "rounds_per_chunk", "minimal", "proof", "size_bytes", "time_us"),
@@ -129,7 +134,7 @@ class FrontierPoint:
 
 
 @dataclass(frozen=True, eq=False)
-class Frontier:
+class Frontier(Reported):
     """Algorithms with fewer and fewer rounds per chunk.
 
     Parameters
@@ -156,37 +161,36 @@ class Frontier:
         """The point with the least time at the size asked for."""
         return min(self.points, key=lambda each: each.time_us)
 
-    def to_dict(self) -> dict[str, object]:
-        """What `taccl pareto --json` prints: plain values, in units by their keys."""
-        return stamped(
-            "taccl.pareto/1",
-            {
-                "collective": self.collective.name,
-                "root": self.collective.root,
-                "ranks": self.collective.num_ranks,
-                "topology": self.topology,
-                "least_steps": self.least_steps,
-                "least_rounds_per_chunk": str(self.round_bound.rounds_per_chunk),
-                "least_rounds_source": self.round_bound.witness,
-                "points": [each.figures() for each in self.points],
-                "undecided": [
-                    {"steps": each.steps, "rounds": each.rounds, "chunks": each.chunks}
-                    for each in self.undecided
-                ],
-                "status": self.status,
-                "solve_s": round(self.seconds, 3),
-                "notes": list(self.notes),
-            },
-        )
-
-    def to_pandas(self) -> DataFrame:
-        """A pandas.DataFrame of one row per point.
-
-        Raises
-        ------
-        TacclError : pandas is not installed.
-        """
-        return frame_of_rows([each.figures() for each in self.points], _COLUMNS)
+    def report(self) -> Report:
+        """The frontier as figures, one row per point, and a table."""
+        points = [point.figures() for point in self.points]
+        figures = {
+            "collective": self.collective.name,
+            "root": self.collective.root,
+            "ranks": self.collective.num_ranks,
+            "topology": self.topology,
+            "least_steps": self.least_steps,
+            "least_rounds_per_chunk": str(self.round_bound.rounds_per_chunk),
+            "least_rounds_source": self.round_bound.witness,
+            "points": points,
+            "undecided": [
+                {"steps": open_.steps, "rounds": open_.rounds, "chunks": open_.chunks}
+                for open_ in self.undecided
+            ],
+            "status": self.status,
+            "solve_s": round(self.seconds, 3),
+            "notes": list(self.notes),
+        }
+        cells = [
+            (
+                *(each.point.steps, each.point.rounds, each.point.chunks),
+                *(f"{each.time_us:.2f}", f"{each.bound.value_us:.2f}", f"{100 * each.gap:.2f}%"),
+                *(f"{each.schedule.algbw_gbps:.2f}", f"{each.schedule.busbw_gbps:.2f}"),
+            )
+            for each in self.points
+        ]
+        table = Table(f"{self._what}: {self.status}", cells, _HEADER)
+        return Report("taccl.pareto/1", figures, _COLUMNS, points, table)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw rounds per chunk over steps, each point with its time and gap; returns the axes.
@@ -212,27 +216,6 @@ class Frontier:
         ax.set_ylabel("rounds per chunk")
         ax.set_title(f"{self._what}: {self.status}")
         return ax
-
-    def _repr_html_(self) -> str:
-        header = (
-            "steps",
-            "rounds",
-            "chunks",
-            "time (us)",
-            "bound (us)",
-            "gap",
-            "algbw (GB/s)",
-            "busbw (GB/s)",
-        )
-        rows = [
-            (
-                *(each.point.steps, each.point.rounds, each.point.chunks),
-                *(f"{each.time_us:.2f}", f"{each.bound.value_us:.2f}", f"{100 * each.gap:.2f}%"),
-                *(f"{each.schedule.algbw_gbps:.2f}", f"{each.schedule.busbw_gbps:.2f}"),
-            )
-            for each in self.points
-        ]
-        return html_table(f"{self._what}: {self.status}", header, rows)
 
     @property
     def _what(self) -> str:

@@ -14,14 +14,13 @@ from taccl.errors import TacclError, VerificationError
 from taccl.model import units
 from taccl.model.collective import Collective
 from taccl.model.tolerance import contradicts
-from taccl.support.notebook import frame_of_rows, html_table
-from taccl.support.schemas import finite, stamped
+from taccl.support.report import Report, Reported, Table
+from taccl.support.schemas import finite
 from taccl.synthesis.predicted import Execution
 from taccl.synthesis.search import relative_gap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from pandas import DataFrame
 
     from taccl.model.schedule.plot import Lanes
 
@@ -130,7 +129,7 @@ class SimulatedSize:
 
 
 @dataclass(frozen=True, eq=False)
-class SimulatedFile:
+class SimulatedFile(Reported):
     """A program, the collective that it is for (cut as it cuts), its runs, and what the user should know.
 
     `path`, `protocol`, `arbitration` : what was asked; a protocol of None is the file's own, without flags.
@@ -182,44 +181,30 @@ class SimulatedFile:
             return "LL" if self.program.moves_packets else "Simple"
         return self.program.protocol.value
 
-    def to_dict(self) -> dict[str, object]:
-        """What `taccl simulate --json` prints: plain values, in units by their keys."""
-        return stamped(
-            "taccl.simulate/1",
-            {
-                "file": self.path,
-                "collective": self.collective.name,
-                "root": self.collective.root,
-                "ranks": self.program.num_ranks,
-                "topology": self.topology,
-                "protocol": self.protocol_name,
-                "protocol_overhead": self.protocol is not None
-                or self.is_executed
-                or isinstance(self.program, ExecutionPlan),
-                "executor": self.is_executed,
-                "arbitration": self.arbitration,
-                "results": [run.figures() for run in self.sizes],
-                "notes": list(self.notes),
-            },
-        )
-
-    def to_pandas(self) -> DataFrame:
-        """A pandas.DataFrame of one row per size.
-
-        Raises
-        ------
-        TacclError : pandas is not installed.
-        """
-        return frame_of_rows([run.figures() for run in self.sizes], list(self.sizes[0].figures()))
-
-    def _repr_html_(self) -> str:
+    def report(self) -> Report:
+        """The simulation as figures, one row per size, and a table."""
+        is_plan = isinstance(self.program, ExecutionPlan)
+        rows = [run.figures() for run in self.sizes]
+        figures = {
+            "file": self.path,
+            "collective": self.collective.name,
+            "root": self.collective.root,
+            "ranks": self.program.num_ranks,
+            "topology": self.topology,
+            "protocol": self.protocol_name,
+            "protocol_overhead": self.protocol is not None or self.is_executed or is_plan,
+            "executor": self.is_executed,
+            "arbitration": self.arbitration,
+            "results": rows,
+            "notes": list(self.notes),
+        }
         header = ("size (B)", "time (us)", "bound (us)", "gap", "algbw (GB/s)", "busbw (GB/s)")
-        rows = [
+        cells = [
             (
                 *(run.size_bytes, f"{run.time_us:.2f}", *run.bound_words),
                 *(f"{run.algbw_gbps:.2f}", f"{run.busbw_gbps:.2f}"),
             )
             for run in self.sizes
         ]
-        ranks = self.program.num_ranks
-        return html_table(f"{self.collective.name}, {ranks} ranks, on {self.topology}", header, rows)
+        title = f"{self.collective.name}, {self.program.num_ranks} ranks, on {self.topology}"
+        return Report("taccl.simulate/1", figures, list(rows[0]), rows, Table(title, cells, header))

@@ -23,7 +23,7 @@ from taccl.support.arguments import shown
 if TYPE_CHECKING:
     from taccl.backend.plan import ExecutionPlan
     from taccl.backend.program import Program
-    from taccl.backend.verify.report import Report
+    from taccl.backend.verify.report import Verification
 
 #: The hint of a refusal that fewer chunks may undo, where nobody has looked yet how many would.
 FEWER_CHUNKS = "fewer chunks"
@@ -104,7 +104,7 @@ class Verifier(Protocol[_ReadT_contra]):
         readers: Sequence[str] | None,
         collective: Collective | None,
         root: int | None,
-    ) -> Report: ...
+    ) -> Verification: ...
 
 
 @dataclass(frozen=True, eq=False)

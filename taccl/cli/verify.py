@@ -8,7 +8,7 @@ import click
 
 from taccl.backend.target import AnyTarget
 from taccl.backend.targets.registry import target_of_file
-from taccl.backend.verify import Facts, Report
+from taccl.backend.verify import Facts, Verification
 from taccl.backend.verify.report import reports_to_dict
 from taccl.cli import completion
 from taccl.cli.options import FILE, json_option
@@ -79,7 +79,7 @@ def _kind(path: Path, content: bytes, target: AnyTarget | None) -> AnyTarget:
     )
 
 
-def _show(path: Path, report: Report) -> None:
+def _show(path: Path, report: Verification) -> None:
     click.echo(f"{path}: {'ok' if report.ok else 'NOT ok'}")
     for label, value in _rows(report.facts):
         click.echo(f"  {label:<12} {value}")

@@ -15,7 +15,7 @@ from taccl.backend.lower_plan.fits import UNIT_BYTES, checked_window, message_ch
 from taccl.backend.mscclpp.reader import parse_plan_document
 from taccl.backend.plan import Channel, ExecutionPlan
 from taccl.backend.targets.registry import target_of_file
-from taccl.backend.verify.report import Report
+from taccl.backend.verify.report import Verification
 from taccl.backend.verify_plan import verify_plan_document
 from taccl.errors import PlanError, TacclError, VerificationError
 from taccl.support.arguments import file_path, is_whole, shown
@@ -43,7 +43,7 @@ class DeployedPlan:
     content: bytes
     sha256: str
     plan: ExecutionPlan
-    report: Report
+    report: Verification
     ranks_per_node: int
     in_place: tuple[bool, ...]
     min_bytes: int
@@ -155,7 +155,7 @@ def _read(path: Path, ranks_per_node: int | None, root: int | None) -> DeployedP
     )
 
 
-def _is_wrong(path: Path, report: Report) -> VerificationError:
+def _is_wrong(path: Path, report: Verification) -> VerificationError:
     more = len(report.errors) - _FINDINGS
     return VerificationError(
         "the plan is wrong, so it is not deployed",
@@ -168,7 +168,7 @@ def _is_wrong(path: Path, report: Report) -> VerificationError:
     )
 
 
-def _places(report: Report) -> Iterator[bool]:
+def _places(report: Verification) -> Iterator[bool]:
     """The calls that it is for, and the others too where verification looked at them and found them right."""
     if report.facts.in_place == "right":
         yield True

@@ -49,16 +49,6 @@ def data_frame(columns: Mapping[str, Any]) -> DataFrame:
     return DataFrame(dict(columns))
 
 
-def frame_of_rows(rows: Sequence[Mapping[str, object]], keys: Sequence[str]) -> DataFrame:
-    """A pandas.DataFrame of some keys of plain values, a row each.
-
-    Raises
-    ------
-    TacclError : pandas is not installed.
-    """
-    return data_frame({key: [row[key] for row in rows] for key in keys})
-
-
 def new_axes(lanes: int) -> Axes:
     """The axes of a new figure, as high as so many lanes need.
 

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING
 from taccl.encoding.bounds import quick_bound
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import decisions_of, in_order
+from taccl.encoding.portfolio.journal import EngineRun
 from taccl.model import units
 from taccl.model.collective import Collective
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem
 from taccl.model.schedule import SavedSchedule, Schedule, schedule_file, schedule_to_json
 from taccl.support.files import ensure_writable, write_atomically
-from taccl.support.notebook import frame_of_rows, html_table
-from taccl.support.schemas import finite, stamped
+from taccl.support.report import Report, Reported, Table
+from taccl.support.schemas import finite
 from taccl.synthesis.autotune.predictions import FileTried
 from taccl.synthesis.autotune.trials import ChunksTried
 from taccl.synthesis.lowering import OutputFile
@@ -27,7 +28,6 @@ from taccl.synthesis.searcher import TaskRun
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from pandas import DataFrame
 
     from taccl.model.schedule.plot import Lanes
 
@@ -41,7 +41,7 @@ _LINKS_ALONE = "links alone: no launch, no per-step cost"
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(Reported):
     """A schedule that passed `Schedule.check()`, with a lower bound for every schedule of its problem.
 
     Parameters
@@ -218,9 +218,20 @@ class Result:
         bound = quick_bound(problem)
         return SavedSchedule(by_links, bound.value_us, bound.witness)
 
-    def to_dict(self) -> dict[str, object]:
-        """What `taccl synthesize --json` prints, but for paths: plain values, in units by their keys."""
-        return stamped("taccl.synthesize/1", self.figures())
+    def report(self) -> Report:
+        """The result as figures, as one row of those that are single values, and as a table.
+
+        The transfers are in `schedule.to_pandas()`.
+        """
+        figures = self.figures()
+        single = [key for key, value in figures.items() if not isinstance(value, list | dict)]
+        on = self.topology if self.sketch is None else f"{self.topology} ({self.sketch})"
+        ranks, size = _count(self.problem.num_ranks, "rank"), units.format_size(self.size_bytes)
+        table = Table(
+            f"{self.collective.name}, {ranks}, on {on}, {size}",
+            [*self._times(), ("verified", self._verdict())],
+        )
+        return Report("taccl.synthesize/1", figures, single, [figures], table)
 
     def figures(self) -> dict[str, object]:
         """All that is known, as plain values that JSON can hold; keys carry their units."""
@@ -253,16 +264,7 @@ class Result:
             "verified": self.verified,
             "checked": list(self.checked),
             "notes": list(self.notes),
-            "engines": [
-                {
-                    "part": run.part,
-                    "name": run.name,
-                    "solve_s": round(run.seconds, 3),
-                    "time_us": run.time_us,
-                    "lower_bound_us": run.lower_bound_us,
-                }
-                for run in self.found.engines
-            ],
+            "engines": [_of_engine(run) for run in self.found.engines],
             "declined": [asdict(declined) for declined in self.found.declined],
             "failures": [asdict(failure) for failure in self.found.failures],
             "protocol": self.protocol,
@@ -285,30 +287,9 @@ class Result:
             "tasks": [task.to_dict() for task in self.tasks],
         }
 
-    def to_pandas(self) -> DataFrame:
-        """A pandas.DataFrame of one row, to be put below others: the figures that are single values.
-
-        The transfers are in `schedule.to_pandas()`.
-
-        Raises
-        ------
-        TacclError : pandas is not installed.
-        """
-        figures = self.figures()
-        single = [key for key, value in figures.items() if not isinstance(value, list | dict)]
-        return frame_of_rows([figures], single)
-
     def plot(self, by: Lanes = "link", ax: Axes | None = None) -> Axes:
         """Draw the schedule's timeline and its bound: see `Schedule.plot`."""
         return self.schedule.plot(by, ax, lower_bound_us=self.lower_bound_us)
-
-    def _repr_html_(self) -> str:
-        size = units.format_size(self.size_bytes)
-        rows = [*self._times(), ("verified", self._verdict())]
-        on = self.topology if self.sketch is None else f"{self.topology} ({self.sketch})"
-        ranks = _count(self.problem.num_ranks, "rank")
-        title = f"{self.collective.name}, {ranks}, on {on}, {size}"
-        return html_table(title, (), rows)
 
     def summary(self, verbose: bool = False) -> str:
         """The same for people: one time, its bound and its gap.
@@ -378,6 +359,16 @@ class Result:
         readers = ", ".join(reader for file in self.files for reader in file.readers)
         took = f", made and verified in {self.file_seconds:.1f} s" if self.file_seconds >= _A_WHILE_S else ""
         return f"schedule and {self.files[0].format.upper()} for {readers}{took}"
+
+
+def _of_engine(run: EngineRun) -> dict[str, object]:
+    return {
+        "part": run.part,
+        "name": run.name,
+        "solve_s": round(run.seconds, 3),
+        "time_us": run.time_us,
+        "lower_bound_us": run.lower_bound_us,
+    }
 
 
 def _bandwidth(gbps: float) -> str:

@@ -13,8 +13,7 @@ from taccl.model import units
 from taccl.model.collective import Collective
 from taccl.model.problem import Statement
 from taccl.sketch.parts import in_short
-from taccl.support.notebook import html_table
-from taccl.support.schemas import stamped
+from taccl.support.report import Report, Reported, Table
 from taccl.synthesis.search import Found, relative_gap
 
 #: There is a schedule, by the target time if there is one; no bound excludes the target, and no schedule was
@@ -23,7 +22,7 @@ Verdict = Literal["possible", "not excluded", "impossible"]
 
 
 @dataclass(frozen=True, eq=False)
-class Explanation:
+class Explanation(Reported):
     """Whether a request can be met, and if not, why.
 
     Parameters
@@ -120,23 +119,20 @@ class Explanation:
         gap = relative_gap(time_us, bound_us)
         return f"found in {found.seconds:.1f} s: {time_us:.2f} us, gap {100 * gap:.2f}%"
 
-    def to_dict(self) -> dict[str, object]:
-        """What `taccl explain --json` prints: plain values, in units by their keys."""
-        return stamped("taccl.explain/1", self.figures())
-
-    def _repr_html_(self) -> str:
+    def report(self) -> Report:
+        """The explanation as figures, one row per conflict, and a table."""
         found, bound = self.found, self.bound
-        rows = [("verdict", self._verdict_said())]
-        rows += [("conflict", conflict.text()) for conflict in self.conflicts]
+        cells = [("verdict", self._verdict_said())]
+        cells += [("conflict", conflict.text()) for conflict in self.conflicts]
         if found is not None:
-            rows.append(("time", self._found_said(found)))
+            cells.append(("time", self._found_said(found)))
         if bound is not None:
-            rows.append(("lower bound", f"{bound.value_us:.2f} us ({bound.witness})"))
+            cells.append(("lower bound", f"{bound.value_us:.2f} us ({bound.witness})"))
         on = self.topology if self.sketch is None else f"{self.topology} ({self.sketch})"
         size = units.format_size(self.size_bytes)
-        return html_table(
-            f"{self.collective.name}, {self.collective.num_ranks} ranks, on {on}, {size}", (), rows
-        )
+        title = f"{self.collective.name}, {self.collective.num_ranks} ranks, on {on}, {size}"
+        rows = [{"conflict": conflict.text()} for conflict in self.conflicts]
+        return Report("taccl.explain/1", self.figures(), ["conflict"], rows, Table(title, cells))
 
     def figures(self) -> dict[str, object]:
         """All that is known, as plain values that JSON can hold; keys carry their units."""

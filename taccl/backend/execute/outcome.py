@@ -14,7 +14,7 @@ from taccl.backend.execute.call import Call
 from taccl.backend.execute.memory import Memory
 from taccl.backend.execute.plan import Plan
 from taccl.errors import VerificationError
-from taccl.support.notebook import html_table
+from taccl.support.report import Report, Reported, Table
 from taccl.support.schemas import stamped
 
 Verdict = Literal["right", "wrong", "hangs", "not checked"]
@@ -23,7 +23,7 @@ _SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Execution:
+class Execution(Reported):
     """One run of a program.
 
     Parameters
@@ -69,17 +69,17 @@ class Execution:
     def ok(self) -> bool:
         return self.verdict in ("right", "not checked")
 
-    def to_dict(self) -> dict[str, object]:
-        """What `taccl run --json` prints of one run: plain values, in units by their keys."""
-        return outcomes_to_dict([self])
-
-    def _repr_html_(self) -> str:
-        rows = [
+    def report(self) -> Report:
+        """The run as figures, as one row, and as a table."""
+        values = _values(self)
+        cells = [
             ("result", f"{self.verdict}, {self.wrong} of {self.checked} elements off"),
             ("wall time", f"{self.seconds:.2f} s here, which says nothing about a GPU"),
+            *(("error", finding) for finding in self.findings),
         ]
-        rows += [("error", finding) for finding in self.findings]
-        return html_table(f"{self.collective}, {self.ranks} ranks, {self.mode}", (), rows)
+        title = f"{self.collective}, {self.ranks} ranks, {self.mode}"
+        figures = {"ok": self.ok, "path": None, "runs": [values]}
+        return Report("taccl.run/1", figures, list(values), [values], Table(title, cells))
 
     def raise_for_findings(self) -> None:
         """Raise `VerificationError` if it hung or computed something else."""
@@ -90,10 +90,14 @@ class Execution:
 
 def outcomes_to_dict(runs: Sequence[Execution], path: str | None = None) -> dict[str, object]:
     """What `taccl run --json` prints of the runs of one file."""
-    values = [asdict(each) for each in runs]
-    for each in values:
-        each["wall_s"] = each.pop("seconds")
-    return stamped("taccl.run/1", {"ok": all(each.ok for each in runs), "path": path, "runs": values})
+    values = {"ok": all(run.ok for run in runs), "path": path, "runs": [_values(run) for run in runs]}
+    return stamped("taccl.run/1", values)
+
+
+def _values(run: Execution) -> dict[str, object]:
+    values = asdict(run)
+    values["wall_s"] = values.pop("seconds")
+    return values
 
 
 @dataclass(frozen=True, slots=True)

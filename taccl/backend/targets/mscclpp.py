@@ -16,7 +16,7 @@ from taccl.backend.mscclpp.writer import to_json
 from taccl.backend.plan import ExecutionPlan, Operation, OpName
 from taccl.backend.simulate_plan import simulate_plan
 from taccl.backend.target import Lowered, LoweringOptions, Target, TargetLimits
-from taccl.backend.verify.report import Report
+from taccl.backend.verify.report import Verification
 from taccl.backend.verify_plan import verify_plan_document
 from taccl.backend.verify_plan.behaviour import MOST_ACTS
 from taccl.backend.verify_plan.versions import NEWEST
@@ -149,7 +149,7 @@ def _verify(
     readers: Sequence[str] | None,
     collective: Collective | None,
     root: int | None,
-) -> Report:
+) -> Verification:
     return verify_plan_document(document, targets=readers, collective=collective, root=root)
 
 

@@ -3,7 +3,7 @@
 Shares nothing with the lowering but `taccl.backend.program`, so that each checks the other.
 """
 
-from taccl.backend.verify.report import Facts, Finding, Report
+from taccl.backend.verify.report import Facts, Finding, Verification
 from taccl.backend.verify.verifier import (
     refusals_of,
     verify_document,
@@ -15,7 +15,7 @@ from taccl.backend.verify.verifier import (
 __all__ = [
     "Facts",
     "Finding",
-    "Report",
+    "Verification",
     "refusals_of",
     "verify_document",
     "verify_file",

@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from taccl.errors import VerificationError
-from taccl.support.notebook import frame_of_rows, html_table
+from taccl.support.report import Report, Reported, Table
 from taccl.support.schemas import stamped
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    pass
 
 Layer = Literal["structure", "meaning", "concurrency"]
 Severity = Literal["error", "warning"]
@@ -103,7 +103,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class Verification(Reported):
     """The outcome for one program. `ok` means that no finding is an error for the runtimes asked about."""
 
     findings: tuple[Finding, ...]
@@ -131,31 +131,20 @@ class Report:
                 path=self.path,
             )
 
-    def to_dict(self) -> dict[str, object]:
-        """What `taccl verify --json` prints of one file: plain values, in units by their keys."""
-        return reports_to_dict([self])
-
-    def to_pandas(self) -> DataFrame:
-        """A pandas.DataFrame of one row per finding.
-
-        Raises
-        ------
-        TacclError : pandas is not installed.
-        """
-        keys = [each.name for each in fields(Finding)]
-        return frame_of_rows([asdict(finding) for finding in self.findings], keys)
-
-    def _repr_html_(self) -> str:
-        facts = self.facts
-        title = f"{self.path or facts.collective}: {'ok' if self.ok else 'NOT ok'}"
-        rows = [
+    def report(self) -> Report:
+        """The verification as figures, one row per finding, and a table."""
+        facts, findings = self.facts, [asdict(finding) for finding in self.findings]
+        cells = [
             ("collective", f"{facts.collective}, {facts.num_ranks} ranks, {facts.protocol}"),
             ("in place", facts.in_place),
             ("out of place", facts.out_of_place),
             ("readers", ", ".join(f"{name} {can}" for name, can in facts.readers.items())),
+            *((finding.severity, finding.message) for finding in self.findings),
         ]
-        rows += [(finding.severity, finding.message) for finding in self.findings]
-        return html_table(title, (), rows)
+        title = f"{self.path or facts.collective}: {'ok' if self.ok else 'NOT ok'}"
+        figures = {"ok": self.ok, "files": [self.as_dict()]}
+        columns = [column.name for column in fields(Finding)]
+        return Report("taccl.verify/1", figures, columns, findings, Table(title, cells))
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON: path, ok, facts, findings."""
@@ -167,7 +156,7 @@ class Report:
         }
 
 
-def reports_to_dict(reports: Sequence[Report]) -> dict[str, object]:
+def reports_to_dict(reports: Sequence[Verification]) -> dict[str, object]:
     """What `taccl verify --json` prints of some files."""
     ok = all(report.ok for report in reports)
     return stamped("taccl.verify/1", {"ok": ok, "files": [report.as_dict() for report in reports]})

@@ -30,7 +30,7 @@ from taccl.backend.verify.meaning import check_meaning
 from taccl.backend.verify.memory import Memory, Mode, buffer_sizes, check_bounds
 from taccl.backend.verify.modes import MODES, callers
 from taccl.backend.verify.races import check_races
-from taccl.backend.verify.report import Collector, Facts, Finding, Report, Verdict
+from taccl.backend.verify.report import Collector, Facts, Finding, Verdict, Verification
 from taccl.backend.verify.roots import find_root
 from taccl.backend.verify.steps import STEP_RULES
 from taccl.backend.verify.subject import Subject
@@ -55,7 +55,7 @@ def verify_file(
     targets: str | Iterable[str] | None = "all",
     collective: Collective | None = None,
     root: int | None = None,
-) -> Report:
+) -> Verification:
     """Check an MSCCL-XML file, whoever made it.
 
     Parameters
@@ -79,7 +79,7 @@ def verify_text(
     targets: str | Iterable[str] | None = "all",
     collective: Collective | None = None,
     root: int | None = None,
-) -> Report:
+) -> Verification:
     """Check the text of an MSCCL-XML file; otherwise as `verify_file`."""
     return verify_document(parse_document(text), targets=targets, collective=collective, root=root)
 
@@ -90,7 +90,7 @@ def verify_document(
     targets: str | Iterable[str] | None = "all",
     collective: Collective | None = None,
     root: int | None = None,
-) -> Report:
+) -> Verification:
     """Check an MSCCL-XML file that was read already; otherwise as `verify_file`."""
     return _verify(document.program, document, targets, collective, root)
 
@@ -101,7 +101,7 @@ def verify_program(
     collective: Collective | None = None,
     targets: str | Iterable[str] | None = "all",
     root: int | None = None,
-) -> Report:
+) -> Verification:
     """Check a program that is not in a file: all but the spelling; otherwise as `verify_file`."""
     return _verify(program, None, targets, collective, root)
 
@@ -132,7 +132,7 @@ def _verify(
     targets: str | Iterable[str] | None,
     collective: Collective | None,
     root: int | None,
-) -> Report:
+) -> Verification:
     looked_at = _look(program, document, collective, root)
     wanted = looked_at.takers if targets is None else find_runtimes(targets)
     if looked_at.collector.fatal or looked_at.parts is None:
@@ -171,9 +171,9 @@ class _LookedAt:
         """The runtimes that take the file; all, if none does."""
         return tuple(each for each in RUNTIMES if self.facts.readers[each.name] == "yes") or RUNTIMES
 
-    def report(self, wanted: Sequence[Runtime]) -> Report:
+    def report(self, wanted: Sequence[Runtime]) -> Verification:
         """What has been found so far for these runtimes."""
-        return Report(_for_targets(self.collector, wanted), self.facts, self.path)
+        return Verification(_for_targets(self.collector, wanted), self.facts, self.path)
 
 
 def _look(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from taccl.backend.mscclpp.reader import PlanDocument, parse_plan_document, read_plan_document
 from taccl.backend.plan import ExecutionPlan
-from taccl.backend.verify.report import Collector, Facts, Finding, Report
+from taccl.backend.verify.report import Collector, Facts, Finding, Verification
 from taccl.backend.verify_plan.behaviour import behaviour
 from taccl.backend.verify_plan.document import check_document, with_lines
 from taccl.backend.verify_plan.header import HEADER_RULES
@@ -33,7 +33,7 @@ def verify_plan_file(
     targets: str | Iterable[str] | None = None,
     collective: Collective | None = None,
     root: int | None = None,
-) -> Report:
+) -> Verification:
     """Check a file for MSCCL++, whoever made it.
 
     Parameters
@@ -58,7 +58,7 @@ def verify_plan_text(
     targets: str | Iterable[str] | None = None,
     collective: Collective | None = None,
     root: int | None = None,
-) -> Report:
+) -> Verification:
     """Check the text of such a file; otherwise as `verify_plan_file`."""
     document = parse_plan_document(text)
     return verify_plan_document(document, targets=targets, collective=collective, root=root)
@@ -70,7 +70,7 @@ def verify_plan_document(
     targets: str | Iterable[str] | None = None,
     collective: Collective | None = None,
     root: int | None = None,
-) -> Report:
+) -> Verification:
     """Check a file that was read already; otherwise as `verify_plan_file`."""
     report = _verify(document.plan, document, targets, collective, root)
     return replace(report, findings=with_lines(report.findings, document))
@@ -82,7 +82,7 @@ def verify_plan(
     targets: str | Iterable[str] | None = None,
     collective: Collective | None = None,
     root: int | None = None,
-) -> Report:
+) -> Verification:
     """Check a plan that is not in a file; otherwise as `verify_plan_file`."""
     return _verify(plan, None, targets, collective, root)
 
@@ -93,7 +93,7 @@ def _verify(
     targets: str | Iterable[str] | None,
     collective: Collective | None,
     root: int | None,
-) -> Report:
+) -> Verification:
     wanted = find_versions(targets)
     if collective is not None and not isinstance(collective, Collective):
         raise CollectiveError(f"collective must be a Collective, not {shown(collective)}")
@@ -107,7 +107,7 @@ def _verify(
     if not collector.fatal:
         facts = behaviour(plan, collector, facts, collective=collective, root=root)
     path = None if document is None else document.path
-    return Report(_for_releases(collector.findings(), wanted), facts, path)
+    return Verification(_for_releases(collector.findings(), wanted), facts, path)
 
 
 def check_structure(

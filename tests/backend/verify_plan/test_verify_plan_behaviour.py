@@ -23,12 +23,12 @@ from plans import ALLGATHER, ALLREDUCE, DATA, EVERY_PLAN, RELAY
 
 from taccl.backend.mscclpp.reader import read_plan
 from taccl.backend.plan import ExecutionPlan
-from taccl.backend.verify.report import Report
+from taccl.backend.verify.report import Verification
 from taccl.backend.verify_plan import verify_plan
 from taccl.model.collective import Collective, Placement
 
 
-def told(report: Report, severity: str = "error") -> set[str]:
+def told(report: Verification, severity: str = "error") -> set[str]:
     """The rules of all findings that only an execution shows."""
     return {each.rule for each in report.findings if each.severity == severity and each.layer != "structure"}
 
