@@ -35,19 +35,25 @@ def merged_links(
     if whole.has_switch is None or later.has_switch is None:
         return _with_totals(whole, later, theirs, gpus_at)
     if whole.has_switch != later.has_switch and whole.links and theirs:
-        said, before = ("to a switch" if dump.has_switch else "from GPU to GPU" for dump in (later, whole))
         raise contradiction(
-            f"links lead {said}", theirs[0].place, f"they lead {before}", whole.links[0].place
+            "links lead " + ("to a switch" if later.has_switch else "from GPU to GPU"),
+            theirs[0].place,
+            "they lead " + ("to a switch" if whole.has_switch else "from GPU to GPU"),
+            whole.links[0].place,
         )
-    return _both(whole, whole.links, later, theirs, gpus_at), whole.has_switch, []
+    return _pair_by_pair(whole, later, theirs, gpus_at), whole.has_switch, []
 
 
-def _both(
-    whole: Dump, links: Sequence[GpuLink], later: Dump, theirs: Sequence[GpuLink], gpus_at: Sequence[int]
+def _pair_by_pair(
+    whole: Dump, later: Dump, theirs: Sequence[GpuLink], gpus_at: Sequence[int]
 ) -> tuple[GpuLink, ...]:
-    """The links of both; those between GPUs that both know have to be in both."""
-    seen = {*gpus_at}
-    mine, others = _by_ends(links), _by_ends(theirs)
+    """The links of both, where both say which ends they have; of GPUs that only one has, its own.
+
+    Raises
+    ------
+    TopologyError : one has a link that the other would have to have, too.
+    """
+    mine, others, seen = _by_ends(whole.links or ()), _by_ends(theirs), {*gpus_at}
     found = []
     for ends in dict.fromkeys((*mine, *others)):
         one, other = mine.get(ends), others.get(ends)
@@ -111,16 +117,14 @@ def _added_up(
     TopologyError : they contradict each other.
     """
     mine = whole.links or ()
-    one, other = ([link for link in links if here in (link.a, link.b)] for links in (mine, theirs))
+    one, other = _links_at(here, mine), _links_at(here, theirs)
     if any(link.count is None for link in (*one, *other)):
         return ""
     counts = [sum(link.count or 0 for link in links) for links in (one, other)]
     known, listed = reversed(counts) if later_is_exact else counts
     exact, totals = (theirs, mine) if later_is_exact else (mine, theirs)
     model = whole.gpus[here].model or later.gpus[there].model
-    is_full = model is not None and listed == links_of_model(model)
-    names_peers = all(link.b is not None for link in exact)
-    if 0 < known < listed and is_full and names_peers:
+    if _has_more_elsewhere(exact, known, listed, model):
         place = next(link.place for link in totals if link.a == here)
         return _elsewhere(place, f"GPU {here}", known, listed)
     if known != listed:
@@ -128,6 +132,22 @@ def _added_up(
         place = other[0].place if other else later.gpus[there].place
         raise contradiction(f"GPU {here} has {counts[1]} links", place, f"it has {counts[0]}", first)
     return ""
+
+
+def _links_at(gpu: int, links: Iterable[GpuLink]) -> list[GpuLink]:
+    return [link for link in links if gpu in (link.a, link.b)]
+
+
+def _has_more_elsewhere(exact: Iterable[GpuLink], known: int, listed: int, model: str | None) -> bool:
+    """Whether a GPU has all the links of its model, and only some of them lead to GPUs of the dumps.
+
+    Parameters
+    ----------
+    exact : links that say where they lead; `known` of them are the GPU's.
+    listed : how many links it has in all.
+    """
+    is_full = model is not None and listed == links_of_model(model)
+    return 0 < known < listed and is_full and all(link.b is not None for link in exact)
 
 
 def _behind_switch(one: Sequence[GpuLink], other: Sequence[GpuLink], gpus: int) -> tuple[GpuLink, ...]:

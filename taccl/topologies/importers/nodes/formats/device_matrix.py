@@ -65,6 +65,16 @@ class DeviceMatrix:
     is_headless: bool
 
 
+@dataclass(frozen=True)
+class _Table:
+    """What the rows of a table have in common: `titles` are those of the columns behind the devices."""
+
+    columns: tuple[str, ...]
+    titles: tuple[str, ...]
+    is_cell: Callable[[str], bool]
+    path: str | None
+
+
 def plain_lines(text: str) -> list[str]:
     """The lines of a text without the codes that colour a terminal; line k of the file is at k - 1."""
     text = _UNSEEN.sub("", _TERMINAL_CODE.sub("", text)).replace("\xa0", " ")
@@ -106,7 +116,7 @@ def read_matrix(
         )
     header, columns, titles, first = found
     _each_once(columns, header + 1, path)
-    rows, end = _rows(lines, first, columns, titles, is_cell, path)
+    rows, end = _rows(lines, first, _Table(columns, titles, is_cell, path))
     missing = [name for name in columns if GPU.fullmatch(name) and name not in rows]
     if missing:
         raise TopologyError(
@@ -239,14 +249,8 @@ def _taken_apart(word: str, is_cell: Callable[[str], bool]) -> tuple[str, ...]:
     return ways[0] if len(ways) == 1 else ()
 
 
-def _rows(
-    lines: Sequence[str],
-    first: int,
-    columns: tuple[str, ...],
-    titles: tuple[str, ...],
-    is_cell: Callable[[str], bool],
-    path: str | None,
-) -> tuple[dict[str, Row], int]:
+def _rows(lines: Sequence[str], first: int, table: _Table) -> tuple[dict[str, Row], int]:
+    columns, is_cell = table.columns, table.is_cell
     rows: dict[str, Row] = {}
     end = index = first
     while index < min(len(lines), end + _NOISE) and len(rows) < len(columns):
@@ -262,7 +266,7 @@ def _rows(
             if all(column in rows for column in columns if GPU.fullmatch(column)):
                 break
             message = f"a second row of {name}; the first stands in line {rows[name].line}"
-            raise TopologyError(message, path=path, line=line, hint="give one table")
+            raise TopologyError(message, path=table.path, line=line, hint="give one table")
         words = words[place + 1 :]
         index += 1
         while len(words) < len(columns) and index < len(lines):
@@ -271,66 +275,76 @@ def _rows(
                 break
             words += more
             index += 1
-        rows[name] = _row(name, line, lines[line - 1], words, columns, titles, is_cell, path)
+        rows[name] = _row(name, line, lines[line - 1], words, table)
         end = index
-    _no_more(lines, end, columns, is_cell, path)
+    _no_more(lines, end, table)
     return rows, end
 
 
-def _no_more(
-    lines: Sequence[str], end: int, columns: tuple[str, ...], is_cell: Callable[[str], bool], path: str | None
-) -> None:
+def _no_more(lines: Sequence[str], end: int, table: _Table) -> None:
     """Refuse a table whose next row is of a device without a column: its lines were cut at the right."""
+    columns = table.columns
     words = _words(lines[end]) if end < len(lines) else []
     gpus = sum(1 for name in columns if GPU.fullmatch(name))
     if not words or words[0] in columns or not re.fullmatch(r"(?:GPU|NIC)\d+", words[0]):
         return
     if words[0] == f"GPU{gpus}" or words[0].startswith("NIC"):
         cells = words[1 : len(columns) + 1]
-        if len(cells) == len(columns) and all(map(is_cell, cells)):
-            _refuse(f"{words[0]} has a row and no column: the lines were cut", path, end + 1)
+        if len(cells) == len(columns) and all(map(table.is_cell, cells)):
+            _refuse(f"{words[0]} has a row and no column: the lines were cut", table.path, end + 1)
 
 
-def _row(
-    name: str,
-    line: int,
-    text: str,
-    words: list[str],
-    columns: tuple[str, ...],
-    titles: tuple[str, ...],
-    is_cell: Callable[[str], bool],
-    path: str | None,
-) -> Row:
-    cells: list[str] = []
-    split = [] if re.search(rf"{re.escape(name)}(?![^\s|])", text) else [columns[0]]
-    used = 0
-    while len(cells) < len(columns):
-        where = f"row {name}, column {columns[len(cells)]}"
-        if used == len(words):
-            _refuse(f"{where}: the row ends before this cell", path, line)
-        parts = _taken_apart(words[used], is_cell)
-        last = _BEFORE_NUMBERS.fullmatch(words[used]) if len(cells) + 1 == len(columns) else None
-        if not parts and last is not None and is_cell(last[1]):
-            parts, split = (last[1],), [*split, "CPU Affinity"]
-            words = [*words[: used + 1], last[2], *words[used + 1 :]]
-        if not parts or len(cells) + len(parts) > len(columns):
-            _refuse(f"{where}: {words[used][:40]!r} is no cell of such a table", path, line)
-        if len(parts) == 2:
-            split.append(columns[len(cells) + 1])
-        cells += parts
-        used += 1
-    if used < len(words) and _taken_apart(words[used], is_cell):
+def _row(name: str, line: int, text: str, words: Sequence[str], table: _Table) -> Row:
+    columns, path = table.columns, table.path
+    cells, rest, split = _cells(name, line, words, table)
+    if not re.search(rf"{re.escape(name)}(?![^\s|])", text):
+        split = [columns[0], *split]
+    if rest and _taken_apart(rest[0], table.is_cell):
         _refuse(f"row {name} has more cells than the header has devices ({len(columns)})", path, line)
     for column, cell in zip(columns, cells, strict=True):
         if (cell == "X") != (column == name):
             _refuse(f"row {name}, column {column}: {cell!r} cannot stand here", path, line)
-    tail = words[used:]
-    fields = [part.strip() for part in text.split("\t")]
-    if not split and name in fields and len(fields) > fields.index(name) + 1 + len(columns):
-        tail = fields[fields.index(name) + 1 + len(columns) :]
-    elif len(tail) < len(titles) and not (tail and re.search("[-,]", tail[0]) and tail[0] != "N/A"):
+    tail = _tail(name, rest, [] if split else text.split("\t"), table)
+    return Row(line, tuple(cells), tail, tuple(split))
+
+
+def _cells(
+    name: str, line: int, words: Sequence[str], table: _Table
+) -> tuple[list[str], list[str], list[str]]:
+    """The cells of a row, the words behind them, and the columns that stood joined to the one before."""
+    columns = table.columns
+    cells: list[str] = []
+    split: list[str] = []
+    rest = list(words)
+    while len(cells) < len(columns):
+        where = f"row {name}, column {columns[len(cells)]}"
+        if not rest:
+            _refuse(f"{where}: the row ends before this cell", table.path, line)
+        word = rest.pop(0)
+        parts = _taken_apart(word, table.is_cell)
+        last = _BEFORE_NUMBERS.fullmatch(word) if len(cells) + 1 == len(columns) else None
+        if not parts and last is not None and table.is_cell(last[1]):
+            parts = (last[1],)
+            split.append("CPU Affinity")
+            rest.insert(0, last[2])
+        if not parts or len(cells) + len(parts) > len(columns):
+            _refuse(f"{where}: {word[:40]!r} is no cell of such a table", table.path, line)
+        if len(parts) == 2:
+            split.append(columns[len(cells) + 1])
+        cells += parts
+    return cells, rest, split
+
+
+def _tail(name: str, rest: Sequence[str], fields: Sequence[str], table: _Table) -> dict[str, str]:
+    """What stands behind the cells, by title; `fields` are those of the whole row, where tabs part them."""
+    fields = [part.strip() for part in fields]
+    behind = fields.index(name) + 1 + len(table.columns) if name in fields else len(fields)
+    tail = rest
+    if len(fields) > behind:
+        tail = fields[behind:]
+    elif len(tail) < len(table.titles) and not (tail and re.search("[-,]", tail[0]) and tail[0] != "N/A"):
         tail = []  # spaces do not tell which of them is missing
-    return Row(line, tuple(cells), {t: v for t, v in zip(titles, tail, strict=False) if v}, tuple(split))
+    return {title: value for title, value in zip(table.titles, tail, strict=False) if value}
 
 
 def _each_once(columns: tuple[str, ...], line: int, path: str | None) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import combinations
 
 from taccl.errors import TopologyError
 from taccl.topologies.importers.nodes.facts import Dump, Gpu, Place
@@ -29,17 +30,6 @@ def looks_like(text: str) -> bool:
     return has_matrix(text, _is_cell)
 
 
-def _one_sided(table: DeviceMatrix, path: str | None) -> Iterator[str]:
-    """Pairs of which the two halves of the table say different things."""
-    for i, a in enumerate(table.columns):
-        for j, b in enumerate(table.columns[:i]):
-            here, there = table.rows[a], table.rows[b]
-            forth, back = here.cells[j], there.cells[i]
-            if forth != back:
-                place = Place(path, here.line)
-                yield f"{place}: {a} to {b} is {forth}, and {b} to {a} is {back} (line {there.line})"
-
-
 def read(text: str, path: str | None) -> Dump:
     """What the mask tells.
 
@@ -59,23 +49,14 @@ def read(text: str, path: str | None) -> Dump:
             )
     commands = [found[1] for line in lines[: table.line] for found in _COMMAND.finditer(line)]
     ability = commands[-1] if commands else "rw"
-    cells = [table.rows[name].cells for name in table.columns]
+    reads = "r" in ability or "w" in ability
     warnings = list(_one_sided(table, path))
     if table.another is not None:
         place = Place(path, table.another)
         warnings.append(f"{place}: another table begins here; only the first of the file is read")
-    reads = "r" in ability or "w" in ability
-    apart = [
-        (f"{a} and {b}", cells[i][j])
-        for i, a in enumerate(table.columns)
-        for j, b in enumerate(table.columns)
-        if i < j and False in (_access(cells[i][j]), _access(cells[j][i]))
-    ]
-    if reads and apart:
-        warnings.append(
-            f"{Place(path, table.line)}: {len(apart)} pairs of GPUs may not reach each other, {apart[0][0]}"
-            f" ({apart[0][1]}) among them: what these send passes the host's memory"
-        )
+    if reads:
+        warnings += _apart(table, path)
+    cells = [table.rows[name].cells for name in table.columns]
     any_ok = any(cell == "OK" for row in cells for cell in row)
     no_links = ability == "n" and not any_ok
     return Dump(
@@ -87,6 +68,32 @@ def read(text: str, path: str | None) -> Dump:
         order="as `nvidia-smi` counts GPUs",
         warnings=tuple(warnings),
     )
+
+
+def _one_sided(table: DeviceMatrix, path: str | None) -> Iterator[str]:
+    """Warnings of GPUs whose cells towards each other differ."""
+    for i, a in enumerate(table.columns):
+        for j, b in enumerate(table.columns[:i]):
+            here, there = table.rows[a], table.rows[b]
+            if here.cells[j] != there.cells[i]:
+                yield (
+                    f"{Place(path, here.line)}: {a} to {b} is {here.cells[j]}, and {b} to {a} is "
+                    f"{there.cells[i]} (line {there.line})"
+                )
+
+
+def _apart(table: DeviceMatrix, path: str | None) -> Iterator[str]:
+    """A warning of the pairs of GPUs that may not reach each other; it names the first of them."""
+    apart = [
+        (f"{a} and {b}", table.rows[a].cells[j])
+        for (i, a), (j, b) in combinations(enumerate(table.columns), 2)
+        if False in (_access(table.rows[a].cells[j]), _access(table.rows[b].cells[i]))
+    ]
+    if apart:
+        yield (
+            f"{Place(path, table.line)}: {len(apart)} pairs of GPUs may not reach each other, {apart[0][0]}"
+            f" ({apart[0][1]}) among them: what these send passes the host's memory"
+        )
 
 
 def _is_cell(word: str) -> bool:
