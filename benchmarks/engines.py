@@ -160,9 +160,9 @@ def page(rows: list[Row]) -> str:
                 str(improved),
                 str(len(losses)),
                 str(len(slower)),
-                f"{100 * max(losses, default=0.0):.1f}%" if losses else "-",
+                f"{100 * max(0.0, *losses):.1f}%" if losses else "-",
                 str(len(faster)),
-                f"{-100 * min(losses, default=0.0):.1f}%" if losses else "-",
+                f"{100 * max(0.0, *(-loss for loss in losses)):.1f}%" if losses else "-",
             ]
         )
     header = ["engine", "improved", "left out", "slower without", "at most", "faster without", "at most"]
@@ -190,8 +190,9 @@ def main() -> None:
         whole = [row for row in rows if not row.without]
         efforts = sorted({row.effort for row in whole}, reverse=True)
         intro = (
-            f"{len(whole)} problems: the published sketches and 60 others, with an effort of "
-            f"{efforts[0]:,} and {efforts[-1]:,} (nominal milliseconds). Each was searched with all engines, "
+            f"{len(whole)} of {len(problems(0, 0))} problems: the published sketches and others, with an "
+            f"effort of {efforts[0]:,} and {efforts[-1]:,} (nominal milliseconds), the rows of "
+            "`--published 30000 --others 8000`. Each was searched with all engines, "
             "and again without each engine that had improved its schedule. `improved`: problems in which the "
             "engine found a faster schedule, of the whole or of a phase. `slower without`: searches without "
             f"it that end above those with all engines by more than {LEAST:.1%}: what it alone wins. An "
