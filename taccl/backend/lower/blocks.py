@@ -188,21 +188,9 @@ def _pair_up_in_columns(
             send = takes[at] if at < len(hands) else senders[turn]
             if is_taken[send] or is_alone[send] or channel[send] != channel[recv]:
                 continue
-            one, other = begin[recv], begin[send]
-            if begin[recv + 1] - one + begin[send + 1] - other > most_steps:
+            if begin[recv + 1] - begin[recv] + begin[send + 1] - begin[send] > most_steps:
                 continue
-            free_us = 0.0
-            is_late = False
-            while not is_late and (one < begin[recv + 1] or other < begin[send + 1]):
-                if other == begin[send + 1] or (one < begin[recv + 1] and numbers[one] < numbers[other]):
-                    number = numbers[one]
-                    one += 1
-                else:
-                    number = numbers[other]
-                    other += 1
-                is_late = free_us > ready_us[number]
-                free_us = max(free_us, done_us[number])
-            if not is_late:
+            if _is_in_time(recv, send, begin, numbers, ready_us, done_us):
                 is_taken[recv] = True
                 is_taken[send] = True
                 receiving.append(recv)
@@ -211,8 +199,32 @@ def _pair_up_in_columns(
     return receiving, sending
 
 
+def _is_in_time(
+    recv: int,
+    send: int,
+    begin: Sequence[int],
+    numbers: Sequence[int],
+    ready_us: Sequence[float],
+    done_us: Sequence[float],
+) -> bool:
+    """Whether a thread block with the actions of both endpoints is free whenever an action has to start."""
+    one, other = begin[recv], begin[send]
+    free_us = 0.0
+    while one < begin[recv + 1] or other < begin[send + 1]:
+        if other == begin[send + 1] or (one < begin[recv + 1] and numbers[one] < numbers[other]):
+            number = numbers[one]
+            one += 1
+        else:
+            number = numbers[other]
+            other += 1
+        if free_us > ready_us[number]:
+            return False
+        free_us = max(free_us, done_us[number])
+    return True
+
+
 _hand_on = Loop(_hand_on_in_columns)
-_pair_up = Loop(_pair_up_in_columns)
+_pair_up = Loop(_pair_up_in_columns, (_is_in_time,))
 
 
 def add_own_copies(

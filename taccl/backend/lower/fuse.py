@@ -142,28 +142,23 @@ def _fuse_in_columns(
     followers, first_follower : those that wait for action k begin at followers[first_follower[k]].
     """
     users = [-1] * (3 * cells)  # the first three of each cell
-    for number in range(len(src)):
-        for side in range(2):
-            if (writes[number] or reads_target[number]) if side else reads[number]:
-                first = dst[number] if side else src[number]
-                for cell in range(first, first + count[number]):
-                    place = 3 * cell
-                    while place < 3 * cell + 3 and users[place] >= 0 and users[place] != number:
-                        place += 1
-                    if place < 3 * cell + 3:
-                        users[place] = number
+    for action in range(len(src)):
+        if reads[action]:
+            _add_user(action, src[action], src[action] + count[action], users)
+        if writes[action] or reads_target[action]:
+            _add_user(action, dst[action], dst[action] + count[action], users)
     is_fused = [False] * len(src)
     how = [0 for _ in range(0)]
     for at in range(len(receives)):
         receive, send = receives[at], sends[at]
         holds_up = False
-        for place in range(first_follower[receive], first_follower[receive + 1]):
-            number = followers[place]
-            if number != send and (
-                number < send
-                or is_fused[number]
-                or not waits_apart[number]
-                or ready_us[number] < done_us[send]
+        for entry in range(first_follower[receive], first_follower[receive + 1]):
+            follower = followers[entry]
+            if follower != send and (
+                follower < send
+                or is_fused[follower]
+                or not waits_apart[follower]
+                or ready_us[follower] < done_us[send]
             ):
                 holds_up = True
         if holds_up:
@@ -176,11 +171,21 @@ def _fuse_in_columns(
         if alone and third < 0:
             alone = in_scratch[receive]
         elif alone and not is_fused[third]:
-            from_it = reads[third] and src[third] <= cell and cell < src[third] + count[third]
-            onto_it = reads_target[third] and dst[third] <= cell and cell < dst[third] + count[third]
+            from_it = reads[third] and 0 <= cell - src[third] < count[third]
+            onto_it = reads_target[third] and 0 <= cell - dst[third] < count[third]
             alone = not from_it and not onto_it
         how.append(1 if alone else 0)
     return how
 
 
-_fuse = Loop(_fuse_in_columns)
+def _add_user(action: int, begin: int, end: int, users: list[int]) -> None:
+    """Make an action a user of cells, of those that have fewer than three."""
+    for cell in range(begin, end):
+        entry = 3 * cell
+        while entry < 3 * cell + 3 and users[entry] >= 0 and users[entry] != action:
+            entry += 1
+        if entry < 3 * cell + 3:
+            users[entry] = action
+
+
+_fuse = Loop(_fuse_in_columns, (_add_user,))

@@ -164,13 +164,11 @@ def _find_hazards_in_columns(
     starts = [0]
     waits = [0 for _ in range(0)]
     for number in range(len(src)):
-        needed = [held[place] for place in range(first_held[number], first_held[number + 1])]
-        for side in range(2):
-            if reads_target[number] if side else reads[number]:
-                first = dst[number] if side else src[number]
-                for cell in range(first, first + count[number]):
-                    if writer[cell] >= 0:
-                        needed.append(writer[cell])
+        needed = [held[entry] for entry in range(first_held[number], first_held[number + 1])]
+        if reads[number]:
+            _need_writers(src[number], src[number] + count[number], writer, needed)
+        if reads_target[number]:
+            _need_writers(dst[number], dst[number] + count[number], writer, needed)
         if writes[number]:
             for cell in range(dst[number], dst[number] + count[number]):
                 if writer[cell] >= 0:
@@ -189,15 +187,27 @@ def _find_hazards_in_columns(
                         reader_before.append(last_reader[cell])
                         last_reader[cell] = len(reader)
                         reader.append(number)
-        begin = len(waits)
-        for wait in needed:
-            place = len(waits)
-            while place > begin and waits[place - 1] > wait:
-                place -= 1
-            if place == begin or waits[place - 1] != wait:
-                waits.insert(place, wait)
+        _append_sorted(needed, waits)
         starts.append(len(waits))
     return starts, waits
+
+
+def _need_writers(begin: int, end: int, writer: Sequence[int], needed: list[int]) -> None:
+    """Add the last writers of cells."""
+    for cell in range(begin, end):
+        if writer[cell] >= 0:
+            needed.append(writer[cell])
+
+
+def _append_sorted(needed: Sequence[int], waits: list[int]) -> None:
+    """Append the waits of one action, rising and without those that are there twice."""
+    begin = len(waits)
+    for wait in needed:
+        end = len(waits)
+        while end > begin and waits[end - 1] > wait:
+            end -= 1
+        if end == begin or waits[end - 1] != wait:
+            waits.insert(end, wait)
 
 
 def _no_change_is_early_in_columns(
@@ -261,6 +271,6 @@ def _drop_in_columns(
     return starts, kept
 
 
-_find_hazards = Loop(_find_hazards_in_columns)
+_find_hazards = Loop(_find_hazards_in_columns, (_need_writers, _append_sorted))
 _no_change_is_early = Loop(_no_change_is_early_in_columns)
 _drop = Loop(_drop_in_columns)

@@ -84,32 +84,8 @@ def number_steps(rank: int, of_rank: RankSteps, scratch: Sequence[IntArray], siz
             strict=True,
         )
     ]
-    src, dst = _named(actions, rank, scratch)
-    op, src_buffer, src_offset, dst_buffer, dst_offset, count, has_dependent = (
-        np.where(is_last, column[action], of_nop).tolist()
-        for column, of_nop in (
-            (actions.op, OP_CODE[Op.NOP]),
-            (src[0], BUFFERS.index(Buffer.INPUT)),
-            (src[1], -1),
-            (dst[0], BUFFERS.index(Buffer.OUTPUT)),
-            (dst[1], -1),
-            (actions.count, 0),
-            (is_waited_for, False),
-        )
-    )
-    steps = list(
-        map(
-            Step,
-            map(OPS.__getitem__, op),
-            map(BUFFERS.__getitem__, src_buffer),
-            src_offset,
-            map(BUFFERS.__getitem__, dst_buffer),
-            dst_offset,
-            count,
-            depends,
-            has_dependent,
-        )
-    )
+    named = _named(actions, rank, scratch)
+    steps = _steps(actions, named, action, is_last, depends, is_waited_for)
     made = tuple(
         ThreadBlock(
             id=block_id,
@@ -122,6 +98,50 @@ def number_steps(rank: int, of_rank: RankSteps, scratch: Sequence[IntArray], siz
     )
     used = int(scratch[rank].max(initial=-1)) + 1
     return RankProgram(rank, sizes.input_chunks[rank], sizes.output_chunks[rank], used, made)
+
+
+def _steps(
+    actions: Actions,
+    named: tuple[tuple[IntArray, IntArray], tuple[IntArray, IntArray]],
+    action: IntArray,
+    is_last: BoolArray,
+    depends: Sequence[tuple[int, int] | None],
+    is_waited_for: BoolArray,
+) -> list[Step]:
+    """The last step of an action carries it out; the steps before are nops.
+
+    Parameters
+    ----------
+    named : buffers and offsets of the actions' sources and destinations.
+    action, is_last, depends : of each step.
+    is_waited_for : of each action.
+    """
+    src, dst = named
+    op, src_buffer, src_offset, dst_buffer, dst_offset, count, has_dependent = (
+        np.where(is_last, column[action], of_nop).tolist()
+        for column, of_nop in (
+            (actions.op, OP_CODE[Op.NOP]),
+            (src[0], BUFFERS.index(Buffer.INPUT)),
+            (src[1], -1),
+            (dst[0], BUFFERS.index(Buffer.OUTPUT)),
+            (dst[1], -1),
+            (actions.count, 0),
+            (is_waited_for, False),
+        )
+    )
+    return list(
+        map(
+            Step,
+            map(OPS.__getitem__, op),
+            map(BUFFERS.__getitem__, src_buffer),
+            src_offset,
+            map(BUFFERS.__getitem__, dst_buffer),
+            dst_offset,
+            count,
+            depends,
+            has_dependent,
+        )
+    )
 
 
 def _ordered(blocks: Sequence[Block], is_waited_for: BoolArray) -> list[Block]:
