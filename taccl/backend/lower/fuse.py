@@ -151,17 +151,7 @@ def _fuse_in_columns(
     how = [0 for _ in range(0)]
     for at in range(len(receives)):
         receive, send = receives[at], sends[at]
-        holds_up = False
-        for entry in range(first_follower[receive], first_follower[receive + 1]):
-            follower = followers[entry]
-            if follower != send and (
-                follower < send
-                or is_fused[follower]
-                or not waits_apart[follower]
-                or ready_us[follower] < done_us[send]
-            ):
-                holds_up = True
-        if holds_up:
+        if _holds_up(receive, send, followers, first_follower, is_fused, waits_apart, ready_us, done_us):
             how.append(-1)
             continue
         is_fused[send] = True
@@ -178,6 +168,29 @@ def _fuse_in_columns(
     return how
 
 
+def _holds_up(
+    receive: int,
+    send: int,
+    followers: Sequence[int],
+    first_follower: Sequence[int],
+    is_fused: Sequence[bool],
+    waits_apart: Sequence[bool],
+    ready_us: Sequence[float],
+    done_us: Sequence[float],
+) -> bool:
+    """Whether another action that waits for a receive cannot wait for the send as well."""
+    for entry in range(first_follower[receive], first_follower[receive + 1]):
+        follower = followers[entry]
+        if follower != send and (
+            follower < send
+            or is_fused[follower]
+            or not waits_apart[follower]
+            or ready_us[follower] < done_us[send]
+        ):
+            return True
+    return False
+
+
 def _add_user(action: int, begin: int, end: int, users: list[int]) -> None:
     """Make an action a user of cells, of those that have fewer than three."""
     for cell in range(begin, end):
@@ -188,4 +201,4 @@ def _add_user(action: int, begin: int, end: int, users: list[int]) -> None:
             users[entry] = action
 
 
-_fuse = Loop(_fuse_in_columns, (_add_user,))
+_fuse = Loop(_fuse_in_columns, (_holds_up, _add_user))

@@ -53,6 +53,12 @@ class RankLayout:
         """Cells that are copied."""
         return sum(map(len, self.copies.values())) + len(self.copied_out)
 
+    def add_copy(self, value: int, place: Place) -> None:
+        """A value is also sent from this place; the input, where nothing is written, needs no copy."""
+        copies = self.copies.setdefault(value, [])
+        if place != self.home[value] and place not in copies and place >= OUTPUT:
+            copies.append(place)
+
 
 def chunk_orders(collective: Collective) -> list[IntArray]:
     """Orders of the chunks worth trying, each as the position of every chunk.
@@ -178,10 +184,7 @@ class _RankPlanner:
         for each in (*leaving, *arriving):
             if len(each.values) > 1:
                 for index, value in enumerate(each.values):
-                    place = cell(each, index)
-                    others = layout.copies.setdefault(value, [])
-                    if place != layout.home[value] and place not in others and place >= OUTPUT:
-                        others.append(place)
+                    layout.add_copy(value, cell(each, index))
         self._copy_out(layout)
         return layout
 

@@ -142,21 +142,9 @@ def _order_columns(
         _, kind, _, index = heapq.heappop(heap)
         if happened[3 * index + kind]:
             continue
-        due = [(kind, index)]
         if kind == send:
             before[index] = under_way[connection[index]]
-        if kind == receive and before[index] >= 0:
-            due = [(arrive, before[index]), (receive, index)]
-        elif kind == send and before[index] >= 0:
-            last = before[index]
-            due = [(receive, last), (send, index)]
-            if before[last] >= 0:
-                due = [(arrive, before[last]), (receive, last), (send, index)]
-            if not is_single[index]:
-                due = [*due[:-1], (arrive, last), (send, index)]
-        if kind == send and not is_single[index]:
-            due.append((receive, index))
-        for what, which in due:
+        for what, which in _due(kind, index, before, is_single[index]):
             if happened[3 * which + what]:
                 continue
             happened[3 * which + what] = True
@@ -178,4 +166,22 @@ def _order_columns(
     return kinds[:have], indices[:have]
 
 
-_order = Loop(_order_columns)
+def _due(kind: int, index: int, before: Sequence[int], is_single: bool) -> list[tuple[int, int]]:
+    """What has to happen up to an event, in order, of its send and of those before on the connection."""
+    receive, arrive, send = 0, 1, 2
+    last = before[index]
+    due = [(kind, index)]
+    if kind == receive and last >= 0:
+        due = [(arrive, last), (receive, index)]
+    elif kind == send and last >= 0:
+        due = [(receive, last), (send, index)]
+        if before[last] >= 0:
+            due = [(arrive, before[last]), (receive, last), (send, index)]
+        if not is_single:
+            due = [*due[:-1], (arrive, last), (send, index)]
+    if kind == send and not is_single:
+        due.append((receive, index))
+    return due
+
+
+_order = Loop(_order_columns, (_due,))
