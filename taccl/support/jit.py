@@ -89,7 +89,8 @@ class Loop:
     Parameters
     ----------
     function : it uses only what numba knows. Of what it is given it changes tables only: as it stands, it
-        gets columns of one dimension as lists, whose elements Python reaches sooner.
+        gets columns of one dimension, alone or in a NamedTuple, as lists, whose elements Python reaches
+        sooner.
     parts : functions of its module that it calls, and that they call; they become part of its machine code.
     """
 
@@ -115,6 +116,8 @@ class Loop:
 
 
 def _listed(value: Any) -> Any:
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(_listed, value))
     return value.tolist() if isinstance(value, np.ndarray) and value.ndim == 1 else value
 
 

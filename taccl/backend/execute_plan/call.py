@@ -99,10 +99,7 @@ def make_plan_call(
     """
     whole_number(seed, "a seed", TacclError, least=0, most=2**63 - 1, hint="--seed 7")
     whole_number(calls, "a number of calls", TacclError, least=1, most=_MOST_CALLS, hint="--calls 3")
-    if dtype not in DTYPES:
-        raise TacclError(f"MSCCL++ does not sum {shown(dtype)}", hint="one of " + ", ".join(DTYPES))
-    if op != "sum":
-        raise TacclError(f"MSCCL++ sums, whatever a call asks for; {shown(op)} is not done", hint="--op sum")
+    _check_sum(dtype, op)
     if root is not None and not (is_whole(root) and 0 <= root < plan.num_ranks):
         raise CollectiveError(f"root {shown(root)} is no rank of 0 .. {plan.num_ranks - 1}")
     name = plain_name(plan.collective if collective is None else collective.name)
@@ -122,8 +119,9 @@ def make_plan_call(
     inputs = np.array([rank.input_chunks for rank in plan.ranks], dtype=np.int64)
     outputs = np.array([rank.output_chunks for rank in plan.ranks], dtype=np.int64)
     ranks, elements = np.arange(plan.num_ranks), chunk // item
-    shift = {"allgather": ranks * inputs, "reducescatter": -ranks * outputs}.get(name, 0 * ranks)
-    if collective is not None:
+    if collective is None:
+        shift = {"allgather": ranks * inputs, "reducescatter": -ranks * outputs}.get(name, 0 * ranks)
+    else:
         shift = collective.in_place_shift * (message // collective.chunks_per_size)
     asked = Call(
         num_ranks=plan.num_ranks,
@@ -145,6 +143,13 @@ def make_plan_call(
         notes=() if size_bytes is None else tuple(rounding_notes(size_bytes, chunk, message)),
     )
     return PlanCall(plan, asked, chunk, calls)
+
+
+def _check_sum(dtype: str, op: str) -> None:
+    if dtype not in DTYPES:
+        raise TacclError(f"MSCCL++ does not sum {shown(dtype)}", hint="one of " + ", ".join(DTYPES))
+    if op != "sum":
+        raise TacclError(f"MSCCL++ sums, whatever a call asks for; {shown(op)} is not done", hint="--op sum")
 
 
 def _check_layout(plan: ExecutionPlan, name: str, collective: Collective | None) -> None:

@@ -296,28 +296,36 @@ class Translation:
 
     def _nodes(self, taken: Sequence[Node], made: Emitter) -> None:
         """A step, or several that become one operation."""
+        first = taken[0]
         for node in taken:
-            for semaphore in self.acquires.get(node.index, ()):
-                made.acquire(semaphore)
-        received = self.steps.received.get(taken[0].index)
-        is_pulled = taken[0].index in self.rows
+            self._acquire(node, made)
+        received = self.steps.received.get(first.index)
         sending = next((node for node in taken if node.index in self.steps.sent), None)
-        if received is not None and not is_pulled and received.send not in self.untold:
-            made.wait(*self._end(received, taken[0]))
-        if sending is not None and not is_pulled and sending.index in self.handshakes:
-            made.wait(*self._end(self.steps.sent[sending.index], sending), relaxed=True)
-        if is_pulled:
+        if first.index in self.rows:
             self._pull(taken, made)
         else:
-            self._operation(taken, sending, made)
+            if received is not None and received.send not in self.untold:
+                made.wait(*self._end(received, first))
+            if sending is not None and sending.index in self.handshakes:
+                made.wait(*self._end(self.steps.sent[sending.index], sending), relaxed=True)
+            self._move(taken, received, sending, made)
         if received is not None and received.send in self.asked_back and received.send in self.apart:
-            made.signal(*self._end(received, taken[0]))
+            made.signal(*self._end(received, first))
+        self._release(taken, made)
+
+    def _acquire(self, node: Node, made: Emitter) -> None:
+        for semaphore in self.acquires.get(node.index, ()):
+            made.acquire(semaphore)
+
+    def _release(self, taken: Sequence[Node], made: Emitter) -> None:
         releases = [semaphore for node in taken for semaphore in self.releases.get(node.index, ())]
         if releases:
             made.release(releases)
 
-    def _operation(self, taken: Sequence[Node], sending: Node | None, made: Emitter) -> None:
-        """What the steps do between waiting and signalling."""
+    def _move(
+        self, taken: Sequence[Node], received: Message | None, sending: Node | None, made: Emitter
+    ) -> None:
+        """What steps do with data, once there is nothing to wait for; none of it is pulled here."""
         first = taken[0]
         if first.index in self.pulls:
             made.signal_all([self._end(self.steps.sent[node.index], node) for node in taken])
@@ -329,7 +337,7 @@ class Translation:
             made.work(OpName.PUT, sources, [], targets, Channel.MEMORY)
             made.signal(*self._end(self.steps.sent[taken[-1].index], taken[-1]))
         else:
-            self._work(first, self.steps.received.get(first.index), self.steps.sent.get(first.index), made)
+            self._work(first, received, self.steps.sent.get(first.index), made)
 
     def _pull(self, taken: Sequence[Node], made: Emitter) -> None:
         """A sum of what the rank has and what senders have, and what becomes of it."""

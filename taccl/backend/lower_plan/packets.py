@@ -80,39 +80,44 @@ class PacketTranslation(Translation):
             return taken
         if following.step.op is Op.SEND and source(following.step, following.rank, self.names) == landed:
             return [*taken, following]
-        if following.step.op is not Op.REDUCE:
-            return taken
-        stored = target(following.step, following.rank, self.names)
-        added = source(following.step, following.rank, self.names)
-        if landed not in (stored, added) or stored == added:
-            return taken
-        if landed == added and not self._is_wanted_here_only([*taken, following], landed):
+        if not self._adds_packets(following, mine[first], landed):
             return taken
         taken.append(following)
+        stored = target(following.step, following.rank, self.names)
         for node in mine[first + 2 : first + 4]:
-            is_next = node.step.op in (Op.SEND, Op.COPY) and node.step.op is not taken[-1].step.op
-            if (
-                not is_next
-                or node.index in self.acquires
-                or source(node.step, node.rank, self.names) != stored
-            ):
-                break
-            if node.step.op is Op.SEND and (taken[-1].step.op is Op.COPY or self._kind(node) is Channel.PORT):
-                break
-            if node.step.op is Op.SEND and taken[1].index in self.sums.also and self._is_waited_for(taken):
-                break
-            if node.step.op is Op.COPY and not self._is_wanted_here_only([*taken, node], stored):
+            if not self._takes_sum(node, taken, stored):
                 break
             taken.append(node)
         return taken
+
+    def _adds_packets(self, node: Node, received: Node, landed: Place) -> bool:
+        """Whether a step adds something to what was received, which nothing else wants."""
+        if node.step.op is not Op.REDUCE:
+            return False
+        stored, added = (at(node.step, node.rank, self.names) for at in (target, source))
+        if landed not in (stored, added) or stored == added:
+            return False
+        return landed != added or self._is_wanted_here_only([received, node], landed)
+
+    def _takes_sum(self, node: Node, taken: Sequence[Node], stored: Place) -> bool:
+        """Whether a step sends or copies the sum of the steps before it, in the same pass."""
+        last, op = taken[-1].step.op, node.step.op
+        if op not in (Op.SEND, Op.COPY) or op is last or node.index in self.acquires:
+            return False
+        if source(node.step, node.rank, self.names) != stored:
+            return False
+        if op is Op.COPY:
+            return self._is_wanted_here_only([*taken, node], stored)
+        if last is Op.COPY or self._is_port(node):
+            return False
+        return taken[1].index not in self.sums.also or not self._is_waited_for(taken)
 
     def _kind(self, node: Node) -> Channel:
         return self._end(self.steps.sent[node.index], node)[0]
 
     def _nodes(self, taken: Sequence[Node], made: Emitter) -> None:
         for node in taken:
-            for semaphore in self.acquires.get(node.index, ()):
-                made.acquire(semaphore)
+            self._acquire(node, made)
             if node.index in self.handshakes:
                 made.wait(*self._end(self.steps.sent[node.index], node), relaxed=True)
         received = self.steps.received.get(taken[0].index)
@@ -126,9 +131,7 @@ class PacketTranslation(Translation):
             self._sum(taken, None, made)
         else:
             self._work(taken[0], None, None, made)
-        releases = [each for node in taken for each in self.releases.get(node.index, ())]
-        if releases:
-            made.release(releases)
+        self._release(taken, made)
 
     def _send(self, node: Node, message: Message, made: Emitter) -> None:
         taken = source(node.step, node.rank, self.names)

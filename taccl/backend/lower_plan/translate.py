@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from taccl.backend.lower_plan.blocks import Translation
 from taccl.backend.lower_plan.fits import MAX_OPERATIONS
@@ -18,6 +18,7 @@ from taccl.backend.lower_plan.gathering import gather
 from taccl.backend.lower_plan.packets import PacketTranslation
 from taccl.backend.lower_plan.places import (
     NO_SUMS,
+    Aliases,
     aliases,
     find_landings,
     find_packet_landings,
@@ -91,36 +92,7 @@ def translate(
     part = program.chunks_per_loop // program.num_ranks
     names = aliases(name, program.num_ranks, part, in_place)
     where = (0,) * program.num_ranks if node_of is None else node_of
-    cuts: dict[tuple[int, int], list[int]] = {}
-    gathers = pulls and sums_at_once and not packets
-    while True:
-        steps = read_steps(program, cuts)
-        rows: Mapping[int, Sequence[int]] = {}
-        if gathers:
-            gathered = gather(steps, names, where)
-            steps, rows = gathered.steps, gathered.rows
-        touching = steps_touching(steps, names)
-        pulled = find_pulls(steps, names, where, rows) if pulls and not packets else {}
-        alone = frozenset(pulled.values()) | {each for row in rows.values() for each in row}
-        sums = find_sums(steps, names, touching, alone, packets) if sums_at_once else NO_SUMS
-        if packets:
-            landings, made_at = find_packet_landings(steps, names, touching)
-            translation: Translation = PacketTranslation(steps, names, landings, where, made_at, sums)
-        else:
-            landings = find_landings(steps, names, pulled, touching)
-            translation = Translation(steps, names, landings, where, pulled, sums)
-            if lands_apart and (apart := translation.find_apart()):
-                landings = find_landings(steps, names, pulled, touching, apart)
-                translation = Translation(steps, names, landings, where, pulled, sums, apart)
-        ranks = translation.run()
-        more = _finer(steps, translation.ends, cuts)
-        if more == cuts:
-            break
-        cuts, gathers = {} if rows else more, False  # what is gathered is not cut
-    if not packets:
-        ranks = [
-            replace(rank, scratch_chunks=used) for rank, used in zip(ranks, _used_scratch(ranks), strict=True)
-        ]
+    choices = _Choices(names, where, packets, pulls and not packets, sums_at_once, lands_apart)
     sizes = [part if is_cut else program.chunks_per_loop for is_cut in _CUT[name]]
     plan = ExecutionPlan(
         name="",
@@ -128,11 +100,68 @@ def translate(
         protocol="LL" if packets else "Simple",
         double_scratch=packets,
         in_place=in_place,
-        ranks=tuple(replace(rank, input_chunks=sizes[0], output_chunks=sizes[1]) for rank in ranks),
+        ranks=tuple(
+            replace(rank, input_chunks=sizes[0], output_chunks=sizes[1]) for rank in _ranks(program, choices)
+        ),
         min_bytes=min(program.min_bytes, 2**31 - 1),
         max_bytes=program.max_bytes,
     )
     return named(plan, program.name)
+
+
+@dataclass(frozen=True)
+class _Choices:
+    """How messages move and sums are made: see `translate`. `pulls` is never set with `packets`."""
+
+    names: Aliases
+    where: Sequence[int]
+    packets: bool
+    pulls: bool
+    sums_at_once: bool
+    lands_apart: bool
+
+
+def _ranks(program: Program, choices: _Choices) -> list[RankPlan]:
+    """What each rank does, in thread blocks that are cut until none has too many operations."""
+    cuts: dict[tuple[int, int], list[int]] = {}
+    gathers = choices.pulls and choices.sums_at_once
+    while True:
+        steps = read_steps(program, cuts)
+        rows: Mapping[int, Sequence[int]] = {}
+        if gathers:
+            gathered = gather(steps, choices.names, choices.where)
+            steps, rows = gathered.steps, gathered.rows
+        translation = _translation(steps, rows, choices)
+        ranks = translation.run()
+        more = _finer(steps, translation.ends, cuts)
+        if more == cuts:
+            break
+        cuts, gathers = {} if rows else more, False  # what is gathered is not cut
+    if choices.packets:
+        return ranks
+    return [
+        replace(rank, scratch_chunks=used) for rank, used in zip(ranks, _used_scratch(ranks), strict=True)
+    ]
+
+
+def _translation(steps: Steps, rows: Mapping[int, Sequence[int]], choices: _Choices) -> Translation:
+    """The translation of some steps; `rows` are those that were gathered."""
+    names, where = choices.names, choices.where
+    touching = steps_touching(steps, names)
+    pulled = find_pulls(steps, names, where, rows) if choices.pulls else {}
+    alone = frozenset(pulled.values()) | {each for row in rows.values() for each in row}
+    sums = NO_SUMS
+    if choices.sums_at_once:
+        sums = find_sums(steps, names, touching, alone, choices.packets)
+    if choices.packets:
+        landings, made_at = find_packet_landings(steps, names, touching)
+        return PacketTranslation(steps, names, landings, where, made_at, sums)
+    landings = find_landings(steps, names, pulled, touching)
+    translation = Translation(steps, names, landings, where, pulled, sums)
+    if choices.lands_apart and (apart := translation.find_apart()):
+        landings = find_landings(steps, names, pulled, touching, apart)
+        translation = Translation(steps, names, landings, where, pulled, sums, apart)
+    return translation
 
 
 def _used_scratch(ranks: Sequence[RankPlan]) -> list[int]:

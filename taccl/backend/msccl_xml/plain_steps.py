@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -49,10 +50,12 @@ def take_plain_steps(text: bytes) -> tuple[bytes, tuple[PlainSteps | None, ...]]
     used = _scan(
         rows,
         text=np.frombuffer(text, dtype=np.uint8),
-        op_words=np.array([_packed(op.value) for op in OPS], dtype=np.int64),
-        buffer_words=np.array([_packed(buffer.value) for buffer in BUFFERS], dtype=np.int64),
-        number_words=np.array([_packed(name) for name in _NUMBERS], dtype=np.int64),
-        number_columns=np.array(list(_NUMBERS.values()), dtype=np.int64),
+        words=_Words(
+            np.array([_packed(op.value) for op in OPS], dtype=np.int64),
+            np.array([_packed(buffer.value) for buffer in BUFFERS], dtype=np.int64),
+            np.array([_packed(name) for name in _NUMBERS], dtype=np.int64),
+            np.array(list(_NUMBERS.values()), dtype=np.int64),
+        ),
         table=table,
         blocks=blocks,
     )
@@ -93,15 +96,16 @@ _ALL_SEEN = 0b10111111111
 _NONE = -2
 
 
-def _scan_steps(
-    text: Sequence[int],
-    op_words: Sequence[int],
-    buffer_words: Sequence[int],
-    number_words: Sequence[int],
-    number_columns: Sequence[int],
-    table: Column,
-    blocks: IntArray,
-) -> int:
+class _Words(NamedTuple):
+    """Words as `_packed` has them: operations, buffers, and names of numbers with their columns."""
+
+    ops: IntArray
+    buffers: IntArray
+    numbers: IntArray
+    columns: IntArray
+
+
+def _scan_steps(text: Sequence[int], words: _Words, table: Column, blocks: IntArray) -> int:
     """Fill the table with plain steps; of each <tb>: its first row, the row after its last, where in the text
     its content begins and ends (0: it stays), and its line breaks. Returns the number of <tb>.
     """
@@ -122,7 +126,7 @@ def _scan_steps(
         while end > 0:
             at, more = _behind_blanks(text, end)
             breaks += more
-            end = _read_step(text, at, op_words, buffer_words, number_words, number_columns, table, row)
+            end = _read_step(text, at, words, table, row)
             if end > 0:
                 table[_LINE, row] = line + breaks_in_tag + breaks
                 row += 1
@@ -180,41 +184,20 @@ def _behind_blanks(text: Sequence[int], at: int) -> tuple[int, int]:
     return at, breaks
 
 
-def _read_step(
-    text: Sequence[int],
-    at: int,
-    op_words: Sequence[int],
-    buffer_words: Sequence[int],
-    number_words: Sequence[int],
-    number_columns: Sequence[int],
-    table: Column,
-    row: int,
-) -> int:
+def _read_step(text: Sequence[int], at: int, words: _Words, table: Column, row: int) -> int:
     """Put a plain step into a row. Returns where it ends; 0 where there is none."""
-    if at + 5 >= len(text) or text[at] != _LESS or text[at + 1] != _S or text[at + 2] != _T:
-        return 0
-    if text[at + 3] != _E or text[at + 4] != _P:
+    if not _begins_step(text, at):
         return 0
     at, seen = at + 5, 0  # a bit for each column
     while at + 1 < len(text) and text[at] == _BLANK and text[at + 1] != _SLASH:
         name, at = _read_word(text, at + 1, _EQUALS)
         if at + 4 >= len(text) or text[at] != _EQUALS or text[at + 1] != _QUOTE:
             return 0
-        at += 2
-        if name == _TYPE:
-            word, at = _read_word(text, at, _QUOTE)
-            column, value = 0, _place_of(word, op_words)
-        elif name in (_SRC, _DST):
-            column, value = 1 if name == _SRC else 3, _place_of(text[at], buffer_words)
-            at += 1
-        else:
-            which = _place_of(name, number_words)
-            column = number_columns[which] if which >= 0 else _NONE
-            value, at = _read_number(text, at)
-        is_flag = value == 0 or value == 1
-        if column < 0 or value == _NONE or (column == _HAS_DEPENDENT and not is_flag):
+        column = _column_of(name, words)
+        value, at = _read_value(text, at + 2, column, words)
+        if column < 0 or value == _NONE or seen >> column & 1:
             return 0
-        if at >= len(text) or text[at] != _QUOTE or seen >> column & 1:
+        if at >= len(text) or text[at] != _QUOTE:
             return 0
         at += 1
         seen |= 1 << column
@@ -224,6 +207,38 @@ def _read_step(
     if seen != _ALL_SEEN or at + 1 >= len(text) or text[at] != _SLASH or text[at + 1] != _MORE:
         return 0
     return at + 2
+
+
+def _begins_step(text: Sequence[int], at: int) -> bool:
+    """Whether `<step` stands here."""
+    if at + 5 >= len(text) or text[at] != _LESS or text[at + 1] != _S or text[at + 2] != _T:
+        return False
+    return text[at + 3] == _E and text[at + 4] == _P
+
+
+def _column_of(name: int, words: _Words) -> int:
+    """The column of an attribute; `_NONE` of any that no step has."""
+    if name == _TYPE:
+        return 0
+    if name == _SRC:
+        return 1
+    if name == _DST:
+        return 3
+    which = _place_of(name, words.numbers)
+    return words.columns[which] if which >= 0 else _NONE
+
+
+def _read_value(text: Sequence[int], at: int, column: int, words: _Words) -> tuple[int, int]:
+    """A value as its column has it, or `_NONE` where it is not plain; and where it ends."""
+    if column == 0:
+        word, at = _read_word(text, at, _QUOTE)
+        return _place_of(word, words.ops), at
+    if column == 1 or column == 3:
+        return _place_of(text[at], words.buffers), at + 1
+    value, at = _read_number(text, at)
+    if column == _HAS_DEPENDENT and value != 0 and value != 1:
+        value = _NONE
+    return value, at
 
 
 def _read_word(text: Sequence[int], at: int, stop: int) -> tuple[int, int]:
@@ -248,7 +263,7 @@ def _read_number(text: Sequence[int], at: int) -> tuple[int, int]:
     return value if is_plain else _NONE, at
 
 
-def _place_of(word: int, words: Sequence[int]) -> int:
+def _place_of(word: int, words: Sequence[int] | IntArray) -> int:
     for place in range(len(words)):
         if words[place] == word:
             return place
@@ -259,6 +274,6 @@ _scan = Loop(
     _scan_steps,
     (
         *(_begins_block, _ends_block, _behind_tag, _behind_blanks),
-        *(_read_step, _read_word, _read_number, _place_of),
+        *(_begins_step, _read_step, _column_of, _read_value, _read_word, _read_number, _place_of),
     ),
 )

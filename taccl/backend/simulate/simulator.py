@@ -21,7 +21,7 @@ import numpy as np
 
 from taccl.backend.program import Program, Protocol
 from taccl.backend.simulate.costs import OVERHEAD, Costs, costs_of
-from taccl.backend.simulate.events import run_events
+from taccl.backend.simulate.events import Steps, run_events
 from taccl.backend.simulate.matched import hang, matched
 from taccl.backend.simulate.simulation import Simulation
 from taccl.backend.simulate.urgency import urgency_us
@@ -109,42 +109,43 @@ def _run(
     many_ports = np.zeros(number, dtype=np.int64)
     many_ports[sends] = np.diff(topology.first_pair)[link[sends]]
     end_port = np.cumsum(many_ports)
-    ready_us, start_us, end_us, done_us, port_busy_us = (
-        np.array(column, dtype=np.float64)
-        for column in run_events(
-            number,
-            first_of_block=executed.first_of_block,
-            block=executed.block,
-            source=source,
-            target=_takers(source),
-            receives_on=connections.receives_on,
-            sends_on=connections.sends_on,
-            busy_us=costs.busy_us,
-            latency_us=costs.latency_us,
-            local_us=costs.local_us,
-            pieces=costs.pieces,
-            urgency_us=urgency_us,
-            num_waits=num_waits,
-            first_waiter=first_waiter,
-            waiters=waiters,
-            first_port=end_port - many_ports,
-            end_port=end_port,
-            ports=topology.incidence[1][pair],
-            ports_us=costs.busy_us[sends[send]] if costs.ports_us is None else costs.ports_us,
-            slots=costs.slots,
-            num_connections=len(connections.keys),
-            num_ports=topology.num_ports,
-        )
+    steps = Steps(
+        first_of_block=executed.first_of_block,
+        block=executed.block,
+        source=source,
+        target=_takers(source),
+        receives_on=connections.receives_on,
+        sends_on=connections.sends_on,
+        busy_us=costs.busy_us,
+        latency_us=costs.latency_us,
+        local_us=costs.local_us,
+        pieces=costs.pieces,
+        urgency_us=urgency_us,
+        num_waits=num_waits,
+        first_waiter=first_waiter,
+        waiters=waiters,
+        first_port=end_port - many_ports,
+        end_port=end_port,
+        ports=topology.incidence[1][pair],
+        ports_us=costs.busy_us[sends[send]] if costs.ports_us is None else costs.ports_us,
     )
-    columns, rows = executed.columns, executed.step
+    columns = run_events(
+        number,
+        steps=steps,
+        slots=costs.slots,
+        num_connections=len(connections.keys),
+        num_ports=topology.num_ports,
+    )
+    ready_us, start_us, end_us, done_us, port_busy_us = (np.array(column, dtype=float) for column in columns)
+    blocks, rows = executed.columns, executed.step
     return Simulation(
-        program=columns.program,
+        program=blocks.program,
         topology=topology,
         chunk_mb=chunk_mb,
         time_us=max(float(end_us.max(initial=0.0)), float(done_us.max(initial=0.0))),
-        rank=columns.block_rank[executed.block],
-        thread_block=columns.block_id[executed.block],
-        step=columns.position[rows],
+        rank=blocks.block_rank[executed.block],
+        thread_block=blocks.block_id[executed.block],
+        step=blocks.position[rows],
         link=np.where((link < 0) & (source >= 0), link[source], link),
         ready_us=ready_us,
         start_us=start_us,
