@@ -51,7 +51,6 @@ _BOUND_WRONG = (
 )
 
 
-@spelled_out(MachineKeywords)
 def _at_size(
     subject: Subject | PlanSubject, problem: Problem, settings: _Settings, *, own: bool
 ) -> tuple[SimulatedSize, Sequence[str]]:
@@ -70,6 +69,7 @@ def _at_size(
     return run, claim_notes(subject.saved, bound) if has_claims and subject.saved is not None else ()
 
 
+@spelled_out(MachineKeywords)
 def simulate_file(
     path: str | Path,
     sizes: Sequence[str | int] = (),

@@ -11,7 +11,6 @@ from brute_force import fastest
 from hypothesis import HealthCheck, given, settings
 from ortools.sat.python import cp_model
 from registered import OnProblem, combining, cp, greedy, milp, reducing
-from registered import orders as smt
 from small_problems import ENGINE_BETAS, custom, full, machine, ndv2_node, problem, problems, ring, two_nodes
 from solving import solved
 
@@ -27,7 +26,7 @@ from taccl.model.problem import Problem, RoutingLimits
 from taccl.model.schedule import Schedule
 from taccl.support.budget import Budget
 
-ENGINES = {"greedy": greedy, "combining": combining, "milp": milp, "cp": cp, "smt": smt}
+ENGINES = {"greedy": greedy, "combining": combining, "milp": milp, "cp": cp}
 every_engine = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
 
 _COPIES = ("allgather", "alltoall", "broadcast", "gather", "scatter")
