@@ -44,7 +44,7 @@ def counts(root: Path) -> dict[str, int]:
     sources = {path: path.read_text(encoding="utf-8") for path in sorted(package.rglob("*.py"))}
     trees = {path: ast.parse(text) for path, text in sources.items()}
     arrows = set(_arrows(package, trees))
-    functions = [node for tree in trees.values() for node in _functions(tree)]
+    functions = [node for tree in trees.values() for node in functions_of(tree)]
     pages = sorted((root / "docs").rglob("*.md"))
     prose = "\n".join([*sources.values(), *(page.read_text(encoding="utf-8") for page in pages)])
     names = {name for pair in arrows for name in pair}
@@ -59,8 +59,10 @@ def counts(root: Path) -> dict[str, int]:
         ),
         "modules of fewer than 45 lines": sum(text.count("\n") < 45 for text in sources.values()),
         "private constants": sum(_private_constants(tree) for tree in trees.values()),
-        f"functions above {LINES} lines": sum(_length(node) > LINES for node in functions),
-        f"functions above complexity {COMPLEXITY}": sum(_complexity(node) > COMPLEXITY for node in functions),
+        f"functions above {LINES} lines": sum(length_of(node) > LINES for node in functions),
+        f"functions above complexity {COMPLEXITY}": sum(
+            complexity_of(node) > COMPLEXITY for node in functions
+        ),
         "pages": len(pages) + 1,
         "lines of the README": (root / "README.md").read_text(encoding="utf-8").count("\n"),
         "words of the dialect": sum(len(re.findall(rf"\b{word}\b", prose)) for word in WORDS),
@@ -94,18 +96,20 @@ def _layers(graph: nx.DiGraph) -> int:
     return nx.dag_longest_path_length(nx.condensation(graph)) + 1
 
 
-def _functions(tree: ast.Module) -> Iterator[ast.FunctionDef]:
+def functions_of(tree: ast.Module) -> Iterator[ast.FunctionDef]:
+    """All functions and methods of a module."""
     return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
 
 
-def _length(node: ast.FunctionDef) -> int:
+def length_of(node: ast.FunctionDef) -> int:
+    """Its lines without its docstring."""
     first = node.body[0]
     is_docstring = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
     own = (node.end_lineno or node.lineno) - node.lineno + 1
     return own - ((first.end_lineno or first.lineno) - first.lineno + 1 if is_docstring else 0)
 
 
-def _complexity(node: ast.FunctionDef) -> int:
+def complexity_of(node: ast.FunctionDef) -> int:
     """McCabe's number: 1, and 1 for each branch and each further operand of `and` and `or`."""
     inside = list(ast.walk(node))
     operands = sum(len(part.values) - 1 for part in inside if isinstance(part, ast.BoolOp))
