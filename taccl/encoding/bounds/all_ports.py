@@ -41,14 +41,16 @@ from taccl.encoding.bounds.cuts import Crossing, Crossings, Cut, members, node_c
 from taccl.encoding.bounds.first_times import OutOfBudget, gathered, is_large
 from taccl.encoding.bounds.staged_cut import Entries, in_turn, on_reversed_links
 from taccl.encoding.bounds.stages import Entering, SumsEntering, Way
+from taccl.encoding.bounds.tuning import (
+    ALL_PORTS_HORIZON,
+    ALL_PORTS_MOST_COUNTS,
+    ALL_PORTS_MOST_CUTS,
+    ALL_PORTS_MOST_S,
+    ALL_PORTS_SHARE,
+)
 from taccl.encoding.bounds.views import View
 from taccl.model.tolerance import EQUAL
 from taccl.support.budget import Budget
-
-#: No more cuts than this are looked at, and no more numbers of sums that are collected first.
-_MOST_CUTS, _MOST_COUNTS = 4, 4
-#: How far it looks, in times of what is known; what each cut may use of the budget that is left, and all.
-_HORIZON, _SHARE, _MOST_S = 1.25, 0.75, 2.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +91,9 @@ def _firsts(sums: SumsEntering) -> Iterator[_First]:
     ports, most = len(np.unique(at.port)), len(at.crossing.chunks)
     whole_us = [steps.first(sums.contributors) for steps in sums.collected]
     alone_us = min((each_us for each_us in whole_us if each_us is not None), default=at.horizon_us)
-    for many in sorted({min(most, ports * times) for times in range(1, _MOST_COUNTS + 1)}, reverse=True):
+    for many in sorted(
+        {min(most, ports * times) for times in range(1, ALL_PORTS_MOST_COUNTS + 1)}, reverse=True
+    ):
         from_us = _collected_us(sums, many) * (1 - EQUAL)
         if from_us <= alone_us:
             return  # fewer are not later
@@ -130,7 +134,7 @@ def _all_ports_bound(view: View, cut: Cut, known_us: float, budget: Budget) -> P
         return None  # `stages` knows what one group by itself needs
     best = None
     try:
-        at = Entering(view, inside, Crossing(chunks, links), _HORIZON * known_us, budget)
+        at = Entering(view, inside, Crossing(chunks, links), ALL_PORTS_HORIZON * known_us, budget)
         sums = SumsEntering.of(at)
         if sums is None or not 2 <= sums.contributors == int(sums.contributing.sum()):
             return None
@@ -151,11 +155,11 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
     instance = view.instance
     if not known_us or view.backwards or is_large(view.problem) or not view.problem.collective.is_reduction:
         return
-    budget = budget.at_most(_MOST_S)
-    for cut, least_us in in_turn(instance, node_cuts(instance), _MOST_CUTS, known_us, budget):
+    budget = budget.at_most(ALL_PORTS_MOST_S)
+    for cut, least_us in in_turn(instance, node_cuts(instance), ALL_PORTS_MOST_CUTS, known_us, budget):
         if not instance.once(Entries).may_come_to(cut, least_us):
             continue
-        proof = _all_ports_bound(view, cut, least_us, budget.share(_SHARE))
+        proof = _all_ports_bound(view, cut, least_us, budget.share(ALL_PORTS_SHARE))
         if proof is not None:
             yield proof
 

@@ -23,6 +23,7 @@ from taccl.encoding.bounds.cut import CUT, cut_bound
 from taccl.encoding.bounds.cuts import Cut
 from taccl.encoding.bounds.partitions import sides_of
 from taccl.encoding.bounds.throughput import throughput_bound
+from taccl.encoding.bounds.tuning import BOTTLENECK_MAX_RANKS, BOTTLENECK_UNITS_PER_ARC
 from taccl.encoding.bounds.views import View
 from taccl.encoding.bounds.volume import volume_bound
 from taccl.encoding.instance import Instance
@@ -33,10 +34,6 @@ from taccl.support.budget import Budget
 #: The largest capacity: sums over thousands of links must stay below 2**63.
 _SCALE = 2**40
 _INFINITE = 2**60
-#: Above this many ranks the minimum cuts take longer than they are worth.
-_MAX_RANKS = 128
-#: Nominal units of work for each arc of the network in a minimum cut.
-_UNITS_PER_ARC = 2e-3
 
 
 def bottleneck_cut(instance: Instance, budget: Budget | None = None) -> Cut | None:
@@ -49,7 +46,7 @@ def bottleneck_cut(instance: Instance, budget: Budget | None = None) -> Cut | No
     topology, ranks = problem.topology, problem.num_ranks
     if not instance.demand.broadcasts or not topology.num_links or (topology.beta_us_per_mb <= 0).any():
         return None
-    if not 1 < ranks <= _MAX_RANKS or not problem.num_chunks:
+    if not 1 < ranks <= BOTTLENECK_MAX_RANKS or not problem.num_chunks:
         return None
     weight = np.bincount(problem.collective.inputs.rank, minlength=ranks)
     network = _Network(topology, budget)
@@ -119,7 +116,7 @@ class _Network:
     def _min_cut(self, supply: FloatArray, targets: BoolArray) -> tuple[float, BoolArray]:
         """Value of the least cut between the source, with these capacities, and the targets."""
         if self._budget is not None:
-            self._budget.spend(_UNITS_PER_ARC * self._flow.num_arcs())
+            self._budget.spend(BOTTLENECK_UNITS_PER_ARC * self._flow.num_arcs())
         self._flow.set_arcs_capacity(self._supply, self._integers(supply))
         self._flow.set_arcs_capacity(self._demand, np.where(targets, _INFINITE, 0))
         self._flow.solve(self._source, self._sink)

@@ -15,16 +15,16 @@ import numpy as np
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.postal import Layer, max_informed
 from taccl.encoding.bounds.ticks import in_ticks
+from taccl.encoding.bounds.tuning import (
+    BROADCAST_TIME_MOST_CLASSES,
+    BROADCAST_TIME_MOST_LINKS_OF_NODES,
+    BROADCAST_TIME_MOST_NODES,
+)
 from taccl.encoding.bounds.views import View
 from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.problem import Problem
 from taccl.support.budget import Budget
-
-#: More classes of chunks or ranks than this are not looked at.
-_MOST_CLASSES = 8
-#: Of more nodes than this, the farthest from a chunk are looked at; fewer where there are many links.
-_MOST_NODES, _MOST_LINKS_OF_NODES = 8, 100_000
 
 
 def _better(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
@@ -66,8 +66,8 @@ def may_go_alike(instance: Instance) -> IntArray:
 
 
 def a_few(classes: IntArray) -> IntArray:
-    """At most `_MOST_CLASSES` of them, evenly spread: each alone gives a bound."""
-    return classes[:: -(-len(classes) // _MOST_CLASSES)] if len(classes) else classes
+    """At most `BROADCAST_TIME_MOST_CLASSES` of them, evenly spread: each alone gives a bound."""
+    return classes[:: -(-len(classes) // BROADCAST_TIME_MOST_CLASSES)] if len(classes) else classes
 
 
 def _all_informed(view: View, layer: Layer, chunk: int, tick_us: float, rows: int) -> int:
@@ -86,7 +86,11 @@ def _all_informed(view: View, layer: Layer, chunk: int, tick_us: float, rows: in
 
 def _nodes_looked_at(problem: Problem) -> int:
     topology = problem.topology
-    return min(topology.num_nodes, _MOST_NODES, _MOST_LINKS_OF_NODES // max(1, topology.num_links))
+    return min(
+        topology.num_nodes,
+        BROADCAST_TIME_MOST_NODES,
+        BROADCAST_TIME_MOST_LINKS_OF_NODES // max(1, topology.num_links),
+    )
 
 
 def _regions(instance: Instance, chunk: int) -> Iterator[BoolArray]:

@@ -40,15 +40,12 @@ import numpy as np
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.capacity import Cover, Covers, least_time
 from taccl.encoding.bounds.partitions import Counts, Partition
+from taccl.encoding.bounds.tuning import CENTER_MOST_CELLS, CENTER_UNITS_PER_CELL
 from taccl.encoding.bounds.views import View
 from taccl.encoding.instance import Instance
 from taccl.model.network import FloatArray
 from taccl.support.budget import Budget
 
-#: More ways of parting the ranks between the two ends of a link than this are not looked at.
-_MOST_CELLS = 2_000_000
-#: Units of work for a million of them, each time.
-_UNITS_PER_CELL = 1e-5
 #: Moments are the same to this part of them, and bounds are told apart to that.
 _CLOSE, _APART = 1e-12, 1e-12
 #: More halvings than this tell nothing apart.
@@ -65,7 +62,7 @@ def center_bound(instance: Instance, known_us: float, budget: Budget) -> Proof:
     sources = np.bincount(demand.starts.chunk, minlength=problem.num_chunks)
     wanting = np.bincount(demand.wants.chunk, minlength=problem.num_chunks)
     sums = int((demand.reduces & (sources == ranks) & (wanting == ranks)).sum())
-    if not sums or len(links) * ranks**2 > _MOST_CELLS:
+    if not sums or len(links) * ranks**2 > CENTER_MOST_CELLS:
         return nothing
     transfers = instance.once(Counts).least_crossings(Partition(np.arange(ranks), f"{ranks} ranks"))
     covers = instance.once(Covers).of(links)
@@ -82,7 +79,7 @@ def center_bound(instance: Instance, known_us: float, budget: Budget) -> Proof:
         spare = min(_between(cover, at_once, at_once, end_us) for cover in covers) - transfers
         if not 0 <= spare < sums:
             return spare > 0
-        budget.spend(_UNITS_PER_CELL * centers.first_us.size * ranks)
+        budget.spend(CENTER_UNITS_PER_CELL * centers.first_us.size * ranks)
         windows = centers.windows_us(end_us)
         return min(_between(cover, *windows, end_us) for cover in covers) >= 2 * (sums - spare)
 

@@ -29,16 +29,12 @@ import numpy as np
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.capacity import Covers, least_time, name_ports
 from taccl.encoding.bounds.cuts import Crossing, Crossings, Cut, members
+from taccl.encoding.bounds.tuning import CUT_MOST_THRESHOLDS, CUT_UNITS, CUT_UNITS_PER_ROW
 from taccl.encoding.bounds.views import View
 from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray
 from taccl.model.network import FloatArray
 from taccl.support.budget import Budget
-
-#: No more different heads than this, and tails, are tried as thresholds; any choice is valid.
-_MOST_THRESHOLDS = 32
-#: Units of work for a cut: each row of the demand is looked at a few times.
-_UNITS, _UNITS_PER_ROW = 0.3, 2e-5
 
 
 def cut_bound(instance: Instance, cuts: Sequence[Cut], budget: Budget | None = None) -> Proof:
@@ -51,7 +47,7 @@ def cut_bound(instance: Instance, cuts: Sequence[Cut], budget: Budget | None = N
             proof = _at(instance, cut, crossing)
             best = proof if proof.value_us > best.value_us else best
         if budget is not None:
-            budget.spend(_UNITS + _UNITS_PER_ROW * len(instance.demand.wants))
+            budget.spend(CUT_UNITS + CUT_UNITS_PER_ROW * len(instance.demand.wants))
     return best
 
 
@@ -103,8 +99,8 @@ def _heads_and_tails(
 def _thresholds(times_us: FloatArray) -> list[float]:
     """Some of the different times, the least and the largest among them."""
     times = np.unique(times_us)
-    if len(times) > _MOST_THRESHOLDS:
-        times = times[np.linspace(0, len(times) - 1, _MOST_THRESHOLDS).round().astype(np.int64)]
+    if len(times) > CUT_MOST_THRESHOLDS:
+        times = times[np.linspace(0, len(times) - 1, CUT_MOST_THRESHOLDS).round().astype(np.int64)]
     return [float(each) for each in times]
 
 

@@ -13,14 +13,11 @@ from functools import cached_property
 
 import numpy as np
 
+from taccl.encoding.bounds.tuning import CUTS_MOST_FAST_PORTS, CUTS_MOST_NODES, CUTS_MOST_RANKS
 from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.problem import Problem
 
-#: On machines with more ranks, only ranks that look different are cut off, and at most so many. So are nodes.
-_MOST_RANKS, _MOST_NODES = 32, 8
-#: With more trunks (ports faster than their links) than this, one alone is hardly a bottleneck.
-_MOST_FAST_PORTS = 64
 #: Ranks whose figures agree to so many digits look alike.
 _DIGITS = 9
 
@@ -73,7 +70,7 @@ def half_cuts(problem: Problem) -> list[Cut]:
     Smaller machines have programs of flows that see such bottlenecks, and others.
     """
     ranks = problem.num_ranks
-    if ranks <= _MOST_RANKS:
+    if ranks <= CUTS_MOST_RANKS:
         return []
     cuts = []
     for size in (size for size in range(2, ranks + 1) if ranks % size == 0):
@@ -92,7 +89,7 @@ def fast_port_cuts(problem: Problem) -> list[Cut]:
     topology = problem.topology
     link, port = topology.incidence
     fast = np.unique(port[topology.pair_betas < topology.beta_us_per_mb[link]])
-    if problem.num_ranks > _MOST_RANKS or len(fast) > _MOST_FAST_PORTS:
+    if problem.num_ranks > CUTS_MOST_RANKS or len(fast) > CUTS_MOST_FAST_PORTS:
         return []
     beyond: dict[frozenset[int], str] = {}
     for each in fast.tolist():
@@ -110,13 +107,13 @@ def fast_port_cuts(problem: Problem) -> list[Cut]:
 def _narrow_ranks(instance: Instance) -> list[int]:
     """All ranks; of many ranks one of each look, and of many looks those with the least bandwidth in."""
     problem = instance.problem
-    if problem.num_ranks <= _MOST_RANKS:
+    if problem.num_ranks <= CUTS_MOST_RANKS:
         return list(range(problem.num_ranks))
     looks = instance.once(_looks)
     first = np.sort(np.unique(looks, return_index=True)[1])
     rate = 1.0 / np.maximum(problem.topology.beta_us_per_mb, 1e-12)
     bandwidth = np.bincount(problem.topology.dst, rate, problem.num_ranks)
-    narrowest = np.argsort(bandwidth[first], kind="stable")[:_MOST_RANKS]
+    narrowest = np.argsort(bandwidth[first], kind="stable")[:CUTS_MOST_RANKS]
     return [int(rank) for rank in np.sort(first[narrowest])]
 
 
@@ -124,13 +121,13 @@ def _narrow_nodes(instance: Instance) -> list[int]:
     """All nodes; of many, one of each look: with ranks that look the same, in their order."""
     node_of = instance.problem.topology.node_of
     nodes = np.unique(node_of)
-    if len(nodes) <= _MOST_NODES:
+    if len(nodes) <= CUTS_MOST_NODES:
         return [int(node) for node in nodes]
     looks = instance.once(_looks)
     first: dict[bytes, int] = {}
     for node in nodes.tolist():
         first.setdefault(looks[node_of == node].tobytes(), node)
-    return list(first.values())[:_MOST_RANKS]
+    return list(first.values())[:CUTS_MOST_RANKS]
 
 
 def _looks(instance: Instance) -> IntArray:

@@ -20,16 +20,18 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from taccl.encoding.bounds.postal import Layer, after_port_us, port_at_end
+from taccl.encoding.bounds.tuning import (
+    FIRST_TIMES_MOST_PAIRS,
+    FIRST_TIMES_UNITS,
+    FIRST_TIMES_UNITS_PER_LINK,
+    FIRST_TIMES_UNITS_PER_LOOK,
+)
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.problem import Problem
 from taccl.support.budget import Budget, Meter
 
 #: Moments this close, as a part of the horizon, are the same: far above float error, far below what counts.
 CLOSE = 1e-12
-#: With more pairs of a chunk and a link than this, working through all steps takes longer than it is worth.
-_MOST_PAIRS = 1_200_000
-#: Units of work for an event, for a link or a group that is looked at there, and for setting up a link.
-_UNITS, _UNITS_PER_LOOK, _UNITS_PER_LINK = 2e-3, 5e-4, 5e-3
 
 
 class OutOfBudget(Exception):
@@ -38,7 +40,7 @@ class OutOfBudget(Exception):
 
 def is_large(problem: Problem) -> bool:
     """Whether there are more steps than anybody should work through one by one."""
-    return problem.num_chunks * problem.topology.num_links > _MOST_PAIRS
+    return problem.num_chunks * problem.topology.num_links > FIRST_TIMES_MOST_PAIRS
 
 
 @dataclass(slots=True)
@@ -134,10 +136,12 @@ def informed(
             continue
         done = event
         if which < 0:
-            _go_on(meter, _UNITS + _UNITS_PER_LOOK * len(ends.links_of_slot[-1 - which]))
+            _go_on(
+                meter, FIRST_TIMES_UNITS + FIRST_TIMES_UNITS_PER_LOOK * len(ends.links_of_slot[-1 - which])
+            )
             reach.step_slot(-1 - which, now_us)
         else:
-            _go_on(meter, _UNITS)
+            _go_on(meter, FIRST_TIMES_UNITS)
             reach.step_rank(which, now_us)
     return reach.of_rank
 
@@ -314,7 +318,7 @@ class _Gathering:
         """Another group has come through a slot, or its senders hold more."""
         self.turns[slot] = max(self.turns[slot], allowed)
         came, places = self.came[slot], self.ends.links_of_slot[slot]
-        _go_on(self.meter, _UNITS + _UNITS_PER_LOOK * len(places))
+        _go_on(self.meter, FIRST_TIMES_UNITS + FIRST_TIMES_UNITS_PER_LOOK * len(places))
         count = min(self.turns[slot], self.most[slot])
         if count <= came.last:
             return
@@ -336,7 +340,7 @@ class _Gathering:
 
     def _at_rank(self, now: float, rank: int) -> None:
         """Something has come to a rank, or is near enough by now."""
-        _go_on(self.meter, _UNITS)
+        _go_on(self.meter, FIRST_TIMES_UNITS)
         held, k = self.held[rank], self.k[rank]
         count = held + sum(
             self.came[slot].at(now - self.ends.lag_us[slot] + self.close) for slot in self.slots_of[rank]
@@ -361,7 +365,7 @@ class _Gathering:
         """Groups of more than `before` and up to `most` chunks may leave over a link."""
         slot, busy = self.ends.slot[place], self.busy[place]
         came, turns = self.came[slot].last, self.turns[slot]
-        _go_on(self.meter, _UNITS_PER_LOOK * max(0, most - before))
+        _go_on(self.meter, FIRST_TIMES_UNITS_PER_LOOK * max(0, most - before))
         soonest, todo, horizon_us = self.soonest[slot], self.todo, self.horizon_us
         for count in range(max(before, turns - came) + 1, min(most, self.most[slot] - came) + 1):
             time_us = now + busy[count - 1]
@@ -399,7 +403,7 @@ def _many_on_slots(layer: Layer, ends: Ends) -> list[int]:
 
 def _begin(budget: Budget, links: int) -> Meter:
     meter = budget.meter()
-    _go_on(meter, _UNITS_PER_LINK * links)
+    _go_on(meter, FIRST_TIMES_UNITS_PER_LINK * links)
     return meter
 
 

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
+from taccl.encoding.bounds.tuning import FLOW_MAX_FLOWS
 from taccl.encoding.bounds.views import View
 from taccl.encoding.core.distance import distances_from, distances_us
 from taccl.encoding.core.flow import least_busy_flow
@@ -29,7 +30,6 @@ from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray
 from taccl.support.budget import Budget
 
-_MAX_FLOWS = 200_000
 #: Sums of millions of numbers are rounded by less than this part.
 _ROUNDING = 1e-9
 #: Ports of so many speeds are looked at, where the program is too large, and speeds agree in so many digits.
@@ -81,7 +81,7 @@ def has_flow(instance: Instance) -> bool:
     return bool(
         instance.problem.num_chunks
         and instance.demand.moves_pairwise
-        and 0 < topology.num_ranks * topology.num_links <= _MAX_FLOWS
+        and 0 < topology.num_ranks * topology.num_links <= FLOW_MAX_FLOWS
     )
 
 

@@ -31,6 +31,7 @@ from taccl.encoding.bounds.first_times import CLOSE, Ends, OutOfBudget, Steps, g
 from taccl.encoding.bounds.port_turns import StepTable, Ways, least_end_us
 from taccl.encoding.bounds.postal import Layer, held_at_start, nearest_us
 from taccl.encoding.bounds.staged_cut import Entries, looks_alike, one_of_each_orbit
+from taccl.encoding.bounds.tuning import LATE_HORIZON, LATE_SHARE
 from taccl.encoding.bounds.views import View
 from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray, IntArray
@@ -39,8 +40,6 @@ from taccl.support.budget import Budget
 
 #: No more cuts than this are looked at, and so many of the last moments at which more can have arrived.
 _MOST_CUTS, _MOST_MOMENTS = 8, 6
-#: How far it looks, in times of what is known, and what each cut may use of the budget that is left.
-_HORIZON, _SHARE = 2.5, 0.5
 #: Moments in the first of so many parts of that do not matter.
 _FIRST = 1000
 
@@ -202,7 +201,7 @@ def _late_bound(view: View, cut: Cut, known_us: float, budget: Budget) -> Proof:
         return nothing
     inside, crossing = members(view.problem.num_ranks, cut.ranks), crossings[-1]
     try:
-        at = _Late(view.instance, inside, crossing, _HORIZON * known_us, budget)
+        at = _Late(view.instance, inside, crossing, LATE_HORIZON * known_us, budget)
         if not at.ports:
             return nothing
         value_us = at.least_end_us()
@@ -223,7 +222,7 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
         if not budget.remaining_s():
             return
         if instance.once(Entries).may_come_to(cut, known_us):
-            yield _late_bound(view, cut, known_us, budget.share(_SHARE))
+            yield _late_bound(view, cut, known_us, budget.share(LATE_SHARE))
 
 
 LATE = Bound(

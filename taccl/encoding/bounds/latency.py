@@ -13,14 +13,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
+from taccl.encoding.bounds.tuning import LATENCY_MOST_CELLS
 from taccl.encoding.bounds.views import View
 from taccl.encoding.instance import Instance
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
 from taccl.support.budget import Budget
-
-#: Most distances, in the worst case of one kind of limits for each rank.
-_MOST_CELLS = 2**25
 
 
 def latency_bound(instance: Instance) -> Proof:
@@ -59,7 +57,7 @@ def latency_bound(instance: Instance) -> Proof:
 def _distances(instance: Instance) -> tuple[FloatArray, IntArray]:
     """Distances by the links that chunks may use; of large machines over all links, which are no longer."""
     problem = instance.problem
-    if problem.limits.may_use is None or problem.num_ranks**3 <= _MOST_CELLS:
+    if problem.limits.may_use is None or problem.num_ranks**3 <= LATENCY_MOST_CELLS:
         return instance.distances_by_limits
     return instance.distances_us[None], np.zeros(problem.num_chunks, dtype=np.int64)
 

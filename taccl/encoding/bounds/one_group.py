@@ -37,6 +37,15 @@ from taccl.encoding.bounds.cuts import Crossing, Crossings, Cut, members, node_c
 from taccl.encoding.bounds.first_times import OutOfBudget, Steps, is_large
 from taccl.encoding.bounds.staged_cut import in_turn
 from taccl.encoding.bounds.stages import Entering
+from taccl.encoding.bounds.tuning import (
+    ONE_GROUP_HORIZON,
+    ONE_GROUP_MOST_CHUNKS,
+    ONE_GROUP_MOST_CUTS,
+    ONE_GROUP_MOST_S,
+    ONE_GROUP_MOST_WAYS,
+    ONE_GROUP_SHARE,
+    ONE_GROUP_SHORTEST,
+)
 from taccl.encoding.bounds.views import View
 from taccl.encoding.core.in_node import least_us
 from taccl.encoding.core.node_parts import Around, Inside, Item
@@ -44,18 +53,6 @@ from taccl.encoding.core.ticks import ticks_of
 from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray
 from taccl.support.budget import Budget
-
-#: A set of ranks with more ways of a chunk over a link than this is no small model, nor are so many chunks.
-_MOST_WAYS, _MOST_CHUNKS = 400, 12
-#: It looks no further than so many times what is known.
-_HORIZON = 1.03
-#: No more cuts than this are looked at, and no model has more than this part of what is left for it.
-_MOST_CUTS, _SHARE = 4, 0.3
-#: A link that takes less than this part of what is known has no place in a model that counts ticks: one that
-#: takes no time is in nobody's way, but in a model it would be.
-_SHORTEST = 1e-9
-#: All models of a view together are not worth more seconds than this.
-_MOST_S = 6.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +69,7 @@ class _Side:
         """
         found = dict(least)
         for rank in sorted(least, key=lambda each: least[each]):
-            found[rank] = max(least[rank], self._least_us(rank, before_us, budget.share(_SHARE)))
+            found[rank] = max(least[rank], self._least_us(rank, before_us, budget.share(ONE_GROUP_SHARE)))
             if found[rank] <= least[rank]:
                 break
         return found
@@ -111,16 +108,16 @@ def _one_group_bound(view: View, cut: Cut, known_us: float, budget: Budget) -> P
     instance = view.instance
     inside = members(instance.problem.num_ranks, cut.ranks)
     crossing = instance.once(Crossings).of(cut)[-1:]
-    if not crossing or not 2 <= len(crossing[0].chunks) <= _MOST_CHUNKS:
+    if not crossing or not 2 <= len(crossing[0].chunks) <= ONE_GROUP_MOST_CHUNKS:
         return None
     chunks, links = crossing[0].chunks, crossing[0].links
     problem, topology = instance.problem, instance.problem.topology
     shared = set.intersection(*(set(topology.ports[link]) for link in links.tolist()))
     within = [inside[topology.src] & inside[topology.dst], ~inside[topology.src] & ~inside[topology.dst]]
-    if not shared or max(int(each.sum()) for each in within) * len(chunks) > _MOST_WAYS:
+    if not shared or max(int(each.sum()) for each in within) * len(chunks) > ONE_GROUP_MOST_WAYS:
         return None
     alpha_us, cost_us = topology.alpha_us[links], topology.beta_us_per_mb[links] * problem.chunk_mb
-    apart_us = min(float(2 * alpha_us.min() + len(chunks) * cost_us.min()), _HORIZON * known_us)
+    apart_us = min(float(2 * alpha_us.min() + len(chunks) * cost_us.min()), ONE_GROUP_HORIZON * known_us)
     if apart_us <= known_us:
         return None
     value_us = apart_us
@@ -177,10 +174,10 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
         return
     if not topology.is_serial or topology.port_betas is not None or not all(topology.ports):
         return
-    if instance.durations_us.min(initial=known_us) <= _SHORTEST * known_us:
+    if instance.durations_us.min(initial=known_us) <= ONE_GROUP_SHORTEST * known_us:
         return
-    budget = budget.at_most(_MOST_S)
-    for cut, now_known_us in in_turn(instance, node_cuts(instance), _MOST_CUTS, known_us, budget):
+    budget = budget.at_most(ONE_GROUP_MOST_S)
+    for cut, now_known_us in in_turn(instance, node_cuts(instance), ONE_GROUP_MOST_CUTS, known_us, budget):
         try:
             proof = _one_group_bound(view, cut, now_known_us, budget)
         except OutOfBudget:

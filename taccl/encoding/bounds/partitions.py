@@ -29,15 +29,11 @@ from functools import cached_property
 import numpy as np
 
 from taccl.encoding.bounds.cuts import Cut, members
+from taccl.encoding.bounds.tuning import PARTITIONS_CELLS, PARTITIONS_MOST_SPEEDS
 from taccl.encoding.core.demand import Pairs
 from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.problem import Problem
-
-#: More partitions by the speed of links than this are not looked at.
-_MOST_SPEEDS = 8
-#: Cells of a table of chunks and parts that is made at a time.
-_CELLS = 4_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +111,7 @@ def _by_speed(problem: Problem) -> Iterator[Partition]:
     """Ranks that are joined by links faster than some others."""
     topology = problem.topology
     speeds = np.unique(topology.beta_us_per_mb)
-    for beta in speeds[1:][-_MOST_SPEEDS:]:
+    for beta in speeds[1:][-PARTITIONS_MOST_SPEEDS:]:
         fast = topology.beta_us_per_mb < beta
         part = np.arange(topology.num_ranks)
         before = None
@@ -162,7 +158,7 @@ class Counts:
             return self.spanned_by_all * (partition.num_parts - 1)
         key = partition.part_of.tobytes()
         if key not in self._of:
-            at_once = max(1, _CELLS // partition.num_parts)
+            at_once = max(1, PARTITIONS_CELLS // partition.num_parts)
             blocks = range(0, self._demand.num_chunks, at_once)
             self._of[key] = sum(self._in_block(partition, first, first + at_once) for first in blocks)
         return self._of[key]

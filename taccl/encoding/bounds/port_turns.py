@@ -19,16 +19,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from taccl.encoding.bounds.first_times import CLOSE, OutOfBudget, Steps
+from taccl.encoding.bounds.tuning import (
+    PORT_TURNS_AHEAD,
+    PORT_TURNS_SOONEST,
+    PORT_TURNS_UNITS,
+    PORT_TURNS_UNITS_PER_WAY,
+)
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
 from taccl.support.budget import Budget, Meter
 
 #: Bounds are told apart to this part of them.
 _APART = 1e-11
-#: The next end that is tried lies this much later, and no sooner than such a part of how far it looks.
-_AHEAD, _SOONEST = 1.05, 50
-#: Units of work for going through the ways once, and for each of them.
-_UNITS, _UNITS_PER_WAY = 0.05, 2e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +101,7 @@ class Ways:
             best = worth
             if best >= enough:
                 return enough
-            if not meter.goes_on(_UNITS + _UNITS_PER_WAY * len(self.most)):
+            if not meter.goes_on(PORT_TURNS_UNITS + PORT_TURNS_UNITS_PER_WAY * len(self.most)):
                 raise OutOfBudget
             leaves = np.maximum(free_us, self.from_us)
             left = end_us - (leaves + self.takes_us) + close
@@ -152,7 +154,7 @@ def least_end_us(
             return 0.0
         refuted, high = known_us, known_us
         while high == refuted:
-            high = min(horizon_us, max(refuted * _AHEAD, horizon_us / _SOONEST))
+            high = min(horizon_us, max(refuted * PORT_TURNS_AHEAD, horizon_us / PORT_TURNS_SOONEST))
             if not possible(high):
                 refuted = high
                 if high == horizon_us:

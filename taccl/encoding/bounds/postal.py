@@ -48,14 +48,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from taccl.encoding.bounds.ticks import Earlier, ticks, together
+from taccl.encoding.bounds.tuning import POSTAL_MOST_CELLS
 from taccl.encoding.core.distance import distances_us
 from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray
 from taccl.model.problem import Problem
-
-#: A table of what ranks hold with more cells than this in its columns would take seconds.
-_MOST_CELLS = 40_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,7 +225,7 @@ def max_informed(
 def cells_to_gather(problem: Problem, layer: Layer, rows: int) -> int:
     """How many cells `max_gathered` fills for a layer."""
     cells = int(_group_sizes(problem, [layer], _Columns.of(problem, [layer], outgoing=False)).sum()) * rows
-    return cells if cells <= _MOST_CELLS else problem.num_ranks * rows
+    return cells if cells <= POSTAL_MOST_CELLS else problem.num_ranks * rows
 
 
 def _group_sizes(problem: Problem, layers: Sequence[Layer], columns: _Columns) -> IntArray:
@@ -249,7 +247,7 @@ def max_gathered(
     by_distance = _at_best(instance, layers, tick_us, rows)
     columns = _Columns.of(problem, layers, outgoing=False)
     many = _group_sizes(problem, layers, columns)
-    if many.sum() * rows > _MOST_CELLS or not len(many):
+    if many.sum() * rows > POSTAL_MOST_CELLS or not len(many):
         return by_distance.reshape(rows, len(layers), problem.num_ranks)
     row = np.repeat(np.arange(len(many)), many)
     count = np.arange(len(row)) - np.repeat(np.cumsum(many) - many, many) + 1

@@ -42,22 +42,19 @@ import numpy as np
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.capacity import Cover, Covers, name_ports
 from taccl.encoding.bounds.cuts import Crossing, Crossings, members, node_cuts
+from taccl.encoding.bounds.tuning import RELAY_ONE_BY_ONE, RELAY_UNITS
 from taccl.encoding.bounds.views import View
 from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray
 from taccl.model.network import FloatArray
 from taccl.support.budget import Budget
 
-#: Numbers of sends are looked at one by one up to this, and from there on in steps of such a part of them.
-_ONE_BY_ONE = 64
 #: How often what is left is halved to find the least.
 _HALVINGS = 40
 #: A number that lacks no more than this of a whole one is whole.
 _WHOLE = 1e-9
 #: Taken off, against float error.
 _ROUNDING = 1e-9
-#: Units of work for each step of the recurrence.
-_UNITS = 1e-3
 
 
 @dataclass(frozen=True)
@@ -85,8 +82,8 @@ class _Way:
         """The least T; what is said if the budget is over before all numbers of sends were looked at: 0."""
         best, sends, meter = math.inf, 1, budget.meter()
         while (self.chunks + self.alpha * sends) / self.rate < best:
-            until = sends + max(1, sends // _ONE_BY_ONE)
-            if not meter.goes_on(_UNITS * _HALVINGS * until):
+            until = sends + max(1, sends // RELAY_ONE_BY_ONE)
+            if not meter.goes_on(RELAY_UNITS * _HALVINGS * until):
                 return 0.0
             best = min(best, (self.chunks + self.alpha * sends + self._least_spare(until - 1)) / self.rate)
             sends = until

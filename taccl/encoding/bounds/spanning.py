@@ -28,13 +28,12 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 
+from taccl.encoding.bounds.tuning import SPANNING_MOST_KINDS
 from taccl.encoding.bounds.views import View
 from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray, LogicalTopology
 
-#: More kinds of chunks than this are not looked at: each takes a tree of its own.
-_MOST_KINDS = 64
 #: Weights that differ by no more than this part of them are the same.
 _SAME = 1e-9
 
@@ -188,7 +187,7 @@ def _counted(instance: Instance, units: FloatArray) -> dict[tuple[bytes, int], t
         key = members, int(alike[collective.owner[chunk]])
         mb, many = counted.get(key, (0.0, 0))
         counted[key] = mb + float(units[chunk]), many + 1
-        if len(counted) > _MOST_KINDS:
+        if len(counted) > SPANNING_MOST_KINDS:
             return {}
     return counted
 

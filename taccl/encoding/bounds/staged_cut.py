@@ -62,6 +62,12 @@ from taccl.encoding.bounds.cuts import Crossing, Crossings, Cut, members, node_c
 from taccl.encoding.bounds.group_options import GroupOptions, Turns
 from taccl.encoding.bounds.postal import Layer, max_gathered, max_informed
 from taccl.encoding.bounds.ticks import in_ticks
+from taccl.encoding.bounds.tuning import (
+    STAGED_CUT_CELLS_OF_TURNS,
+    STAGED_CUT_MOST_CLASSES,
+    STAGED_CUT_MOST_CUTS_OF_SUMS,
+    STAGED_CUT_PASSES,
+)
 from taccl.encoding.bounds.views import View
 from taccl.encoding.core.demand import Pairs
 from taccl.encoding.instance import Instance
@@ -69,18 +75,9 @@ from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray
 from taccl.support.budget import Budget
 
-#: With more classes of crossings (by the links that they may use) than this, only all together are bounded.
-_MOST_CLASSES = 4
-#: Cuts into more sets of ranks than this are not looked at for sums.
-_MOST_CUTS_OF_SUMS = 8
-#: So many times a cell of a table costs what one of the recurrences does: the turns on the ports are gone
-#: through again and again to find the least end.
-_PASSES = 30
 #: A closer look at a cut proves at most 1.17 times as much in all that was tried (120 cuts of four machines),
 #: and takes seconds.
 _CLOSER = 1.25
-#: However few groups there are, going through their turns takes as long for each row as so many cells.
-_CELLS_OF_TURNS = 6_000
 
 
 class Entries:
@@ -108,7 +105,7 @@ def staged_cut_bound(view: View, cut: Cut, known_us: float, budget: Budget) -> P
     instance = view.instance
     inside = members(view.problem.num_ranks, cut.ranks)
     crossings = instance.once(Crossings).of(cut)
-    for crossing in crossings if len(crossings) <= _MOST_CLASSES else crossings[-1:]:
+    for crossing in crossings if len(crossings) <= STAGED_CUT_MOST_CLASSES else crossings[-1:]:
         if not budget.remaining_s():
             break
         options = _options(instance, crossing)
@@ -156,7 +153,7 @@ def _options(instance: Instance, crossing: Crossing) -> GroupOptions | None:
 
 def _in_ticks(view: View, known_us: float, staged: _Copies | _Sums, budget: Budget) -> float:
     width = len(staged.options.kind)
-    each = _CELLS_OF_TURNS + _PASSES * width + 2 * view.problem.topology.num_links
+    each = STAGED_CUT_CELLS_OF_TURNS + STAGED_CUT_PASSES * width + 2 * view.problem.topology.num_links
     return in_ticks(view.problem, known_us, width, staged.least_ticks, budget, lambda rows: each * rows)
 
 
@@ -343,7 +340,7 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
         return
     if view.problem.collective.is_reduction:
         cuts = one_of_each_orbit(instance, [*node_cuts(instance), *instance.once(Crossings).cuts])
-        cuts, prove = cuts[:_MOST_CUTS_OF_SUMS], staged_sums_bound
+        cuts, prove = cuts[:STAGED_CUT_MOST_CUTS_OF_SUMS], staged_sums_bound
     else:
         cuts, prove = one_of_each_orbit(instance, node_cuts(instance)), staged_cut_bound
     entries = instance.once(Entries)

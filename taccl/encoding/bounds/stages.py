@@ -47,6 +47,14 @@ from taccl.encoding.bounds.staged_cut import (
     looks_alike,
     on_reversed_links,
 )
+from taccl.encoding.bounds.tuning import (
+    STAGES_HORIZON,
+    STAGES_MOST_CLASSES,
+    STAGES_MOST_CUTS,
+    STAGES_MOST_S,
+    STAGES_MOST_WAYS,
+    STAGES_SHARE,
+)
 from taccl.encoding.bounds.views import View
 from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray, IntArray
@@ -55,18 +63,6 @@ from taccl.support.budget import Budget
 #: Up to so many chunks every size of a group is looked at by itself; of larger ones, a size is rounded up by
 #: no more than one part in so many.
 _EACH, _PARTS = 8, 4
-#: More ways of crossing than this take seconds.
-_MOST_WAYS = 60_000
-#: More classes of crossings (by the links that they may use) than this: only all together are looked at.
-_MOST_CLASSES = 4
-#: No more cuts than this are looked at.
-_MOST_CUTS = 8
-#: What each cut may use of the budget that is left.
-_SHARE = 0.75
-#: All cuts of a view together are not worth more seconds than this: the first ones say most.
-_MOST_S = 4.0
-#: How far it looks, in times of what is known.
-_HORIZON = 2.5
 
 
 class _Spreads:
@@ -328,7 +324,7 @@ def _ways_of(
             for way in ways(src, link, many):
                 costs = way.from_us, float(takes[many - 1]), float(busy[many - 1])
                 into[costs, (most(many), way.many, way.once, row(0, w[dst]), spread)] = None
-        if sum(map(len, rows.values())) > _MOST_WAYS:
+        if sum(map(len, rows.values())) > STAGES_MOST_WAYS:
             raise OutOfBudget
     both = StepTable.of(tables[0]), StepTable.of(tables[1])
     found = []
@@ -347,14 +343,14 @@ def _stages_bound(view: View, cut: Cut, known_us: float, budget: Budget) -> Proo
     inside = members(view.problem.num_ranks, cut.ranks)
     reduces = view.problem.collective.is_reduction
     crossings = view.instance.once(Crossings).of(cut)
-    for crossing in crossings if len(crossings) <= _MOST_CLASSES else crossings[-1:]:
+    for crossing in crossings if len(crossings) <= STAGES_MOST_CLASSES else crossings[-1:]:
         chunks = crossing.chunks
         if reduces:
             chunks = chunks[view.problem.collective.reduces[chunks]]
         if not len(chunks):
             continue
         try:
-            at = Entering(view, inside, Crossing(chunks, crossing.links), _HORIZON * known_us, budget)
+            at = Entering(view, inside, Crossing(chunks, crossing.links), STAGES_HORIZON * known_us, budget)
             end_us = (_sums_end_us if reduces else _copies_end_us)(max(known_us, best.value_us), at)
         except OutOfBudget:
             continue
@@ -372,12 +368,12 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
     instance = view.instance
     if not known_us or view.backwards or is_large(view.problem):
         return
-    cuts, budget = node_cuts(instance), budget.at_most(_MOST_S)
+    cuts, budget = node_cuts(instance), budget.at_most(STAGES_MOST_S)
     if view.problem.collective.is_reduction:
         cuts = [*cuts, *instance.once(Crossings).cuts]
-    for cut, least_us in in_turn(instance, cuts, _MOST_CUTS, known_us, budget):
+    for cut, least_us in in_turn(instance, cuts, STAGES_MOST_CUTS, known_us, budget):
         if instance.once(Entries).may_come_to(cut, least_us):
-            yield _stages_bound(view, cut, least_us, budget.share(_SHARE))
+            yield _stages_bound(view, cut, least_us, budget.share(STAGES_SHARE))
 
 
 STAGES = Bound(

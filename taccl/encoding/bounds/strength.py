@@ -33,6 +33,7 @@ from taccl.encoding.bounds.cuts import Crossings
 from taccl.encoding.bounds.partitions import Partition, numbered, partitions
 from taccl.encoding.bounds.spanning import Kind, kinds
 from taccl.encoding.bounds.tree_prices import Priced, at_prices, best_prices
+from taccl.encoding.bounds.tuning import STRENGTH_HARDLY, STRENGTH_SHARE
 from taccl.encoding.bounds.views import View
 from taccl.encoding.bounds.volume import VOLUME, volume_bound
 from taccl.encoding.instance import Instance
@@ -42,10 +43,6 @@ from taccl.support.budget import Budget
 
 #: Taken off, for float error, and so that `throughput` tells what both prove.
 _ROUNDING = 2e-9
-#: How much of the time that is left may be spent on prices: other bounds come after.
-_SHARE = 1 / 3
-#: A price is hardly there if it is less than this part of the largest.
-_HARDLY = 1e-4
 #: Partitions to begin with, and those of the best prices that are told and looked at alone, at most.
 _MOST_FIRST, _MOST_TOLD = 40, 3
 #: So many parts of a partition are told, and so many ranks of a part.
@@ -61,7 +58,7 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
     instance = view.instance
     known = list(partitions(view.problem, instance.once(Crossings).cuts))
     best: Priced | None = None
-    for best in best_prices(instance, spans, _first(instance, known), budget.share(_SHARE), known_us):
+    for best in best_prices(instance, spans, _first(instance, known), budget.share(STRENGTH_SHARE), known_us):
         yield STRENGTH.proof(best.value_us * (1 - _ROUNDING), _witness(best, spans, known))
     if best is None:
         return
@@ -75,7 +72,7 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
 
 def _plainer(instance: Instance, spans: list[Kind], best: Priced, known: list[Partition]) -> Priced:
     """Prices without those that are hardly there, or those of one partition, where these prove no less."""
-    clear = np.where(best.price > _HARDLY * best.price.max(), best.price, 0.0)
+    clear = np.where(best.price > STRENGTH_HARDLY * best.price.max(), best.price, 0.0)
     alone = [partition for _, partition in _shares(best, spans, known)]
     for price in (clear / clear.sum(), *_first(instance, alone)):
         other = at_prices(instance.problem.topology, spans, price)

@@ -19,6 +19,7 @@ from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.capacity import Covers, name_ports
 from taccl.encoding.bounds.cuts import Crossings, Cut
 from taccl.encoding.bounds.partitions import Counts, Partition, partitions
+from taccl.encoding.bounds.tuning import THROUGHPUT_UNITS
 from taccl.encoding.bounds.views import View
 from taccl.encoding.instance import Instance
 from taccl.model.collective import IntArray
@@ -26,8 +27,6 @@ from taccl.support.budget import Budget
 
 #: Taken off, so that float error never puts it above the cut and volume bounds, which say more.
 _ROUNDING = 1e-9
-#: Units of work for each cut and partition: what cost most is there already, from the cut and volume bounds.
-_UNITS = 0.2
 
 
 def throughput_bound(
@@ -42,7 +41,7 @@ def throughput_bound(
         # Rounded, so that of equal ones the first is taken: a rank or a node says more than everything.
         best = max(best, proof, key=lambda each: float(f"{each.value_us:.9g}"))
         if budget is not None:
-            budget.spend(_UNITS)
+            budget.spend(THROUGHPUT_UNITS)
             if not budget.remaining_s():
                 break
     return best

@@ -14,26 +14,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from taccl.encoding.bounds.tuning import (
+    TICKS_CELLS_AT_ONCE,
+    TICKS_COARSE,
+    TICKS_FEWEST_ROWS,
+    TICKS_LOOKS,
+    TICKS_MOST_CELLS,
+    TICKS_MOST_ROWS,
+    TICKS_MOST_UNITS,
+    TICKS_UNITS,
+    TICKS_UNITS_PER_CELL,
+    TICKS_UNITS_PER_ROW,
+)
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
 from taccl.model.problem import Problem
 from taccl.support.budget import UNITS_PER_S, Budget
 
-#: The most rows of a table, and the fewest that are worth it. A first look has a quarter of them; if the time
-#: lies beyond, it looks three times as far, up to this many times.
-_FEWEST_ROWS, _MOST_ROWS, _LOOKS = 60, 1000, 3
-#: Rounding to coarse ticks makes a time smaller by less than this factor.
-_COARSE = 1.1
-#: A table with more cells than this takes seconds.
-_MOST_CELLS = 8_000_000
 #: So a table may have no more columns than this.
-MOST_COLUMNS = _MOST_CELLS // _FEWEST_ROWS
-#: Units of work for choosing a tick, and for filling tables with it, for each row of them and for each cell.
-_UNITS, _UNITS_PER_ROW, _UNITS_PER_CELL = 2.0, 0.012, 1.2e-5
-#: More than this at once is not worth it: beside such tables there is no look at the budget.
-_MOST_UNITS = 2000.0
-#: So many cells are looked at in one go: more would no longer be near.
-_CELLS_AT_ONCE = 250_000
+MOST_COLUMNS = TICKS_MOST_CELLS // TICKS_FEWEST_ROWS
 
 
 def ticks(time_us: FloatArray, tick_us: float | FloatArray) -> IntArray:
@@ -70,7 +69,7 @@ def together(first: int, end: int, width: int, *delays: IntArray) -> Iterator[In
     `width` says how many cells a row reads.
     """
     shortest = min((int(delay[delay > 0].min(initial=end)) for delay in delays), default=end)
-    many = max(1, min(shortest, _CELLS_AT_ONCE // max(1, width)))
+    many = max(1, min(shortest, TICKS_CELLS_AT_ONCE // max(1, width)))
     for begin in range(first, end, many):
         yield np.arange(begin, min(end, begin + many))
 
@@ -91,13 +90,13 @@ def in_ticks(
     costs of links differ too widely; where the budget is over, it is what the ticks so far have shown.
     `cells` says what filling the tables takes, for so many rows: that of so many cells of one recurrence.
     """
-    rows = min(_MOST_ROWS, _MOST_CELLS // max(1, width))
-    if rows < _FEWEST_ROWS:
+    rows = min(TICKS_MOST_ROWS, TICKS_MOST_CELLS // max(1, width))
+    if rows < TICKS_FEWEST_ROWS:
         return 0.0
 
     def found(horizon_us: float, rows: int) -> float | None:
         tick_us = _tick_near(problem, horizon_us / rows)
-        if tick_us is None or horizon_us / tick_us > 5 * _MOST_ROWS:
+        if tick_us is None or horizon_us / tick_us > 5 * TICKS_MOST_ROWS:
             return 0.0
         rows = math.ceil(horizon_us / tick_us) + 1
         if not _pays(budget, rows, cells(rows)):
@@ -106,9 +105,9 @@ def in_ticks(
         return None if ticks_needed is None else ticks_needed * tick_us
 
     horizon_us = 2 * known_us
-    for _ in range(_LOOKS):
+    for _ in range(TICKS_LOOKS):
         coarse_us = found(horizon_us, math.ceil(rows / 4))
-        if coarse_us is not None and coarse_us * _COARSE < known_us:
+        if coarse_us is not None and coarse_us * TICKS_COARSE < known_us:
             return coarse_us
         if coarse_us is not None:
             fine_us = found(1.1 * coarse_us, rows) if coarse_us else None
@@ -119,8 +118,8 @@ def in_ticks(
 
 def _pays(budget: Budget, rows: int, cells: int) -> bool:
     """Whether tables of that size can be filled in what is left; the work is spent if so."""
-    units = _UNITS + _UNITS_PER_ROW * rows + _UNITS_PER_CELL * cells
-    if units > min(_MOST_UNITS, budget.remaining_s() * UNITS_PER_S):
+    units = TICKS_UNITS + TICKS_UNITS_PER_ROW * rows + TICKS_UNITS_PER_CELL * cells
+    if units > min(TICKS_MOST_UNITS, budget.remaining_s() * UNITS_PER_S):
         return False
     budget.spend(units)
     return True
@@ -140,6 +139,6 @@ def _tick_near(problem: Problem, about_us: float) -> float | None:
     costs = np.unique(np.concatenate([single, topology.alpha_us, body]))
     costs = costs[costs >= about_us]
     tries = np.concatenate([costs / np.ceil(costs / about_us), np.linspace(0.8, 1.0, 201) * about_us])
-    parts = np.array_split(tries, 1 + tries.size * costs.size // _CELLS_AT_ONCE)
+    parts = np.array_split(tries, 1 + tries.size * costs.size // TICKS_CELLS_AT_ONCE)
     lost = [(costs / tick - ticks(costs, tick)).max(axis=1) for tick in (part[:, None] for part in parts)]
     return float(tries[int(np.argmin(np.concatenate(lost)))])

@@ -24,30 +24,30 @@ from dataclasses import dataclass
 import numpy as np
 
 from taccl.encoding.bounds.spanning import Kind, Tree
+from taccl.encoding.bounds.tuning import (
+    TREE_PRICES_FIRST_TREES,
+    TREE_PRICES_GAP,
+    TREE_PRICES_MIX_TREES,
+    TREE_PRICES_MORE_TREES,
+    TREE_PRICES_MOST_TREES,
+    TREE_PRICES_UNITS,
+    TREE_PRICES_UNITS_PER_PAIR,
+    TREE_PRICES_WAYS,
+)
 from taccl.encoding.core.linear import LinearModel, solve
 from taccl.encoding.instance import Instance
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray, LogicalTopology
 from taccl.support.budget import Budget
 
-#: Good enough: within this part of the optimum.
-_GAP = 1e-3
 #: What is better by less than this part is not told.
 _BETTER = 1e-6
 #: What differs by less than this part is equal.
 _EQUAL = 1e-12
-#: How many trees the program begins with, how many join it each time, and how many it has at most.
-_FIRST_TREES, _MORE_TREES, _MOST_TREES = 128, 8, 320
-#: How many trees a mix counts for, beside those that join it.
-_MIX_TREES = 48
-#: How far from the best prices so far to those of the program trees are looked for.
-_WAYS = (1.0, 0.3)
 #: The exponent from which a price is as good as none.
 _LEAST = -30.0
 #: How many programs are solved at most.
 _MOST_STEPS = 30
-#: Units of work for a tree, and for each pair of a link and a port.
-_UNITS, _UNITS_PER_PAIR = 0.3, 3e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +95,9 @@ class _Search:
         for of_orbit in prices:
             if not self.budget.remaining_s():
                 return
-            self.budget.spend(_UNITS + _UNITS_PER_PAIR * self._topology.num_pairs * len(self._kinds))
+            self.budget.spend(
+                TREE_PRICES_UNITS + TREE_PRICES_UNITS_PER_PAIR * self._topology.num_pairs * len(self._kinds)
+            )
             priced = at_prices(self._topology, self._kinds, of_orbit[self._orbit])
             self.busy.extend(self.mean(load) for load in self._busy(priced))
             if self.best is None or priced.value_us > self.best.value_us * (1 + _BETTER):
@@ -115,7 +117,7 @@ class _Search:
 
     def forget(self, mix: FloatArray) -> None:
         """Leave out the oldest trees that are not in a mix, shape (num_trees,), beyond those to be kept."""
-        idle = np.flatnonzero(mix == 0)[: max(0, len(mix) - _MOST_TREES)]
+        idle = np.flatnonzero(mix == 0)[: max(0, len(mix) - TREE_PRICES_MOST_TREES)]
         self.busy = [self.busy[each] for each in np.setdiff1d(np.arange(len(mix)), idle).tolist()]
 
     def _busy(self, priced: Priced) -> list[FloatArray]:
@@ -148,18 +150,18 @@ def best_prices(
     """
     search = _Search(instance, kinds, budget)
     yield from search.better(search.mean(price) for price in first)
-    yield from search.better(search.rising(np.zeros_like(search.size), 0, _FIRST_TREES))
+    yield from search.better(search.rising(np.zeros_like(search.size), 0, TREE_PRICES_FIRST_TREES))
     for _ in range(_MOST_STEPS):
         mixed = _mixed(search.busy, budget) if budget.remaining_s() else None
         if mixed is None or search.best is None:
             return
-        if mixed.most_us <= max(search.best.value_us * (1 + _GAP), enough_us):
+        if mixed.most_us <= max(search.best.value_us * (1 + TREE_PRICES_GAP), enough_us):
             return
-        load = mixed.mix @ np.array(search.busy) * _MIX_TREES
+        load = mixed.mix @ np.array(search.busy) * TREE_PRICES_MIX_TREES
         search.forget(mixed.mix)
         price, best = mixed.price / search.size, search.mean(search.best.price)
-        yield from search.better(best + way * (price - best) for way in _WAYS)
-        yield from search.better(search.rising(load, _MIX_TREES, _MORE_TREES))
+        yield from search.better(best + way * (price - best) for way in TREE_PRICES_WAYS)
+        yield from search.better(search.rising(load, TREE_PRICES_MIX_TREES, TREE_PRICES_MORE_TREES))
 
 
 def port_orbits(instance: Instance, budget: Budget) -> IntArray:

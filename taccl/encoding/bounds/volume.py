@@ -20,12 +20,10 @@ from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.capacity import Covers, least_time
 from taccl.encoding.bounds.cuts import Crossings
 from taccl.encoding.bounds.partitions import Counts, Partition, by_nodes, partitions
+from taccl.encoding.bounds.tuning import VOLUME_UNITS, VOLUME_UNITS_PER_ROW
 from taccl.encoding.bounds.views import View
 from taccl.encoding.instance import Instance
 from taccl.support.budget import Budget
-
-#: Units of work for a partition: each row of the demand is looked at a few times, and each link.
-_UNITS, _UNITS_PER_ROW = 0.3, 3e-5
 
 
 def volume_bound(instance: Instance, parts: Iterable[Partition], budget: Budget | None = None) -> Proof:
@@ -42,7 +40,7 @@ def volume_bound(instance: Instance, parts: Iterable[Partition], budget: Budget 
         best = max(best, proof, key=lambda each: float(f"{each.value_us:.9g}"))
         if budget is not None:
             rows = instance.once(Counts).rows + instance.problem.topology.num_pairs
-            budget.spend(_UNITS + _UNITS_PER_ROW * rows)
+            budget.spend(VOLUME_UNITS + VOLUME_UNITS_PER_ROW * rows)
     return best
 
 

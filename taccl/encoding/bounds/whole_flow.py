@@ -37,6 +37,7 @@ import numpy as np
 
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.flow import commodities, has_flow, lengths, port_prices
+from taccl.encoding.bounds.tuning import WHOLE_FLOW_FIXED_CHARGE, WHOLE_FLOW_MOST_COUNTED, WHOLE_FLOW_MOST_S
 from taccl.encoding.bounds.views import View
 from taccl.encoding.core.distance import distances_from, distances_us
 from taccl.encoding.instance import Instance
@@ -44,12 +45,6 @@ from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
 from taccl.support.budget import Budget
 
-#: With more chunks than this through a port, rounding down to whole ones gains next to nothing.
-_MOST_COUNTED = 100
-#: The part of the time for the fixed charge, before the integer capacities.
-_FIXED_CHARGE = 0.3
-#: And no more seconds for these: what they add they add soon, or other bounds add more.
-_MOST_S = 0.3
 #: Moments that are closer than this part of them are the same.
 _ROUNDING = 1e-12
 
@@ -57,9 +52,9 @@ _ROUNDING = 1e-12
 def _both(instance: Instance, known_us: float, budget: Budget) -> Iterator[Proof]:
     if not known_us or not has_flow(instance):
         return
-    charge_us = _fixed_charge_us(instance, budget.share(_FIXED_CHARGE))
+    charge_us = _fixed_charge_us(instance, budget.share(WHOLE_FLOW_FIXED_CHARGE))
     yield WHOLE_FLOW.proof(charge_us, "a detour or an alpha for each pair of ranks")
-    capacity_us = _integer_capacity_us(instance, max(known_us, charge_us), budget.at_most(_MOST_S))
+    capacity_us = _integer_capacity_us(instance, max(known_us, charge_us), budget.at_most(WHOLE_FLOW_MOST_S))
     yield WHOLE_FLOW.proof(capacity_us, "flow of whole chunks over all links")
 
 
@@ -137,7 +132,7 @@ def _passed_us(instance: Instance, horizon_us: float) -> FloatArray | None:
     later = topology.beta_us_per_mb[link] - topology.pair_betas
     np.minimum.at(alpha, port, topology.alpha_us[link] + later * problem.chunk_mb)
     np.minimum.at(cost, port, topology.pair_betas * problem.chunk_mb)
-    if not (cost > 0).all() or (horizon_us / 2 / cost[port]).min() > _MOST_COUNTED:
+    if not (cost > 0).all() or (horizon_us / 2 / cost[port]).min() > WHOLE_FLOW_MOST_COUNTED:
         return None
     np.minimum.at(busy, port, topology.alpha_us[link] if topology.is_serial else 0.0)
     np.minimum.at(between, port, _before_or_after_us(instance)[link])

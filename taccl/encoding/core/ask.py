@@ -7,16 +7,12 @@ from typing import Any
 
 import z3
 
+from taccl.encoding.core.tuning import ASK_AGAIN_S, ASK_MOST
 from taccl.errors import SolverError
 from taccl.support.budget import UNITS_PER_S, Budget
 
 #: z3 counts the steps of its procedures; it makes so many in a millisecond, or more.
 _STEPS_PER_UNIT = 2_000
-#: z3 counts them, and milliseconds, in 32 bits.
-_MOST = 2**32 - 2
-#: z3 is told again and again to stop, so many seconds apart: it ignores an interrupt that comes before its
-#: search.
-_AGAIN_S = 0.05
 
 
 def ask(solver: Any, budget: Budget, *assumed: Any) -> z3.CheckSatResult:
@@ -36,7 +32,7 @@ def ask(solver: Any, budget: Budget, *assumed: Any) -> z3.CheckSatResult:
         solver.set("timeout", max(1, int(seconds * 1000)))
         answer = _beside_this_thread(solver, assumed)
     else:
-        solver.set("rlimit", min(_MOST, max(1, int(seconds * UNITS_PER_S * _STEPS_PER_UNIT))))
+        solver.set("rlimit", min(ASK_MOST, max(1, int(seconds * UNITS_PER_S * _STEPS_PER_UNIT))))
         before = _steps(solver)
         answer = _beside_this_thread(solver, assumed)
         budget.spend((_steps(solver) - before) / _STEPS_PER_UNIT)
@@ -72,7 +68,7 @@ def _beside_this_thread(solver: Any, assumed: tuple[Any, ...]) -> z3.CheckSatRes
     except BaseException:
         while not done.is_set():
             solver.ctx.interrupt()
-            done.wait(_AGAIN_S)
+            done.wait(ASK_AGAIN_S)
         raise
     for fault in faults:
         if isinstance(fault, z3.Z3Exception):

@@ -25,13 +25,10 @@ from typing import Any, Literal
 import numpy as np
 import pulp
 
+from taccl.encoding.core.tuning import BY_PULP_GRACE_S, BY_PULP_MOST_WRITING_S, BY_PULP_WRITING
 from taccl.errors import SolverError
 from taccl.model.network import FloatArray
 
-#: Seconds beyond the limit for reading an answer; then the solver is taken for one that hangs.
-_GRACE_S = 1.0
-#: Part of the limit that is kept for writing the answer, and at most so many seconds of it.
-_WRITING, _MOST_WRITING_S = 0.1, 1.0
 #: Solvers that take a seed: by PuLP's name, the option that says so.
 _SEED_OPTIONS = {"PULP_CBC_CMD": "randomCbcSeed {}", "COIN_CMD": "randomCbcSeed {}"}
 
@@ -112,7 +109,7 @@ def solve_by_pulp(
                 np.save(Path(folder, _START), start)
             left_s = ends_s - time.monotonic()
             arguments = [folder, solver, repr(left_s), repr(gap), repr(seed)]
-            _run(folder, arguments, max(0.0, left_s) + _GRACE_S)
+            _run(folder, arguments, max(0.0, left_s) + BY_PULP_GRACE_S)
             answer = Path(folder, _ANSWER)
             if not answer.exists():
                 return "unknown", None
@@ -176,7 +173,7 @@ def child() -> None:
         for variable, value in zip(variables, np.load(known).tolist(), strict=True):
             variable.setInitialValue(value, check=False)
     left_s = float(limit) - (time.monotonic() - began)
-    seconds = math.floor(left_s - min(_WRITING * left_s, _MOST_WRITING_S))
+    seconds = math.floor(left_s - min(BY_PULP_WRITING * left_s, BY_PULP_MOST_WRITING_S))
     if seconds < 1:
         return
     program.solve(_solver(solver, seconds, float(gap), int(seed), known.exists()))

@@ -12,16 +12,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from taccl.encoding.core.tuning import CP_SAT_S_PER_DETERMINISTIC_S, CP_SAT_WORKERS
 from taccl.errors import SolverError
 from taccl.support.budget import UNITS_PER_S, Budget
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-#: CP-SAT proves less with fewer, even on two cores.
-_WORKERS = 8
-#: What CP-SAT calls a deterministic second takes it about so many of one core.
-_S_PER_DETERMINISTIC_S = 4.0
 
 _Decisions = TypeVar("_Decisions")
 
@@ -50,7 +47,7 @@ def events_of(
     read: Callable[[Callable[[Any], int]], _Decisions],
     seed: int,
     budget: Budget,
-    workers: int = _WORKERS,
+    workers: int = CP_SAT_WORKERS,
 ) -> Iterator[SolverEvent[_Decisions]]:
     """The same of any model; `read` is given the value of each variable in a solution."""
     from ortools.sat.python import cp_model  # takes half a second, which searches without CP need not wait
@@ -99,7 +96,7 @@ def events_of(
             with contextlib.suppress(RuntimeError):
                 solver.stop_search()
             thread.join(0.05)
-        budget.spend(round(done_s * _S_PER_DETERMINISTIC_S * UNITS_PER_S))
+        budget.spend(round(done_s * CP_SAT_S_PER_DETERMINISTIC_S * UNITS_PER_S))
 
 
 def _solver(seed: int, budget: Budget, workers: int) -> cp_model.CpSolver:
@@ -112,7 +109,7 @@ def _solver(seed: int, budget: Budget, workers: int) -> cp_model.CpSolver:
     solver = cp_model.CpSolver()
     parameters = solver.parameters
     if budget.counts_work:
-        parameters.max_deterministic_time = budget.remaining_s() / _S_PER_DETERMINISTIC_S
+        parameters.max_deterministic_time = budget.remaining_s() / CP_SAT_S_PER_DETERMINISTIC_S
         parameters.num_workers = 1
         parameters.interleave_search = workers > 1
     else:

@@ -9,12 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from taccl.encoding.core.tuning import DISTANCE_MANY
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray, LogicalTopology
 from taccl.support.jit import compiled
-
-#: From so many pairs of a rank and a link on, a compiled loop is faster by what it takes to make it.
-_MANY = 2**26
 
 
 def distances_us(
@@ -28,7 +26,7 @@ def distances_us(
     """
     from_all = np.full((topology.num_ranks, topology.num_ranks), np.inf)  # [rank reached, source]
     np.fill_diagonal(from_all, 0.0)
-    if topology.num_ranks * topology.num_links >= _MANY:
+    if topology.num_ranks * topology.num_links >= DISTANCE_MANY:
         links = np.arange(topology.num_links) if usable is None else np.flatnonzero(usable)
         while _nearer(topology.src[links], topology.dst[links], weight_us[links], from_all):
             pass

@@ -10,12 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from taccl.encoding.core.distance import distances_us
+from taccl.encoding.core.tuning import EARLIEST_MOST_SIZES
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
 from taccl.model.problem import Problem
-
-#: Distances are for no more sizes than this; others count as the next smaller one.
-_MOST_SIZES = 16
 
 
 def earliest_us(problem: Problem, distances_by_limits: tuple[FloatArray, IntArray] | None) -> FloatArray:
@@ -49,8 +47,8 @@ def _distances_by_size(problem: Problem) -> tuple[FloatArray, IntArray]:
     """Least times between ranks for each kind of chunk, and the kind of each; no time is too long."""
     topology, collective = problem.topology, problem.collective
     sizes, size_of = np.unique(problem.size_mb, return_inverse=True)
-    if len(sizes) > _MOST_SIZES:
-        kept = np.unique(np.quantile(sizes, np.linspace(0.0, 1.0, _MOST_SIZES), method="lower"))
+    if len(sizes) > EARLIEST_MOST_SIZES:
+        kept = np.unique(np.quantile(sizes, np.linspace(0.0, 1.0, EARLIEST_MOST_SIZES), method="lower"))
         size_of = np.searchsorted(kept, problem.size_mb, side="right") - 1
         sizes = kept
     may_use = problem.limits.may_use

@@ -29,14 +29,12 @@ from typing import TYPE_CHECKING, Any
 
 from taccl.encoding.core.cp_sat import events_of
 from taccl.encoding.core.node_parts import Around, Decided, Item, Leaving, Placed
+from taccl.encoding.core.tuning import IN_NODE_WRITTEN_PER_UNIT
 from taccl.model.tolerance import EQUAL
 from taccl.support.budget import Budget
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
-
-#: So many ways of an item over a link are written down in a unit of work.
-_WRITTEN_PER_UNIT = 30
 
 
 @dataclass(eq=False)
@@ -60,7 +58,7 @@ def decide(
 ) -> Decided | None:
     """The best that is found of what ends before a moment; None: nothing."""
     model = _Model(around, items, before_us, leaving)
-    budget.spend(len(items) * len(around.links) / _WRITTEN_PER_UNIT)
+    budget.spend(len(items) * len(around.links) / IN_NODE_WRITTEN_PER_UNIT)
     if not model.build():
         return None
     found: Decided | None = None
@@ -81,7 +79,7 @@ def least_us(around: Around, items: Sequence[Item], before_us: float, seed: int,
     least = min((link.alpha_us + 2 * link.cost_us for link in around.links), default=before_us)
     most = len(items) if least <= 0 else min(len(items), int(before_us / least * (1 + EQUAL)))
     model = _Model(replace(around, most_shared=most), items, before_us, None)
-    budget.spend(len(items) * len(around.links) / _WRITTEN_PER_UNIT)
+    budget.spend(len(items) * len(around.links) / IN_NODE_WRITTEN_PER_UNIT)
     if not model.build():
         return before_us
     ticks = 0

@@ -19,19 +19,16 @@ import highspy
 import numpy as np
 
 from taccl.encoding.core.by_pulp import PulpModel, find_solver, solve_by_pulp
+from taccl.encoding.core.tuning import (
+    LINEAR_ENTRIES_PER_S,
+    LINEAR_MOST_ENTRIES,
+    LINEAR_PER_ITERATION_UNIT,
+    LINEAR_PER_LOOK_UNIT,
+)
 from taccl.errors import SolverError
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
 from taccl.support.budget import Budget
-
-#: HiGHS takes some 500 bytes for each entry of the rows: more than this would be 1.5 GiB.
-_MOST_ENTRIES = 3_000_000
-#: So many entries are handed over and presolved in a second; nobody looks at the time meanwhile.
-_ENTRIES_PER_S = 500_000
-#: Units of work of a simplex iteration: so many entries of the rows and rows for each unit.
-_PER_ITERATION_UNIT = 50_000
-#: The same of a look, between which HiGHS solves linear programs: 1 unit and 1 for so many entries.
-_PER_LOOK_UNIT = 1_500
 
 Values = float | FloatArray
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
@@ -158,7 +155,7 @@ def solve(
             hint="--solver highs, or --time-limit in place of --effort",
         )
     entries = model.num_entries
-    if entries > min(_MOST_ENTRIES, _ENTRIES_PER_S * limit.remaining_s() + _PER_LOOK_UNIT):
+    if entries > min(LINEAR_MOST_ENTRIES, LINEAR_ENTRIES_PER_S * limit.remaining_s() + LINEAR_PER_LOOK_UNIT):
         return Solution("unknown")
     if by_highs:
         return _solve_by_highs(model, limit, gap, seed, start)
@@ -212,7 +209,7 @@ def _run_counted(highs: Any, budget: Budget, is_mip: bool, num_entries: int, num
     A program with integers begins with one without, which nothing interrupts: some iterations for each row.
     """
     units = 1000 * budget.remaining_s()
-    per_iteration = 0.02 + (num_entries + num_rows) / _PER_ITERATION_UNIT
+    per_iteration = 0.02 + (num_entries + num_rows) / LINEAR_PER_ITERATION_UNIT
     for option, setting in (("parallel", "off"), ("threads", 1)):
         highs.setOptionValue(option, setting)
     if not is_mip:
@@ -223,7 +220,7 @@ def _run_counted(highs: Any, budget: Budget, is_mip: bool, num_entries: int, num
     first = num_rows * per_iteration
     if first > units:
         return False
-    per_look = 1 + num_entries / _PER_LOOK_UNIT
+    per_look = 1 + num_entries / LINEAR_PER_LOOK_UNIT
     most, looks = (units - first) / per_look, 0
 
     def look(event: Any) -> None:

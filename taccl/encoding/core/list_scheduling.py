@@ -17,16 +17,13 @@ from functools import cached_property
 import numpy as np
 
 from taccl.encoding.core.timing import Ports, without_dead_ends
+from taccl.encoding.core.tuning import LIST_SCHEDULING_EVENTS_PER_LOOK, LIST_SCHEDULING_PAIRS_PER_UNIT
 from taccl.encoding.symmetry.group import SymmetryGroup
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule, Send, schedule_from_sends
 from taccl.support.budget import Budget
-
-#: A look at the budget costs a unit of work: so many events do, and so many pairs of
-#: a waiting chunk and a rank in `_useful`.
-_EVENTS_PER_LOOK, _PAIRS_PER_UNIT = 8, 200_000
 
 
 @dataclass(frozen=True)
@@ -152,8 +149,8 @@ class _Pass:
         while True:
             while self.events:
                 number += 1
-                if budget is not None and number % _EVENTS_PER_LOOK == 0:
-                    budget.spend(self.looked_at / _PAIRS_PER_UNIT)
+                if budget is not None and number % LIST_SCHEDULING_EVENTS_PER_LOOK == 0:
+                    budget.spend(self.looked_at / LIST_SCHEDULING_PAIRS_PER_UNIT)
                     self.looked_at = 0
                     if not budget.remaining_s():
                         return None

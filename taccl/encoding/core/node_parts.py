@@ -10,9 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from taccl.encoding.core.ticks import Ticks
-
-#: Sends of several items on a link, where a solution is asked for and no proof.
-_FEW_SHARED = 2
+from taccl.encoding.core.tuning import NODE_PARTS_FEW_SHARED
 
 
 @dataclass(frozen=True)
@@ -114,7 +112,7 @@ class Around:
     shares: Sequence[bool]
     max_group: int
     ticks: Ticks
-    most_shared: int = _FEW_SHARED
+    most_shared: int = NODE_PARTS_FEW_SHARED
 
 
 def backwards(around: Around) -> tuple[Around, Sequence[int]]:

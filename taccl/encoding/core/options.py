@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
+from taccl.encoding.core.tuning import OPTIONS_LEAST_FOR_SEARCH_S
 from taccl.errors import SolverError
 from taccl.model.schedule import Schedule
 from taccl.support.arguments import is_number, shown, whole_number
@@ -15,8 +16,6 @@ MAX_SEED = 2**31 - 1
 DEFAULT_TIME_LIMIT_S = 60.0
 #: The largest slack that may be asked for.
 MAX_SLACK = 1e6
-#: However long it took to state a problem, this many seconds of the time limit are for the search.
-_LEAST_FOR_SEARCH_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ class SearchOptions:
         if self.effort is not None and self.time_limit_s is None:
             return self
         left_s = self.limit_s - (time.monotonic() - began_s)
-        limit_s = max(left_s, min(self.limit_s, _LEAST_FOR_SEARCH_S))
+        limit_s = max(left_s, min(self.limit_s, OPTIONS_LEAST_FOR_SEARCH_S))
         return replace(self, time_limit_s=limit_s, is_patient=self.ends_when_nothing_improves)
 
     @property

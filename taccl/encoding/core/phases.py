@@ -15,18 +15,12 @@ import numpy as np
 
 from taccl.encoding.core.sequence import in_sequence
 from taccl.encoding.core.timing import Decision, decisions_of, in_order, list_schedule, predecessors, tails_us
+from taccl.encoding.core.tuning import PHASES_LISTED_PER_UNIT, PHASES_MANY_ROWS, PHASES_WAITING_DOUBLES
 from taccl.encoding.symmetry.group import SymmetryGroup
 from taccl.model.collective import BoolArray, Collective, IntArray, Placement
 from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.support.budget import UNITS_PER_S, Budget
-
-#: About so many sends are put in order in a unit of work.
-_LISTED_PER_UNIT = 50
-#: With so many rows each takes twice as long to list.
-_WAITING_DOUBLES = 25_000
-#: Schedules of more rows than this are merged in one order, without an object for each send.
-_MANY_ROWS = 20_000
 
 _Part = TypeVar("_Part")
 
@@ -156,8 +150,8 @@ def merged(
     """
     rows = sum(len(each) for each in (sums, copies) if each is not None)
     if budget is not None:
-        budget.spend(rows / _LISTED_PER_UNIT)
-    if rows > _MANY_ROWS:
+        budget.spend(rows / PHASES_LISTED_PER_UNIT)
+    if rows > PHASES_MANY_ROWS:
         return _one_after_the_other(problem, sums, copies)
     in_turn = in_order(problem, _decisions(problem, sums, copies))
     if budget is not None and not budget.remaining_s():
@@ -171,7 +165,7 @@ def care_takes_s(problem: Problem) -> float:
     The more rows there are, the more of them wait for the same ports, and the longer takes each.
     """
     rows = 2 * problem.num_chunks * problem.num_ranks
-    return 2 * rows * (1 + rows / _WAITING_DOUBLES) / _LISTED_PER_UNIT / UNITS_PER_S
+    return 2 * rows * (1 + rows / PHASES_WAITING_DOUBLES) / PHASES_LISTED_PER_UNIT / UNITS_PER_S
 
 
 def merged_with_care(
@@ -185,7 +179,7 @@ def merged_with_care(
     if copies is not None:
         candidates.append(list_schedule(problem, decisions, _sums_by_tail_then_copies(problem, decisions)))
     if budget is not None:
-        budget.spend(len(candidates) * len(decisions) / _LISTED_PER_UNIT)
+        budget.spend(len(candidates) * len(decisions) / PHASES_LISTED_PER_UNIT)
     return candidates
 
 
@@ -221,7 +215,7 @@ def _sums_by_tail_then_copies(problem: Problem, decisions: list[Decision]) -> li
 def overlapped(schedule: Schedule, seed: int, budget: Budget) -> Iterator[Schedule]:
     """Better orders of the same sends: list scheduling with the tails, more and more perturbed."""
     problem, random = schedule.problem, np.random.default_rng(seed)
-    first_s = 3 * len(schedule) / _LISTED_PER_UNIT / UNITS_PER_S
+    first_s = 3 * len(schedule) / PHASES_LISTED_PER_UNIT / UNITS_PER_S
     if budget.remaining_s() <= first_s:
         return  # the first would not be there in time
     decisions = decisions_of(schedule)
@@ -229,7 +223,7 @@ def overlapped(schedule: Schedule, seed: int, budget: Budget) -> Iterator[Schedu
     best = schedule
     favoured = tails
     while budget.remaining_s() and len(decisions):
-        budget.spend(len(decisions) / _LISTED_PER_UNIT)
+        budget.spend(len(decisions) / PHASES_LISTED_PER_UNIT)
         width = float(random.choice((0.02, 0.1, 0.3))) * tails.max()
         priority = favoured + width * random.standard_normal(len(tails))
         trial = list_schedule(problem, decisions, priority.tolist())

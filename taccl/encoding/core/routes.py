@@ -9,16 +9,10 @@ import numpy as np
 
 from taccl.encoding.core.busiest_first import busiest_first
 from taccl.encoding.core.timing import Decision, predecessors, tails_us
+from taccl.encoding.core.tuning import ROUTES_CHANCES, ROUTES_MOST, ROUTES_ORDERS
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
 from taccl.support.budget import Budget
-
-#: How much noise the order is perturbed with, in turn.
-_CHANCES = (0.0, 2.0, 0.5, 100.0)
-#: Groupings that are tried, of those that promise most.
-_MOST = 4
-#: How many orders are tried, if there is time.
-_ORDERS = 40
 
 
 @dataclass(frozen=True)
@@ -56,10 +50,10 @@ def in_groups(carried: Sequence[Carried], grouping: Grouping) -> list[Decision]:
 def orders(problem: Problem, carried: Sequence[Carried], seed: int, budget: Budget) -> Iterator[Schedule]:
     """The plain order for the likeliest groupings, then orders by chance; the first even without time."""
     likely = groupings(problem, carried)
-    for number in range(_ORDERS):
+    for number in range(ROUTES_ORDERS):
         if number and not budget.remaining_s():
             return
-        chance = _CHANCES[number // len(likely) % len(_CHANCES)]
+        chance = ROUTES_CHANCES[number // len(likely) % len(ROUTES_CHANCES)]
         decisions = in_groups(carried, likely[number % len(likely)])
         yield busiest_first(problem, decisions, chance, seed + number)
 
@@ -71,7 +65,7 @@ def groupings(problem: Problem, carried: Sequence[Carried]) -> list[Grouping]:
     every = [Grouping(size) for size in sizes] + [Grouping(size, True) for size in sizes if size > 1]
     promise = {each: promised_us(problem, carried, each) for each in every}
     # Of groupings whose estimates differ by rounding only, the one with the smallest groups.
-    return sorted(every, key=lambda each: (float(f"{promise[each]:.5g}"), each.size))[:_MOST]
+    return sorted(every, key=lambda each: (float(f"{promise[each]:.5g}"), each.size))[:ROUTES_MOST]
 
 
 def promised_us(problem: Problem, carried: Sequence[Carried], grouping: Grouping) -> float:

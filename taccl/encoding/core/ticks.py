@@ -15,14 +15,13 @@ from fractions import Fraction
 
 import numpy as np
 
+from taccl.encoding.core.tuning import TICKS_LARGEST_DENOMINATOR
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
 from taccl.model.problem import Problem
 
 #: Ticks that the known schedule may last: 1 part in 10**5 of the shortest transfer when rounding.
 _MOST_TICKS = 10_000_000
-#: Costs with larger denominators are measured ones, and not worth an exact tick.
-_LARGEST_DENOMINATOR = 10**7
 #: A distance that no schedule has time for.
 NEVER = 2**40
 
@@ -70,7 +69,7 @@ def _common_measure(costs: list[float]) -> float | None:
     """The largest number that all costs are multiples of; None if one is no simple fraction."""
     numerator, denominator = 0, 1
     for cost in costs:
-        fraction = Fraction(cost).limit_denominator(_LARGEST_DENOMINATOR)
+        fraction = Fraction(cost).limit_denominator(TICKS_LARGEST_DENOMINATOR)
         if abs(fraction - Fraction(cost)) > 1e-13 * cost:
             return None
         common = math.lcm(denominator, fraction.denominator)

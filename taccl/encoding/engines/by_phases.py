@@ -17,20 +17,18 @@ from taccl.encoding.core.phases import (
 )
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import Run
+from taccl.encoding.engines.tuning import (
+    BY_PHASES_FOR_MIRROR,
+    BY_PHASES_LARGE,
+    BY_PHASES_LEAST_FOR_CARE,
+    BY_PHASES_MANY_ROWS,
+    BY_PHASES_MIRRORED_PER_S,
+    BY_PHASES_MOST_FOR_CARE,
+    BY_PHASES_QUOTIENT,
+)
 from taccl.encoding.instance import Instance
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.support.budget import Budget
-
-#: The part of the time for schedules of the quotient.
-_QUOTIENT = 0.5
-#: A problem with more pairs of a chunk and a rank is answered by its quotient alone, where it has one.
-_LARGE = 5_000
-#: Single sends are merged with care once, where that takes no more than this part of the time, and where the
-#: phases have left so much of what was set apart for it.
-_MOST_FOR_CARE, _LEAST_FOR_CARE = 0.4, 0.8
-#: Rows of a schedule that are read backwards in a second, and the part of the time that this may take; fewer
-#: rows than this are read at once.
-_MIRRORED_PER_S, _FOR_MIRROR, _MANY_ROWS = 100_000, 0.2, 20_000
 
 
 def by_phases(engine: Run) -> Run:
@@ -55,9 +53,9 @@ def by_phases(engine: Run) -> Run:
         if best is not None and instance.quotient_takes_s > budget.remaining_s():
             in_orbits = False
         quotient, small = (instance.quotient, instance.quotient_instance) if in_orbits else (None, None)
-        is_large = problem.num_chunks * problem.num_ranks > _LARGE
+        is_large = problem.num_chunks * problem.num_ranks > BY_PHASES_LARGE
         if quotient is not None and small is not None:
-            part = budget.share(1.0 if is_large else _QUOTIENT)
+            part = budget.share(1.0 if is_large else BY_PHASES_QUOTIENT)
             for update in _in_phases(engine, small, options, part, None):
                 found = update.schedule
                 # A bound of the quotient is none of the whole.
@@ -82,7 +80,7 @@ def _in_phases(
     if best is not None and best.sums is None and parts.broadcast_phase is not None:
         parts = instance.phases_at(owners_of(best))
     left_s, care_s = budget.remaining_s(), care_takes_s(instance.problem)
-    with_care = care_s < _MOST_FOR_CARE * left_s
+    with_care = care_s < BY_PHASES_MOST_FOR_CARE * left_s
     share = budget.share(1.0 - with_care * care_s / max(left_s, care_s))
     plain: _Plain = (None, None)
     for update in _pairs(engine, parts, options, share, best):
@@ -98,7 +96,7 @@ def _in_phases(
             yield Update(stage, best)
     if best is None or parts.broadcast_phase is None:
         return
-    if with_care and budget.remaining_s() > _LEAST_FOR_CARE * care_s and None not in plain:
+    if with_care and budget.remaining_s() > BY_PHASES_LEAST_FOR_CARE * care_s and None not in plain:
         schedule = min(merged_with_care(instance.problem, *plain, budget), key=lambda each: each.makespan_us)
         if schedule.makespan_us < best.makespan_us - TOLERANCE_US:
             best = schedule
@@ -161,7 +159,10 @@ def _is_long(best: Schedule, budget: Budget) -> bool:
 
     So does a first schedule of each phase, which is made to its end.
     """
-    return len(best) > _MANY_ROWS and len(best) / _MIRRORED_PER_S > _FOR_MIRROR * budget.remaining_s()
+    return (
+        len(best) > BY_PHASES_MANY_ROWS
+        and len(best) / BY_PHASES_MIRRORED_PER_S > BY_PHASES_FOR_MIRROR * budget.remaining_s()
+    )
 
 
 def _with_schedules(updates: Iterator[Update]) -> Iterator[Update]:

@@ -3,44 +3,39 @@
 from __future__ import annotations
 
 from taccl.encoding.engines.engine import YES, Need, Verdict, no
+from taccl.encoding.engines.tuning import (
+    NEEDS_HUGE,
+    NEEDS_MANY_CHUNKS,
+    NEEDS_MOST_OUTPUTS,
+    NEEDS_OF_LARGE,
+    NEEDS_SMALL,
+)
 from taccl.encoding.instance import Instance
 
 #: Problems that use no more than this are what most engines know.
 COPIES_AND_SUMS = frozenset({"reductions"})
-#: More triples of a chunk, a rank and a link make a problem huge.
-_HUGE = 200_000_000
-#: Engines that decide about every transfer have no turn where there are more outputs: one chunk of each of
-#: 2,048 ranks at all of them.
-_MOST_OUTPUTS = 2**22
-#: With more chunks that go from one rank to one, paths are there sooner than a step for each transfer takes.
-_MANY_CHUNKS = 500_000
-#: A message is large if alpha is no more than this part of a chunk's time.
-_OF_LARGE = 0.2
-#: A problem with so many pairs of a chunk and a link is small: a search of all schedules may be expected to
-#: end in seconds.
-_SMALL = 2_000
 
 
 def is_huge(instance: Instance) -> bool:
     """Whether engines that search all schedules, or think about each transfer, had better not look at it."""
     problem = instance.problem
-    return problem.num_chunks * problem.num_ranks * problem.topology.num_links > _HUGE
+    return problem.num_chunks * problem.num_ranks * problem.topology.num_links > NEEDS_HUGE
 
 
 def is_small(instance: Instance) -> bool:
     """Whether a proof may be expected in seconds."""
     problem = instance.problem
-    return problem.num_chunks * problem.topology.num_links <= _SMALL and not is_huge(instance)
+    return problem.num_chunks * problem.topology.num_links <= NEEDS_SMALL and not is_huge(instance)
 
 
 def has_many_chunks(instance: Instance) -> bool:
     """Whether there are more chunks than a step for each transfer is sensible for."""
-    return instance.problem.num_chunks > _MANY_CHUNKS
+    return instance.problem.num_chunks > NEEDS_MANY_CHUNKS
 
 
 def is_large_message(instance: Instance) -> bool:
     """Whether bandwidth counts more than alpha."""
-    return instance.latency_fraction < _OF_LARGE
+    return instance.latency_fraction < NEEDS_OF_LARGE
 
 
 def knows_phases(instance: Instance) -> bool:
@@ -49,12 +44,12 @@ def knows_phases(instance: Instance) -> bool:
 
 
 def _not_huge(instance: Instance) -> Verdict:
-    return no(f"more than {_HUGE:,} triples of a chunk, a rank and a link") if is_huge(instance) else YES
+    return no(f"more than {NEEDS_HUGE:,} triples of a chunk, a rank and a link") if is_huge(instance) else YES
 
 
 def _few_outputs(instance: Instance) -> Verdict:
-    if len(instance.problem.collective.outputs) > _MOST_OUTPUTS:
-        return no(f"more than {_MOST_OUTPUTS:,} outputs")
+    if len(instance.problem.collective.outputs) > NEEDS_MOST_OUTPUTS:
+        return no(f"more than {NEEDS_MOST_OUTPUTS:,} outputs")
     return YES
 
 
@@ -68,8 +63,8 @@ def _pieces_or_orbit(instance: Instance) -> Verdict:
     return no("one chunk per rank, and ranks are not in one orbit")
 
 
-NOT_HUGE = Need(f"at most {_HUGE:,} triples of a chunk, a rank and a link", _not_huge)
-FEW_OUTPUTS = Need(f"at most {_MOST_OUTPUTS:,} outputs", _few_outputs)
+NOT_HUGE = Need(f"at most {NEEDS_HUGE:,} triples of a chunk, a rank and a link", _not_huge)
+FEW_OUTPUTS = Need(f"at most {NEEDS_MOST_OUTPUTS:,} outputs", _few_outputs)
 OTHER_FEATURES = Need("unequal chunks, late inputs, tails or helpers", _other_features)
 #: There is something to spread over several paths, or one rank says what all do.
 PIECES_OR_ORBIT = Need(

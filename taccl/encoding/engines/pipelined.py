@@ -12,13 +12,11 @@ import numpy as np
 
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
+from taccl.encoding.engines.tuning import PIPELINED_COMPILING_S
 from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.problem import Problem
 from taccl.support.budget import Budget
-
-#: Compiling takes no longer, seconds.
-_COMPILING_S = 15.0
 
 
 def knows_sketch(instance: Instance) -> Verdict:
@@ -53,7 +51,9 @@ def note_of_compiling(
 
     `ways` is what it would have tried.
     """
-    if budget.counts_work or budget.remaining_s() > _COMPILING_S or is_compiled():
+    if budget.counts_work or budget.remaining_s() > PIPELINED_COMPILING_S or is_compiled():
         return None
-    why = f"{ways} were not tried: compiling them takes up to {_COMPILING_S:g} s, once: taccl compile"
+    why = (
+        f"{ways} were not tried: compiling them takes up to {PIPELINED_COMPILING_S:g} s, once: taccl compile"
+    )
     return Update(engine, note=why)

@@ -11,14 +11,12 @@ from taccl.encoding.core.phases import merged
 from taccl.encoding.core.timing import Decision, in_order, list_schedule, without_dead_ends
 from taccl.encoding.frontier.rounds import RoundBound, fewest_steps, round_bound
 from taccl.encoding.frontier.solve import decide
+from taccl.encoding.frontier.tuning import POINTS_SHARE
 from taccl.encoding.instance import Instance
 from taccl.errors import CollectiveError
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
 from taccl.support.budget import Budget
-
-#: The part of what is left that one question may take.
-_SHARE = 0.6
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +115,7 @@ def _fewest_rounds(
     while best is None or Fraction(rounds, chunks) < best:
         if not budget.remaining_s():
             return
-        verdict = decide(copies, steps, rounds, budget.share(_SHARE))
+        verdict = decide(copies, steps, rounds, budget.share(POINTS_SHARE))
         if verdict.decisions is not None:
             schedule = _timed(instance.problem, copies.problem, verdict.decisions)
             proof = _proof(rounds, least, steps, bound, unknown)

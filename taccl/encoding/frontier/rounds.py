@@ -24,6 +24,7 @@ import numpy as np
 from taccl.encoding.bounds.bottleneck import bottleneck_cut
 from taccl.encoding.bounds.cuts import simple_cuts
 from taccl.encoding.core.distance import distances_us
+from taccl.encoding.frontier.tuning import ROUNDS_ALL_CUTS_RANKS, ROUNDS_MOST_OF_SLOWEST
 from taccl.encoding.instance import Instance
 from taccl.errors import TopologyError
 from taccl.model.collective import IntArray
@@ -34,10 +35,6 @@ from taccl.model.problem import Problem
 _ROUNDING = 0.05
 #: The most chunks that a link may carry in a round.
 _MOST_PER_ROUND = 24
-#: How many chunks the slowest link may carry in a round, so that 3 : 2 is possible.
-_MOST_OF_SLOWEST = 4
-#: Up to so many ranks, every set of ranks is tried as a cut.
-_ALL_CUTS_RANKS = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +82,7 @@ def round_network(topology: LogicalTopology) -> RoundNetwork:
             hint="give it a beta",
         )
     ratio = beta.max(initial=0.0) / beta
-    for of_slowest in range(1, _MOST_OF_SLOWEST + 1):
+    for of_slowest in range(1, ROUNDS_MOST_OF_SLOWEST + 1):
         exact = ratio * of_slowest
         rate = np.rint(exact).astype(np.int64)
         is_near = np.abs(exact - rate) <= _ROUNDING * exact
@@ -153,7 +150,7 @@ def round_bound(instance: Instance) -> RoundBound:
 
 def _cuts(instance: Instance) -> list[tuple[frozenset[int], str]]:
     ranks = instance.problem.num_ranks
-    if ranks <= _ALL_CUTS_RANKS:
+    if ranks <= ROUNDS_ALL_CUTS_RANKS:
         sets = (frozenset(r for r in range(ranks) if bits >> r & 1) for bits in range(1, 2**ranks - 1))
         return [(each, _set_name(each)) for each in sets]
     cuts = [(cut.ranks, _set_name(cut.ranks)) for cut in simple_cuts(instance)]

@@ -17,25 +17,19 @@ import z3
 from taccl.encoding.core.ask import ask
 from taccl.encoding.core.timing import Decision
 from taccl.encoding.frontier.model import Model
+from taccl.encoding.frontier.tuning import (
+    SOLVE_BEFORE_OPEN,
+    SOLVE_FIRST_TURN_S,
+    SOLVE_LONGER,
+    SOLVE_MOST_COMPOSITIONS,
+    SOLVE_MOST_SENDS,
+    SOLVE_MOST_SORTED,
+    SOLVE_SENDS_PER_S,
+)
 from taccl.encoding.instance import Instance
 from taccl.errors import SolverError
 from taccl.model.problem import Problem
 from taccl.support.budget import UNITS_PER_S, Budget
-
-#: Instances are decided in turns: how many seconds the first turn of each has, and by what factor later ones
-#: grow.
-_FIRST_TURN_S = 2.0
-_LONGER = 3.0
-#: With more ways to share the rounds among the steps than this, only the evenest are tried.
-_MOST_COMPOSITIONS = 40
-#: So many of them are asked before the question that leaves the division to the solver.
-_BEFORE_OPEN = 3
-#: With more divisions than this, none is asked: listing and sorting them would take too long.
-_MOST_SORTED = 5000
-#: Above so many (chunk, link, step), building one instance takes longer than a minute.
-_MOST_SENDS = 200_000
-#: So many of them are written down in a second.
-_SENDS_PER_S = 8_000
 
 
 @dataclass(frozen=True)
@@ -60,17 +54,21 @@ def decide(instance: Instance, steps: int, rounds: int, budget: Budget) -> Verdi
     _check_size(problem, steps)
     sends = problem.num_chunks * problem.topology.num_links * steps
     number = math.comb(rounds - 1, steps - 1)
-    compositions = _compositions(rounds, steps) if number <= _MOST_SORTED else []
-    complete = len(compositions[:_MOST_COMPOSITIONS]) == number
+    compositions = _compositions(rounds, steps) if number <= SOLVE_MOST_SORTED else []
+    complete = len(compositions[:SOLVE_MOST_COMPOSITIONS]) == number
     open_one: list[tuple[int, ...] | None] = [None] if number > 1 else []
-    candidates = [*compositions[:_BEFORE_OPEN], *open_one, *compositions[_BEFORE_OPEN:_MOST_COMPOSITIONS]]
-    turn_s = _FIRST_TURN_S
+    candidates = [
+        *compositions[:SOLVE_BEFORE_OPEN],
+        *open_one,
+        *compositions[SOLVE_BEFORE_OPEN:SOLVE_MOST_COMPOSITIONS],
+    ]
+    turn_s = SOLVE_FIRST_TURN_S
     while budget.remaining_s():
         undecided: list[tuple[int, ...] | None] = []
         for rounds_of in candidates:
-            if not budget.remaining_s() or sends > _SENDS_PER_S * budget.remaining_s():
+            if not budget.remaining_s() or sends > SOLVE_SENDS_PER_S * budget.remaining_s():
                 return Verdict()
-            budget.spend(sends / _SENDS_PER_S * UNITS_PER_S)
+            budget.spend(sends / SOLVE_SENDS_PER_S * UNITS_PER_S)
             model = Model(instance, steps, rounds, rounds_of)
             answer = ask(model.solver, budget.at_most(turn_s))
             if answer == z3.sat:
@@ -82,13 +80,13 @@ def decide(instance: Instance, steps: int, rounds: int, budget: Budget) -> Verdi
         candidates = undecided
         if complete and all(each is None for each in candidates):
             return Verdict(impossible=True)
-        turn_s *= _LONGER
+        turn_s *= SOLVE_LONGER
     return Verdict()
 
 
 def _check_size(problem: Problem, steps: int) -> None:
     sends = problem.num_chunks * problem.topology.num_links * steps
-    if sends > _MOST_SENDS:
+    if sends > SOLVE_MOST_SENDS:
         links = problem.topology.num_links
         raise SolverError(
             f"{problem.num_chunks} chunks on {links} links in {steps} steps are too many for an exact search "

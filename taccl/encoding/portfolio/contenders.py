@@ -14,13 +14,9 @@ from taccl.encoding.portfolio.journal import Journal
 from taccl.encoding.portfolio.lineup import Lineup, has_two_levels
 from taccl.encoding.portfolio.opening import opened
 from taccl.encoding.portfolio.rounds import Contender, Rounds
+from taccl.encoding.portfolio.tuning import CONTENDERS_BOUNDS, CONTENDERS_SOON_S
 from taccl.model.schedule import Schedule
 from taccl.support.budget import Budget
-
-#: The part of a turn for bounds of a phase, before its engines.
-_BOUNDS = 1 / 8
-#: Who serves a phase is asked before the first round where that is known sooner than this.
-_SOON_S = 0.1
 
 
 def contenders_for(instance: Instance, lineup: Lineup, journal: Journal) -> tuple[Contender, ...]:
@@ -80,7 +76,7 @@ class OnPhases:
         if phase is None:
             return no("there are no two phases")
         engines = (engine for engine in self._lineup.engines if not engine.takes_sums)
-        known = (engine for engine in engines if engine.takes_to_know_s(phase) < _SOON_S)
+        known = (engine for engine in engines if engine.takes_to_know_s(phase) < CONTENDERS_SOON_S)
         self._serving = max(1, sum(bool(self._lineup.verdict(engine, phase)) for engine in known))
         return YES
 
@@ -94,7 +90,7 @@ class OnPhases:
             if incumbent is None and (first := opened(phase, options, budget, self._journal)) is not None:
                 rounds.takes(first.schedule)
             if not phase.bound_us:
-                for _ in BoundsBeside(phase, self._journal).within(budget.share(_BOUNDS)):
+                for _ in BoundsBeside(phase, self._journal).within(budget.share(CONTENDERS_BOUNDS)):
                     pass  # the phase knows what is proved of it
         rounds.takes(incumbent)
         if rounds.best is not None and rounds.best is not incumbent:

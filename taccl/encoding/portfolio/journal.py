@@ -7,12 +7,10 @@ from dataclasses import dataclass, field, replace
 
 from taccl.encoding.core.update import Update
 from taccl.encoding.instance import Instance, Part
+from taccl.encoding.portfolio.tuning import JOURNAL_OF_A_TURN
 from taccl.errors import TacclError
 from taccl.model.schedule import Schedule
 from taccl.support.budget import Budget
-
-#: Units of work that a turn costs whatever is done in it, so that turns of engines that do nothing end.
-_OF_A_TURN = 2.0
 
 
 @dataclass(frozen=True)
@@ -110,12 +108,12 @@ class Journal:
         part = instance.part
         self._runs.setdefault((part, name), EngineRun(name, 0.0, part=part))
         steps = self.guarded(name, self._noted(name, instance, updates))
-        budget.spend(_OF_A_TURN / 2)
+        budget.spend(JOURNAL_OF_A_TURN / 2)
         try:
             while (update := self._step(name, part, budget, steps)) is not None:
                 yield update
         finally:
-            budget.spend(_OF_A_TURN / 2)
+            budget.spend(JOURNAL_OF_A_TURN / 2)
 
     def _noted(self, name: str, instance: Instance, updates: Iterator[Update]) -> Iterator[Update]:
         key = (instance.part, name)

@@ -25,12 +25,10 @@ from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import Role, Run, Verdict, no
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.journal import Journal
+from taccl.encoding.portfolio.tuning import ROUNDS_FOR_A_BUILDER
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.model.tolerance import contradicts, is_optimal
 from taccl.support.budget import Budget
-
-#: The most that an engine that builds its schedules takes of what is left of its round.
-_FOR_A_BUILDER = 0.5
 
 
 class Contender(Protocol):
@@ -214,7 +212,7 @@ class Rounds:
 def _part_of(turns: list[_Standing]) -> float:
     """The part of what is left of a round for the first of these turns."""
     if turns[0].contender.role == "first":
-        return _FOR_A_BUILDER
+        return ROUNDS_FOR_A_BUILDER
     weights = [standing.contender.weight for standing in turns]
     return weights[0] / max(1, sum(weights))
 

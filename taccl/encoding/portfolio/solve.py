@@ -20,18 +20,16 @@ from taccl.encoding.portfolio.journal import Journal
 from taccl.encoding.portfolio.lineup import lineup_for
 from taccl.encoding.portfolio.opening import opened
 from taccl.encoding.portfolio.rounds import Rounds
+from taccl.encoding.portfolio.tuning import (
+    SOLVE_BOUNDS,
+    SOLVE_BOUNDS_BETWEEN,
+    SOLVE_LEAST_TURN_S,
+    SOLVE_MANY_OUTPUTS,
+)
 from taccl.errors import NoScheduleInTime, SolverError, TopologyError
 from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US
 from taccl.support.budget import Budget
-
-#: Parts of the time for bounds: after the first schedule, and after each round for those that there was no
-#: time for.
-_BOUNDS, _BOUNDS_BETWEEN = 1 / 4, 1 / 8
-#: With more outputs even quick bounds take seconds, so what nodes prove at once is told before.
-_MANY_OUTPUTS = 2**20
-#: In less time than this an engine only begins, or in less than the first schedule took.
-_LEAST_TURN_S = 1.0
 
 
 def solve(
@@ -117,7 +115,7 @@ class _Search:
         for update in self._first():
             yield update
             rounds.takes(self._journal.accepted(update))
-        least_s = max(_LEAST_TURN_S, self._budget.read_s() - began_s)
+        least_s = max(SOLVE_LEAST_TURN_S, self._budget.read_s() - began_s)
         known = self._options.known
         if known is not None and known.makespan_us < rounds.best_us - TOLERANCE_US:
             refined = Update("refined", known)
@@ -130,7 +128,7 @@ class _Search:
             if not (is_first or self._budget.remaining_s()):
                 return
             yield from rounds.round(self._options, rounds.part_of_round(self._budget, least_s))
-            yield from self._bounds.within(self._budget.share(_BOUNDS_BETWEEN))
+            yield from self._bounds.within(self._budget.share(SOLVE_BOUNDS_BETWEEN))
             is_first = False
 
     def _first(self) -> Iterator[Update]:
@@ -141,7 +139,7 @@ class _Search:
         best = Update("bound", None, quick.value_us, quick.witness)
         known = [best]
         is_late = not self._budget.remaining_s()  # whoever listens stops here: what is known at once is told
-        if is_late or len(self._instance.problem.collective.outputs) > _MANY_OUTPUTS:
+        if is_late or len(self._instance.problem.collective.outputs) > SOLVE_MANY_OUTPUTS:
             nodes = between_nodes(self._instance)
             self._instance.proves(nodes.value_us)
             known.append(Update("bound", None, nodes.value_us, nodes.witness))
@@ -150,7 +148,7 @@ class _Search:
         best = max(known, key=lambda update: update.lower_bound_us)
         yield replace(first, lower_bound_us=best.lower_bound_us, bound_source=best.bound_source)
         yield from self._bounds.quick(self._budget)
-        yield from self._bounds.within(self._budget.share(_BOUNDS))
+        yield from self._bounds.within(self._budget.share(SOLVE_BOUNDS))
 
     def _left_by_an_earlier_search(self) -> Update | None:
         """What an instance that was searched before was left with, if that is handed over."""

@@ -14,23 +14,20 @@ from taccl.model.schedule import Schedule
 from taccl.support.budget import Budget
 from taccl.synthesis.autotune.predictions import NOT_TRIED, FileTried, Prediction, Predictor
 from taccl.synthesis.autotune.trials import ChunksTried
+from taccl.synthesis.autotune.tuning import (
+    CHOOSE_ALONE,
+    CHOOSE_FEW,
+    CHOOSE_LOOK,
+    CHOOSE_MOST_SEARCHES,
+    CHOOSE_PREDICT,
+    CHOOSE_PROMISING,
+    CHOOSE_SEARCH,
+    CHOOSE_SOON,
+)
 from taccl.synthesis.configurations import Configuration
 from taccl.synthesis.formulated import Formulated
 from taccl.synthesis.predicted import Execution
 from taccl.synthesis.search import STOP, Answer, Found, Observer, Progress
-
-#: Parts of what is left: for a first look by list scheduling, for each search, for predictions after it.
-_LOOK, _SEARCH, _PREDICT = 0.1, 0.5, 0.5
-#: Of the budget, for the search where there is one configuration only; the rest is for predictions.
-_ALONE = 0.75
-#: Most configurations that are searched for, one after another.
-_MOST_SEARCHES = 4
-#: After the first look, configurations that are slower than the best by this factor are left alone.
-_PROMISING = 1.5
-#: Most transfers of a file that is made in a moment: one of each protocol is made, if the time is up or not.
-_SOON = 5_000
-#: Most schedules of one search that are lowered.
-_FEW = 24
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,18 +130,18 @@ class _Rounds:
 
     def run(self) -> None:
         if self._searches_once:
-            self._search_for(self._configurations[0], _ALONE)
+            self._search_for(self._configurations[0], CHOOSE_ALONE)
             return
-        self._look(_LOOK)
+        self._look(CHOOSE_LOOK)
         searched: set[Configuration] = set()
-        while len(searched) < _MOST_SEARCHES and not self.interrupted:
+        while len(searched) < CHOOSE_MOST_SEARCHES and not self.interrupted:
             configuration = (
                 self._winner().configuration if self._predictor.predictions else self._configurations[0]
             )
             if configuration in searched or (searched and self._budget.remaining_s() <= 0):
                 break
             searched.add(configuration)
-            self._search_for(configuration, _SEARCH)
+            self._search_for(configuration, CHOOSE_SEARCH)
         if any(
             map(self._is_left, self._configurations)
         ):  # what there was no time for takes the time that is left
@@ -193,14 +190,14 @@ class _Rounds:
         if not predictor.predictions:
             anyway = self._budget.without_end()
             predictor.predict(searched.found.schedule, [searched.configuration], anyway)
-            if self._searches_once and predictor.predictions and len(searched.found.schedule) <= _SOON:
+            if self._searches_once and predictor.predictions and len(searched.found.schedule) <= CHOOSE_SOON:
                 predictor.predict(searched.found.schedule, self._of_others(searched.configuration), anyway)
         if not (predictor.predictions or self._has_looked or self.interrupted):
-            self._look(_PREDICT)  # what is best has no file; what is found first may have one
+            self._look(CHOOSE_PREDICT)  # what is best has no file; what is found first may have one
         is_last = (
             self._searches_once and predictor.predictions
         )  # else some time is left to say what would fit
-        budget = self._budget.share(1.0 if is_last else _PREDICT)
+        budget = self._budget.share(1.0 if is_last else CHOOSE_PREDICT)
         best = searched.found.schedule
         if not self.interrupted:
             predictor.predict(best, self._worth_it(searched.configuration, best), budget)
@@ -232,9 +229,9 @@ class _Rounds:
         if self._searches_once:
             return list(self._configurations)
         best = self._predictor.by_configuration()
-        promising = {each.configuration for each in best if each.time_us <= _PROMISING * best[0].time_us} | {
-            configuration
-        }
+        promising = {
+            each.configuration for each in best if each.time_us <= CHOOSE_PROMISING * best[0].time_us
+        } | {configuration}
         promising |= self._predictor.may_fit(schedule)
         return [each for each in self._configurations if each in promising or self._is_left(each)]
 
@@ -390,7 +387,7 @@ def _distinct(searched: Searched) -> list[Schedule]:
         schedule = found.schedule
         chunks = schedule.problem.collective.chunks_per_rank
         seen.setdefault((chunks, schedule.makespan_us, len(schedule)), schedule)
-    return sorted(seen.values(), key=lambda each: each.makespan_us)[:_FEW]
+    return sorted(seen.values(), key=lambda each: each.makespan_us)[:CHOOSE_FEW]
 
 
 def _told(notes: Iterable[str]) -> Iterator[str]:

@@ -12,11 +12,11 @@ from taccl.encoding.portfolio.journal import told
 from taccl.model.problem import Problem
 from taccl.model.tolerance import contradicts
 from taccl.support.budget import Budget
+from taccl.synthesis.autotune.tuning import CHUNK_COUNTS_MOST_CHUNKS
 
 #: Finer than this, alpha is nearly all that a chunk costs on any link between GPUs. Where ports are not
 #: busy for alpha, it costs latency alone, and what a GPU loads at once is the least.
 _LEAST_CHUNK_BYTES = {"serial": 1024, "pipelined": 16}
-_MOST_CHUNKS = 1024
 
 
 def candidates(coarsest: Problem, chunk_bytes: int = 1) -> list[int]:
@@ -31,7 +31,7 @@ def candidates(coarsest: Problem, chunk_bytes: int = 1) -> list[int]:
 
     def cuts_evenly(number: int) -> bool:
         chunk, rest = divmod(size_bytes, number * parts)
-        return number <= _MOST_CHUNKS and not rest and chunk >= least and not chunk % chunk_bytes
+        return number <= CHUNK_COUNTS_MOST_CHUNKS and not rest and chunk >= least and not chunk % chunk_bytes
 
     return [number for number in numbers if number == 1 or cuts_evenly(number)]
 

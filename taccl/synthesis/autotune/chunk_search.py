@@ -19,6 +19,20 @@ from taccl.support.budget import Budget
 from taccl.synthesis.autotune.chunk_counts import Proved, candidates, quick_engine
 from taccl.synthesis.autotune.seeds import carry_over, from_books, known_for, numbers_in_books
 from taccl.synthesis.autotune.trials import Choice, Trial, by_time
+from taccl.synthesis.autotune.tuning import (
+    CHUNK_SEARCH_AHEAD,
+    CHUNK_SEARCH_BOOKS,
+    CHUNK_SEARCH_FEW,
+    CHUNK_SEARCH_GROWTH,
+    CHUNK_SEARCH_LOWERING,
+    CHUNK_SEARCH_MOST_CELLS,
+    CHUNK_SEARCH_MOST_IN_VAIN,
+    CHUNK_SEARCH_MOST_TRANSFERS,
+    CHUNK_SEARCH_MUCH_SLOWER,
+    CHUNK_SEARCH_PATIENCE,
+    CHUNK_SEARCH_STATING,
+    CHUNK_SEARCH_TWO,
+)
 from taccl.synthesis.formulated import Formulated
 from taccl.synthesis.search import (
     STOP,
@@ -34,32 +48,10 @@ from taccl.synthesis.searcher import Alone, Searcher
 #: Parts of the budget: for short trials by list scheduling, for longer ones of the best few, and for a bound
 #: that holds for any number of chunks.
 _FIRST_ROUND, _SECOND_ROUND, _ANY_CHUNKS = 0.2, 0.4, 0.05
-#: The part of what is left after the first round for textbook algorithms; on small machines they take less.
-_BOOKS = 0.15
-_FEW = 4
 
-#: The part within which a second number should have its first schedule: one alone tells nothing of others.
-_TWO = 0.4
-
-#: The first round ends after so many numbers in a row that were so much slower than the best, or no faster.
-_PATIENCE = 2
-_MUCH_SLOWER = 1.25
-_MOST_IN_VAIN = 4
-
-#: Time of a first schedule grows about with this power of the number of chunks, at the most.
-_GROWTH = 1.5
 
 #: Less than this many seconds are not worth another search.
 _A_MOMENT_S = 0.05
-
-#: A schedule of more transfers takes gigabytes, and there are several at a time: it is not made only to see
-#: whether finer chunks are faster.
-_MOST_TRANSFERS = 10_000_000
-#: For others, numbers are stated within this part of the budget, up to so many pairs of a chunk and a rank.
-_AHEAD, _MOST_CELLS = 0.05, 5_000_000
-
-#: Units of work: for stating a problem, by pairs of a chunk and a rank; for a file, by transfers.
-_STATING, _LOWERING = 1e-3, 2e-2
 
 
 class ChunkSearch:
@@ -106,12 +98,12 @@ class ChunkSearch:
         """Let others try each number meanwhile, where there are others."""
         if isinstance(self._searcher, Alone):
             return
-        end_s, problems = self._elapsed_s + _AHEAD * self._total_s, [self._coarsest.problem]
+        end_s, problems = self._elapsed_s + CHUNK_SEARCH_AHEAD * self._total_s, [self._coarsest.problem]
         try:
             for number in self._untried[1:]:
                 if (
                     self._elapsed_s > end_s
-                    or number * problems[0].num_chunks * problems[0].num_ranks > _MOST_CELLS
+                    or number * problems[0].num_chunks * problems[0].num_ranks > CHUNK_SEARCH_MOST_CELLS
                 ):
                     break
                 problems.append(self._state(number).problem)
@@ -143,7 +135,7 @@ class ChunkSearch:
             return ahead[1]
 
         try:
-            for schedule in from_books(self._in_books, formulated, self._budget.share(_BOOKS)):
+            for schedule in from_books(self._in_books, formulated, self._budget.share(CHUNK_SEARCH_BOOKS)):
                 self._book = schedule
         except Exception as fault:  # costs what it would have found
             self._fails("textbooks", told(fault))
@@ -172,24 +164,24 @@ class ChunkSearch:
         slower = in_vain = 0
         while self._untried:
             seconds, before_us = (end_s - self._elapsed_s) / len(self._untried), self._best_us
-            till_s = end_s if len(self.trials) > 1 else _TWO * self._total_s
+            till_s = end_s if len(self.trials) > 1 else CHUNK_SEARCH_TWO * self._total_s
             if self._elapsed_s >= till_s or self._first_is_there_at(self._untried[0]) > till_s:
                 break
             trial = self._try_next(max(seconds, _A_MOMENT_S))
-            slower = slower + 1 if trial and trial.time_us > _MUCH_SLOWER * self._best_us else 0
+            slower = slower + 1 if trial and trial.time_us > CHUNK_SEARCH_MUCH_SLOWER * self._best_us else 0
             in_vain = 0 if self._best_us < before_us * (1 - OPTIMAL_GAP) else in_vain + 1
-            self._finer_is_slower = slower == _PATIENCE or in_vain == _MOST_IN_VAIN
+            self._finer_is_slower = slower == CHUNK_SEARCH_PATIENCE or in_vain == CHUNK_SEARCH_MOST_IN_VAIN
             if self.interrupted or self._finer_is_slower or not self._a_number_can_win():
                 break
-        for trial in self._by_time()[_FEW:]:
+        for trial in self._by_time()[CHUNK_SEARCH_FEW:]:
             trial.forget_derived()
         if not self.trials:
             self._only_the_coarsest()
 
     def second_round(self) -> None:
         """Longer trials of the fastest numbers; then of finer ones, as long as the finest is the fastest."""
-        seconds = _SECOND_ROUND * self._total_s / _FEW
-        few = [trial for trial in self._by_time() if self._may_win(trial)][:_FEW]
+        seconds = _SECOND_ROUND * self._total_s / CHUNK_SEARCH_FEW
+        few = [trial for trial in self._by_time() if self._may_win(trial)][:CHUNK_SEARCH_FEW]
         for trial in few if len(few) > 1 else ():
             if self._may_win(trial) and self._left_s > seconds:
                 self._improve(trial, seconds, self._quick if self._options.engine == "auto" else None)
@@ -262,7 +254,7 @@ class ChunkSearch:
         took_s = self._elapsed_s - began_s
         self._first_s = max(self._first_s, took_s - seconds)
         self.trials.append(Trial(number, formulated, found, took_s, None, instance))
-        finest = number * _MOST_TRANSFERS / max(1, len(found.schedule))
+        finest = number * CHUNK_SEARCH_MOST_TRANSFERS / max(1, len(found.schedule))
         self._untried = [finer for finer in self._untried if finer <= finest]
         return self.trials[-1]
 
@@ -357,7 +349,7 @@ class ChunkSearch:
 
     def _known_size(self, problem: Problem) -> Instance:
         """An instance of a problem that was just stated, with a note of the work that it was."""
-        self._budget.spend(_STATING * problem.num_chunks * problem.num_ranks)
+        self._budget.spend(CHUNK_SEARCH_STATING * problem.num_chunks * problem.num_ranks)
         return Instance(problem)
 
     def _first_is_there_at(self, number: int) -> float:
@@ -366,7 +358,7 @@ class ChunkSearch:
         The first trial took what all share, too, so the second is not taken to be longer.
         """
         finest = self.trials[-1].chunks if len(self.trials) > 1 else number
-        return self._elapsed_s + self._first_s * math.pow(number / finest, _GROWTH)
+        return self._elapsed_s + self._first_s * math.pow(number / finest, CHUNK_SEARCH_GROWTH)
 
     def _goes_on(self) -> bool:
         """Whether there is something to gain by another number, and time for it."""
@@ -377,7 +369,7 @@ class ChunkSearch:
 
     def _is_usable(self, trial: Trial) -> bool:
         if trial.usable is None:
-            self._budget.spend(_LOWERING * len(trial.found.schedule))
+            self._budget.spend(CHUNK_SEARCH_LOWERING * len(trial.found.schedule))
             try:
                 if self._can_be_used is not None:
                     self._can_be_used(trial.found.schedule)

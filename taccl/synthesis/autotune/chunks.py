@@ -20,15 +20,11 @@ from taccl.support.budget import Budget
 from taccl.synthesis.autotune.choose import Search
 from taccl.synthesis.autotune.chunk_search import ChunkSearch
 from taccl.synthesis.autotune.trials import Choice
+from taccl.synthesis.autotune.tuning import CHUNKS_LONGER, CHUNKS_SEARCH
 from taccl.synthesis.configurations import Configuration
 from taccl.synthesis.formulated import Formulated
 from taccl.synthesis.search import Observer
 from taccl.synthesis.searcher import Searcher
-
-#: Part of the time left that list scheduling may take: it goes on looking as long as it may.
-_SEARCH = 0.2
-#: Twice as many chunks take about so many times as long to search for and to lower.
-_LONGER = 2.5
 
 
 def choose_chunks(
@@ -101,11 +97,11 @@ def chunks_that_fit(
         halves.append(chunks)
     fit, took_s = 0, 0.0
     for number in reversed(halves):
-        if budget.remaining_s() <= _LONGER * took_s:
+        if budget.remaining_s() <= CHUNKS_LONGER * took_s:
             break
         began_s = budget.read_s()
         try:
-            searched = search_of(number)(configuration, options, budget.share(_SEARCH), None, True)
+            searched = search_of(number)(configuration, options, budget.share(CHUNKS_SEARCH), None, True)
             lower(searched.found.schedule, configuration)
         except TacclError:
             break

@@ -21,21 +21,21 @@ from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem, RoutingLimits
 from taccl.model.schedule import Schedule
 from taccl.support.budget import Budget
+from taccl.synthesis.autotune.tuning import (
+    PREDICTIONS_EVENTS,
+    PREDICTIONS_EXECUTED_BESIDE,
+    PREDICTIONS_EXECUTING,
+    PREDICTIONS_LOWERING,
+    PREDICTIONS_MUCH_SLOWER,
+    PREDICTIONS_PATIENCE,
+)
 from taccl.synthesis.configurations import Configuration
 from taccl.synthesis.predicted import Execution, execute, execute_plan, packets_bound, wires_bound
 from taccl.synthesis.search import relative_gap
 
-#: Units of work: for a file, by transfers; for executing it, by steps in a round.
-_LOWERING, _EXECUTING = 2e-2, 2e-3
-#: A file takes about so many times as long as lowering it: it is executed, too.
-_EXECUTED_BESIDE = 2.0
 #: Rounds of a call that are executed; the rest goes on as they did.
 _ROUNDS = 128
-#: Events of a plan's operation, each as much work as a step of a program that is executed by machine code.
-_EVENTS = 64
 
-#: More instances are left alone once so many numbers in a row were so much slower than fewer.
-_PATIENCE, _MUCH_SLOWER = 2, 1.1
 
 #: So begins the remark on a configuration that was left alone.
 NOT_TRIED = "not tried"
@@ -192,9 +192,9 @@ class Predictor:
                 return
             if fastest is None or made.time_us < fastest.time_us:
                 fastest, slower = made, 0
-            elif made.time_us > _MUCH_SLOWER * fastest.time_us:
+            elif made.time_us > PREDICTIONS_MUCH_SLOWER * fastest.time_us:
                 slower += 1
-            if slower == _PATIENCE:
+            if slower == PREDICTIONS_PATIENCE:
                 self.left_out.update(configurations[place + 1 :])
                 return
             yield configuration
@@ -262,13 +262,15 @@ class Predictor:
         self, schedule: Schedule, configuration: Configuration, budget: Budget
     ) -> Prediction | None:
         began_s = budget.read_s()
-        budget.spend(_LOWERING * len(schedule) * configuration.instances)
+        budget.spend(PREDICTIONS_LOWERING * len(schedule) * configuration.instances)
         try:
             programs = [lowered.program for lowered in self._lower(schedule, configuration)]
             took_s = budget.read_s() - began_s
-            self._s_each = _EXECUTED_BESIDE * took_s / max(1, len(schedule) * configuration.instances)
+            self._s_each = (
+                PREDICTIONS_EXECUTED_BESIDE * took_s / max(1, len(schedule) * configuration.instances)
+            )
             problem = _as_cut(schedule.problem, self._network, configuration.instances)
-            budget.spend(sum(_EXECUTING * _work(program) for program in programs))
+            budget.spend(sum(PREDICTIONS_EXECUTING * _work(program) for program in programs))
             runs = [self._run(program, problem, configuration) for program in programs]
         except TacclError as fault:
             self.reasons[configuration] = _told(fault)
@@ -326,7 +328,7 @@ def _blocks(program: Program | ExecutionPlan) -> int:
 def _work(program: Program | ExecutionPlan) -> int:
     """How many steps or operations are executed: a program's in rounds, a plan's once, but event by event."""
     if isinstance(program, ExecutionPlan):
-        return _EVENTS * program.num_operations
+        return PREDICTIONS_EVENTS * program.num_operations
     return _ROUNDS * sum(len(block.steps) for rank in program.ranks for block in rank.thread_blocks)
 
 

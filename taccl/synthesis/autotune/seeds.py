@@ -15,13 +15,7 @@ from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.support.budget import Budget
 from taccl.synthesis.autotune.trials import Trial, by_time
-
-#: Textbooks are built with these numbers of chunks: batches come in powers of two.
-_NUMBERS = (1, 2, 4, 8, 16)
-#: With more pairs of a chunk and a rank, one number of chunks takes as long as there is.
-_MOST_CELLS = 500_000
-#: Larger schedules are not refined only to be told.
-_MOST_CARRIED = 100_000
+from taccl.synthesis.autotune.tuning import SEEDS_MOST_CARRIED, SEEDS_MOST_CELLS, SEEDS_NUMBERS
 
 
 def numbers_in_books(coarsest: Instance, numbers: Sequence[int]) -> list[int]:
@@ -30,11 +24,11 @@ def numbers_in_books(coarsest: Instance, numbers: Sequence[int]) -> list[int]:
     `coarsest` : the problem with one chunk in each part.
     """
     problem = coarsest.problem
-    most = _MOST_CELLS // (problem.num_chunks * problem.num_ranks)
+    most = SEEDS_MOST_CELLS // (problem.num_chunks * problem.num_ranks)
     engines = (engine for engine in ENGINES if engine.across_chunks is not None)
     if not most or not any(engine.can(coarsest) for engine in engines):
         return []
-    return [number for number in _NUMBERS if number in numbers and number <= most]
+    return [number for number in SEEDS_NUMBERS if number in numbers and number <= most]
 
 
 def from_books(
@@ -56,7 +50,7 @@ def carry_over(trials: Sequence[Trial], trial: Trial) -> None:
     if source is None or source is trial:
         return
     pieces = trial.chunks // source.chunks
-    is_large = len(source.found.schedule) * pieces > _MOST_CARRIED
+    is_large = len(source.found.schedule) * pieces > SEEDS_MOST_CARRIED
     if is_large or source.time_us >= trial.time_us - TOLERANCE_US:
         return
     known = refined(source.found.schedule, trial.formulated.problem)

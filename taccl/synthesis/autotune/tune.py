@@ -14,15 +14,11 @@ from taccl.synthesis.autotune.choose import FileChoice, Searched, choose_file, u
 from taccl.synthesis.autotune.chunk_counts import quick_engine
 from taccl.synthesis.autotune.chunks import choose_chunks, chunks_that_fit
 from taccl.synthesis.autotune.predictions import Predictor
+from taccl.synthesis.autotune.tuning import TUNE_OF_NUMBERS, TUNE_TEXTBOOKS, TUNE_WRITING_DOWN
 from taccl.synthesis.configurations import Configuration
 from taccl.synthesis.job import Job
 from taccl.synthesis.search import Observer
 from taccl.synthesis.searcher import Alone, Searcher
-
-#: Where files are predicted: textbook schedules of a number of chunks, and of how many numbers.
-_TEXTBOOKS, _OF_NUMBERS = 6, 3
-#: The part of a search's budget that writing these down takes.
-_WRITING_DOWN = 0.05
 
 
 def tune(
@@ -80,7 +76,7 @@ class RequestSearch:
         """What `choose.Search` says; without a budget, it is that of the options."""
         if budget is not None and options.effort is None:
             options = replace(options, time_limit_s=budget.remaining_s())
-        known_in = None if budget is None else budget.share(_WRITING_DOWN)
+        known_in = None if budget is None else budget.share(TUNE_WRITING_DOWN)
         if quick:
             return self._first_look(configuration, options, budget, on_progress)
         if self.job.request.leaves_chunks_open:
@@ -118,8 +114,8 @@ class RequestSearch:
         fastest = sorted(searched.all_found, key=lambda pair: pair[1].schedule.makespan_us)
         for rank, (formulated, found) in enumerate(fastest):
             known = list(found.passed)
-            if rank < _OF_NUMBERS and found.status != "interrupted":
-                known += textbook_schedules(Instance(formulated.problem), budget.share(1 / 2), _TEXTBOOKS)
+            if rank < TUNE_OF_NUMBERS and found.status != "interrupted":
+                known += textbook_schedules(Instance(formulated.problem), budget.share(1 / 2), TUNE_TEXTBOOKS)
             others += [
                 (formulated, found.passing(schedule)) for schedule in known if schedule is not found.schedule
             ]

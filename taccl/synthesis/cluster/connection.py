@@ -19,12 +19,11 @@ from taccl.errors import ClusterError
 from taccl.support.arguments import shown
 from taccl.synthesis.cluster.pool import Pool
 from taccl.synthesis.cluster.task import Answer
+from taccl.synthesis.cluster.tuning import CONNECTION_LATE_S
 from taccl.synthesis.cluster.work import carried_out
 
 #: Seconds: for reaching the scheduler, for its workers to say what they are, and for saying good-bye.
 _REACH_S, _ANSWER_S, _CLOSE_S = 5.0, 15.0, 2.0
-#: So much later than its own limit Dask may say that it was reached.
-_LATE_S = 1.0
 _ADDRESS = re.compile(r"(?:(?:tcp|tls|ws|wss|ucx)://)?(?:\[[0-9A-Fa-f:.%]+\]|[^\s/:\[\]]+):(\d{1,5})/?")
 _HINT = "--scheduler tcp://HOST:8786, as `dask scheduler` prints it"
 
@@ -125,7 +124,7 @@ def _client(distributed: Any, address: str, reach_s: float) -> tuple[Any, tuple[
         # Dask waits for ever where something listens and says nothing, whatever its timeout is.
         threading.Thread(target=make, daemon=True, name="taccl-cluster-connect").start()
         try:
-            client, why = made.get(timeout=reach_s + _LATE_S)
+            client, why = made.get(timeout=reach_s + CONNECTION_LATE_S)
         except queue.Empty:
             client, why = None, "something listens there, and says nothing"
     if client is None:

@@ -15,11 +15,7 @@ from taccl.encoding.engines.registry import all_engines, verdict_of
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.journal import Journal
 from taccl.support.budget import UNITS_PER_S, Budget
-
-#: Less than so many seconds are not cut into parts.
-_UNCUT_S = 3.0
-#: Of what is left, a task leaves this part and so many seconds for its way to the worker and back.
-_WAY, _WAY_S = 0.05, 0.2
+from taccl.synthesis.cluster.tuning import PLAN_UNCUT_S, PLAN_WAY, PLAN_WAY_S
 
 
 def engines_for(instance: Instance, asked: str, journal: Journal) -> tuple[str, ...]:
@@ -57,11 +53,11 @@ def variations(options: SearchOptions, engines: tuple[str, ...]) -> Iterator[Sea
 
 
 def for_a_part(
-    options: SearchOptions, budget: Budget, part: float, uncut_s: float = _UNCUT_S
+    options: SearchOptions, budget: Budget, part: float, uncut_s: float = PLAN_UNCUT_S
 ) -> SearchOptions:
     """The options of a task with a part of what is left, less its way to the worker and back."""
     left_s = budget.remaining_s()
     if budget.counts_work:
         return replace(options, effort=max(1, round(left_s * part * UNITS_PER_S)))
     seconds = left_s if left_s <= uncut_s else max(left_s * part, uncut_s)
-    return replace(options, time_limit_s=max(0.0, seconds - _WAY * seconds - _WAY_S))
+    return replace(options, time_limit_s=max(0.0, seconds - PLAN_WAY * seconds - PLAN_WAY_S))

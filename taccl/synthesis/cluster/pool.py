@@ -19,12 +19,8 @@ from typing import Any
 
 from taccl.errors import ClusterError
 from taccl.synthesis.cluster.task import Answer, Task
+from taccl.synthesis.cluster.tuning import POOL_FETCH_S, POOL_FEW, POOL_GONE_S, POOL_LOOK_S
 from taccl.synthesis.cluster.versions import About, about
-
-#: Seconds between two looks at which workers there are, after which without a look the scheduler is gone,
-#: and for fetching what a task gave.
-_LOOK_S, _GONE_S, _FETCH_S = 0.5, 15.0, 30.0
-_FEW = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,9 +74,9 @@ class Pool:
     def notes(self) -> tuple[str, ...]:
         """Which workers are not used, and why."""
         refused = [f"the worker {address} is not used: {why}" for address, why in self._refused.items()]
-        more = (f"{len(refused) - _FEW} more workers are not used",) if len(refused) > _FEW else ()
+        more = (f"{len(refused) - POOL_FEW} more workers are not used",) if len(refused) > POOL_FEW else ()
         gone = ("the scheduler went away, and the search went on here",) if self.is_gone else ()
-        return (*refused[:_FEW], *more, *gone)
+        return (*refused[:POOL_FEW], *more, *gone)
 
     def wait_for_workers(self, seconds: float) -> None:
         """Return as soon as one worker can take tasks.
@@ -104,7 +100,7 @@ class Pool:
         if self._refused:
             raise ClusterError(
                 "no worker of the cluster can be used: "
-                + "; ".join(f"{address}: {why}" for address, why in list(self._refused.items())[:_FEW]),
+                + "; ".join(f"{address}: {why}" for address, why in list(self._refused.items())[:POOL_FEW]),
                 hint="the same taccl and the same Python for all: pip install 'taccl[cluster]' there",
             )
         raise ClusterError(
@@ -167,7 +163,7 @@ class Pool:
             except Exception as fault:  # whatever Dask makes of a connection that broke
                 self._news.put(("gone", str(fault), None))
                 return
-            self._closing.wait(_LOOK_S)
+            self._closing.wait(POOL_LOOK_S)
 
     def _hear(self, seconds: float) -> str | None:
         """Take one piece of news, if there is one in time; its kind."""
@@ -198,9 +194,9 @@ class Pool:
         now_s = time.monotonic()
         if self.slots:
             self._had_workers_s = now_s
-        if now_s - self._heard_s > _GONE_S:
+        if now_s - self._heard_s > POOL_GONE_S:
             self._lose_all("the scheduler went away")
-        elif self._waiting and now_s - self._had_workers_s > _GONE_S:
+        elif self._waiting and now_s - self._had_workers_s > POOL_GONE_S:
             self._end_waiting("lost: no worker is left")
 
     def _see(self, threads: dict[str, int]) -> None:
@@ -283,12 +279,12 @@ class Pool:
             return
         if future.status == "finished":
             try:
-                value = future.result(timeout=_FETCH_S)
+                value = future.result(timeout=POOL_FETCH_S)
             except Exception as fault:
                 value = f"what it gave cannot be fetched: {_in_a_line(fault)}"
         elif future.status == "error":
             try:
-                value = _in_a_line(future.exception(timeout=_FETCH_S))
+                value = _in_a_line(future.exception(timeout=POOL_FETCH_S))
             except Exception as fault:
                 value = f"it failed, and why cannot be fetched: {_in_a_line(fault)}"
         else:

@@ -32,24 +32,19 @@ from taccl.synthesis.cluster.connection import Cluster, connected
 from taccl.synthesis.cluster.plan import engines_for, for_a_part, variations
 from taccl.synthesis.cluster.pool import Ended
 from taccl.synthesis.cluster.task import Task
+from taccl.synthesis.cluster.tuning import (
+    SHARING_AHEAD_BY_WORK,
+    SHARING_HERE,
+    SHARING_LEAST_AHEAD_S,
+    SHARING_LEAST_UNITS,
+    SHARING_LOOK_S,
+    SHARING_PROVE,
+    SHARING_SOME,
+    SHARING_TASKS_BY_WORK,
+    SHARING_TURN,
+)
 from taccl.synthesis.search import Found, Observer, heard
 from taccl.synthesis.searcher import Alone, Searcher, TaskRun
-
-#: Parts of a search: for what is done here beside the tasks, and for proving here what workers claim.
-_HERE, _PROVE = 0.25, 0.25
-#: A task has this part of what is left, so that the next one goes on from the best of all.
-_TURN = 0.5
-#: Where work is counted, a search is so many tasks, however many workers there are.
-_TASKS_BY_WORK = 8
-#: And with fewer units of work there is none.
-_LEAST_UNITS = 20
-#: While this process has a short trial of each number of chunks, a worker has at least so many seconds for
-#: one; where work is counted, this part of what all of them may take here.
-_LEAST_AHEAD_S, _AHEAD_BY_WORK = 1.0, 0.25
-#: So many tasks in a row may fail or be lost, and one for each worker, until it is no use.
-_SOME = 4
-#: Seconds between two looks at the budget.
-_LOOK_S = 0.2
 
 
 @contextmanager
@@ -124,9 +119,9 @@ class Sharing:
         self._stash.clear()  # of an earlier search, which may have had other costs
         asked, options = list(problems), replace(options, known=None)
         if budget.counts_work:
-            trying = for_a_part(options, budget, _AHEAD_BY_WORK)
+            trying = for_a_part(options, budget, SHARING_AHEAD_BY_WORK)
         else:
-            most = max(1, int(budget.remaining_s() / _LEAST_AHEAD_S)) * self._pool.slots
+            most = max(1, int(budget.remaining_s() / SHARING_LEAST_AHEAD_S)) * self._pool.slots
             asked = asked[:most]
             turns = math.ceil(len(asked) / max(1, self._pool.slots))
             trying = for_a_part(options, budget, 1 / max(1, turns), uncut_s=0.0)
@@ -142,7 +137,7 @@ class Sharing:
         """
         budget = self._ahead_budget
         while budget is not None and any(self._ahead.values()) and self.waits_within(budget):
-            self.take_ended(_LOOK_S)
+            self.take_ended(SHARING_LOOK_S)
         late = [task for tasks in self._ahead.values() for task in tasks]
         for ended in self._pool.drop(late):
             self.note(ended, None)
@@ -266,11 +261,11 @@ class _Shared:
         plan = self._plan()
         if is_huge(self._instance):  # the first schedule takes long, and others need not wait for it
             self._hand_out(plan)
-        here = solve(self._instance, self._options, self._journal, self._budget.share(_HERE))
+        here = solve(self._instance, self._options, self._journal, self._budget.share(SHARING_HERE))
         yield from self._beside(here, plan)
         while self._goes_on():
-            yield from self._ended_by_now(min(_LOOK_S, self._budget.remaining_s()))
-            yield from self._proved_here(_PROVE)
+            yield from self._ended_by_now(min(SHARING_LOOK_S, self._budget.remaining_s()))
+            yield from self._proved_here(SHARING_PROVE)
             self._hand_out(plan)
         if not self._is_settled and (not self._pool.slots or self._failed > self._most_failed):
             rest = replace(self._options, known=self._best)  # there is nobody else, so it goes on here
@@ -285,21 +280,21 @@ class _Shared:
 
     def _by_work(self) -> Iterator[Update]:
         """The same tasks on any cluster, merged in their order, so that the answer is the same."""
-        share = self._budget.remaining_s() * (1 - _HERE)
-        here = self._budget.share(_HERE)
+        share = self._budget.remaining_s() * (1 - SHARING_HERE)
+        here = self._budget.share(SHARING_HERE)
         yield from self._kept(solve(self._instance, self._options, self._journal, here))
         units = round(share * UNITS_PER_S)
         limit_s = self._options.time_limit_s
-        if units < _LEAST_UNITS:
+        if units < SHARING_LEAST_UNITS:
             return
-        for each in islice(self._plan(), _TASKS_BY_WORK):
+        for each in islice(self._plan(), SHARING_TASKS_BY_WORK):
             trying = replace(each, effort=units, time_limit_s=limit_s, known=self._best)
             self._mine.append(self._sharing.task(self._instance.problem, trying))
         self._pool.submit(self._mine)
         ended_by_number: dict[int, Ended] = {}
         for task in list(self._mine):
             while task.number not in ended_by_number and self._sharing.waits_within(self._budget):
-                for ended in self._sharing.take_ended(_LOOK_S):
+                for ended in self._sharing.take_ended(SHARING_LOOK_S):
                     ended_by_number[ended.task.number] = ended
             if task.number in ended_by_number:
                 yield from self._merged(ended_by_number.pop(task.number))
@@ -308,7 +303,7 @@ class _Shared:
 
     def _plan(self) -> Iterator[SearchOptions]:
         engines = engines_for(self._instance, self._options.engine, self._journal)
-        self._most_failed = self._pool.slots + _SOME
+        self._most_failed = self._pool.slots + SHARING_SOME
         self._most_in_vain = 2 * len(engines) + self._most_failed
         return variations(self._options, engines)
 
@@ -316,7 +311,7 @@ class _Shared:
         """A task for each free thread, from the best that is known."""
         tasks: list[Task] = []
         while self._goes_on(but_for_tasks=True) and len(tasks) < self._pool.free:
-            options = for_a_part(next(plan), self._budget, _TURN)
+            options = for_a_part(next(plan), self._budget, SHARING_TURN)
             if options.time_limit_s == 0:
                 break
             tasks.append(self._sharing.task(self._instance.problem, replace(options, known=self._best)))

@@ -11,11 +11,10 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from taccl.synthesis.cluster.tuning import WORK_LEAST_S
+
 if TYPE_CHECKING:
     from taccl.synthesis.cluster.task import Answer
-
-#: However long it took to load all, so many seconds are for the search.
-_LEAST_S = 0.1
 
 
 def carried_out(payload: bytes, key: str) -> Answer:
@@ -43,7 +42,7 @@ def _carried_out(payload: bytes, key: str, began_s: float) -> Answer:
     problem, options = pickle.loads(payload)
     if options.time_limit_s is not None:
         left_s = options.time_limit_s - (time.monotonic() - began_s)
-        options = replace(options, time_limit_s=max(left_s, _LEAST_S))
+        options = replace(options, time_limit_s=max(left_s, WORK_LEAST_S))
     found = search(problem, options, lambda _: STOP if _is_given_up(key) else None)
     return Answer.of(found, time.monotonic() - began_s)
 

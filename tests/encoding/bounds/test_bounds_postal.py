@@ -243,7 +243,7 @@ def test_rows_that_are_filled_together_are_what_they_are_one_by_one(
         return [table.tolist() for table in filled]
 
     many_at_once = tables()
-    monkeypatch.setattr("taccl.encoding.bounds.ticks._CELLS_AT_ONCE", 1)
+    monkeypatch.setattr("taccl.encoding.bounds.ticks.TICKS_CELLS_AT_ONCE", 1)
     assert tables() == many_at_once
 
 
@@ -260,5 +260,5 @@ def test_a_table_that_is_too_large_to_fill_costs_as_much_as_the_shortest_paths_t
     stated = problem(one_port(3, 1.0, 1.0), "allgather", max_group=8)
     layer = Layer.of(Instance(stated), np.arange(3))
     assert cells_to_gather(stated, layer, 10) == 18 * 10
-    monkeypatch.setattr("taccl.encoding.bounds.postal._MOST_CELLS", 18 * 10 - 1)
+    monkeypatch.setattr("taccl.encoding.bounds.postal.POSTAL_MOST_CELLS", 18 * 10 - 1)
     assert cells_to_gather(stated, layer, 10) == 3 * 10

@@ -66,7 +66,7 @@ def test_a_solver_that_hangs_is_ended_with_what_it_started(
     )
     sleeper = "; ".join(program)
     monkeypatch.setattr(by_pulp, "_CHILD", sleeper)
-    monkeypatch.setattr(by_pulp, "_GRACE_S", 2.0)
+    monkeypatch.setattr(by_pulp, "BY_PULP_GRACE_S", 2.0)
     assert solve_by_pulp(at_least(9.0), "any", 0.0, 0.0) == ("unknown", None)
     wait_for_the_end_of(int(note.read_text()))
     assert list(folder.iterdir()) == [note]

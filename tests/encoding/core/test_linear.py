@@ -196,7 +196,7 @@ def test_a_solver_that_counts_seconds_does_not_serve_a_search_that_counts_work()
 def test_a_program_that_is_too_large_for_the_memory_is_not_begun(
     solver: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(linear, "_MOST_ENTRIES", 2)
+    monkeypatch.setattr(linear, "LINEAR_MOST_ENTRIES", 2)
     assert solve(knapsack(), solver, budget=20.0).status == "unknown"
 
 

@@ -276,7 +276,7 @@ def test_sums_that_take_long_to_read_backwards_are_left_as_they_are(monkeypatch)
 
     began: list[bool] = []
     for most, expected in ((0, []), (20_000, [True])):
-        monkeypatch.setattr("taccl.encoding.engines.by_phases._MANY_ROWS", most)
-        monkeypatch.setattr("taccl.encoding.engines.by_phases._MIRRORED_PER_S", 0.001)
+        monkeypatch.setattr("taccl.encoding.engines.by_phases.BY_PHASES_MANY_ROWS", most)
+        monkeypatch.setattr("taccl.encoding.engines.by_phases.BY_PHASES_MIRRORED_PER_S", 0.001)
         assert list(by_phases(begun)(Instance(asked), SearchOptions(), Budget.of_work(1_000), known)) == []
         assert began == expected

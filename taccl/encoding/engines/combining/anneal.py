@@ -12,13 +12,8 @@ import numpy as np
 
 from taccl.encoding.engines.combining.decode import Decoded, Decoder
 from taccl.encoding.engines.combining.orbit_instance import SendGene
+from taccl.encoding.engines.combining.tuning import ANNEAL_COLD, ANNEAL_UNITS_PER_GENE, ANNEAL_WARM
 from taccl.support.budget import UNITS_BETWEEN_LOOKS, Budget
-
-#: The temperature of the annealing at its beginning and its end, as a fraction of the time of the first
-#: sequence.
-_WARM, _COLD = 0.005, 0.0002
-#: What decoding a sequence takes, in units of work for each gene, beside what its transfers take.
-_UNITS_PER_GENE = 0.008
 
 
 def anneal(decoder: Decoder, begin: Decoded, budget: Budget, random: np.random.Generator) -> Decoded:
@@ -32,7 +27,7 @@ def anneal(decoder: Decoder, begin: Decoded, budget: Budget, random: np.random.G
         units = decoding_units(decoder, now.genes)
         trials = max(1, int(UNITS_BETWEEN_LOOKS / units))
         budget.spend(max(0.0, trials * units - 1))
-        warmth = begin.score * _WARM * (_COLD / _WARM) ** (1 - left / whole)
+        warmth = begin.score * ANNEAL_WARM * (ANNEAL_COLD / ANNEAL_WARM) ** (1 - left / whole)
         for _ in range(trials):
             genes, same = _changed(decoder, now, random)
             trial = decoder.decode(genes, now, same)
@@ -46,7 +41,7 @@ def anneal(decoder: Decoder, begin: Decoded, budget: Budget, random: np.random.G
 def decoding_units(decoder: Decoder, genes: list[SendGene]) -> float:
     """The units of work for decoding a sequence."""
     transfers = math.prod(decoder.orbits.usable.shape[1:])
-    return max(1, len(genes)) * (_UNITS_PER_GENE + transfers / decoder.transfers_per_unit)
+    return max(1, len(genes)) * (ANNEAL_UNITS_PER_GENE + transfers / decoder.transfers_per_unit)
 
 
 def _changed(decoder: Decoder, now: Decoded, random: np.random.Generator) -> tuple[list[SendGene], int]:

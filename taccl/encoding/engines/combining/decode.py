@@ -15,16 +15,12 @@ import numpy as np
 
 from taccl.encoding.core.timing import Decision
 from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendGene
+from taccl.encoding.engines.combining.tuning import DECODE_HOP_WEIGHT, DECODE_TRANSFERS_PER_UNIT
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray
 
-#: So many transfers of a gene are decoded at once, as arrays, in a unit of work.
-_TRANSFERS_PER_UNIT = 100_000.0
 #: The weight of the mean arrival beside the last one: it tells apart sequences that end at the same time.
 MEAN_WEIGHT = 1e-2
-#: The weight of an alpha beside a chunk's own time when paths are compared: of equal ones, that with fewer
-#: hops.
-_HOP_WEIGHT = 1e-3
 _SAME_US = 1e-9
 
 
@@ -86,7 +82,7 @@ class BroadcastDecoder:
     Where a link carries its sender's own chunks first, the first gene over it carries them alone.
     """
 
-    transfers_per_unit = _TRANSFERS_PER_UNIT
+    transfers_per_unit = DECODE_TRANSFERS_PER_UNIT
 
     def __init__(self, orbits: OrbitInstance) -> None:
         self.orbits = orbits
@@ -152,7 +148,7 @@ class PathDecoder:
     first gene over it carries them alone, and the others carry none of them.
     """
 
-    transfers_per_unit = _TRANSFERS_PER_UNIT
+    transfers_per_unit = DECODE_TRANSFERS_PER_UNIT
 
     def __init__(self, orbits: OrbitInstance) -> None:
         self.orbits = orbits
@@ -162,7 +158,7 @@ class PathDecoder:
         self._price = max(orbits.alpha_us, default=0.0) + max(orbits.chunk_us, default=0.0)
         self._cost = np.full(orbits.held.shape, np.inf)
         self._cost[self._target, self._each] = 0.0
-        hop = np.array(orbits.chunk_us) + _HOP_WEIGHT * np.array(orbits.alpha_us)
+        hop = np.array(orbits.chunk_us) + DECODE_HOP_WEIGHT * np.array(orbits.alpha_us)
         self._hop = np.where(orbits.usable, hop[:, None, None], np.inf)
         self._from = orbits.src[:, :, None]
 

@@ -14,6 +14,19 @@ from taccl.encoding.engines.combining.beginnings import as_genes, as_genes_on, d
 from taccl.encoding.engines.combining.decode import BroadcastDecoder, Decoded, Decoder, PathDecoder
 from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendGene
 from taccl.encoding.engines.combining.sends import soonest
+from taccl.encoding.engines.combining.tuning import (
+    BEGIN_PART,
+    FROM_OTHERS,
+    GOSSIP_PART,
+    GOSSIP_WEIGHTS,
+    MOST_STALE,
+    MOST_TRANSFERS,
+    STAGES,
+    SYMMETRIES_PER_UNIT,
+    TRIALS,
+    UNITS_PER_CELL,
+    UNITS_PER_DOUBLED,
+)
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.instance import Instance
 from taccl.model.schedule import TOLERANCE_US, Schedule
@@ -21,23 +34,6 @@ from taccl.support.budget import UNITS_PER_S, Budget
 
 #: Where more than this of a chunk's time on the links is alpha, messages are small.
 SMALL = 0.05
-#: More transfers than this make decoding a sequence too slow to search.
-_MOST_TRANSFERS = 4_000_000
-#: Symmetries are found in a unit of work for so many pairs of a rank and a link.
-_SYMMETRIES_PER_UNIT = 5_000
-#: The searches after each other, as parts of the time: short ones from several beginnings, then long ones
-#: from the best.
-_STAGES = (0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.1, 0.1, 0.15, 0.15, 0.2)
-_FROM_OTHERS = 6
-#: The search ends when so many stages in a row, each from the best sequence, found nothing better.
-_MOST_STALE = 2
-_TRIALS, _BEGIN_PART = 40, 0.1
-#: Units of work for each gene of a sequence of doubling, and for each link and chunk of an orbit beside it.
-_UNITS_PER_DOUBLED, _UNITS_PER_CELL = 0.036, 1.7e-5
-#: For chunks that one rank wants, sequences of AllGathers are beginnings: how large their chunks are, beside
-#: those of the problem, and the part of the time for each.
-_GOSSIP_WEIGHTS = (1.0, 4.0, 16.0)
-_GOSSIP_PART = 0.05
 
 
 def serves(instance: Instance) -> Verdict:
@@ -79,11 +75,11 @@ def searched(
     Nothing if finding the symmetries would take longer than the budget, unless it is to answer `at_once`.
     """
     problem = instance.problem
-    units = problem.topology.num_links * problem.num_ranks / _SYMMETRIES_PER_UNIT
+    units = problem.topology.num_links * problem.num_ranks / SYMMETRIES_PER_UNIT
     if not at_once and units / UNITS_PER_S > budget.remaining_s():
         return
     budget.spend(units)
-    if problem.num_chunks * problem.topology.num_links > _MOST_TRANSFERS * len(instance.assumed_group()):
+    if problem.num_chunks * problem.topology.num_links > MOST_TRANSFERS * len(instance.assumed_group()):
         return
     orbits = instance.once(_orbits)
     for decoded in _improving(instance, best, options, budget):
@@ -113,14 +109,14 @@ def _improving(
     found = [decoder.decode(genes) for genes in _beginnings(instance, best, budget, random)]
     found.sort(key=_value)
     stale = 0
-    for number, part in enumerate(_STAGES):
+    for number, part in enumerate(STAGES):
         now = min(found, key=_value)
         if not now.unmet:
             yield now
         share = budget.at_most(part * seconds)
-        if not share.remaining_s() or stale == _MOST_STALE:
+        if not share.remaining_s() or stale == MOST_STALE:
             return
-        if number < _FROM_OTHERS:
+        if number < FROM_OTHERS:
             found.append(anneal(decoder, found[number % len(found)], share, random))
         else:
             found.append(anneal(decoder, now, share, random))
@@ -140,19 +136,19 @@ def _beginnings(
     if best is not None:
         yield as_genes(orbits, best)
     if instance.demand.broadcasts:
-        for decoded in _doublings(BroadcastDecoder(orbits), budget.at_most(_BEGIN_PART * seconds), random):
+        for decoded in _doublings(BroadcastDecoder(orbits), budget.at_most(BEGIN_PART * seconds), random):
             yield decoded.genes
         return
     for gossiping in instance.once(_gossips):
         decoder = BroadcastDecoder(gossiping)
-        best_gossip = _doublings(decoder, budget.at_most(_BEGIN_PART * seconds), random)[0]
-        best_gossip = anneal(decoder, best_gossip, budget.at_most(_GOSSIP_PART * seconds), random)
+        best_gossip = _doublings(decoder, budget.at_most(BEGIN_PART * seconds), random)[0]
+        best_gossip = anneal(decoder, best_gossip, budget.at_most(GOSSIP_PART * seconds), random)
         yield as_genes_on(orbits, best_gossip.genes, decoder.orbits)
 
 
 def _gossips(instance: Instance) -> tuple[OrbitInstance, ...]:
     """AllGathers of chunks of different sizes on the same machine; `instance.once(_gossips)`."""
-    problems = [gossip(instance.problem, weight) for weight in _GOSSIP_WEIGHTS]
+    problems = [gossip(instance.problem, weight) for weight in GOSSIP_WEIGHTS]
     group = Instance(problems[0]).assumed_group()  # what a symmetry is does not depend on the size of a chunk
     return tuple(OrbitInstance.of(problem, group) for problem in problems)
 
@@ -160,8 +156,8 @@ def _gossips(instance: Instance) -> tuple[OrbitInstance, ...]:
 def _doublings(decoder: BroadcastDecoder, budget: Budget, random: np.random.Generator) -> list[Decoded]:
     """Sequences of `doubling` of different times, the best first: at least one, and more as time allows."""
     trials, meter = [decoder.decode(doubling(decoder.orbits, random, few=False))], budget.meter()
-    units = _UNITS_PER_DOUBLED + _UNITS_PER_CELL * decoder.orbits.usable.size
-    while len(trials) < _TRIALS and meter.goes_on(units * len(trials[-1].genes)):
+    units = UNITS_PER_DOUBLED + UNITS_PER_CELL * decoder.orbits.usable.size
+    while len(trials) < TRIALS and meter.goes_on(units * len(trials[-1].genes)):
         trials.append(decoder.decode(doubling(decoder.orbits, random)))
     different = {round(trial.score, 6): trial for trial in trials}
     return sorted(different.values(), key=_value)

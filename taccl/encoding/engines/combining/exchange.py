@@ -17,15 +17,12 @@ import numpy as np
 
 from taccl.encoding.engines.combining.decode import MEAN_WEIGHT, Decoded
 from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendGene
+from taccl.encoding.engines.combining.tuning import EXCHANGE_MOST_KNOWN, EXCHANGE_MOST_PARTS
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.schedule.partial_sums import contributors
 
-#: A rank keeps at most so many partial sums of a chunk; before it has more, it adds up two of them.
-_MOST_PARTS = 10
 #: The part of the penalty for an incomplete sum that the first missing contribution costs.
 _FOR_THE_FIRST = 0.5
-#: The cache of choices is emptied when it holds so many.
-_MOST_KNOWN = 300_000
 
 
 class State(NamedTuple):
@@ -161,7 +158,7 @@ class ExchangeDecoder:
             stay = choice.stay
             new_parts[transfer.dst] = (*[theirs[number] for number in stay], choice.union)
             new_at[transfer.dst] = (*[since[number] for number in stay], end)
-            if len(stay) == _MOST_PARTS:
+            if len(stay) == EXCHANGE_MOST_PARTS:
                 _add_two(new_parts, new_at, transfer.dst)
         after = State(new_parts, new_at, free, max(state.last, end))
         shape = len(orbits.group), len(orbits.chunks)
@@ -207,7 +204,7 @@ class ExchangeDecoder:
         """What a rank with some parts gives to one with others; None if the other gains nothing."""
         key = ours, theirs
         if key not in self._known:
-            if len(self._known) >= _MOST_KNOWN:
+            if len(self._known) >= EXCHANGE_MOST_KNOWN:
                 self._known.clear()
             self._known[key] = chosen(ours, theirs)
         return self._known[key]

@@ -11,14 +11,15 @@ from taccl.encoding.engines.combining.beginnings import some_slow
 from taccl.encoding.engines.combining.decode import Decoded
 from taccl.encoding.engines.combining.exchange import ExchangeDecoder, State, Transfer
 from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendGene
+from taccl.encoding.engines.combining.tuning import (
+    FULLEST_SLOW,
+    FULLEST_UNITS_PER_GENE,
+    FULLEST_UNITS_PER_TRANSFER,
+)
 from taccl.model.collective import BoolArray
 from taccl.support.budget import Meter
 
-#: A link whose chunk takes so many times as long as the fastest one's is slow.
-_SLOW = 2.0
 _SAME_US = 1e-9
-#: Units of work for choosing a gene, and for each of the transfers that have to be looked at anew for it.
-_UNITS_PER_GENE, _UNITS_PER_TRANSFER = 0.02, 0.004
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +58,7 @@ def fullest(
         choosing = _Choosing(decoder, rule)
         while (gene := choosing.best(state, random)) is not None:
             step = decoder.step(state, gene)
-            if not meter.goes_on(_UNITS_PER_GENE + _UNITS_PER_TRANSFER * choosing.looked_at):
+            if not meter.goes_on(FULLEST_UNITS_PER_GENE + FULLEST_UNITS_PER_TRANSFER * choosing.looked_at):
                 return None
             choosing.looked_at = 0
             if step is None:
@@ -88,7 +89,7 @@ def _some_rules(orbits: OrbitInstance, random: np.random.Generator) -> list[_Rul
 
 def _slow(orbits: OrbitInstance) -> BoolArray:
     alone = np.array(orbits.alpha_us) + np.array(orbits.chunk_us)
-    return np.asarray(alone > _SLOW * float(alone.min()))
+    return np.asarray(alone > FULLEST_SLOW * float(alone.min()))
 
 
 class _Choosing:

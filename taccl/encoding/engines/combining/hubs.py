@@ -15,6 +15,12 @@ import numpy as np
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import Decision, decisions_of, in_order, list_schedule, predecessors
 from taccl.encoding.engines.combining.engine import searched
+from taccl.encoding.engines.combining.tuning import (
+    HUBS_BLOCKS,
+    HUBS_FOR_KNOWN,
+    HUBS_IN_ORDER_PER_S,
+    HUBS_MANY,
+)
 from taccl.encoding.engines.engine import Run
 from taccl.encoding.instance import Instance
 from taccl.model.collective import Collective, IntArray, Placement
@@ -63,7 +69,7 @@ def by_hubs(instance: Instance, known: Run, options: SearchOptions, budget: Budg
 def _takes_too_long(problem: Problem, budget: Budget) -> bool:
     """Whether one schedule of very many transfers would be in order only after the time is up."""
     transfers = 2 * problem.num_chunks * problem.num_ranks
-    return transfers > _MANY and transfers / _IN_ORDER_PER_S > budget.remaining_s()
+    return transfers > HUBS_MANY and transfers / HUBS_IN_ORDER_PER_S > budget.remaining_s()
 
 
 def _are_allowed(problem: Problem, sends: list[Decision]) -> bool:
@@ -103,12 +109,6 @@ def _shared(topology: LogicalTopology, links: IntArray) -> IntArray:
     return np.array(told, dtype=np.int64)
 
 
-#: So many transfers are put in order, twice, in a second; fewer than so many always are in time.
-_IN_ORDER_PER_S, _MANY = 10_000, 20_000
-#: The part of the time for what is known of a node; combining has the rest.
-_FOR_KNOWN = 0.3
-#: Into so many blocks the chunks of a hub are cut.
-_BLOCKS = (1, 2, 4)
 #: For each step, who sends to whom, by the numbers of nodes.
 _Moves = list[list[tuple[int, int]]]
 
@@ -154,7 +154,7 @@ class _Alone:
         """
         best_us, best = np.inf, None
         most = self.problem.max_group
-        fitting = [blocks for many in _BLOCKS if (blocks := _blocks(self.hub, many, most)) is not None]
+        fitting = [blocks for many in HUBS_BLOCKS if (blocks := _blocks(self.hub, many, most)) is not None]
         for number, blocks in enumerate(fitting):
             alone = _spread_alone(self.problem, self.nodes, self.hub, blocks, backwards)
             share = budget.share(1 / (len(fitting) - number))
@@ -174,7 +174,7 @@ class _Alone:
 def _found(problem: Problem, known: Run, options: SearchOptions, budget: Budget) -> Iterator[Schedule]:
     """What `known` has, where it has anything, and what combining finds."""
     instance = Instance(problem)
-    for update in known(instance, options, budget.share(_FOR_KNOWN), None):
+    for update in known(instance, options, budget.share(HUBS_FOR_KNOWN), None):
         if update.schedule is not None:
             yield update.schedule
     yield from searched(instance, options, budget, None)

@@ -16,14 +16,12 @@ from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.phases import merged
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.combining.engine import searched, serves
+from taccl.encoding.engines.combining.tuning import OWNERS_PASSES
 from taccl.encoding.engines.engine import Verdict, no
 from taccl.encoding.instance import Instance
 from taccl.model.collective import IntArray
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.support.budget import Budget
-
-#: Successive halving: of the choices of owners, so many have a trial in each pass, for that part of the time.
-_PASSES = ((16, 0.25), (3, 0.35), (1, 1.0))
 
 
 def serves_owners(instance: Instance) -> Verdict:
@@ -45,7 +43,7 @@ def combine_at_owners(
         return
     best = np.inf if incumbent is None else incumbent.makespan_us
     choices = list(_choices(instance))
-    for most, part in _PASSES:
+    for most, part in OWNERS_PASSES:
         of_pass = budget.share(part)
         times: list[tuple[float, int]] = []
         for number, owners in enumerate(choices[:most]):

@@ -26,40 +26,35 @@ from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendG
 from taccl.encoding.engines.combining.partners import as_exchanges, rounds
 from taccl.encoding.engines.combining.sends import decisions, soonest, without_unused
 from taccl.encoding.engines.combining.teams import scattering, teams
+from taccl.encoding.engines.combining.tuning import (
+    SUMS_BEGIN_PART,
+    SUMS_FOR_HUBS,
+    SUMS_FROM_OTHERS,
+    SUMS_MOST_OVERTIME,
+    SUMS_MOST_RANKS,
+    SUMS_MOST_STALE,
+    SUMS_MOST_TRANSFERS,
+    SUMS_ROW_S,
+    SUMS_SOON_S,
+    SUMS_STAGES,
+    SUMS_SYMMETRIES_PER_UNIT,
+    SUMS_TRIALS,
+    SUMS_TRIALS_OF_TEAMS,
+)
 from taccl.encoding.engines.engine import YES, Run, Verdict, no
 from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import SymmetryGroup, kept_by, without_shared_ports
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.support.budget import Budget
 
-#: On more ranks than this, decoding one sequence takes too long to search.
-_MOST_RANKS = 64
-#: Orbit instances with more pairs of a link and a chunk (one of each orbit) than this
-#: have all chunks in one block.
-_MOST_TRANSFERS = 30_000
-#: The part of the time for sums at hubs of nodes, where there are several: each is searched on one node.
-_FOR_HUBS = 0.3
-#: The parts of the time: for beginnings, and then for searches from different ones and from the best.
-_BEGIN_PART = 0.15
-_STAGES = (0.08, 0.08, 0.08, 0.08, 0.08, 0.1, 0.1, 0.2, 0.2)
-_FROM_OTHERS = 5
-#: The search ends when so many stages in a row, each from the best sequence, found nothing better.
-_MOST_STALE = 2
-_TRIALS, _TRIALS_OF_TEAMS = 24, 4
-#: Symmetries, by two orders of candidates, are found in a unit of work for so many pairs of rank and link.
-_SYMMETRIES_PER_UNIT = 750
-#: About how many seconds it takes to turn one row of a sequence into a checked schedule. A sequence that
-#: would take more than so many times what is left of the budget is given up, unless it takes less than
-#: `_SOON_S`.
-_ROW_S, _MOST_OVERTIME, _SOON_S = 1e-4, 3.0, 0.5
-
 
 def serves_exchange(instance: Instance) -> Verdict:
     """Whether messages are small, all chunks are sums, some wanted in several places, and ranks are few."""
     problem = instance.problem
-    if problem.num_ranks > _MOST_RANKS and alike(problem.topology) is None:
+    if problem.num_ranks > SUMS_MOST_RANKS and alike(problem.topology) is None:
         return no(
-            f"a sequence over more than {_MOST_RANKS} ranks takes too long to decode, and no nodes are alike"
+            f"a sequence over more than {SUMS_MOST_RANKS} ranks takes too long to decode, "
+            "and no nodes are equivalent"
         )
     if instance.latency_fraction <= SMALL:
         return no(
@@ -91,16 +86,16 @@ def _combine_exchange(
         return
     problem = instance.problem
     best_us = np.inf if incumbent is None else incumbent.makespan_us
-    for schedule in by_hubs(instance, known, options, budget.share(_FOR_HUBS)):
+    for schedule in by_hubs(instance, known, options, budget.share(SUMS_FOR_HUBS)):
         if schedule.makespan_us < best_us - TOLERANCE_US:
             best_us, incumbent = schedule.makespan_us, schedule
             yield Update("combining", schedule)
-    if problem.num_ranks > _MOST_RANKS:
+    if problem.num_ranks > SUMS_MOST_RANKS:
         return
     for found in _improving(instance, options, budget, incumbent):
         if found.decoded.unmet or found.decoded.makespan_us >= best_us - TOLERANCE_US:
             continue
-        if found.seconds > max(_SOON_S, _MOST_OVERTIME * budget.remaining_s()):
+        if found.seconds > max(SUMS_SOON_S, SUMS_MOST_OVERTIME * budget.remaining_s()):
             return
         orbits = found.decoder.orbits
         sends = [decisions(orbits, found.decoded, apart) for apart in orbits.ways_to_send]
@@ -127,7 +122,7 @@ class _Found:
     def seconds(self) -> float:
         """About how long it takes to make a checked schedule of it."""
         rows = sum([len(sets) for sets in self.decoded.sets]) * len(self.decoder.orbits.group)
-        return _ROW_S * rows
+        return SUMS_ROW_S * rows
 
 
 def _improving(
@@ -138,9 +133,12 @@ def _improving(
     found: list[_Found] = []
     orbit_instances = list(_orbit_instances(instance))
     topology = instance.problem.topology
-    budget.spend(topology.num_links * topology.num_ranks / _SYMMETRIES_PER_UNIT)
+    budget.spend(topology.num_links * topology.num_ranks / SUMS_SYMMETRIES_PER_UNIT)
     for orbits in orbit_instances:
-        decoder, share = ExchangeDecoder(orbits), budget.at_most(_BEGIN_PART * seconds / len(orbit_instances))
+        decoder, share = (
+            ExchangeDecoder(orbits),
+            budget.at_most(SUMS_BEGIN_PART * seconds / len(orbit_instances)),
+        )
         for genes in _beginnings(decoder, share, random):
             budget.spend(decoding_units(decoder, genes))
             found.append(_Found(decoder, decoder.decode(genes)))
@@ -149,15 +147,15 @@ def _improving(
     if incumbent is not None and (as_it_is := _as_it_is(instance, incumbent)) is not None:
         found.append(as_it_is)
     found, stale = _different(found), 0
-    for number, part in enumerate(_STAGES if found else ()):
+    for number, part in enumerate(SUMS_STAGES if found else ()):
         best = min(found, key=lambda each: each.value)
         length = min(budget.remaining_s() - best.seconds, part * seconds)
-        if length <= 0 or stale == _MOST_STALE:
+        if length <= 0 or stale == SUMS_MOST_STALE:
             return
-        begin = found[number % len(found)] if number < _FROM_OTHERS else best
+        begin = found[number % len(found)] if number < SUMS_FROM_OTHERS else best
         later = _Found(begin.decoder, anneal(begin.decoder, begin.decoded, budget.at_most(length), random))
         found.append(later)
-        if number >= _FROM_OTHERS:
+        if number >= SUMS_FROM_OTHERS:
             stale = 0 if later.value < best.value else stale + 1
         yield later
 
@@ -171,7 +169,7 @@ def _different(found: list[_Found]) -> list[_Found]:
 def _as_it_is(instance: Instance, schedule: Schedule) -> _Found | None:
     """A schedule on an orbit instance that keeps no symmetries but its own; None if that is too large."""
     problem, group = instance.problem, kept_by(schedule, instance.assumed_group())
-    if problem.num_chunks * problem.topology.num_links > _MOST_TRANSFERS * len(group):
+    if problem.num_chunks * problem.topology.num_links > SUMS_MOST_TRANSFERS * len(group):
         return None
     decoder = ExchangeDecoder(OrbitInstance.of(problem, group))
     return _Found(decoder, decoder.decode(as_exchanges(decoder.orbits, schedule)))
@@ -189,7 +187,7 @@ def _orbit_instances(instance: Instance) -> Iterator[OrbitInstance]:
             if not any(np.array_equal(part.rank_map, other.rank_map) for other in groups):
                 groups.append(part)
     transfers = problem.num_chunks * problem.topology.num_links
-    fitting = [group for group in groups if transfers <= _MOST_TRANSFERS * len(group)]
+    fitting = [group for group in groups if transfers <= SUMS_MOST_TRANSFERS * len(group)]
     yield from (OrbitInstance.of(problem, group) for group in fitting)
     if not fitting and (block := in_one_block(problem)) is not None:
         yield block
@@ -201,7 +199,7 @@ def _beginnings(
     """Textbook rounds, and fullest sends, also after scattering in teams."""
     orbits = decoder.orbits
     yield from rounds(orbits)
-    yield from _fullest_of(decoder, _TRIALS, budget.share(0.5), random)
+    yield from _fullest_of(decoder, SUMS_TRIALS, budget.share(0.5), random)
     # One block cannot be scattered.
     for team_of in teams(orbits.problem) if orbits.problem.num_chunks > 1 else ():
         if not budget.remaining_s():
@@ -209,7 +207,7 @@ def _beginnings(
         genes = scattering(orbits, team_of, random)
         if genes is not None:
             size = orbits.problem.num_ranks // len(np.unique(team_of))
-            yield from _fullest_of(decoder, _TRIALS_OF_TEAMS, budget, random, decoder.decode(genes), size)
+            yield from _fullest_of(decoder, SUMS_TRIALS_OF_TEAMS, budget, random, decoder.decode(genes), size)
 
 
 def _fullest_of(

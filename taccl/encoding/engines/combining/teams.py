@@ -15,11 +15,9 @@ import numpy as np
 from taccl.encoding.engines.combining.beginnings import doubling
 from taccl.encoding.engines.combining.decode import BroadcastDecoder
 from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendGene
+from taccl.encoding.engines.combining.tuning import TEAMS_TRIALS
 from taccl.model.collective import IntArray, Placement
 from taccl.model.problem import Problem, RoutingLimits
-
-#: How many sequences are tried for the scattering inside teams of one size.
-_TRIALS = 8
 
 
 def teams(problem: Problem) -> Iterator[IntArray]:
@@ -49,7 +47,7 @@ def scattering(
     That is a spreading from there to the whole team, on the reversed links, read backwards.
     """
     spread = BroadcastDecoder(OrbitInstance.of(_inside(orbits, team_of), orbits.group))
-    trials = [spread.decode(doubling(spread.orbits, random, few=False)) for _ in range(_TRIALS)]
+    trials = [spread.decode(doubling(spread.orbits, random, few=False)) for _ in range(TEAMS_TRIALS)]
     best = min(trials, key=lambda decoded: (decoded.unmet, decoded.score))
     if best.unmet:
         return None

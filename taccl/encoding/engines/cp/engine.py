@@ -23,6 +23,17 @@ from taccl.encoding.engines.cp.proof import (
     whole_model,
 )
 from taccl.encoding.engines.cp.solve import events, schedule_of
+from taccl.encoding.engines.cp.tuning import (
+    BESIDE_SHARE,
+    BESIDE_SLACK,
+    BESIDE_SLOTS,
+    MOST_CELLS,
+    MOST_JOINT,
+    REPORTED_GROWTH,
+    SMALL,
+    STAGES,
+    STAGES_IF_SMALL,
+)
 from taccl.encoding.engines.cp.variables import MOST_PAIRS, is_written_soon, size_of
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.instance import Instance
@@ -30,23 +41,9 @@ from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.support.budget import Budget
 
-#: Chunks times links: beyond this, even the shortest paths are too many.
-_MOST_CELLS = 20_000_000
-#: With no more candidate transfers than this nothing has to be left out to find good schedules soon.
-_SMALL = 2_000
-#: With more than this, sums and copies are left to be found apart.
-_MOST_JOINT = 2_000
-#: (longest path relative to the shortest, shared sends per link), with shares of the time that is left.
-_STAGES = ((1.0, 3, 0.35), (1.5, 2, 0.5), (2.0, 4, 1.0))
 _STAGES_BEFORE_PROOF = ((1.0, 3, 0.25), (1.5, 2, 0.3), (2.0, 4, 0.3))
-_STAGES_IF_SMALL = ((1.0, 3, 0.15),)
-#: Where there are nodes: links between them as in the best schedule, paths inside up to so many times the
-#: shortest, shared sends per link, and the part of the time for that.
-_BESIDE_SLACK, _BESIDE_SLOTS, _BESIDE_SHARE = 2.0, 4, 0.6
 #: The part of what is left of the time for schedules of the whole model, before it is used for proofs.
 _WHOLE_SHARE = 0.2
-#: A bound that grows by less than this fraction is not worth telling before the end.
-_REPORTED_GROWTH = 1e-3
 
 
 @dataclass
@@ -92,8 +89,8 @@ def _models(instance: Instance, options: SearchOptions, budget: Budget, known: _
     free = not problem.symmetry and problem.limits.own_first is None and options.slack is None
     small = free and provable and is_small(problem)
     if problem.topology.internode.any() and not problem.collective.is_reduction:
-        yield from _beside(instance, options, budget.share(_BESIDE_SHARE), known)
-    for slack, slots, share in _STAGES_IF_SMALL if small else _STAGES_BEFORE_PROOF if provable else _STAGES:
+        yield from _beside(instance, options, budget.share(BESIDE_SHARE), known)
+    for slack, slots, share in STAGES_IF_SMALL if small else _STAGES_BEFORE_PROOF if provable else STAGES:
         if budget.remaining_s():
             yield from _near(instance, options, budget.share(share), known, options.slack or slack, slots)
     if small:
@@ -108,8 +105,8 @@ def _models(instance: Instance, options: SearchOptions, budget: Budget, known: _
 def serves(instance: Instance) -> Verdict:
     """Whether the model can be written down at all."""
     problem = instance.problem
-    if problem.num_chunks * problem.topology.num_links > _MOST_CELLS:
-        return no(f"more than {_MOST_CELLS:,} pairs of a chunk and a link are too many for one model")
+    if problem.num_chunks * problem.topology.num_links > MOST_CELLS:
+        return no(f"more than {MOST_CELLS:,} pairs of a chunk and a link are too many for one model")
     if _least_transfers(problem) > MOST_PAIRS:
         return no(f"more than {MOST_PAIRS:,} transfers are too many for one model")
     return YES
@@ -123,7 +120,7 @@ def _least_transfers(problem: Problem) -> int:
 
 def is_small(problem: Problem) -> bool:
     """Whether CP-SAT may be expected to prove the fastest schedule, or come near it, in seconds."""
-    return problem.num_chunks * problem.topology.num_links <= _SMALL
+    return problem.num_chunks * problem.topology.num_links <= SMALL
 
 
 def serves_jointly(instance: Instance) -> Verdict:
@@ -132,8 +129,8 @@ def serves_jointly(instance: Instance) -> Verdict:
     collective, everywhere = problem.collective, problem.num_chunks * problem.num_ranks
     if not (collective.reduces.all() and len(collective.inputs) == len(collective.outputs) == everywhere):
         return no("it is for sums over all ranks that all ranks want")
-    if 2 * problem.num_chunks * problem.topology.num_links > _MOST_JOINT:
-        return no(f"more than {_MOST_JOINT:,} candidate transfers of both phases")
+    if 2 * problem.num_chunks * problem.topology.num_links > MOST_JOINT:
+        return no(f"more than {MOST_JOINT:,} candidate transfers of both phases")
     return YES
 
 
@@ -150,8 +147,8 @@ def _beside(instance: Instance, options: SearchOptions, budget: Budget, known: _
     """Schedules that send between nodes what the best one does, with the problem's symmetry."""
     ticks = ticks_of(instance.problem, known.best.makespan_us)
     horizon = ticks.at_most(known.best.makespan_us)
-    candidates = candidates_beside(instance, known.best, ticks, horizon, _BESIDE_SLACK)
-    yield from _on(candidates, _BESIDE_SLOTS, ticks, instance, options, budget, known)
+    candidates = candidates_beside(instance, known.best, ticks, horizon, BESIDE_SLACK)
+    yield from _on(candidates, BESIDE_SLOTS, ticks, instance, options, budget, known)
 
 
 def _on(
@@ -184,7 +181,7 @@ def _whole(instance: Instance, options: SearchOptions, budget: Budget, known: _K
     for each in events(model, options.seed, budget):
         if each.decisions is not None:
             yield Update("cp", schedule_of(problem, each.decisions))
-        elif each.bound > reported * (1 + _REPORTED_GROWTH) or each.is_last:
+        elif each.bound > reported * (1 + REPORTED_GROWTH) or each.is_last:
             reported = each.bound
             if (least_us := proved_us(model, each.bound)) > known.bound_us:
                 yield proved(problem, least_us, known.best)

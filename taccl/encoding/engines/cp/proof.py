@@ -26,6 +26,12 @@ from taccl.encoding.core.update import Update
 from taccl.encoding.engines.cp.candidates import Candidates, every_candidate
 from taccl.encoding.engines.cp.model import JointModel, build
 from taccl.encoding.engines.cp.solve import events, schedule_of
+from taccl.encoding.engines.cp.tuning import (
+    PROOF_MOST_TO_LOOK_AT,
+    PROOF_MOST_TO_PROVE,
+    PROOF_PAIRS_PER_S,
+    PROOF_SHARE,
+)
 from taccl.encoding.engines.cp.variables import is_written_soon, size_of
 from taccl.encoding.instance import Instance
 from taccl.model.problem import Problem
@@ -33,14 +39,6 @@ from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.model.tolerance import is_optimal
 from taccl.support.budget import Budget
 
-#: With more candidate transfers than this, CP-SAT refutes nothing in minutes.
-_MOST_TO_PROVE = 3_000
-#: With more than this, it takes too long to count those of them that a schedule has time for.
-_MOST_TO_LOOK_AT = 100_000
-#: So many pairs of an item and a send for each second that is left: writing them takes up to half of it.
-_PAIRS_PER_S = 15_000
-#: Each question has this share of the time that is left.
-_SHARE = 0.5
 #: A bound within this fraction of what could not be decided is near enough.
 _NEAR = 2e-3
 #: Taken off a bound, so that float error never puts it above a schedule.
@@ -64,11 +62,11 @@ def unrestricted(instance: Instance) -> Instance:
 def is_provable(instance: Instance, best: Schedule) -> bool:
     """Whether the model of all schedules no later than `best` is small enough."""
     problem = instance.problem
-    if problem.num_chunks * problem.topology.num_links > _MOST_TO_LOOK_AT:
+    if problem.num_chunks * problem.topology.num_links > PROOF_MOST_TO_LOOK_AT:
         return False
     ticks = ticks_of(problem, best.makespan_us)
     candidates = every_candidate(instance, ticks, ticks.at_most(best.makespan_us))
-    return bool(candidates.allowed.sum() <= _MOST_TO_PROVE)
+    return bool(candidates.allowed.sum() <= PROOF_MOST_TO_PROVE)
 
 
 def whole_model(
@@ -87,7 +85,9 @@ def is_whole_model_written_soon(
     """Whether that model leaves time for its search. If so, the work of writing it is noted."""
     instance = instance.once(unrestricted)
     ticks, horizon, candidates = _everything(instance, best, before_us)
-    return is_written_soon(size_of(instance.problem, ticks, horizon, candidates, None), budget, _PAIRS_PER_S)
+    return is_written_soon(
+        size_of(instance.problem, ticks, horizon, candidates, None), budget, PROOF_PAIRS_PER_S
+    )
 
 
 def _everything(instance: Instance, best: Schedule, before_us: float | None) -> tuple[Ticks, int, Candidates]:
@@ -133,7 +133,7 @@ def prove(
             return
         model = whole_model(instance, best, bound_us, before_us)
         answer = None
-        for answer in events(model, options.seed, budget.share(_SHARE)):
+        for answer in events(model, options.seed, budget.share(PROOF_SHARE)):
             if answer.decisions is not None:
                 found = schedule_of(problem, answer.decisions)
                 if found.makespan_us >= best.makespan_us - TOLERANCE_US:

@@ -30,6 +30,18 @@ from taccl.encoding.engines.cp.sums_smaller import (
     unbundled,
 )
 from taccl.encoding.engines.cp.sums_variables import size_of
+from taccl.encoding.engines.cp.tuning import (
+    SUMS_ENGINE_BUNDLES_SHARE,
+    SUMS_ENGINE_FASTEST_SHARE,
+    SUMS_ENGINE_LAST_QUESTION_SHARE,
+    SUMS_ENGINE_MOST_ITEMS,
+    SUMS_ENGINE_MOST_UNIONS,
+    SUMS_ENGINE_NEAR_QUESTION_SHARE,
+    SUMS_ENGINE_NEEDS_SHARE,
+    SUMS_ENGINE_QUESTION_SHARE,
+    SUMS_ENGINE_REPORTED_GROWTH,
+    SUMS_ENGINE_SYMMETRIC_SHARE,
+)
 from taccl.encoding.engines.cp.variables import is_written_soon
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.instance import Instance
@@ -39,14 +51,6 @@ from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.model.tolerance import OPTIMAL_GAP
 from taccl.support.budget import Budget
 
-#: More items on links, or more unions of parts at ranks, are too many for any proof in minutes.
-_MOST_ITEMS = 4_000
-_MOST_UNIONS = 4_000
-#: Shares of the time that is left: for each size of bundles, for programs with a symmetry, for a look for
-#: faster programs, for each question, and for what chunks need before it.
-_BUNDLES_SHARE, _SYMMETRIC_SHARE, _FASTEST_SHARE, _QUESTION_SHARE, _NEEDS_SHARE = 0.1, 0.2, 0.25, 0.4, 0.2
-#: The same for a question about what is hardly later than the bound, and for one about the little left open.
-_NEAR_QUESTION_SHARE, _LAST_QUESTION_SHARE = 0.2, 0.9
 #: A bound within this fraction of what could not be decided is near enough.
 _NEAR = 2e-3
 #: Where costs are rounded to ticks, no bound comes nearer to a time than this fraction of it.
@@ -55,8 +59,6 @@ _PROVED_WHEN_ROUNDING = 2e-5
 _ROUNDING = 1e-11
 #: Where costs are rounded, so many ticks (of 10**7) may be what rounding takes off the best program itself.
 _ROUNDED_TICKS = 100
-#: A bound that grows by less than this fraction is not worth telling before the end.
-_REPORTED_GROWTH = 1e-3
 
 
 def serves_all_programs(instance: Instance) -> Verdict:
@@ -69,7 +71,9 @@ def serves_all_programs(instance: Instance) -> Verdict:
     if not (collective.reduces & (wanted > 1)).any():
         return no("no sum is wanted by several ranks, so the compact form leaves nothing out")
     if not _fits(instance.problem):
-        return no(f"more than {_MOST_ITEMS} partial sums on links are too many for any proof in minutes")
+        return no(
+            f"more than {SUMS_ENGINE_MOST_ITEMS} partial sums on links are too many for any proof in minutes"
+        )
     return YES
 
 
@@ -81,7 +85,7 @@ def _fits(problem: Problem) -> bool:
     ):
         items += topology.num_links * (2.0 ** min(contributors, 60) - 1 if reduces else 1)
         unions += problem.num_ranks * (3.0 ** min(contributors, 60) / 2 if reduces else 0)
-    return items <= _MOST_ITEMS and unions <= _MOST_UNIONS
+    return items <= SUMS_ENGINE_MOST_ITEMS and unions <= SUMS_ENGINE_MOST_UNIONS
 
 
 def _alone(instance: Instance) -> list[tuple[list[int], Instance]]:
@@ -118,7 +122,7 @@ class _Search:
     def run(self) -> Iterator[Update]:
         if self.free:
             yield from self._together()
-            yield from self._fastest(self.budget.share(_FASTEST_SHARE))
+            yield from self._fastest(self.budget.share(SUMS_ENGINE_FASTEST_SHARE))
         yield from self._questions()
         yield from self._fastest(self.budget)
 
@@ -157,7 +161,9 @@ class _Search:
     ) -> Iterator[Update]:
         ticks = ticks_of(smaller.problem, self.best.makespan_us)
         last = ticks.last_before(self.best.makespan_us)
-        budget = self.budget.share(_BUNDLES_SHARE if group is None else _SYMMETRIC_SHARE)
+        budget = self.budget.share(
+            SUMS_ENGINE_BUNDLES_SHARE if group is None else SUMS_ENGINE_SYMMETRIC_SHARE
+        )
         if self._is_proved() or not _is_soon_written(smaller.problem, ticks, last, budget):
             return
         model = build(smaller, ticks, (0, last), in_order=group is None)
@@ -172,20 +178,20 @@ class _Search:
         ticks, last = self._before_the_best()
         near = ticks.at_most(self.bound_us * (1 + _NEAR))
         if self.bound_us and near < last:
-            yield from self._decided(ticks, near, _NEAR_QUESTION_SHARE)
+            yield from self._decided(ticks, near, SUMS_ENGINE_NEAR_QUESTION_SHARE)
         open_us = self.best.makespan_us
         while self.budget.remaining_s() and not self._is_proved():
             ticks, last = self._before_the_best()
             if open_us < self.best.makespan_us:
                 if open_us - self.bound_us < _NEAR * self.bound_us:
                     if open_us >= self.best.makespan_us * (1 - _NEAR):
-                        yield from self._decided(ticks, last, _LAST_QUESTION_SHARE)
+                        yield from self._decided(ticks, last, SUMS_ENGINE_LAST_QUESTION_SHARE)
                     return
                 last = min(last, ticks.last_before((self.bound_us + open_us) / 2))
             if last < ticks.at_least(self.bound_us):
                 return
             decided = False
-            for each in self._decided(ticks, last, _QUESTION_SHARE):
+            for each in self._decided(ticks, last, SUMS_ENGINE_QUESTION_SHARE):
                 decided = True
                 yield each
             if not decided:
@@ -217,7 +223,7 @@ class _Search:
         """What each chunk takes of the links by a moment; None if some chunk alone is not done by then."""
         topology = self.problem.topology
         links = [range(topology.num_links), *topology.links_into, *topology.links_from]
-        budget = self.budget.share(_NEEDS_SHARE)
+        budget = self.budget.share(SUMS_ENGINE_NEEDS_SHARE)
         needs: list[Need] = []
         kinds = self.instance.once(_alone)
         for number, (chunks, alone) in enumerate(kinds):
@@ -258,7 +264,7 @@ class _Search:
                 yield from self._better(schedule_of(self.problem, each))
                 continue
             proved = each
-            if proved > reported * (1 + _REPORTED_GROWTH):
+            if proved > reported * (1 + SUMS_ENGINE_REPORTED_GROWTH):
                 reported = proved
                 yield from self._proved(ticks, proved)
         yield from self._proved(ticks, proved)

@@ -53,10 +53,8 @@ from typing import Any
 from taccl.encoding.core.ticks import NEVER, Ticks
 from taccl.encoding.engines.cp.sums_parts import interchangeable_chunks, is_own, splits
 from taccl.encoding.engines.cp.sums_variables import Cell, Sending, Variables
+from taccl.encoding.engines.cp.tuning import SUMS_MODEL_MOST_RANKS_TO_DIVIDE
 from taccl.encoding.instance import Instance
-
-#: With more ranks, there are too many sets of them, and ways of dividing them, for a rule about each.
-_MOST_RANKS_TO_DIVIDE = 5
 
 
 @dataclass(frozen=True)
@@ -212,7 +210,7 @@ class SumModel(Variables):
 
     def _every_contribution_enters_every_set(self) -> None:
         """Into each set of ranks that wants a chunk, in some part, comes each contribution from outside."""
-        if len(self.ranks) > _MOST_RANKS_TO_DIVIDE:
+        if len(self.ranks) > SUMS_MODEL_MOST_RANKS_TO_DIVIDE:
             return
         for chunk, contribution in itertools.product(self.chunks, self.ranks):
             if not self.pre[chunk][contribution] or not self.problem.collective.reduces[chunk]:
@@ -242,7 +240,7 @@ class SumModel(Variables):
         When the first of those that want the sum has come to know of every contribution, each of the S others
         has let something out, and each of the W - 1 others still has to let something in.
         """
-        if len(self.ranks) > _MOST_RANKS_TO_DIVIDE:
+        if len(self.ranks) > SUMS_MODEL_MOST_RANKS_TO_DIVIDE:
             return
         for chunk in self.chunks:
             if not self.problem.collective.reduces[chunk]:

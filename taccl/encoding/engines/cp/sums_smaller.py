@@ -13,6 +13,7 @@ from taccl.encoding.engines.cp.sums_model import SumModel
 from taccl.encoding.engines.cp.sums_parts import Item, interchangeable_chunks
 from taccl.encoding.engines.cp.sums_read import Program
 from taccl.encoding.engines.cp.sums_variables import Sending
+from taccl.encoding.engines.cp.tuning import SUMS_SMALLER_SYMMETRY_WORK
 from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import SymmetryGroup, without_shared_ports
 from taccl.encoding.symmetry.search import found_group
@@ -22,9 +23,6 @@ from taccl.model.schedule import Schedule
 from taccl.model.schedule.partial_sums import ranks_of, set_of
 from taccl.model.schedule.schedule import compacted
 from taccl.support.budget import Budget
-
-#: Units of work for looking for symmetries: with few ranks it takes some milliseconds.
-_SYMMETRY_WORK = 1000
 
 
 def one_chunk(problem: Problem, chunk: int) -> Problem:
@@ -53,7 +51,7 @@ def symmetry_of(instance: Instance) -> SymmetryGroup | None:
 
     No image of a send shares a port with it, so both can go at the same time. `instance.once(symmetry_of)`.
     """
-    found = found_group(instance.problem, Budget.of_work(_SYMMETRY_WORK))
+    found = found_group(instance.problem, Budget.of_work(SUMS_SMALLER_SYMMETRY_WORK))
     group = without_shared_ports(instance.problem.topology, found)
     return group if len(group) > 1 else None
 

@@ -12,6 +12,7 @@ import numpy as np
 from taccl.encoding.core.grouping import one_by_one
 from taccl.encoding.core.ticks import Ticks
 from taccl.encoding.engines.cp.candidates import Candidates
+from taccl.encoding.engines.cp.tuning import VARIABLES_WRITTEN_PER_UNIT
 from taccl.encoding.symmetry.group import SymmetryGroup, without_shared_ports
 from taccl.model.collective import IntArray
 from taccl.model.problem import Problem
@@ -22,8 +23,6 @@ from taccl.support.budget import Budget
 #: many for each second that is left, writing takes a small part of it.
 MOST_PAIRS = 100_000
 PAIRS_PER_S = 5_000
-#: So many are written down in a unit of work.
-_WRITTEN_PER_UNIT = 30
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ def is_written_soon(pairs: int, budget: Budget, pairs_per_s: int = PAIRS_PER_S) 
     """
     if pairs > min(MOST_PAIRS, pairs_per_s * budget.remaining_s()):
         return False
-    budget.spend(pairs / _WRITTEN_PER_UNIT)
+    budget.spend(pairs / VARIABLES_WRITTEN_PER_UNIT)
     return True
 
 

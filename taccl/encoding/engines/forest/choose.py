@@ -32,32 +32,31 @@ from taccl.encoding.core.costs import Costs
 from taccl.encoding.core.heaps import pop, push
 from taccl.encoding.engines.forest.arcs import NO_LINK, Arcs
 from taccl.encoding.engines.forest.demand import ANYWHERE
+from taccl.encoding.engines.forest.tuning import (
+    CHOOSE_ARCS_BETWEEN_LOOKS,
+    CHOOSE_DEPTH,
+    CHOOSE_GOLDEN,
+    CHOOSE_LEAST_ROOTS,
+    CHOOSE_LEAST_TREES,
+    CHOOSE_MOST_ROOTS,
+    CHOOSE_OFF_CENTRE,
+    CHOOSE_PLASTIC,
+    CHOOSE_ROOT_ARCS,
+    CHOOSE_SHARPNESS,
+    CHOOSE_TIES,
+    CHOOSE_TREE_ARCS,
+)
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray
 from taccl.support.budget import Budget
 from taccl.support.jit import compiled, is_at_hand
 
-#: Roots that are tried for a tree whose root may be any rank: fewer on large networks.
-_MOST_ROOTS, _LEAST_ROOTS, _ROOT_ARCS = 16, 2, 4_000
-#: So many pairs of a tree and an arc, and at least so many trees, are enough to balance loads.
-_TREE_ARCS, _LEAST_TREES = 1_000_000, 256
-#: How much dearer a tree may be for each rank on its longest way.
-_DEPTH = 0.03
-#: By what part a root may be farther from the farthest rank than the middle is.
-_OFF_CENTRE = 0.1
 #: Below this exponent a price is as good as none.
 _LEAST = -30.0
-#: Relative differences of prices by which equal arcs are told apart, another way for each tree.
-_TIES = 1e-6
 #: Relative differences of prices that are rounding.
 _SAME = 1e-12
 #: How often each tree is chosen, and how sharply prices rise each time, beside what a tree adds to a load.
 _ROUNDS = 2
-_SHARPNESS = (2.0, 8.0)
-#: About so many arcs are looked at in half a second.
-_ARCS_BETWEEN_LOOKS = 5_000_000
-#: Irrational turns, so that trees and ties differ.
-_GOLDEN, _PLASTIC = 0.6180339887498949, 0.7548776662466927
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +104,7 @@ def shape_of(arcs: Arcs, costs: Costs, mb: float, blend: float, slack: float, an
     if slack < np.inf and any_root:
         network = csr_array((took_us, (arcs.parent, arcs.child)), shape=(num_ranks, num_ranks))
         farthest = dijkstra(network).max(axis=1)
-        central = np.flatnonzero(farthest <= (1 + _OFF_CENTRE) * farthest.min())
+        central = np.flatnonzero(farthest <= (1 + CHOOSE_OFF_CENTRE) * farthest.min())
     return Shape(blend, slack, took_us, central)
 
 
@@ -131,7 +130,7 @@ def choose(
     shape : what trees are preferred.
     budget : looked at now and then: when it is over, trees stay as they were first chosen.
     """
-    tree = _turns(kind, root, mb, max(_LEAST_TREES, _TREE_ARCS // max(len(arcs.child), 1)))
+    tree = _turns(kind, root, mb, max(CHOOSE_LEAST_TREES, CHOOSE_TREE_ARCS // max(len(arcs.child), 1)))
     _, first, times = np.unique(tree, return_index=True, return_counts=True)
     arc = np.full((len(first), len(arcs.first) - 1), -1, dtype=np.int64)
     load = np.zeros(costs.num_ports)
@@ -151,7 +150,7 @@ def choose(
 
 def _together(num_arcs: int, is_any_free: bool) -> int:
     """How many trees are chosen between two looks at the budget: several roots are tried where any may be."""
-    return max(1, _ARCS_BETWEEN_LOOKS // max(num_arcs * (_tries(num_arcs) if is_any_free else 1), 1))
+    return max(1, CHOOSE_ARCS_BETWEEN_LOOKS // max(num_arcs * (_tries(num_arcs) if is_any_free else 1), 1))
 
 
 def _turns(kind: IntArray, root: IntArray, mb: FloatArray, most: int) -> IntArray:
@@ -205,7 +204,7 @@ def _price_of(
             continue
         for pair in range(costs.first[link], costs.first[link + 1]):
             total += price[costs.port[pair]] * (costs.busy_alpha_us[pair] + mb * costs.busy_beta_us[pair])
-    return total * (1.0 + _TIES * ((a * _GOLDEN + turn) % 1.0))
+    return total * (1.0 + CHOOSE_TIES * ((a * CHOOSE_GOLDEN + turn) % 1.0))
 
 
 @compiled
@@ -234,7 +233,7 @@ def _latest(arcs: Any, took_us: Any, allowed: Any, root: int, slack: float, turn
         known += 1
         for a in range(arcs.first[rank], arcs.first[rank + 1]):
             child = arcs.child[a]
-            way = soonest[rank] + took_us[a] * (1.0 + _TIES * ((a * _GOLDEN + turn) % 1.0))
+            way = soonest[rank] + took_us[a] * (1.0 + CHOOSE_TIES * ((a * CHOOSE_GOLDEN + turn) % 1.0))
             if allowed[a] and way < soonest[child]:
                 soonest[child], above[child] = way, a
                 push(keys, items, 0, size, way, child)
@@ -244,7 +243,7 @@ def _latest(arcs: Any, took_us: Any, allowed: Any, root: int, slack: float, turn
         a = above[rank]
         below[arcs.parent[a]] = max(below[arcs.parent[a]], below[rank] + took_us[a])
     for rank in range(num_ranks):
-        latest[rank] = below[root] * (1.0 + slack + _TIES) - below[rank]
+        latest[rank] = below[root] * (1.0 + slack + CHOOSE_TIES) - below[rank]
 
 
 @compiled
@@ -322,13 +321,13 @@ def _grow(
                 weight = _price_of(other, mb, arcs, costs, price, turn)
                 push(keys, items, 0, size, blend * way[rank] + weight, other)
                 size += 1
-    return cost * (1.0 + _DEPTH * deepest) if reached == num_ranks else np.inf
+    return cost * (1.0 + CHOOSE_DEPTH * deepest) if reached == num_ranks else np.inf
 
 
 @compiled
 def _tries(num_arcs: int) -> int:
     """How many roots are tried for a tree whose root may be any rank."""
-    return min(_MOST_ROOTS, max(_LEAST_ROOTS, _ROOT_ARCS // max(num_arcs, 1)))
+    return min(CHOOSE_MOST_ROOTS, max(CHOOSE_LEAST_ROOTS, CHOOSE_ROOT_ARCS // max(num_arcs, 1)))
 
 
 @compiled
@@ -361,13 +360,13 @@ def _choose(
                 if a >= 0:
                     _use(-times[tree], a, mb[tree], arcs, costs, load)
         most = load.max()
-        slope = min(number + 1, many) / max(most, 1e-300) * _SHARPNESS[number // many]
+        slope = min(number + 1, many) / max(most, 1e-300) * CHOOSE_SHARPNESS[number // many]
         for p in range(len(load)):
             price[p] = np.exp(max(slope * (load[p] - most), _LEAST))
         least, chosen = np.inf, -1
         for attempt in range(tries if is_free[tree] else 1):
             start = root[tree]
-            turn = (tree + seed) * _GOLDEN + attempt / tries + (number // many) * _PLASTIC
+            turn = (tree + seed) * CHOOSE_GOLDEN + attempt / tries + (number // many) * CHOOSE_PLASTIC
             if is_free[tree]:
                 start = shape.central[int(turn % 1.0 * len(shape.central))]
             if shape.slack < np.inf:
@@ -376,7 +375,7 @@ def _choose(
             trial_price[:] = price
             cost = _grow(
                 arcs, costs, allowed[kind[tree]], start, mb[tree], times[tree], shape.blend, slope, most,
-                (tree + seed) * _PLASTIC, shape.took_us, latest, trial, trial_load, trial_price,
+                (tree + seed) * CHOOSE_PLASTIC, shape.took_us, latest, trial, trial_load, trial_price,
             )  # fmt: skip
             if cost < least:
                 least, chosen = cost, start

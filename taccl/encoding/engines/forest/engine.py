@@ -30,6 +30,24 @@ from taccl.encoding.engines.forest.pipeline import (
     scheduling_is_compiled,
 )
 from taccl.encoding.engines.forest.promise import Promise, promise_of
+from taccl.encoding.engines.forest.tuning import (
+    BUSIER,
+    FOR_QUOTIENT,
+    FOR_SCOUTS,
+    MANY,
+    MOST_TOGETHER,
+    SCOUTS,
+    SEEDS,
+    SHALLOW,
+    SHORTER,
+    STEP,
+    UNITS,
+    VAIN,
+    WAVES_BOTH,
+    WAVES_ONE,
+    WORSE,
+    WORTH_TURNING,
+)
 from taccl.encoding.engines.pipelined import asks_quotient, kinds_of, knows_sketch, note_of_compiling
 from taccl.encoding.instance import Instance
 from taccl.encoding.quotient import Quotient
@@ -40,33 +58,6 @@ from taccl.support.budget import UNITS_PER_S, Budget
 #: Shapes of trees: how much the way from the root counts in choosing them, and by what part the longest may
 #: be longer than it must.
 _SHAPES = ((0.3, np.inf), (0.05, np.inf))
-_SHALLOW = (0.3, 0.2)
-#: Shallow trees come first where ways are shorter by this factor and ports hardly busier (few trees balance
-#: loads roughly), and last where they are not.
-_SHORTER, _BUSIER = 0.85, 1.15
-#: The most chunks that share a tree, so that they can share sends.
-_MOST_TOGETHER = 64
-#: Waves, in parts of the time that a chunk keeps the busiest port busy, the likeliest first: where chunks go
-#: up and down, and where they go one way.
-_WAVES_BOTH = (0.6, 0.3, 1.0, 0.1, 0.03, 0.0)
-_WAVES_ONE = (0.03, 0.0, 0.1, 0.3, 0.6, 1.0)
-#: Trees by which groupings are compared before all are chosen.
-_SCOUTS = 32
-#: The part of the time that these may take, for each shape.
-_FOR_SCOUTS = 1 / 8
-#: A way that is worse than the best by more than this part with the wave that was best is given up.
-_WORSE = 0.03
-#: A pipeline is scheduled again from its end if it is not worse than the best that was not by more than this
-#: part; until so many times in turn it came out no faster; schedules are made of what gains this part.
-_WORTH_TURNING, _VAIN, _STEP = 0.01, 2, 0.003
-#: The part of the time for the quotient: it has fewer transfers, and mostly the better schedules.
-_FOR_QUOTIENT = 0.6
-#: How often all ways are tried, with other trees each time.
-_SEEDS = 4
-#: Units of work for each transfer that is scheduled.
-_UNITS = 2e-3
-#: More transfers take seconds.
-_MANY = 500_000
 
 
 def serves(instance: Instance) -> Verdict:
@@ -100,7 +91,7 @@ def forest(
     if quotient is not None and instance.quotient_instance is not None:
         part = instance.quotient_instance
         search = _Search(part, options.seed)
-        ways = search.schedules(budget.share(_FOR_QUOTIENT))
+        ways = search.schedules(budget.share(FOR_QUOTIENT))
         for schedule in _lifted(quotient, ways, best_us, budget):
             best_us = schedule.makespan_us
             yield Update("forest", schedule)
@@ -167,9 +158,9 @@ class _Search:
         Of very many transfers none is begun that would not be there in time.
         """
         best_us = best_first_us = np.inf
-        is_large = self.transfers > _MANY
-        self.takes_s = _UNITS * self.transfers / UNITS_PER_S if is_large else 0.0
-        waves = list(_WAVES_BOTH if self.both else _WAVES_ONE)
+        is_large = self.transfers > MANY
+        self.takes_s = UNITS * self.transfers / UNITS_PER_S if is_large else 0.0
+        waves = list(WAVES_BOTH if self.both else WAVES_ONE)
         for grouping, shape, seed in self._ways(budget):
             if best_us < np.inf and budget.remaining_s() <= self.takes_s:
                 return
@@ -183,18 +174,18 @@ class _Search:
                 if (best_us < np.inf or is_large) and budget.remaining_s() <= self.takes_s:
                     return
                 first = self._pipeline(trees, batches, wave)
-                budget.spend(_UNITS * self.transfers)
+                budget.spend(UNITS * self.transfers)
                 first_us = first.makespan_us
                 schedule = self._schedule(first, self.is_backwards) if first_us < best_us else None
                 self.takes_s = budget.read_s() - began_s
                 if schedule is not None:
                     best_us = first_us
                     yield schedule
-                if first_us < min(least_us, best_first_us * (1 + _WORTH_TURNING)):
+                if first_us < min(least_us, best_first_us * (1 + WORTH_TURNING)):
                     for schedule in self._turned(first, best_us, budget):
                         best_us = schedule.makespan_us
                         yield schedule
-                elif first_us > best_first_us * (1 + _WORSE):
+                elif first_us > best_first_us * (1 + WORSE):
                     break
                 if first_us < best_first_us:
                     waves.remove(wave)
@@ -211,15 +202,15 @@ class _Search:
             return
         pipeline, is_backwards, vain, held = first, False, 0, None
         least_us = first.makespan_us
-        while vain < _VAIN and budget.remaining_s() > self.takes_s:
+        while vain < VAIN and budget.remaining_s() > self.takes_s:
             began_s = budget.read_s()
             pipeline, is_backwards = again(pipeline), not is_backwards
-            budget.spend(_UNITS * self.transfers)
+            budget.spend(UNITS * self.transfers)
             vain = 0 if pipeline.makespan_us < least_us - TOLERANCE_US else vain + 1
             least_us = min(least_us, pipeline.makespan_us)
             if vain == 0 and least_us < best_us:
                 held = pipeline, is_backwards
-                if least_us < best_us * (1 - _STEP):
+                if least_us < best_us * (1 - STEP):
                     best_us, held = least_us, None
                     schedule = self._schedule(pipeline, is_backwards)
                     self.takes_s = max(self.takes_s, budget.read_s() - began_s)
@@ -232,7 +223,7 @@ class _Search:
 
         None where even the trees of a few chunks are not there in time: those of all take longer.
         """
-        most = min(self.problem.max_group, _MOST_TOGETHER, self.problem.num_chunks)
+        most = min(self.problem.max_group, MOST_TOGETHER, self.problem.num_chunks)
         sizes = [1 << power for power in range(most.bit_length())]
         groupings = [
             Grouping(size, tapered) for size in sizes for tapered in (False, True) if size > 1 or not tapered
@@ -240,26 +231,26 @@ class _Search:
         mb = self.problem.chunk_mb
         any_root = bool((self.spread.root == ANYWHERE).any())
         shapes = [shape_of(self.arcs, self.costs, mb, *each, any_root) for each in _SHAPES]
-        promise = self._promise(shapes[0], budget.share(_FOR_SCOUTS))
+        promise = self._promise(shapes[0], budget.share(FOR_SCOUTS))
         if promise is None:
             return
-        shallow = shape_of(self.arcs, self.costs, mb, *_SHALLOW, any_root)
-        of_shallow = self._promise(shallow, budget.share(_FOR_SCOUTS))
+        shallow = shape_of(self.arcs, self.costs, mb, *SHALLOW, any_root)
+        of_shallow = self._promise(shallow, budget.share(FOR_SCOUTS))
         if of_shallow is not None:
-            is_first = of_shallow.way_us(mb) <= _SHORTER * promise.way_us(mb) and of_shallow.busy_us(
+            is_first = of_shallow.way_us(mb) <= SHORTER * promise.way_us(mb) and of_shallow.busy_us(
                 mb
-            ) <= _BUSIER * promise.busy_us(mb)
+            ) <= BUSIER * promise.busy_us(mb)
             shapes.insert(0 if is_first else len(shapes), shallow)
             likely = of_shallow if is_first else promise
             groupings.sort(key=lambda each: (each.tapered, likely.time_us(mb, each.size)))
-        for number in range(_SEEDS):
+        for number in range(SEEDS):
             for grouping, shape in product(groupings, shapes):
                 yield grouping, shape, self.seed + number
 
     def _promise(self, shape: Shape, budget: Budget) -> Promise | None:
         """What the trees of a few chunks promise; None if they do not reach all ranks, or not in time."""
         problem, many = self.problem, self.problem.num_chunks
-        some = np.unique(np.linspace(0, many - 1, min(many, _SCOUTS)).astype(np.int64))
+        some = np.unique(np.linspace(0, many - 1, min(many, SCOUTS)).astype(np.int64))
         mb = np.full(len(some), problem.chunk_mb)
         root = self.spread.root[some]
         scouts = choose(

@@ -44,14 +44,10 @@ from taccl.encoding.core.port_queues import (
 from taccl.encoding.engines.forest.arcs import NO_LINK, Arcs
 from taccl.encoding.engines.forest.choose import Forest
 from taccl.encoding.engines.forest.tree_tables import DOWN, UP, Trees, arcs_taken, rest_of_ways, trees_of
+from taccl.encoding.engines.forest.tuning import PIPELINE_LATER_US, PIPELINE_MOST_OPEN
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray
 from taccl.support.jit import compiled, compiled_in_place, is_at_hand
-
-#: How much less urgent a copy beside the tree is than any in it.
-_LATER_US = 1e12
-#: So many copies beside trees are looked at, those of the last chunks: more would be only memory.
-_MOST_OPEN = 20_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,7 +206,7 @@ def _pipeline(
     arcs, costs, allowed = network.arcs, network.costs, network.allowed
     many, num_ranks = len(batches.chunk), trees.up.shape[1]
     state = _state(many, num_ranks)
-    first_open = max(0, many - _MOST_OPEN // len(arcs.child)) if trees.copies else many
+    first_open = max(0, many - PIPELINE_MOST_OPEN // len(arcs.child)) if trees.copies else many
     uses = _uses(network, trees, kind[first_open:])
     most_ready = state.start.size + (many - first_open) * len(arcs.child)
     queues = port_queues(costs, uses, most_ready, state.start.size, np.float64)
@@ -397,4 +393,4 @@ def _offer_copies(inputs: Any, queues: Any, state: Any, c: int, rank: int) -> No
         below = arcs.child[a]
         is_open = below != trees.root[t] and inputs.allowed[inputs.kind_of[c], a]
         if is_open and trees.down[t, below] != a and state.start[c, DOWN, below] < 0.0:
-            offer(queues, _LATER_US + key[c, DOWN, below], beside + a)
+            offer(queues, PIPELINE_LATER_US + key[c, DOWN, below], beside + a)

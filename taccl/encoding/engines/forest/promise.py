@@ -13,9 +13,7 @@ import numpy as np
 from taccl.encoding.core.costs import Costs
 from taccl.encoding.engines.forest.arcs import NO_LINK, Arcs
 from taccl.encoding.engines.forest.choose import Forest
-
-#: The part of a chunk's way that a pipeline takes longer than its busiest port: measured on meshes.
-_ENDS = 0.75
+from taccl.encoding.engines.forest.tuning import PROMISE_ENDS
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ class Promise:
 
     def time_us(self, chunk_mb: float, together: int) -> float:
         """The time that so many chunks in a send promise."""
-        return self.busy_us(chunk_mb, together) + _ENDS * self.way_us(chunk_mb, together)
+        return self.busy_us(chunk_mb, together) + PROMISE_ENDS * self.way_us(chunk_mb, together)
 
     def busy_us(self, chunk_mb: float, together: int = 1) -> float:
         """How long the busiest port is busy."""

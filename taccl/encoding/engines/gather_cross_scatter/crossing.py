@@ -17,12 +17,14 @@ import numpy as np
 
 from taccl.encoding.core.node_parts import Inside
 from taccl.encoding.engines.gather_cross_scatter.nodes import Nodes
+from taccl.encoding.engines.gather_cross_scatter.tuning import (
+    CROSSING_FEW_GROUPS,
+    CROSSING_MANY_UNITS,
+    CROSSING_MOST_GROUPS,
+)
 from taccl.encoding.instance import Instance
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
-
-#: Chunks cross in so many groups at most; in one or two, where that are many units.
-_MOST_GROUPS, _FEW_GROUPS, _MANY_UNITS = 4, 2, 16
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ def plans(instance: Instance, crossing: Crossing) -> list[Plan]:
         for into in {into for _, into in nodes.ways}
     }
     found = []
-    most = _MOST_GROUPS if many // unit <= _MANY_UNITS else _FEW_GROUPS
+    most = CROSSING_MOST_GROUPS if many // unit <= CROSSING_MANY_UNITS else CROSSING_FEW_GROUPS
     for (out, into), links in nodes.ways.items():
         link = int(links[0, 1])
         alpha_us = float(topology.alpha_us[link])

@@ -32,20 +32,18 @@ from taccl.encoding.engines.gather_cross_scatter.crossing import Crossing, Plan,
 from taccl.encoding.engines.gather_cross_scatter.fill import filled
 from taccl.encoding.engines.gather_cross_scatter.nodes import Nodes, equal_nodes
 from taccl.encoding.engines.gather_cross_scatter.nodes import serves as has_equal_nodes
+from taccl.encoding.engines.gather_cross_scatter.tuning import (
+    LATER,
+    LEAST_S,
+    MOST_PLACES,
+    MOST_S,
+    MOST_WAYS,
+    PARTS,
+    SHARE,
+)
 from taccl.encoding.instance import Instance
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.support.budget import Budget
-
-#: In how many parts chunks travel that came together and want the same, one round after the other.
-_PARTS = (1, 2, 3, 8)
-#: How much later a plan has its turn than the one before it, as a power of its place.
-_LATER = 1.5
-#: More ways of an item over a link are more than CP-SAT decides in seconds.
-_MOST_WAYS = 1_500
-#: More pairs of places that have links between nodes are too many to try.
-_MOST_PLACES = 64
-#: The part of what is left for each model, and its least and most seconds.
-_SHARE, _LEAST_S, _MOST_S = 0.5, 0.3, 12.0
 
 
 def serves(instance: Instance) -> Verdict:
@@ -57,7 +55,7 @@ def serves(instance: Instance) -> Verdict:
     if not crossing.many:
         return no("not as many chunks cross from each node to each other")
     items = len(np.unique(instance.problem.collective.source[crossing.chunks[0, 1]]))
-    if items * len(nodes.inside) > _MOST_WAYS or len(nodes.ways) > _MOST_PLACES:
+    if items * len(nodes.inside) > MOST_WAYS or len(nodes.ways) > MOST_PLACES:
         return no("there are too many links in a node, or too many between nodes")
     if not _stays_inside(instance, nodes):
         return no("some rank does not reach another one of its node, which wants its chunks, inside the node")
@@ -121,9 +119,9 @@ def _in_turns(plans: Sequence[Plan]) -> Iterator[tuple[Plan, int]]:
 
     def turns_of(turn: int, parts: int) -> Iterator[tuple[float, int, Plan, int]]:
         for rank, plan in enumerate(plans):
-            yield (rank + 1) ** _LATER * (turn + 1), turn, plan, parts
+            yield (rank + 1) ** LATER * (turn + 1), turn, plan, parts
 
-    each_number = (turns_of(turn, parts) for turn, parts in enumerate(_PARTS))
+    each_number = (turns_of(turn, parts) for turn, parts in enumerate(PARTS))
     for _, _, plan, parts in heapq.merge(*each_number, key=lambda each: each[:2]):
         yield plan, parts
 
@@ -235,7 +233,7 @@ class _Search:
         self, around: Around, items: Sequence[Item], before_us: float, leaving: Leaving | None = None
     ) -> Decided | None:
         """The same, of whatever is alike up to the moment at which it begins."""
-        if len(items) * len(self._nodes.inside) > _MOST_WAYS:
+        if len(items) * len(self._nodes.inside) > MOST_WAYS:
             return None
         from_us = min((when for item in items for _, when in item.starts), default=0.0)
         items = [item.later(-from_us) for item in items]
@@ -247,7 +245,7 @@ class _Search:
         )
         looked_us, decided = self._known.get(key, (0.0, None))
         if looked_us < room_us - TOLERANCE_US and (decided is None or decided.end_us >= room_us):
-            seconds = min(_MOST_S, max(_LEAST_S, _SHARE * self._budget.remaining_s()))
+            seconds = min(MOST_S, max(LEAST_S, SHARE * self._budget.remaining_s()))
             budget = self._budget.at_most(seconds)
             decided = decide(around, items, room_us, self._seed, budget, leaving)
             self._known[key] = room_us, decided

@@ -12,13 +12,12 @@ import numpy as np
 
 from taccl.encoding.core.node_parts import Inside
 from taccl.encoding.engines.engine import YES, Verdict, no
+from taccl.encoding.engines.gather_cross_scatter.tuning import NODES_MOST_PAIRS
 from taccl.encoding.instance import Instance
 from taccl.model.collective import IntArray
 
 #: With more ranks in a node, or more nodes, what happens in a node is too much for one model.
 MOST_RANKS, MOST_NODES = 16, 8
-#: More pairs of a chunk and a rank in the cluster than this are too many.
-_MOST_PAIRS = 4_096
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,8 +53,8 @@ def serves(instance: Instance) -> Verdict:
     problem = instance.problem
     if not instance.demand.copies_from_one:
         return no("it is for chunks that are copied, each from one rank")
-    if len(problem.collective.outputs) > _MOST_PAIRS:
-        return no(f"more than {_MOST_PAIRS:,} outputs are too many for its models")
+    if len(problem.collective.outputs) > NODES_MOST_PAIRS:
+        return no(f"more than {NODES_MOST_PAIRS:,} outputs are too many for its models")
     if problem.limits.own_first is not None or problem.limits.may_use is not None:
         return no("a sketch says which chunks may use a link, or which go first")
     if problem.topology.port_betas is not None:

@@ -21,6 +21,12 @@ from taccl.encoding.core.timing import Ports
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.engines.greedy.grown import grown, ways_of
+from taccl.encoding.engines.greedy.tuning import (
+    ALONG_TREES_LATENESS,
+    ALONG_TREES_MANY_ROWS,
+    ALONG_TREES_MOST_OFFERS,
+    ALONG_TREES_TIE,
+)
 from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray, LogicalTopology
@@ -28,19 +34,10 @@ from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.support.budget import Budget
 
-#: What it counts that a sender has a chunk later, beside the time of the link.
-_LATENESS = 0.25
-#: What tells links of equal cost apart, beside their cost: far below what they differ by otherwise.
-_TIE = 1e-7
 #: A table of more cells (sources x ranks, or ranks x ranks for each kind of limits) is not built.
 MOST_CELLS = 2**25
-#: With more rows than this the quotient is answered, where there is one.
-_MANY_ROWS = 1_000_000
 #: About so many rows take a unit of work.
 ROWS_PER_UNIT = 300
-#: With no more than so many offers, all that have a chunk make theirs anew in every step; with more, only the
-#: one that was taken up and the one that it reached do (`grown`).
-_MOST_OFFERS = 2**25
 
 
 def serves(instance: Instance) -> Verdict:
@@ -71,7 +68,7 @@ def along_trees(
 
 def at_once(instance: Instance) -> Schedule | None:
     """The schedule of an instance that this serves; None if a rank is not reached."""
-    schedule = _in_both_phases(instance, _MANY_ROWS)
+    schedule = _in_both_phases(instance, ALONG_TREES_MANY_ROWS)
     if schedule is not None:
         return schedule
     quotient, small = instance.quotient, instance.quotient_instance
@@ -215,10 +212,12 @@ def _trees(instance: Instance, sources: _Sources, which: IntArray) -> IntArray:
     each, kinds = np.arange(len(which)), sources.limits[which]
     holds = sources.holds[which]
     turned = _turned(topology, holds.argmax(axis=1))
-    tie = _TIE * float(duration.max(initial=0.0)) / max(1.0, float(turned.max())) * turned
+    tie = ALONG_TREES_TIE * float(duration.max(initial=0.0)) / max(1.0, float(turned.max())) * turned
     busy = topology.slowest_busy_us(np.arange(topology.num_links), problem.chunk_mb)
-    if len(which) * topology.num_ranks**3 > _MOST_OFFERS:
-        return grown(ways_of(link, duration, busy, shares), sources.usable, kinds, holds, tie, _LATENESS)
+    if len(which) * topology.num_ranks**3 > ALONG_TREES_MOST_OFFERS:
+        return grown(
+            ways_of(link, duration, busy, shares), sources.usable, kinds, holds, tie, ALONG_TREES_LATENESS
+        )
     free = np.zeros((len(which), int(shares.max(initial=-1)) + 2))  # the last column: no shared port
     at = np.where(holds, 0.0, np.inf)
     outside, via = ~holds, np.full(holds.shape, -1, dtype=np.int64)
@@ -226,7 +225,7 @@ def _trees(instance: Instance, sources: _Sources, which: IntArray) -> IntArray:
         price, sender = np.full(holds.shape, np.inf), np.full(holds.shape, -1, dtype=np.int64)
         for rank in np.flatnonzero(np.isfinite(at).any(axis=0)).tolist():
             ready = np.maximum(at[:, rank], free[:, shares[rank]])
-            new = cost[kinds, rank] + (_LATENESS * ready + tie[:, rank])[:, None] + tie
+            new = cost[kinds, rank] + (ALONG_TREES_LATENESS * ready + tie[:, rank])[:, None] + tie
             better = (new < price) & outside & (link[rank] >= 0)
             price[better] = new[better]
             sender[better] = rank

@@ -18,16 +18,23 @@ from taccl.encoding.core.update import Update
 from taccl.encoding.engines.greedy.match import MatchPolicy, is_for_matching, match
 from taccl.encoding.engines.greedy.rarest_first import is_synchronous, rarest_first, rounds_take_s
 from taccl.encoding.engines.greedy.route import spread_routes
+from taccl.encoding.engines.greedy.tuning import (
+    CONGESTION,
+    GROUPS,
+    HOLDS,
+    KEPT,
+    LARGE,
+    MOST_LINKS_AT_ONCE,
+    MOST_PLACES_AT_ONCE,
+    QUOTIENT,
+    TAPERS,
+)
 from taccl.encoding.instance import Instance
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.support.budget import Budget
 
-_CONGESTION = (1.0, 0.0, 0.3, 3.0)
-_GROUPS = (1, 10**9, 2, 4, 8)
-_HOLDS = (1, 2, 4, 8)
-_TAPERS = (1.0, 0.5)
 _MATCHES = (
     MatchPolicy(),
     MatchPolicy(patience=1.2, overtake=True),
@@ -48,15 +55,6 @@ _CHOICES = (
     "noise",
 )
 _OF_GROUPS = ("group", "internode group", "taper")
-#: How many of the best trials are worth varying.
-_KEPT = 6
-#: The part of the time for schedules of the quotient.
-_QUOTIENT = 0.4
-#: With more triples of a chunk, a rank and a link than this, there is one pass, and none where a schedule is
-#: known.
-_LARGE = 2 * 10**8
-#: With more pairs of a chunk and a link, or more places where a chunk is or is wanted, a pass takes seconds.
-_MOST_LINKS_AT_ONCE, _MOST_PLACES_AT_ONCE = 500_000, 10_000
 #: Synchronous rounds are the fastest pass: on a torus of 1,024 ranks they take 2 s, where trees take 6 s and
 #: end up twice as slow.
 _MOST_FOR_ROUNDS_S = 4.0
@@ -78,7 +76,7 @@ def is_quick(instance: Instance) -> bool:
         return True
     places = len(problem.collective.inputs) + len(problem.collective.outputs)
     pairs = problem.num_chunks * problem.topology.num_links
-    return pairs <= _MOST_LINKS_AT_ONCE and places <= _MOST_PLACES_AT_ONCE
+    return pairs <= MOST_LINKS_AT_ONCE and places <= MOST_PLACES_AT_ONCE
 
 
 def greedy(
@@ -112,14 +110,14 @@ def _streams(
     alone = bool(problem.symmetry) or too_late
     quotient, small = (None, None) if alone else (instance.quotient, instance.quotient_instance)
     is_wanted = small is not None and (
-        not known or (budget.remaining_s() > 0 and _size(small.problem) <= _LARGE)
+        not known or (budget.remaining_s() > 0 and _size(small.problem) <= LARGE)
     )
     if quotient is not None and small is not None and is_wanted:
-        for update in _passes(small, options, budget.share(_QUOTIENT), None, known):
+        for update in _passes(small, options, budget.share(QUOTIENT), None, known):
             assert update.schedule is not None
             known = True
             yield replace(update, schedule=quotient.lifted(update.schedule))
-    if not known or (budget.remaining_s() and _size(problem) <= _LARGE):
+    if not known or (budget.remaining_s() and _size(problem) <= LARGE):
         yield from _passes(instance, options, budget, incumbent, known)
 
 
@@ -156,7 +154,7 @@ def _passes(
             schedule = schedule_by_policy(routings[paths], trial.policy, random, seconds)
         if schedule is None:
             continue
-        kept[:] = sorted([*kept, (schedule.makespan_us, number, trial)])[:_KEPT]
+        kept[:] = sorted([*kept, (schedule.makespan_us, number, trial)])[:KEPT]
         if best is None or schedule.makespan_us < best - TOLERANCE_US:
             best = schedule.makespan_us
             yield Update("greedy", schedule)
@@ -171,7 +169,7 @@ def _trials(
     plain, *others = [
         _Trial(policy, congestion, sharing)
         for sharing in ((False, True) if routed else (False,))
-        for congestion in (_CONGESTION if routed else (0.0,))
+        for congestion in (CONGESTION if routed else (0.0,))
         for policy in _policies(problem.topology)
     ]
     matchings = [_Trial(policy) for policy in _MATCHES] if is_for_matching(instance) else []
@@ -188,13 +186,13 @@ def _policies(topology: LogicalTopology) -> list[Policy]:
     """All policies that differ on these links, without groups where they save nothing."""
     saves, internode = ~one_by_one(topology), topology.internode
     has_internode = bool(internode.any())
-    groups = _GROUPS if (saves & ~internode).any() else (1,)
-    internode_groups = _GROUPS if (saves & internode).any() else (1,)
+    groups = GROUPS if (saves & ~internode).any() else (1,)
+    internode_groups = GROUPS if (saves & internode).any() else (1,)
     return [
         Policy(group, internode_group, 1, internode_hold, taper, defer)
-        for internode_hold in (_HOLDS if has_internode else (1,))
+        for internode_hold in (HOLDS if has_internode else (1,))
         for internode_group in internode_groups
-        for taper in (_TAPERS if len(internode_groups) > 1 else (1.0,))
+        for taper in (TAPERS if len(internode_groups) > 1 else (1.0,))
         for group in groups
         for defer in (True, False)
     ]
@@ -221,7 +219,7 @@ def _varied(trial: _Trial, routed: bool, groups: bool, random: np.random.Generat
         policy = replace(policy, taper=float(random.choice((0.2, 0.3, 0.5, 0.7, 1.0))))
     elif choice == "defer":
         policy = replace(policy, defer=not policy.defer)
-    congestion = float(random.choice(_CONGESTION)) if routed and choice == "congestion" else trial.congestion
+    congestion = float(random.choice(CONGESTION)) if routed and choice == "congestion" else trial.congestion
     sharing = bool(random.integers(2)) if routed and choice == "sharing" else trial.sharing
     return _Trial(policy, congestion, sharing)
 

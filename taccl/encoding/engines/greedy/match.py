@@ -18,6 +18,12 @@ import numpy as np
 
 from taccl.encoding.core.list_scheduling import RoutingInstance
 from taccl.encoding.core.timing import Ports
+from taccl.encoding.engines.greedy.tuning import (
+    MATCH_CLASSES_PER_DOUBLING,
+    MATCH_MOST_DISTANCES,
+    MATCH_MOST_PAIRS,
+    MATCH_PAIRS_PER_UNIT,
+)
 from taccl.encoding.instance import Instance
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
@@ -26,17 +32,6 @@ from taccl.support.budget import Budget
 
 #: Moments closer than this are the same: float error is smaller, and every send takes longer.
 _SAME_US = TOLERANCE_US / 100
-
-#: The largest sizes: each moment looks at all pairs of a link and a chunk, each send at the distances between
-#: all ranks for its chunk.
-_MOST_PAIRS = 4_000_000
-_MOST_DISTANCES = 400_000_000
-
-#: So many pairs of a free link and a chunk are weighed in a unit of work.
-_PAIRS_PER_UNIT = 200_000
-
-#: Measured links all differ a little: links whose times are within a class are treated as equal.
-_CLASSES_PER_DOUBLING = 4
 
 
 @dataclass(frozen=True)
@@ -65,9 +60,9 @@ def is_for_matching(instance: Instance) -> bool:
     problem, topology = instance.problem, instance.problem.topology
     if problem.symmetry or problem.limits.own_first is not None:
         return False
-    if not 0 < problem.num_chunks * topology.num_links <= _MOST_PAIRS:
+    if not 0 < problem.num_chunks * topology.num_links <= MATCH_MOST_PAIRS:
         return False
-    if problem.num_chunks * problem.num_ranks**3 > _MOST_DISTANCES:
+    if problem.num_chunks * problem.num_ranks**3 > MATCH_MOST_DISTANCES:
         return False
     return instance.demand.broadcasts
 
@@ -126,7 +121,7 @@ class _Match:
             self._receive(now)
             links, gains = self._offers(now)
             if budget is not None:
-                budget.spend(len(links) * self.problem.num_chunks / _PAIRS_PER_UNIT)
+                budget.spend(len(links) * self.problem.num_chunks / MATCH_PAIRS_PER_UNIT)
             alone = ~self.passes_two[links]
             order = np.argsort(-gains[alone], kind="stable")
             for link in links[alone][order].tolist() + self._matched(links[~alone], gains[~alone]):
@@ -228,7 +223,7 @@ class _Match:
 
 def _classes(duration_us: FloatArray) -> tuple[FloatArray, IntArray]:
     """The least duration of each class of links that are about as fast, and the class of each link."""
-    steps = np.floor(_CLASSES_PER_DOUBLING * np.log2(duration_us / duration_us.min()) + 1e-9)
+    steps = np.floor(MATCH_CLASSES_PER_DOUBLING * np.log2(duration_us / duration_us.min()) + 1e-9)
     _, of_link = np.unique(steps, return_inverse=True)
     least = np.full(of_link.max() + 1, np.inf)
     np.minimum.at(least, of_link, duration_us)

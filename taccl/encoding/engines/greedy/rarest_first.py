@@ -14,15 +14,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from taccl.encoding.engines.greedy.tuning import RAREST_FIRST_CHANCE, RAREST_FIRST_PAIRS_PER_UNIT
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
 from taccl.support.budget import UNITS_PER_S, Budget
-
-#: How much random noise changes the rarity of a chunk, relative to it.
-_CHANCE = 0.2
-#: So many pairs of a rank and a chunk are looked at in a unit of work.
-_PAIRS_PER_UNIT = 500_000
 
 
 def is_synchronous(problem: Problem) -> bool:
@@ -44,7 +40,7 @@ def rounds_take_s(problem: Problem) -> float:
         return math.inf
     pairs, num_links = problem.num_chunks * problem.num_ranks, problem.topology.num_links
     degree = int(np.bincount(problem.topology.dst).max())
-    return degree * pairs / _PAIRS_PER_UNIT * math.ceil(pairs / num_links) / UNITS_PER_S
+    return degree * pairs / RAREST_FIRST_PAIRS_PER_UNIT * math.ceil(pairs / num_links) / UNITS_PER_S
 
 
 def rarest_first(
@@ -63,7 +59,7 @@ def rarest_first(
     number = 0
     while not held.all():
         if budget is not None:
-            budget.spend(len(turns) * held.size / _PAIRS_PER_UNIT)
+            budget.spend(len(turns) * held.size / RAREST_FIRST_PAIRS_PER_UNIT)
             if not budget.remaining_s():
                 return None
         before = held.copy()
@@ -71,7 +67,7 @@ def rarest_first(
         moved = False
         for turn in random.permutation(len(turns)):
             link = turns[turn]
-            rarity = (1 + _CHANCE * random.random(len(commonness))) / commonness
+            rarity = (1 + RAREST_FIRST_CHANCE * random.random(len(commonness))) / commonness
             chunk, found = _rarest_new(before[topology.src[link]] & ~held[topology.dst[link]], rarity)
             link, chunk = link[found], chunk[found]
             held[topology.dst[link], chunk] = True

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from taccl.encoding.core.distance import shortest_path
+from taccl.encoding.engines.greedy.tuning import ROUTE_LINKS_PER_UNIT, ROUTE_SHORTEST_US
 from taccl.encoding.symmetry.group import SymmetryGroup
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
@@ -43,7 +44,7 @@ def spread_routes(
     for _ in range(sweeps if congestion > 0 or sharing else 1):
         for representative in random.permutation(representatives).tolist():
             if budget is not None:
-                budget.spend(problem.topology.num_links / _LINKS_PER_UNIT)
+                budget.spend(problem.topology.num_links / ROUTE_LINKS_PER_UNIT)
                 if not budget.remaining_s():
                     return routes if len(routes) == len(chunks) else None
             orbit = _orbit(symmetry, representative)
@@ -69,12 +70,6 @@ def _best_path(problem: Problem, chunk: int, lengths: FloatArray) -> list[int]:
     path = shortest_path(problem.topology, lengths, source, target, problem.usable(chunk))
     assert path is not None, "reachability is checked before any engine runs"
     return path
-
-
-#: So many links are weighed for one path in a unit of work.
-_LINKS_PER_UNIT = 10_000
-#: The least length of a link, so that a detour over links that cost nothing is no shortest path.
-_SHORTEST_US = 1e-6
 
 
 class _Loads:
@@ -108,5 +103,5 @@ class _Loads:
         per_pair = self._pair_cost + alpha[self._link_of]
         added = np.bincount(self._link_of, load[self._port_of] * per_pair, len(more))
         scale = load.max(initial=0.0)
-        length = np.maximum(more, _SHORTEST_US) if self._sharing else self._duration
+        length = np.maximum(more, ROUTE_SHORTEST_US) if self._sharing else self._duration
         return length + (congestion * added / scale if scale > 0 else 0.0)

@@ -19,13 +19,12 @@ from taccl.encoding.engines.hierarchical.mixed import mixed
 from taccl.encoding.engines.hierarchical.rails import Rails, rails_of
 from taccl.encoding.engines.hierarchical.rounds import Round, divided, falling, rounds, widths
 from taccl.encoding.engines.hierarchical.sends import Sends, costs_of, sends_of, spans_node
+from taccl.encoding.engines.hierarchical.tuning import UNITS
 from taccl.encoding.instance import Instance
 from taccl.model.network import LogicalTopology
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.support.budget import Budget
 
-#: Units of work for each send that is planned and scheduled.
-_UNITS = 0.2
 #: So many ways are tried even without time: each takes a moment, and the schedule of the best takes seconds.
 _AT_LEAST = 8
 
@@ -64,7 +63,7 @@ def hierarchical(
     copies = demand.to_all
     for sends in _ways(cluster, demand.sums, copies, budget):
         way = timed(cluster, sends, demand.sums, copies)
-        budget.spend(_UNITS * len(sends))
+        budget.spend(UNITS * len(sends))
         if way.makespan_us < best_us - TOLERANCE_US:
             best_us, found = way.makespan_us, (sends, way)
     if found is not None:

@@ -19,11 +19,13 @@ from typing import NamedTuple
 import numpy as np
 
 from taccl.encoding.engines.hierarchical.rounds import Costs, Piece, Round
-
-#: So many figures for what is left to be spread at the end are tried, and so many plans are kept.
-_LAGS, _MOST_PLANS = 48, 6
-#: So many changes of each are tried, and how often they join two rounds of a group and part one.
-_CHANGES, _JOINED, _PARTED = 2000, 0.7, 0.7
+from taccl.encoding.engines.hierarchical.tuning import (
+    MIXED_CHANGES,
+    MIXED_JOINED,
+    MIXED_LAGS,
+    MIXED_MOST_PLANS,
+    MIXED_PARTED,
+)
 
 
 class _Wave(NamedTuple):
@@ -50,12 +52,12 @@ def mixed(
     if least <= 0:
         return
     found: dict[tuple[_Wave, ...], float] = {}
-    for step in range(_LAGS):
-        lag_us = least * max(1.0, longest / least) ** (step / (_LAGS - 1))
+    for step in range(MIXED_LAGS):
+        lag_us = least * max(1.0, longest / least) ** (step / (MIXED_LAGS - 1))
         plan = _Plan(nodes, gpus * each, num_rails, most, costs)
         waves = tuple(plan.waves(lag_us))
         found[waves] = _ends_us(waves, costs)
-    likely = sorted(found, key=lambda waves: found[waves])[:_MOST_PLANS]
+    likely = sorted(found, key=lambda waves: found[waves])[:MIXED_MOST_PLANS]
     refined = [_refined(waves, most, costs) for waves in likely]
     for waves in sorted(refined, key=lambda waves: _ends_us(waves, costs)):
         yield tuple(_rounds(waves, num_rails))
@@ -70,13 +72,13 @@ def _refined(waves: tuple[_Wave, ...], most: int, costs: Mapping[int, Costs]) ->
     first, *rest = waves
     best, best_us = waves, _ends_us(waves, costs)
     trial, trial_us = rest, np.inf
-    for _ in range(_CHANGES if rest else 0):
+    for _ in range(MIXED_CHANGES if rest else 0):
         changed = list(trial)
         width, team, group = changed.pop(chance.randrange(len(changed)))
         others = [place for place, wave in enumerate(changed) if wave.group == group]
-        if others and chance.random() < _JOINED:
+        if others and chance.random() < MIXED_JOINED:
             width += changed.pop(chance.choice(others)).width
-        if width > most or chance.random() < _PARTED:
+        if width > most or chance.random() < MIXED_PARTED:
             part = chance.randint(1, width)
             changed.append(_Wave(part, team, group))
             width -= part

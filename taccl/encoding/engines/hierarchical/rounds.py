@@ -21,8 +21,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-#: So many figures for what is left to be spread at the end are tried, and so many rows of widths are kept.
-_LAGS, _MOST_ROWS = 48, 6
+from taccl.encoding.engines.hierarchical.tuning import ROUNDS_LAGS, ROUNDS_MOST_ROWS
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,7 @@ def falling(
         for falls in _rows_of_widths(groups * chunks, widest, costs):
             plan = (*begins, *_in_groups(teams, _packed(falls, chunks, groups, widest), falls))
             found[plan] = _ends_us(plan, each, costs)
-    yield from sorted(found, key=lambda plan: found[plan])[:_MOST_ROWS]
+    yield from sorted(found, key=lambda plan: found[plan])[:ROUNDS_MOST_ROWS]
 
 
 def _ends_us(plan: Sequence[Round], each: int, costs: Costs) -> float:
@@ -156,14 +155,14 @@ def _rows_of_widths(total: int, widest: int, costs: Costs) -> list[list[int]]:
     least = costs.inside_alpha_us + costs.inside_chunk_us
     most = costs.inside_alpha_us + costs.inside_chunk_us * widest
     found: dict[tuple[int, ...], float] = {}
-    for step in range(_LAGS):
-        lag_us = least * (most / least) ** (step / (_LAGS - 1)) if least > 0 else 0.0
+    for step in range(ROUNDS_LAGS):
+        lag_us = least * (most / least) ** (step / (ROUNDS_LAGS - 1)) if least > 0 else 0.0
         row = _falls(lag_us, total, widest, costs)
         rounds_after = (total - sum(row)) / widest
         if row or lag_us >= most:
             loss_us = (len(row) + rounds_after) * costs.alpha_us + lag_us
             found[tuple(row)] = min(loss_us, found.get(tuple(row), loss_us))
-    return [list(row) for row in sorted(found, key=lambda row: found[row])[:_MOST_ROWS]]
+    return [list(row) for row in sorted(found, key=lambda row: found[row])[:ROUNDS_MOST_ROWS]]
 
 
 def _falls(lag_us: float, total: int, widest: int, costs: Costs) -> list[int]:

@@ -13,16 +13,13 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from taccl.encoding.engines.lns.apart import Apart
+from taccl.encoding.engines.lns.tuning import CHOOSE_MOST_CUTS, CHOOSE_MOST_MOVABLE
 from taccl.encoding.engines.lns.window import Window
 from taccl.model.schedule import TOLERANCE_US
 
 #: The kinds of windows: all ways of some bundles; what comes to some ranks, or to those of a node;
 #: whole sends; what happens at about one time; the order of sends alone.
 KINDS = ("bundles", "ranks", "node", "sends", "time", "orders")
-#: So many sends at most leave their places in the orders of ports.
-_MOST_MOVABLE = 200
-#: So many cuts of bundles at most are made for one window.
-_MOST_CUTS = 6
 
 
 def slacks_us(apart: Apart, starts: Sequence[float], ends: Sequence[float]) -> list[float]:
@@ -57,7 +54,7 @@ def slacks_us(apart: Apart, starts: Sequence[float], ends: Sequence[float]) -> l
 def split(bundles: list[tuple[int, ...]], wide: Iterable[int], lots: random.Random) -> list[tuple[int, ...]]:
     """The bundles with some of those in `wide` cut into a few parts."""
     wide = [bundle for bundle in wide if len(bundles[bundle]) > 1]
-    made, cuts_left = list(bundles), lots.randint(0, _MOST_CUTS)
+    made, cuts_left = list(bundles), lots.randint(0, CHOOSE_MOST_CUTS)
     lots.shuffle(wide)
     for bundle in wide:
         if not cuts_left:
@@ -100,7 +97,7 @@ class Chooser:
             return Window(frozenset(), frozenset(), self._movable([self._seed()], size))
         if kind == "bundles" and (opened := self._bundles(size)):
             rows = [number for number, row in enumerate(self._apart.rows) if row.bundle in opened]
-            return Window(frozenset(opened), frozenset(), self._movable(rows, _MOST_MOVABLE))
+            return Window(frozenset(opened), frozenset(), self._movable(rows, CHOOSE_MOST_MOVABLE))
         orders = {
             "bundles": self._of_sends,
             "ranks": self._at_ranks,
@@ -116,7 +113,7 @@ class Chooser:
             if self._can_be_open(number):
                 taken.add(number)
                 size -= self._ways(number)
-        return Window(frozenset(), frozenset(taken), self._movable(sorted(taken), _MOST_MOVABLE))
+        return Window(frozenset(), frozenset(taken), self._movable(sorted(taken), CHOOSE_MOST_MOVABLE))
 
     def _seed(self) -> int:
         return int(self._lots.choice(self._critical))

@@ -26,36 +26,36 @@ from taccl.encoding.engines.lns.apart import bundles_of, taken_apart
 from taccl.encoding.engines.lns.choose import KINDS, Chooser, slacks_us, split
 from taccl.encoding.engines.lns.model import WindowModel, build
 from taccl.encoding.engines.lns.solutions import decisions
+from taccl.encoding.engines.lns.tuning import (
+    ALWAYS_DRAWN,
+    FORGET,
+    GROW,
+    LEAST_S,
+    MOST_ROWS,
+    MOST_S,
+    MOST_TRANSFERS,
+    PART,
+    ROWS_PER_S,
+    SHRINK,
+    SOON,
+    WORKERS,
+)
 from taccl.encoding.instance import Instance
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.support.budget import Budget
 
-#: With more transfers than this, writing a window down takes longer than it is worth.
-_MOST_TRANSFERS = 20_000
 #: Ways in the first window of each kind, and at least and at most.
 _FIRST, _LEAST, _MOST = 150.0, 40.0, 6_000.0
-#: By how much windows grow and shrink.
-_GROW, _SHRINK = 1.3, 0.8
-#: The part of the time for one window, and its limits in seconds.
-_PART, _LEAST_S, _MOST_S = 0.08, 0.5, 5.0
-#: A window that took less than this part of its time was small.
-_SOON = 0.3
-#: How often a kind is drawn that did not help, relative to one that always does.
-_ALWAYS_DRAWN = 0.15
-_FORGET = 0.8
-_WORKERS = 1
 #: So many sends of a model are written down in a unit of work, and so many rows taken apart.
 _WRITTEN_PER_UNIT, _APART_PER_UNIT = 30, 50
-#: A window of more rows than this for each second that is left is not begun, nor one of more than so many.
-_ROWS_PER_S, _MOST_ROWS = 4_000, 10_000
 
 
 def serves(instance: Instance) -> Verdict:
     """Whether a window of it can be written down soon."""
     collective = instance.problem.collective
     least = max(len(collective.inputs), len(collective.outputs))
-    if least > _MOST_TRANSFERS:
-        return no(f"more than {_MOST_TRANSFERS:,} transfers are too many to be taken apart for each window")
+    if least > MOST_TRANSFERS:
+        return no(f"more than {MOST_TRANSFERS:,} transfers are too many to be taken apart for each window")
     return YES
 
 
@@ -69,11 +69,11 @@ class _Kind:
 
     def learns(self, helped: bool, tried: _Tried) -> None:
         """Kinds that helped are drawn more often; windows grow where CP-SAT is soon done with them."""
-        self.merit = _FORGET * self.merit + (1 - _FORGET) * helped
+        self.merit = FORGET * self.merit + (1 - FORGET) * helped
         if not tried.proved:
-            self.size = max(_LEAST, self.size * _SHRINK)
-        elif tried.left > 1 - _SOON:
-            self.size = min(_MOST, self.size * _GROW)
+            self.size = max(_LEAST, self.size * SHRINK)
+        elif tried.left > 1 - SOON:
+            self.size = min(_MOST, self.size * GROW)
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def lns(instance: Instance, options: SearchOptions, budget: Budget, best: Schedu
     ------
     SolverError : CP-SAT failed.
     """
-    if not serves(instance) or len(best) > 4 * _MOST_TRANSFERS or not budget.remaining_s():
+    if not serves(instance) or len(best) > 4 * MOST_TRANSFERS or not budget.remaining_s():
         return
     search = _Search(instance, options, best)
     told_us = best.makespan_us
@@ -133,7 +133,7 @@ class _Search:
 
     def step(self, budget: Budget) -> None:
         """Draw a window and decide it anew."""
-        kind = self._lots.choices(self._kinds, [each.merit + _ALWAYS_DRAWN for each in self._kinds])[0]
+        kind = self._lots.choices(self._kinds, [each.merit + ALWAYS_DRAWN for each in self._kinds])[0]
         model = self._drawn(kind, budget)
         if model is None:
             self._ends_here = True
@@ -146,7 +146,7 @@ class _Search:
         """The model of a window; None if no window is drawn from this schedule in the time that is left."""
         problem, lots = self._instance.problem, self._lots
         bundles = split(self._bundles, range(len(self._bundles)), lots)
-        if self._rows > min(_MOST_ROWS, _ROWS_PER_S * budget.remaining_s()):
+        if self._rows > min(MOST_ROWS, ROWS_PER_S * budget.remaining_s()):
             return None
         budget.spend(self._rows / _APART_PER_UNIT)
         apart = taken_apart(problem, self._decisions, bundles)
@@ -169,11 +169,11 @@ class _Search:
 
     def _decided_anew(self, model: WindowModel, budget: Budget) -> _Tried:
         self._number += 1
-        share = budget.at_most(min(max(_PART * budget.remaining_s(), _LEAST_S), _MOST_S))
+        share = budget.at_most(min(max(PART * budget.remaining_s(), LEAST_S), MOST_S))
         found: list[Decision] | None = None
         proved, before_s = False, share.remaining_s()
         read = partial(decisions, model)
-        for event in events_of(model.cp, read, self._seed + self._number, share, _WORKERS):
+        for event in events_of(model.cp, read, self._seed + self._number, share, WORKERS):
             found = event.decisions or found
             proved = proved or (event.is_last and share.remaining_s() > 0)
         return _Tried(found, proved, share.remaining_s() / before_s if before_s else 0.0)

@@ -12,10 +12,8 @@ from typing import Any
 
 from taccl.encoding.engines.lns.apart import Cell
 from taccl.encoding.engines.lns.sends import Sending
+from taccl.encoding.engines.lns.tuning import RULES_MOST_COUNTED
 from taccl.encoding.engines.lns.variables import Variables
-
-#: Of more sends than this the number of those that end last is not counted.
-_MOST_COUNTED = 1_000
 
 
 def a_send_lasts_as_long_as_its_chunks_take(variables: Variables, sending: Sending) -> None:
@@ -179,7 +177,7 @@ def everything_ends_in_time(variables: Variables) -> list[Any]:
     Of very many sends none is asked.
     """
     cp, late = variables.cp, []
-    is_counted = len(variables.sends.every) <= _MOST_COUNTED
+    is_counted = len(variables.sends.every) <= RULES_MOST_COUNTED
     for sending in variables.sends.every:
         _if(cp.add(variables.finish >= sending.end), sending.active)
         if is_counted:

@@ -18,35 +18,31 @@ from taccl.encoding.core.timing import Decision, list_schedule, without_dead_end
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.engines.milp.routing import RoutingOptions, routed
+from taccl.encoding.engines.milp.tuning import (
+    ALPHA_SHARES,
+    FOR_ROUTES,
+    GROUPS,
+    HOLDS,
+    MOST_ON_PATHS,
+    ON_PATHS_PER_S,
+    PASSED_PER_UNIT,
+    SLACKS,
+)
 from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.support.budget import Budget
 
-#: More pairs of a chunk and a link on short paths are left to the greedy engine, and more than so many for
-#: each second that is left, in which a part of them is written down.
-_MOST_ON_PATHS = 60_000
-_ON_PATHS_PER_S = 10_000
-#: So many transfers of a pass take a unit of work.
-_PASSED_PER_UNIT = 20
-#: The part of the time for routes; the rest is for their order.
-_FOR_ROUTES = 0.5
-#: Tried in turn: short ways first, then longer ones; chunks alone, then sharing their alphas.
-_SLACKS = (1.0, 1.5, 2.0)
-_ALPHA_SHARES = (1.0, 0.25)
-_GROUPS = (1, 2, 4, 8, 10**9)
-_HOLDS = (1, 2, 4, 8)
-
 
 def milp(instance: Instance, options: SearchOptions, budget: Budget, best: Schedule) -> Iterator[Update]:
     """Yield improving schedules until all routings are tried or the budget is over."""
-    slacks = _SLACKS if options.slack is None else (options.slack,)
+    slacks = SLACKS if options.slack is None else (options.slack,)
     # Where alpha keeps no port busy, its share makes no difference to the program.
     pays = instance.problem.topology.is_serial and not one_by_one(instance.problem.topology).all()
-    shares = _ALPHA_SHARES if pays else _ALPHA_SHARES[:1]
+    shares = ALPHA_SHARES if pays else ALPHA_SHARES[:1]
     routings = list(itertools.starmap(RoutingOptions, itertools.product(slacks, shares)))
     for number, routing in enumerate(routings):
-        if _least_transfers(instance) > min(_MOST_ON_PATHS, _ON_PATHS_PER_S * budget.remaining_s()):
+        if _least_transfers(instance) > min(MOST_ON_PATHS, ON_PATHS_PER_S * budget.remaining_s()):
             return
         share = budget.share(1.0 / (len(routings) - number))
         schedule = _routed_and_ordered(instance, best, routing, options, share)
@@ -57,8 +53,8 @@ def milp(instance: Instance, options: SearchOptions, budget: Budget, best: Sched
 
 def serves(instance: Instance) -> Verdict:
     """Whether the routing program has few enough variables."""
-    if _least_transfers(instance) > _MOST_ON_PATHS:
-        return no(f"more than {_MOST_ON_PATHS:,} pairs of a chunk and a link are too many for its routes")
+    if _least_transfers(instance) > MOST_ON_PATHS:
+        return no(f"more than {MOST_ON_PATHS:,} pairs of a chunk and a link are too many for its routes")
     return YES
 
 
@@ -73,9 +69,9 @@ def _routed_and_ordered(
 ) -> Schedule | None:
     """The best order on the routes of one program; None: it has none, or no time is left to write it."""
     allowed = instance.path_sets(routing.slack)
-    if allowed.sum() > min(_MOST_ON_PATHS, _ON_PATHS_PER_S * budget.remaining_s()):
+    if allowed.sum() > min(MOST_ON_PATHS, ON_PATHS_PER_S * budget.remaining_s()):
         return None
-    uses = routed(instance, best, allowed, routing, options, budget.share(_FOR_ROUTES))
+    uses = routed(instance, best, allowed, routing, options, budget.share(FOR_ROUTES))
     return None if uses is None else _ordered(instance, uses, options.seed, budget)
 
 
@@ -91,7 +87,7 @@ def _ordered(instance: Instance, uses: BoolArray, seed: int, budget: Budget) -> 
         if number and not budget.remaining_s():
             break
         schedule = schedule_by_policy(routing, policy, random, budget if number else None)
-        budget.spend(len(alone) / _PASSED_PER_UNIT)
+        budget.spend(len(alone) / PASSED_PER_UNIT)
         if schedule is not None and schedule.makespan_us < best.makespan_us:
             best = schedule
     return best
@@ -99,5 +95,5 @@ def _ordered(instance: Instance, uses: BoolArray, seed: int, budget: Budget) -> 
 
 def _policies() -> Iterator[Policy]:
     for noise in (0.0, 0.3, 1.0, 3.0):
-        for group, internode_group, hold in itertools.product(_GROUPS, _GROUPS, _HOLDS):
+        for group, internode_group, hold in itertools.product(GROUPS, GROUPS, HOLDS):
             yield Policy(group, internode_group, 1, hold, defer=False, noise=noise)

@@ -27,6 +27,7 @@ import numpy as np
 
 from taccl.encoding.core.linear import LinearModel, Solution, solve
 from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.engines.milp.tuning import ROUTING_GAP, ROUTING_PREFERENCE, ROUTING_WRITTEN_PER_UNIT
 from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import SymmetryGroup
 from taccl.model.collective import BoolArray, IntArray
@@ -34,13 +35,6 @@ from taccl.model.network import FloatArray, LogicalTopology
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
 from taccl.support.budget import Budget
-
-#: How much a connection or a transfer weighs against the finishing time.
-_PREFERENCE = 1e-4
-#: So many pairs of a chunk and a link are written down in a unit of work.
-_WRITTEN_PER_UNIT = 50
-#: A routing within this fraction of the best one is good enough: the orders decide about more than that.
-_GAP = 1e-3
 
 
 @dataclass(frozen=True)
@@ -178,13 +172,13 @@ def routed(
     `allowed`, of the same shape, says which links may be used: see `Instance.path_sets`.
     `known` is a schedule of the problem: its time limits all others, and its routes are a last resort.
     """
-    budget.spend(int(allowed.sum()) / _WRITTEN_PER_UNIT)
+    budget.spend(int(allowed.sum()) / ROUTING_WRITTEN_PER_UNIT)
     program = build(instance, known, allowed, options)
-    solution = solve(program.model, solving.solver, budget.share(0.5), gap=_GAP, seed=solving.seed)
+    solution = solve(program.model, solving.solver, budget.share(0.5), gap=ROUTING_GAP, seed=solving.seed)
     if solution.values is None:
         # The known paths are a start only after a search without: from them, a solver finds similar ones
         # only.
-        solution = solve(program.model, solving.solver, budget, _GAP, solving.seed, program.given())
+        solution = solve(program.model, solving.solver, budget, ROUTING_GAP, solving.seed, program.given())
     return program.read(solution)
 
 
@@ -237,7 +231,7 @@ def _space(
 
 def _transfer_price(problem: Problem, latest_us: float) -> float:
     """So small that all transfers together cannot outweigh the finishing time."""
-    return _PREFERENCE * latest_us / max(1, problem.num_chunks * problem.num_ranks)
+    return ROUTING_PREFERENCE * latest_us / max(1, problem.num_chunks * problem.num_ranks)
 
 
 def _cells(problem: Problem, x: _Space) -> tuple[IntArray, IntArray]:
@@ -348,7 +342,7 @@ def _connections_have_a_price(model: LinearModel, problem: Problem, x: _Space) -
         return nothing, nothing
     priced = np.flatnonzero(preference[x.link])
     links, connection = np.unique(x.link[priced], return_inverse=True)
-    price = _PREFERENCE * x.latest_us * preference[links] / problem.topology.num_links
+    price = ROUTING_PREFERENCE * x.latest_us * preference[links] / problem.topology.num_links
     dear = price > 0
     used = model.add_variables(len(links), upper=1.0, cost=price)
     row = np.arange(len(priced))
@@ -378,7 +372,7 @@ def _load_is_spread(model: LinearModel, problem: Problem, ports: _PortTimes, x: 
         return np.zeros(0, dtype=np.int64)
     topology = problem.topology
     slowest = ports.slowest_us
-    busiest = model.add_variables(1, cost=_PREFERENCE)
+    busiest = model.add_variables(1, cost=ROUTING_PREFERENCE)
     inside = np.flatnonzero(~topology.internode[x.link])
     links, row = np.unique(x.link[inside], return_inverse=True)
     model.add_rows(

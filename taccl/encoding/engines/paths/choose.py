@@ -24,18 +24,10 @@ import numpy as np
 
 from taccl.encoding.core.costs import Costs
 from taccl.encoding.core.heaps import pop, push
+from taccl.encoding.engines.paths.tuning import CHOOSE_LOOKS, CHOOSE_SHARPNESS, CHOOSE_SHORTNESS, CHOOSE_TIES
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray, LogicalTopology
 from taccl.support.jit import compiled, is_at_hand
-
-#: About so many links are looked at in a round; the portions are as small as that allows.
-_LOOKS = 30_000_000
-#: How often every portion is routed, and how sharply prices rise each time.
-_SHARPNESS = (8.0, 24.0, 60.0)
-#: What a path's own time counts beside the price of its ports.
-_SHORTNESS = 0.02
-#: Relative differences by which equally short paths are told apart.
-_TIES = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,16 +88,16 @@ def choose(
     key = ends.source * len(usable) + ends.kind
     begins = np.concatenate([[0], np.flatnonzero(np.diff(key)) + 1, [len(ends)]])
     rng = np.random.default_rng(seed)
-    tie = 1.0 + _TIES * rng.random(topology.num_links)
+    tie = 1.0 + CHOOSE_TIES * rng.random(topology.num_links)
     largest = int(np.diff(begins).max(initial=1))
-    looks = len(_SHARPNESS) * (len(begins) - 1) * topology.num_links
-    portions = int(max(1, min(largest, _LOOKS // looks)))
+    looks = len(CHOOSE_SHARPNESS) * (len(begins) - 1) * topology.num_links
+    portions = int(max(1, min(largest, CHOOSE_LOOKS // looks)))
     # Companies in an order of chance are dealt out to the portions, in another order for each source.
     portion = rng.permutation(int(ends.company.max(initial=0)) + 1)[ends.company]
     portion = (portion + np.repeat(np.arange(len(begins) - 1), np.diff(begins))) % portions
     at, many, link, load = _choose(
         topology.src, topology.dst, first_out, order, costs, usable, begins, portion, portions,
-        ends.source, ends.target, ends.kind, chunk_mb, blend, tie, np.array(_SHARPNESS),
+        ends.source, ends.target, ends.kind, chunk_mb, blend, tie, np.array(CHOOSE_SHARPNESS),
     )  # fmt: skip
     if len(at) < len(ends):
         return None
@@ -167,7 +159,7 @@ def _set_lengths(
     for p in range(costs.num_ports):
         price[p] = np.exp(sharpness * (load[p] / most - 1.0))
     for link in range(num_links):
-        total = _SHORTNESS * (costs.alpha_us[link] + mb * costs.beta_us[link])
+        total = CHOOSE_SHORTNESS * (costs.alpha_us[link] + mb * costs.beta_us[link])
         for pair in range(costs.first[link], costs.first[link + 1]):
             busy = costs.busy_alpha_us[pair] + mb * costs.busy_beta_us[pair]
             total += price[costs.port[pair]] * busy

@@ -17,27 +17,21 @@ from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import Verdict, no
 from taccl.encoding.engines.paths.choose import Ends, Paths, choose, choosing_is_compiled
 from taccl.encoding.engines.paths.pipeline import chunks_of, remaining, scheduled, scheduling_is_compiled
+from taccl.encoding.engines.paths.tuning import (
+    BLENDS,
+    CHANCE,
+    MOST_TOGETHER,
+    MOST_TWICE,
+    POWERS,
+    SEEDS,
+    UNITS,
+)
 from taccl.encoding.engines.pipelined import asks_quotient, kinds_of, knows_sketch, note_of_compiling
 from taccl.encoding.instance import Instance
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.support.budget import Budget
-
-#: The most chunks that share a send.
-_MOST_TOGETHER = 64
-#: How much the load of the ports on the rest of a chunk's way counts beside its time, by a power of the load.
-_POWERS = (0.0, 1.0, 2.0, 8.0)
-#: How much the way from the source counts in choosing trees, where nodes have several ranks.
-_BLENDS = (0.3, 1.0)
-#: By what part chance changes how urgent a step is.
-_CHANCE = 1e-3
-#: A problem with more chunks than this is left at its quotient, where there is one.
-_MOST_TWICE = 20_000
-#: How often all ways are tried, with other paths each time.
-_SEEDS = 8
-#: Units of work for each transfer that is scheduled.
-_UNITS = 2e-3
 
 
 def serves(instance: Instance) -> Verdict:
@@ -63,7 +57,7 @@ def paths(
     asks = asks_quotient(instance, budget)
     quotient, small = (instance.quotient, instance.quotient_instance) if asks else (None, None)
     if quotient is not None and small is not None:
-        is_all = instance.problem.symmetry or instance.problem.num_chunks > _MOST_TWICE
+        is_all = instance.problem.symmetry or instance.problem.num_chunks > MOST_TWICE
         for schedule in _Search(small, options.seed).schedules(budget.share(1.0 if is_all else 0.5), best_us):
             best_us = schedule.makespan_us
             yield Update("paths", quotient.lifted(schedule))
@@ -102,7 +96,7 @@ class _Search:
 
     def schedules(self, budget: Budget, best_us: float) -> Iterator[Schedule]:
         """Schedules of all ways, each better than all before; the first way is tried even without time."""
-        powers, takes_s = list(_POWERS), 0.0
+        powers, takes_s = list(POWERS), 0.0
         for blend, seed in self._ways():
             if takes_s and not budget.remaining_s() > takes_s:
                 return
@@ -116,7 +110,7 @@ class _Search:
                     return
                 began_s = budget.read_s()
                 schedule = self._schedule(chosen, size, power, seed)
-                budget.spend(_UNITS * len(schedule))
+                budget.spend(UNITS * len(schedule))
                 takes_s = max(budget.read_s() - began_s, 1e-9)
                 if schedule.makespan_us < best_us - TOLERANCE_US:
                     best_us = schedule.makespan_us
@@ -126,14 +120,14 @@ class _Search:
 
     def _sizes(self) -> list[int]:
         """How many chunks may travel together."""
-        most = min(self.problem.max_group, _MOST_TOGETHER, len(self.ends))
+        most = min(self.problem.max_group, MOST_TOGETHER, len(self.ends))
         return [1 << power for power in range(most.bit_length())]
 
     def _ways(self) -> Iterator[tuple[float, int]]:
         """How trees are blended, and a seed."""
         topology = self.problem.topology
-        blends = _BLENDS if 1 < topology.num_nodes < topology.num_ranks else _BLENDS[-1:]
-        for number in range(_SEEDS):
+        blends = BLENDS if 1 < topology.num_nodes < topology.num_ranks else BLENDS[-1:]
+        for number in range(SEEDS):
             for blend in blends:
                 yield blend, self.seed + number
 
@@ -151,7 +145,7 @@ class _Search:
         mine = chunks_of(chosen)
         key = -remaining(chosen, self._weight(chosen, power))
         # Those that are equally urgent go in another order each time.
-        key *= 1.0 + _CHANCE * np.random.default_rng(seed).random(len(self.ends))[mine]
+        key *= 1.0 + CHANCE * np.random.default_rng(seed).random(len(self.ends))[mine]
         start, end, leader = scheduled(chosen, self.costs, self.problem.chunk_mb, key, size)
         link, adds = chosen.link.astype(np.int64), np.zeros(len(start), dtype=np.bool_)
         return Schedule(self.problem, self.ends.chunk[mine], link, start, end, adds, leader).sorted()

@@ -22,9 +22,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from taccl.encoding.engines.textbook.line import Hop, LineAlgorithm, Spread, Total
-
-#: Up to this number shortest addition chains are searched; beyond, chains come from the binary method.
-_MOST_SEARCHED = 64
+from taccl.encoding.engines.textbook.tuning import BRUCK_MOST_SEARCHED
 
 
 @lru_cache(maxsize=64)
@@ -49,7 +47,7 @@ def _sums(n: int) -> Total:
 @lru_cache(maxsize=256)
 def addition_chain(n: int) -> tuple[int, ...]:
     """1 = a_0 < a_1 < ... = n with each a_(i+1) - a_i one of a_0 .. a_i; as short as possible for small n."""
-    if n > _MOST_SEARCHED:
+    if n > BRUCK_MOST_SEARCHED:
         half = addition_chain(n // 2)
         return (*half, n - 1, n) if n % 2 else (*half, n)
     most = (n - 1).bit_length()

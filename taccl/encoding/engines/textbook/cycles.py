@@ -13,15 +13,17 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from taccl.encoding.engines.textbook.layouts import sides
+from taccl.encoding.engines.textbook.tuning import (
+    CYCLES_MOST_LINKS,
+    CYCLES_MOST_RANKS,
+    CYCLES_MOST_RINGS,
+    CYCLES_MOST_WALKS,
+)
 from taccl.model.collective import IntArray
 from taccl.model.problem import Problem
 
 #: Steps of one walk, wrong turns included, for each rank.
 _STEPS_PER_RANK = 40
-#: So many rings at most together, and so many walks at one speed.
-_MOST_RINGS, _MOST_WALKS = 8, 4
-#: On larger machines a search takes too long: there is only rank order.
-_MOST_RANKS, _MOST_LINKS = 512, 20_000
 
 Cycle = tuple[int, ...]
 
@@ -46,7 +48,7 @@ def disjoint(rings: list[Cycle], both_ways: bool) -> list[Cycle]:
             if not links & used:
                 taken.append(cycle)
                 used |= links
-    return taken[:_MOST_RINGS]
+    return taken[:CYCLES_MOST_RINGS]
 
 
 def chains(problem: Problem, root: int) -> list[Cycle]:
@@ -63,7 +65,7 @@ def chains(problem: Problem, root: int) -> list[Cycle]:
 
 
 def _is_searchable(problem: Problem) -> bool:
-    return problem.num_ranks <= _MOST_RANKS and problem.topology.num_links <= _MOST_LINKS
+    return problem.num_ranks <= CYCLES_MOST_RANKS and problem.topology.num_links <= CYCLES_MOST_LINKS
 
 
 def _turned(cycle: Cycle) -> Cycle:
@@ -87,7 +89,7 @@ def _tried(problem: Problem, ranks: Cycle) -> Iterator[Cycle]:
     ways, used = _Ways(problem), set[tuple[int, int]]()
     for limit in ways.speeds():
         # What a ring has used is left out for the next, so that together they use more of the machine.
-        for _ in range(_MOST_WALKS):
+        for _ in range(CYCLES_MOST_WALKS):
             cycle = ways.walk(ranks[0], ranks[0], ranks, limit, used)
             if cycle is None:
                 break
@@ -145,7 +147,7 @@ def through_doors(problem: Problem) -> list[Cycle]:
                 used_out.add(out)
                 used_into.add(into)
                 rings.append(ring)
-    return rings[:: -(-len(rings) // _MOST_RINGS)] if rings else []
+    return rings[:: -(-len(rings) // CYCLES_MOST_RINGS)] if rings else []
 
 
 def _along(nodes: list[list[int]], out: int, into: int, ways: _Ways) -> Cycle | None:

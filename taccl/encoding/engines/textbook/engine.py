@@ -27,6 +27,27 @@ from taccl.encoding.engines.textbook.transfer import (
     estimate_us,
     timed,
 )
+from taccl.encoding.engines.textbook.tuning import (
+    BEFORE_HOPELESS,
+    CHUNKS_AS_TIMED,
+    DEALT_AS_WRITTEN,
+    FEW_SENDS,
+    FOR_PROMISE,
+    HOPELESS,
+    MOST_IN_VAIN,
+    MOST_PROMISING,
+    MOST_ROWS,
+    PARTS_AS_WRITTEN,
+    PROMISING,
+    SOON_WRITTEN,
+    SURELY_TIMED,
+    SURELY_WRITTEN,
+    TIMED_PER_S,
+    WIDE_AS_WRITTEN,
+    WORTH,
+    WRITING,
+    WRITTEN_PER_S,
+)
 from taccl.encoding.engines.textbook.wide import estimate_wide_us, timed_wide
 from taccl.encoding.instance import Instance
 from taccl.model.problem import Problem
@@ -34,37 +55,8 @@ from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.model.schedule.schedule import compacted
 from taccl.support.budget import UNITS_PER_S, Budget
 
-#: About so many sends are written down in a second, and so many timed.
-_WRITTEN_PER_S, _TIMED_PER_S = 400_000, 100_000
-#: So many are written down and timed even without any time, so that a busy machine has textbook schedules
-#: too.
-_SURELY_WRITTEN, _SURELY_TIMED = 40_000, 8_000
-#: Algorithms of at most so many sends take no time worth counting, and come in the order of the books.
-_SOON_WRITTEN = 10_000
-#: Writing down a send of so many parts, and timing one of so many chunks, takes twice as long as of none.
-_PARTS_AS_WRITTEN, _CHUNKS_AS_TIMED = 30, 4
-#: Sends in columns take so many times less.
-_WIDE_AS_WRITTEN = 6
-#: More sends than this are estimated as columns.
-_FEW_SENDS = 200
-#: Dealing a chunk to its part takes as long as writing down so many sends.
-_DEALT_AS_WRITTEN = 2
-#: More transfers than this are never timed.
-_MOST_ROWS = 3_000_000
-#: Of several numbers of chunks, the part of the time for finding out which algorithms are promising.
-_FOR_PROMISE = 0.3
-#: The part of the time for writing down.
-_WRITING = 0.5
-#: More batches are tried as long as they promise no more than so many times the time of fewer.
-_PROMISING = 1.3
-#: With more chunks an algorithm may fill its gaps, or deal them evenly to its variants: it is worth a try if
-#: it takes no more than so many times the least, and is among the first so many.
-_WORTH, _MOST_PROMISING = 2.0, 12
 #: So many with one estimate are timed before the others have their turn.
 _ALIKE = 2
-#: After so many sends were timed, the engine ends when so many candidates in a row were no better, or
-#: when the estimate of the next is so many times the best time.
-_BEFORE_HOPELESS, _MOST_IN_VAIN, _HOPELESS = 40_000, 30, 1.3
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +71,7 @@ class Candidate:
     def sends(self) -> int:
         """About how many sends there are, those in columns counted as so many fewer as they take."""
         sends = self.batches * self.algorithm.shares * self.algorithm.moves
-        return sends // _WIDE_AS_WRITTEN if _as_columns(self.algorithm, self.batches) else sends
+        return sends // WIDE_AS_WRITTEN if _as_columns(self.algorithm, self.batches) else sends
 
     @property
     def name(self) -> str:
@@ -148,17 +140,17 @@ def built(
     parts, asked = copying.once(parts_of), copying.problem
     if parts is None:
         return
-    every = written(copying, parts, budget.share(_WRITING), wanted)
+    every = written(copying, parts, budget.share(WRITING), wanted)
     candidates = sorted(every, key=lambda each: each.estimate_us)
-    best_us, seen, work = float("inf"), set[int](), _Work(budget, _SURELY_TIMED, _TIMED_PER_S)
+    best_us, seen, work = float("inf"), set[int](), _Work(budget, SURELY_TIMED, TIMED_PER_S)
     in_vain = 0
     for candidate in candidates:
-        hopeless = in_vain >= _MOST_IN_VAIN or candidate.estimate_us > _HOPELESS * best_us
-        if hopeless and work.done > _BEFORE_HOPELESS:
+        hopeless = in_vain >= MOST_IN_VAIN or candidate.estimate_us > HOPELESS * best_us
+        if hopeless and work.done > BEFORE_HOPELESS:
             return
         rows = candidate.algorithm.rows * parts.most_pieces
-        sends = candidate.sends + rows // _CHUNKS_AS_TIMED
-        if rows > _MOST_ROWS or not work.allows(sends):
+        sends = candidate.sends + rows // CHUNKS_AS_TIMED
+        if rows > MOST_ROWS or not work.allows(sends):
             continue
         schedule = _schedule(instance.problem, asked, parts, candidate, seen)
         if schedule is not None:
@@ -173,21 +165,21 @@ def fastest(instances: Sequence[Instance], budget: Budget) -> Iterator[Schedule]
 
     `instances` : the coarsest first, which says which algorithms are promising.
     """
-    promise = _promising(instances[0], budget.share(_FOR_PROMISE))
-    writing, pool = budget.share(_WRITING), list[tuple[Instance, Parts, Candidate]]()
+    promise = _promising(instances[0], budget.share(FOR_PROMISE))
+    writing, pool = budget.share(WRITING), list[tuple[Instance, Parts, Candidate]]()
     for number, instance in enumerate(instances):
         copying = _copying(instance)
         if (parts := copying.once(parts_of)) is not None:
             share = writing.share(1 / (len(instances) - number))
             every = written(copying, parts, share, promise.__contains__, promise.__getitem__)
             pool += [(instance, parts, candidate) for candidate in every]
-    best_us, seen, work = float("inf"), set[int](), _Work(budget, _SURELY_TIMED, _TIMED_PER_S)
+    best_us, seen, work = float("inf"), set[int](), _Work(budget, SURELY_TIMED, TIMED_PER_S)
     for instance, parts, candidate in few_alike_first(pool):
-        if candidate.estimate_us > _HOPELESS * best_us:
+        if candidate.estimate_us > HOPELESS * best_us:
             continue
         rows = candidate.algorithm.rows * parts.most_pieces
-        sends = candidate.sends + rows // _CHUNKS_AS_TIMED
-        if rows <= _MOST_ROWS and work.allows(sends):
+        sends = candidate.sends + rows // CHUNKS_AS_TIMED
+        if rows <= MOST_ROWS and work.allows(sends):
             schedule = _schedule(instance.problem, _copying(instance).problem, parts, candidate, seen)
             work.did(sends)
             if schedule is not None and schedule.makespan_us < best_us - TOLERANCE_US:
@@ -223,9 +215,9 @@ def _promising(instance: Instance, budget: Budget) -> dict[str, float]:
         return {}
     every = list(written(copying, parts, budget))
     least_us = min((each.estimate_us for each in every), default=0.0)
-    worth = [each for each in every if each.estimate_us <= _WORTH * least_us]
+    worth = [each for each in every if each.estimate_us <= WORTH * least_us]
     worth.sort(key=lambda each: each.estimate_us)
-    return {each.algorithm.name: each.estimate_us for each in reversed(worth[:_MOST_PROMISING])}
+    return {each.algorithm.name: each.estimate_us for each in reversed(worth[:MOST_PROMISING])}
 
 
 def written(
@@ -243,8 +235,8 @@ def written(
     where alphas are most of the time, what sends least often.
     """
     known = copying.once(_Known)
-    work = _Work(budget, _SURELY_WRITTEN, _WRITTEN_PER_S)
-    dealt = _DEALT_AS_WRITTEN * len(parts.begin)
+    work = _Work(budget, SURELY_WRITTEN, WRITTEN_PER_S)
+    dealt = DEALT_AS_WRITTEN * len(parts.begin)
     named = (algorithm for algorithm in known.algorithms if wanted(algorithm.name))
     soonest = _moves if _is_small(copying.problem) else _size
     for algorithm in sorted(named, key=soonest if first is None else lambda each: first(each.name)):
@@ -256,7 +248,7 @@ def written(
             if not work.allows(sends):
                 break
             time_us = known.estimate_us(algorithm, batches)
-            if time_us is None or time_us > _PROMISING * least_us:
+            if time_us is None or time_us > PROMISING * least_us:
                 break
             work.did(sends)
             yield Candidate(algorithm, batches, time_us)
@@ -281,18 +273,18 @@ def _moves(algorithm: Algorithm) -> int:
 def _size(algorithm: Algorithm) -> int:
     """A key to sort by: what takes long to write down comes last; the others keep their order."""
     size = _written(algorithm, algorithm.shares)
-    return size if size > _SOON_WRITTEN else 0
+    return size if size > SOON_WRITTEN else 0
 
 
 def _written(algorithm: Algorithm, batches: int) -> int:
     """About how much there is to write down for so many batches, in sends."""
-    sends = batches * (algorithm.moves + algorithm.rows // _PARTS_AS_WRITTEN)
-    return sends // _WIDE_AS_WRITTEN if _is_wide_enough(algorithm, batches) else sends
+    sends = batches * (algorithm.moves + algorithm.rows // PARTS_AS_WRITTEN)
+    return sends // WIDE_AS_WRITTEN if _is_wide_enough(algorithm, batches) else sends
 
 
 def _is_wide_enough(algorithm: Algorithm, batches: int) -> bool:
     """Whether so many batches are estimated as columns, which are sooner there and say the same."""
-    return algorithm.wide is not None and batches * algorithm.moves > _FEW_SENDS
+    return algorithm.wide is not None and batches * algorithm.moves > FEW_SENDS
 
 
 def _as_columns(algorithm: Algorithm, batches: int) -> bool:

@@ -6,11 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from taccl.encoding.engines.textbook.tuning import LAYOUTS_MOST_GRIDS
 from taccl.model.collective import IntArray
 from taccl.model.network import LogicalTopology
-
-#: Grids of one machine, nodes included.
-_MOST_GRIDS = 12
 
 
 def line(num_ranks: int) -> IntArray:
@@ -32,7 +30,7 @@ def sides(num_ranks: int) -> Iterator[IntArray]:
         shape for count in (2, 3) for shape in _factors(num_ranks, count) if all(side > 1 for side in shape)
     ]
     shapes.sort(key=lambda shape: (max(shape) / min(shape), len(shape)))
-    for shape in shapes[:_MOST_GRIDS]:
+    for shape in shapes[:LAYOUTS_MOST_GRIDS]:
         yield np.arange(num_ranks).reshape(shape)
 
 

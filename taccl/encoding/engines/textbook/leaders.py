@@ -25,12 +25,8 @@ from taccl.encoding.engines.textbook.layouts import by_nodes
 from taccl.encoding.engines.textbook.line import LineAlgorithm
 from taccl.encoding.engines.textbook.parts import Cut, Parts
 from taccl.encoding.engines.textbook.transfer import Steps, Transfer, without_repeats
+from taccl.encoding.engines.textbook.tuning import LEADERS_MOST_LEADERS, LEADERS_MOST_RANKS
 from taccl.model.problem import Problem
-
-#: So many ranks of a node are tried as its leaders, the cheapest ways between nodes first.
-_MOST_LEADERS = 4
-#: Paths to leaders are not looked for on larger machines.
-_MOST_RANKS = 512
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +53,7 @@ def by_leaders(
     """For what is spread or summed over several nodes of one size, with ways for the leaders' exchange."""
     ranks = problem.num_ranks
     nodes = by_nodes(problem.topology)
-    if nodes is None or parts.kind == "routed" or ranks > _MOST_RANKS:
+    if nodes is None or parts.kind == "routed" or ranks > LEADERS_MOST_RANKS:
         return
     for team in _teams(problem, nodes.tolist()):
         # A leader that only receives has nothing of its own to pass on to other nodes.
@@ -86,7 +82,7 @@ def _teams(problem: Problem, nodes: list[list[int]]) -> Iterator[_Team]:
         if -1 not in links:
             found.append((float(cost[links].max()), out != into, out, into))
     inside = ShortestPaths(topology, cost, ~topology.internode)
-    for *_, out, into in sorted(found)[:_MOST_LEADERS]:
+    for *_, out, into in sorted(found)[:LEADERS_MOST_LEADERS]:
         senders, receivers = [node[out] for node in nodes], [node[into] for node in nodes]
         trees = (
             _next_hops(inside, nodes, senders),

@@ -24,6 +24,7 @@ import numpy as np
 from ortools.graph.python import max_flow
 
 from taccl.encoding.core.linear import LinearModel, Solution, solve
+from taccl.encoding.engines.trees.tuning import CAPACITY_EVEN, CAPACITY_GAP
 from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray
@@ -32,10 +33,6 @@ from taccl.support.budget import Budget
 
 #: While cuts are sought, capacities are integers: in parts of a chunk, so many of which are one.
 _FINE = 2**20
-#: The weight of an even load among links that share a port, beside how busy the busiest port is.
-_EVEN = 1e-3
-#: The relative gap at which the program of whole chunks may stop.
-_GAP = 1e-3
 
 
 def link_capacities(instance: Instance, usable: BoolArray, budget: Budget) -> IntArray | None:
@@ -98,14 +95,14 @@ def _solved(
         lowest, highest = np.floor(near + 1e-6), np.minimum(highest, np.ceil(near - 1e-6))
     load = model.add_variables(topology.num_links, lowest, highest, integer=near is not None)
     finish = int(model.add_variables(1, cost=1.0)[0])
-    uneven = int(model.add_variables(1, cost=_EVEN)[0])
+    uneven = int(model.add_variables(1, cost=CAPACITY_EVEN)[0])
     _ports_finish_in_time(model, problem, busy, finish)
     _links_share_evenly(model, problem, busy, uneven)
     entering = [np.flatnonzero(~inside[topology.src] & inside[topology.dst]) for inside in sets]
     row = np.repeat(np.arange(len(sets)), [len(links) for links in entering])
     outside = np.array([weight[~inside].sum() for inside in sets], dtype=np.float64)
     model.add_rows(len(sets), row, load[np.concatenate(entering)], 1.0, lower=outside)
-    return solve(model, budget=budget, gap=0.0 if near is None else _GAP)
+    return solve(model, budget=budget, gap=0.0 if near is None else CAPACITY_GAP)
 
 
 def _ports_finish_in_time(model: LinearModel, problem: Problem, busy: FloatArray, finish: int) -> None:

@@ -19,15 +19,12 @@ from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.engines.trees.capacity import link_capacities
 from taccl.encoding.engines.trees.layers import shallow_trees
 from taccl.encoding.engines.trees.packing import Tree, packed
+from taccl.encoding.engines.trees.tuning import MOST_RANK_LINKS, MOST_TRANSFERS
 from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray
 from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.support.budget import Budget
-
-#: Larger programs and searches than this are left to the greedy engine.
-_MOST_RANK_LINKS = 100_000
-_MOST_TRANSFERS = 200_000
 
 
 def serves(instance: Instance) -> Verdict:
@@ -42,7 +39,7 @@ def serves(instance: Instance) -> Verdict:
         return no("the symmetry that is asked for keeps a port in its place, so there is no quotient")
     if not _is_small_enough(problem if small is None else small.problem):
         return no(
-            f"more than {_MOST_RANK_LINKS} pairs of a source and a link, or {_MOST_TRANSFERS} transfers, "
+            f"more than {MOST_RANK_LINKS} pairs of a source and a link, or {MOST_TRANSFERS} transfers, "
             "take too long to pack"
         )
     return YES
@@ -51,8 +48,8 @@ def serves(instance: Instance) -> Verdict:
 def _is_small_enough(problem: Problem) -> bool:
     sources = len(np.unique(problem.collective.inputs.rank))
     return (
-        sources * problem.topology.num_links <= _MOST_RANK_LINKS
-        and problem.num_ranks * problem.num_chunks <= _MOST_TRANSFERS
+        sources * problem.topology.num_links <= MOST_RANK_LINKS
+        and problem.num_ranks * problem.num_chunks <= MOST_TRANSFERS
     )
 
 

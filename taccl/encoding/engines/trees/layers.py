@@ -24,13 +24,11 @@ from taccl.encoding.core.distance import distances_from
 from taccl.encoding.core.flow_paths import Path, whole_chunks
 from taccl.encoding.core.linear import LinearModel, solve
 from taccl.encoding.core.routes import Carried
+from taccl.encoding.engines.trees.tuning import LAYERS_LOWNESS
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray
 from taccl.model.problem import Problem
 from taccl.support.budget import Budget
-
-#: The weight of the sum of all distances beside T.
-_LOWNESS = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +86,7 @@ def _local(node_of: IntArray) -> IntArray:
 def _loads(problem: Problem, weight: IntArray, onward: _Onward, budget: Budget) -> FloatArray | None:
     """How many of each source's chunks pass each link of `onward`, divisible."""
     topology, ranks, model = problem.topology, problem.num_ranks, LinearModel()
-    lowness = _LOWNESS / (onward.end_us.max() * weight.sum() * ranks)
+    lowness = LAYERS_LOWNESS / (onward.end_us.max() * weight.sum() * ranks)
     load = model.add_variables(len(onward.link), cost=lowness * onward.end_us)
     finish = int(model.add_variables(1, cost=1.0 / max(1, int(weight.sum())))[0])
     sources, row = np.unique(onward.source, return_inverse=True)

@@ -74,5 +74,5 @@ def test_once_the_time_is_up_no_further_hub_is_tried(units: int, tried: int) -> 
 def test_hubs_of_more_transfers_than_there_is_time_for_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Instance(problem(one_nic_a_node(2), "allreduce", chunk_mb=0.01))
     assert list(by_hubs(asked, textbook, SearchOptions(), Budget.of_work(0)))
-    monkeypatch.setattr("taccl.encoding.engines.combining.hubs._MANY", 0)
+    monkeypatch.setattr("taccl.encoding.engines.combining.hubs.HUBS_MANY", 0)
     assert not list(by_hubs(asked, textbook, SearchOptions(), Budget.of_work(0)))

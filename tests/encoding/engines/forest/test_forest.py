@@ -102,7 +102,7 @@ def test_trees_are_the_same_however_often_the_budget_is_looked_at(monkeypatch) -
     search = _Search(Instance(problem(full(4), "allreduce", 8)), 0)
     batches = search._batches(Grouping(1))
     at_once = search._trees(batches, least_prices(search), 0)
-    monkeypatch.setattr("taccl.encoding.engines.forest.choose._ARCS_BETWEEN_LOOKS", 1)
+    monkeypatch.setattr("taccl.encoding.engines.forest.choose.CHOOSE_ARCS_BETWEEN_LOOKS", 1)
     looking = search._trees(batches, least_prices(search), 0, Budget.of_work(10_000))
     assert np.array_equal(at_once.arc, looking.arc)
     assert (

@@ -48,7 +48,8 @@ def test_a_sender_whose_links_share_a_port_leaves_some_of_its_work_to_others() -
 def test_trees_that_are_grown_so_make_a_valid_schedule(
     collective: str, machine: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(import_module("taccl.encoding.engines.greedy.along_trees"), "_MOST_OFFERS", 0)
+    module = import_module("taccl.encoding.engines.greedy.along_trees")
+    monkeypatch.setattr(module, "ALONG_TREES_MOST_OFFERS", 0)
     schedule = at_once(Instance(make_problem(collective, size="1MB", chunks=1, **machine).problem))
     assert schedule is not None
     schedule.check()

@@ -1,0 +1,196 @@
+"""Numbers of the bounds: caps on what a bound looks at, parts of the budget, units of work.
+
+Where no measurement is named, a number was set by judgement, and no benchmark has spoken against it.
+"""
+
+from __future__ import annotations
+
+# --- all_ports
+
+#: No more cuts than this are looked at, and no more numbers of sums that are collected first.
+ALL_PORTS_MOST_CUTS, ALL_PORTS_MOST_COUNTS = 4, 4
+#: How far it looks, in times of what is known; what each cut may use of the budget that is left, and all.
+ALL_PORTS_HORIZON, ALL_PORTS_SHARE, ALL_PORTS_MOST_S = 1.25, 0.75, 2.0
+
+# --- bottleneck
+
+#: Above this many ranks the minimum cuts take longer than they are worth.
+BOTTLENECK_MAX_RANKS = 128
+#: Nominal units of work for each arc of the network in a minimum cut.
+BOTTLENECK_UNITS_PER_ARC = 2e-3
+
+# --- broadcast_time
+
+#: More classes of chunks or ranks than this are not looked at.
+BROADCAST_TIME_MOST_CLASSES = 8
+#: Of more nodes than this, the farthest from a chunk are looked at; fewer where there are many links.
+BROADCAST_TIME_MOST_NODES, BROADCAST_TIME_MOST_LINKS_OF_NODES = 8, 100_000
+
+# --- center
+
+#: More ways of parting the ranks between the two ends of a link than this are not looked at.
+CENTER_MOST_CELLS = 2_000_000
+#: Units of work for a million of them, each time.
+CENTER_UNITS_PER_CELL = 1e-5
+
+# --- cut
+
+#: No more different heads than this, and tails, are tried as thresholds; any choice is valid.
+CUT_MOST_THRESHOLDS = 32
+#: Units of work for a cut: each row of the demand is looked at a few times.
+CUT_UNITS, CUT_UNITS_PER_ROW = 0.3, 2e-5
+
+# --- cuts
+
+#: On machines with more ranks, only ranks that look different are cut off, and at most so many. So are nodes.
+CUTS_MOST_RANKS, CUTS_MOST_NODES = 32, 8
+#: With more trunks (ports faster than their links) than this, one alone is hardly a bottleneck.
+CUTS_MOST_FAST_PORTS = 64
+
+# --- first_times
+
+#: With more pairs of a chunk and a link than this, working through all steps takes longer than it is worth.
+FIRST_TIMES_MOST_PAIRS = 1_200_000
+#: Units of work for an event, for a link or a group that is looked at there, and for setting up a link.
+FIRST_TIMES_UNITS, FIRST_TIMES_UNITS_PER_LOOK, FIRST_TIMES_UNITS_PER_LINK = 2e-3, 5e-4, 5e-3
+
+# --- flow
+
+FLOW_MAX_FLOWS = 200_000
+
+# --- late
+
+#: How far it looks, in times of what is known, and what each cut may use of the budget that is left.
+LATE_HORIZON, LATE_SHARE = 2.5, 0.5
+
+# --- latency
+
+#: Most distances, in the worst case of one kind of limits for each rank.
+LATENCY_MOST_CELLS = 2**25
+
+# --- one_group
+
+#: A set of ranks with more ways of a chunk over a link than this is no small model, nor are so many chunks.
+ONE_GROUP_MOST_WAYS, ONE_GROUP_MOST_CHUNKS = 400, 12
+#: It looks no further than so many times what is known.
+ONE_GROUP_HORIZON = 1.03
+#: No more cuts than this are looked at, and no model has more than this part of what is left for it.
+ONE_GROUP_MOST_CUTS, ONE_GROUP_SHARE = 4, 0.3
+#: A link that takes less than this part of what is known has no place in a model that counts ticks: one that
+#: takes no time is in nobody's way, but in a model it would be.
+ONE_GROUP_SHORTEST = 1e-9
+#: All models of a view together are not worth more seconds than this.
+ONE_GROUP_MOST_S = 6.0
+
+# --- partitions
+
+#: More partitions by the speed of links than this are not looked at.
+PARTITIONS_MOST_SPEEDS = 8
+#: Cells of a table of chunks and parts that is made at a time.
+PARTITIONS_CELLS = 4_000_000
+
+# --- port_turns
+
+#: The next end that is tried lies this much later, and no sooner than such a part of how far it looks.
+PORT_TURNS_AHEAD, PORT_TURNS_SOONEST = 1.05, 50
+#: Units of work for going through the ways once, and for each of them.
+PORT_TURNS_UNITS, PORT_TURNS_UNITS_PER_WAY = 0.05, 2e-4
+
+# --- postal
+
+#: A table of what ranks hold with more cells than this in its columns would take seconds.
+POSTAL_MOST_CELLS = 40_000_000
+
+# --- relay
+
+#: Numbers of sends are looked at one by one up to this, and from there on in steps of such a part of them.
+RELAY_ONE_BY_ONE = 64
+#: Units of work for each step of the recurrence.
+RELAY_UNITS = 1e-3
+
+# --- spanning
+
+#: More kinds of chunks than this are not looked at: each takes a tree of its own.
+SPANNING_MOST_KINDS = 64
+
+# --- staged_cut
+
+#: With more classes of crossings (by the links that they may use) than this, only all together are bounded.
+STAGED_CUT_MOST_CLASSES = 4
+#: Cuts into more sets of ranks than this are not looked at for sums.
+STAGED_CUT_MOST_CUTS_OF_SUMS = 8
+#: So many times a cell of a table costs what one of the recurrences does: the turns on the ports are gone
+#: through again and again to find the least end.
+STAGED_CUT_PASSES = 30
+#: However few groups there are, going through their turns takes as long for each row as so many cells.
+STAGED_CUT_CELLS_OF_TURNS = 6_000
+
+# --- stages
+
+#: More ways of crossing than this take seconds.
+STAGES_MOST_WAYS = 60_000
+#: More classes of crossings (by the links that they may use) than this: only all together are looked at.
+STAGES_MOST_CLASSES = 4
+#: No more cuts than this are looked at.
+STAGES_MOST_CUTS = 8
+#: What each cut may use of the budget that is left.
+STAGES_SHARE = 0.75
+#: All cuts of a view together are not worth more seconds than this: the first ones say most.
+STAGES_MOST_S = 4.0
+#: How far it looks, in times of what is known.
+STAGES_HORIZON = 2.5
+
+# --- strength
+
+#: How much of the time that is left may be spent on prices: other bounds come after.
+STRENGTH_SHARE = 1 / 3
+#: A price is hardly there if it is less than this part of the largest.
+STRENGTH_HARDLY = 1e-4
+
+# --- throughput
+
+#: Units of work for each cut and partition: what cost most is there already, from the cut and volume bounds.
+THROUGHPUT_UNITS = 0.2
+
+# --- ticks
+
+#: The most rows of a table, and the fewest that are worth it. A first look has a quarter of them; if the time
+#: lies beyond, it looks three times as far, up to this many times.
+TICKS_FEWEST_ROWS, TICKS_MOST_ROWS, TICKS_LOOKS = 60, 1000, 3
+#: Rounding to coarse ticks makes a time smaller by less than this factor.
+TICKS_COARSE = 1.1
+#: A table with more cells than this takes seconds.
+TICKS_MOST_CELLS = 8_000_000
+#: Units of work for choosing a tick, and for filling tables with it, for each row of them and for each cell.
+TICKS_UNITS, TICKS_UNITS_PER_ROW, TICKS_UNITS_PER_CELL = 2.0, 0.012, 1.2e-5
+#: More than this at once is not worth it: beside such tables there is no look at the budget.
+TICKS_MOST_UNITS = 2000.0
+#: So many cells are looked at in one go: more would no longer be near.
+TICKS_CELLS_AT_ONCE = 250_000
+
+# --- tree_prices
+
+#: Good enough: within this part of the optimum.
+TREE_PRICES_GAP = 1e-3
+#: How many trees the program begins with, how many join it each time, and how many it has at most.
+TREE_PRICES_FIRST_TREES, TREE_PRICES_MORE_TREES, TREE_PRICES_MOST_TREES = 128, 8, 320
+#: How many trees a mix counts for, beside those that join it.
+TREE_PRICES_MIX_TREES = 48
+#: How far from the best prices so far to those of the program trees are looked for.
+TREE_PRICES_WAYS = (1.0, 0.3)
+#: Units of work for a tree, and for each pair of a link and a port.
+TREE_PRICES_UNITS, TREE_PRICES_UNITS_PER_PAIR = 0.3, 3e-4
+
+# --- volume
+
+#: Units of work for a partition: each row of the demand is looked at a few times, and each link.
+VOLUME_UNITS, VOLUME_UNITS_PER_ROW = 0.3, 3e-5
+
+# --- whole_flow
+
+#: With more chunks than this through a port, rounding down to whole ones gains next to nothing.
+WHOLE_FLOW_MOST_COUNTED = 100
+#: The part of the time for the fixed charge, before the integer capacities.
+WHOLE_FLOW_FIXED_CHARGE = 0.3
+#: And no more seconds for these: what they add they add soon, or other bounds add more.
+WHOLE_FLOW_MOST_S = 0.3

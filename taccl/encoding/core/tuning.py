@@ -1,0 +1,98 @@
+"""Numbers that engines and bounds share: what solvers may use, and units of work.
+
+Where no measurement is named, a number was set by judgement, and no benchmark has spoken against it.
+"""
+
+from __future__ import annotations
+
+# --- ask
+
+#: z3 counts them, and milliseconds, in 32 bits.
+ASK_MOST = 2**32 - 2
+#: z3 is told again and again to stop, so many seconds apart: it ignores an interrupt that comes before its
+#: search.
+ASK_AGAIN_S = 0.05
+
+# --- by_pulp
+
+#: Seconds beyond the limit for reading an answer; then the solver is taken for one that hangs.
+BY_PULP_GRACE_S = 1.0
+#: Part of the limit that is kept for writing the answer, and at most so many seconds of it.
+BY_PULP_WRITING, BY_PULP_MOST_WRITING_S = 0.1, 1.0
+
+# --- cp_sat
+
+#: CP-SAT proves less with fewer, even on two cores.
+CP_SAT_WORKERS = 8
+#: What CP-SAT calls a deterministic second takes it about so many of one core.
+CP_SAT_S_PER_DETERMINISTIC_S = 4.0
+
+# --- distance
+
+#: From so many pairs of a rank and a link on, a compiled loop is faster by what it takes to make it.
+DISTANCE_MANY = 2**26
+
+# --- earliest
+
+#: Distances are for no more sizes than this; others count as the next smaller one.
+EARLIEST_MOST_SIZES = 16
+
+# --- in_node
+
+#: So many ways of an item over a link are written down in a unit of work.
+IN_NODE_WRITTEN_PER_UNIT = 30
+
+# --- linear
+
+#: HiGHS takes some 500 bytes for each entry of the rows: more than this would be 1.5 GiB.
+LINEAR_MOST_ENTRIES = 3_000_000
+#: So many entries are handed over and presolved in a second; nobody looks at the time meanwhile.
+LINEAR_ENTRIES_PER_S = 500_000
+#: Units of work of a simplex iteration: so many entries of the rows and rows for each unit.
+LINEAR_PER_ITERATION_UNIT = 50_000
+#: The same of a look, between which HiGHS solves linear programs: 1 unit and 1 for so many entries.
+LINEAR_PER_LOOK_UNIT = 1_500
+
+# --- list_scheduling
+
+#: A look at the budget costs a unit of work: so many events do, and so many pairs of
+#: a waiting chunk and a rank in `_useful`.
+LIST_SCHEDULING_EVENTS_PER_LOOK, LIST_SCHEDULING_PAIRS_PER_UNIT = 8, 200_000
+
+# --- node_parts
+
+#: Sends of several items on a link, where a solution is asked for and no proof.
+NODE_PARTS_FEW_SHARED = 2
+
+# --- options
+
+#: However long it took to state a problem, this many seconds of the time limit are for the search.
+OPTIONS_LEAST_FOR_SEARCH_S = 1.0
+
+# --- phases
+
+#: About so many sends are put in order in a unit of work.
+PHASES_LISTED_PER_UNIT = 50
+#: With so many rows each takes twice as long to list.
+PHASES_WAITING_DOUBLES = 25_000
+#: Schedules of more rows than this are merged in one order, without an object for each send.
+PHASES_MANY_ROWS = 20_000
+
+# --- port_queues
+
+#: Where the sizes of two heaps stand.
+PORT_QUEUES_READY, PORT_QUEUES_EVENTS = 0, 1
+
+# --- routes
+
+#: How much noise the order is perturbed with, in turn.
+ROUTES_CHANCES = (0.0, 2.0, 0.5, 100.0)
+#: Groupings that are tried, of those that promise most.
+ROUTES_MOST = 4
+#: How many orders are tried, if there is time.
+ROUTES_ORDERS = 40
+
+# --- ticks
+
+#: Costs with larger denominators are measured ones, and not worth an exact tick.
+TICKS_LARGEST_DENOMINATOR = 10**7

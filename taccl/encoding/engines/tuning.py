@@ -1,0 +1,39 @@
+"""Numbers of the engines that are one module: caps and units of work.
+
+Where no measurement is named, a number was set by judgement, and no benchmark has spoken against it.
+"""
+
+from __future__ import annotations
+
+# --- by_phases
+
+#: The part of the time for schedules of the quotient.
+BY_PHASES_QUOTIENT = 0.5
+#: A problem with more pairs of a chunk and a rank is answered by its quotient alone, where it has one.
+BY_PHASES_LARGE = 5_000
+#: Single sends are merged with care once, where that takes no more than this part of the time, and where the
+#: phases have left so much of what was set apart for it.
+BY_PHASES_MOST_FOR_CARE, BY_PHASES_LEAST_FOR_CARE = 0.4, 0.8
+#: Rows of a schedule that are read backwards in a second, and the part of the time that this may take; fewer
+#: rows than this are read at once.
+BY_PHASES_MIRRORED_PER_S, BY_PHASES_FOR_MIRROR, BY_PHASES_MANY_ROWS = 100_000, 0.2, 20_000
+
+# --- needs
+
+#: More triples of a chunk, a rank and a link make a problem huge.
+NEEDS_HUGE = 200_000_000
+#: Engines that decide about every transfer have no turn where there are more outputs: one chunk of each of
+#: 2,048 ranks at all of them.
+NEEDS_MOST_OUTPUTS = 2**22
+#: With more chunks that go from one rank to one, paths are there sooner than a step for each transfer takes.
+NEEDS_MANY_CHUNKS = 500_000
+#: A message is large if alpha is no more than this part of a chunk's time.
+NEEDS_OF_LARGE = 0.2
+#: A problem with so many pairs of a chunk and a link is small: a search of all schedules may be expected to
+#: end in seconds.
+NEEDS_SMALL = 2_000
+
+# --- pipelined
+
+#: Compiling takes no longer, seconds.
+PIPELINED_COMPILING_S = 15.0

@@ -1,0 +1,33 @@
+"""Numbers of the portfolio: parts of the time for bounds, and the shortest turn.
+
+Where no measurement is named, a number was set by judgement, and no benchmark has spoken against it.
+"""
+
+from __future__ import annotations
+
+# --- contenders
+
+#: The part of a turn for bounds of a phase, before its engines.
+CONTENDERS_BOUNDS = 1 / 8
+#: Who serves a phase is asked before the first round where that is known sooner than this.
+CONTENDERS_SOON_S = 0.1
+
+# --- journal
+
+#: Units of work that a turn costs whatever is done in it, so that turns of engines that do nothing end.
+JOURNAL_OF_A_TURN = 2.0
+
+# --- rounds
+
+#: The most that an engine that builds its schedules takes of what is left of its round.
+ROUNDS_FOR_A_BUILDER = 0.5
+
+# --- solve
+
+#: Parts of the time for bounds: after the first schedule, and after each round for those that there was no
+#: time for.
+SOLVE_BOUNDS, SOLVE_BOUNDS_BETWEEN = 1 / 4, 1 / 8
+#: With more outputs even quick bounds take seconds, so what nodes prove at once is told before.
+SOLVE_MANY_OUTPUTS = 2**20
+#: In less time than this an engine only begins, or in less than the first schedule took.
+SOLVE_LEAST_TURN_S = 1.0

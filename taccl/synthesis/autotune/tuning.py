@@ -1,0 +1,80 @@
+"""Numbers of the autotuner: parts of the budget, caps on trials, units of work.
+
+Where no measurement is named, a number was set by judgement, and no benchmark has spoken against it.
+"""
+
+from __future__ import annotations
+
+# --- choose
+
+#: Parts of what is left: for a first look by list scheduling, for each search, for predictions after it.
+CHOOSE_LOOK, CHOOSE_SEARCH, CHOOSE_PREDICT = 0.1, 0.5, 0.5
+#: Of the budget, for the search where there is one configuration only; the rest is for predictions.
+CHOOSE_ALONE = 0.75
+#: Most configurations that are searched for, one after another.
+CHOOSE_MOST_SEARCHES = 4
+#: After the first look, configurations that are slower than the best by this factor are left alone.
+CHOOSE_PROMISING = 1.5
+#: Most transfers of a file that is made in a moment: one of each protocol is made, if the time is up or not.
+CHOOSE_SOON = 5_000
+#: Most schedules of one search that are lowered.
+CHOOSE_FEW = 24
+
+# --- chunk_counts
+
+CHUNK_COUNTS_MOST_CHUNKS = 1024
+
+# --- chunk_search
+
+#: The part of what is left after the first round for textbook algorithms; on small machines they take less.
+CHUNK_SEARCH_BOOKS = 0.15
+CHUNK_SEARCH_FEW = 4
+#: The part within which a second number should have its first schedule: one alone tells nothing of others.
+CHUNK_SEARCH_TWO = 0.4
+#: The first round ends after so many numbers in a row that were so much slower than the best, or no faster.
+CHUNK_SEARCH_PATIENCE = 2
+CHUNK_SEARCH_MUCH_SLOWER = 1.25
+CHUNK_SEARCH_MOST_IN_VAIN = 4
+#: Time of a first schedule grows about with this power of the number of chunks, at the most.
+CHUNK_SEARCH_GROWTH = 1.5
+#: A schedule of more transfers takes gigabytes, and there are several at a time: it is not made only to see
+#: whether finer chunks are faster.
+CHUNK_SEARCH_MOST_TRANSFERS = 10_000_000
+#: For others, numbers are stated within this part of the budget, up to so many pairs of a chunk and a rank.
+CHUNK_SEARCH_AHEAD, CHUNK_SEARCH_MOST_CELLS = 0.05, 5_000_000
+#: Units of work: for stating a problem, by pairs of a chunk and a rank; for a file, by transfers.
+CHUNK_SEARCH_STATING, CHUNK_SEARCH_LOWERING = 1e-3, 2e-2
+
+# --- chunks
+
+#: Part of the time left that list scheduling may take: it goes on looking as long as it may.
+CHUNKS_SEARCH = 0.2
+#: Twice as many chunks take about so many times as long to search for and to lower.
+CHUNKS_LONGER = 2.5
+
+# --- predictions
+
+#: Units of work: for a file, by transfers; for executing it, by steps in a round.
+PREDICTIONS_LOWERING, PREDICTIONS_EXECUTING = 2e-2, 2e-3
+#: A file takes about so many times as long as lowering it: it is executed, too.
+PREDICTIONS_EXECUTED_BESIDE = 2.0
+#: Events of a plan's operation, each as much work as a step of a program that is executed by machine code.
+PREDICTIONS_EVENTS = 64
+#: More instances are left alone once so many numbers in a row were so much slower than fewer.
+PREDICTIONS_PATIENCE, PREDICTIONS_MUCH_SLOWER = 2, 1.1
+
+# --- seeds
+
+#: Textbooks are built with these numbers of chunks: batches come in powers of two.
+SEEDS_NUMBERS = (1, 2, 4, 8, 16)
+#: With more pairs of a chunk and a rank, one number of chunks takes as long as there is.
+SEEDS_MOST_CELLS = 500_000
+#: Larger schedules are not refined only to be told.
+SEEDS_MOST_CARRIED = 100_000
+
+# --- tune
+
+#: Where files are predicted: textbook schedules of a number of chunks, and of how many numbers.
+TUNE_TEXTBOOKS, TUNE_OF_NUMBERS = 6, 3
+#: The part of a search's budget that writing these down takes.
+TUNE_WRITING_DOWN = 0.05
