@@ -112,9 +112,9 @@ def outcome(case: Case, most_gib: float) -> Outcome:
         wall_s = time.monotonic() - began
         out.seek(0)
         err.seek(0)
-        text, told = out.read(), err.read().strip()
+        text, reported = out.read(), err.read().strip()
     if process.returncode:
-        return Outcome(wall_s, peak_gib, {}, failure or (told.splitlines() or ["no word"])[-1])
+        return Outcome(wall_s, peak_gib, {}, failure or (reported.splitlines() or ["no word"])[-1])
     return Outcome(wall_s, peak_gib, json.loads(text.splitlines()[-1]))
 
 

@@ -107,18 +107,18 @@ def problems(published: int, others: int) -> list[tuple[str, str, str, Mapping[s
 
 
 def searched(
-    machine: str, collective: str, size: str, asked: Mapping[str, Any], without: tuple[str, ...]
+    machine: str, collective: str, size: str, requested: Mapping[str, Any], without: tuple[str, ...]
 ) -> Row:
     """One search, without these engines."""
     with left_out(without):
-        result = synthesize(collective, file=False, **asked)
+        result = synthesize(collective, file=False, **requested)
     improved = tuple(dict.fromkeys(run.name for run in result.found.engines if run.time_us is not None))
     row = Row(
         machine,
         collective,
         size,
         without,
-        asked["effort"],
+        requested["effort"],
         result.time_us,
         result.lower_bound_us,
         tuple(name for name in improved if name != "phases"),

@@ -180,8 +180,10 @@ def _missed(residuals: Sequence[Residual]) -> str:
         f"Programs that are predicted more than {100 * MISSED:.0f}% too slow (+) or too fast (-) where "
         "others are fitted; what is known of the reasons: [the cost model](../cost-model.md#the-executor)."
     )
-    told = [row for _, row in sorted(rows, key=lambda each: -each[0])]
-    return f"{said}\n\n{report.table(header, told)}" if told else f"No program is off by {MISSED:.0%}."
+    reported = [row for _, row in sorted(rows, key=lambda each: -each[0])]
+    return (
+        f"{said}\n\n{report.table(header, reported)}" if reported else f"No program is off by {MISSED:.0%}."
+    )
 
 
 def _plot(residuals: Sequence[Residual], files: Sequence[MeasuredFile]) -> None:

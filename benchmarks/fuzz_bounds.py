@@ -102,7 +102,7 @@ def main() -> None:
 def _searched(
     drawn: Callable[[random.Random, bool], Problem], enough: int, sums: bool, seed: int, most_sends: int
 ) -> _Tally:
-    draw, tally, told = random.Random(f"{seed} {sums}"), _Tally(), time.monotonic()
+    draw, tally, reported = random.Random(f"{seed} {sums}"), _Tally(), time.monotonic()
     while tally.searched < enough:
         problem = drawn(draw, sums)
         try:
@@ -112,8 +112,8 @@ def _searched(
             continue
         program.check()
         tally.take(problem, all_bounds(problem), program.makespan_us)
-        if time.monotonic() > told + _PROGRESS_S:
-            told = time.monotonic()
+        if time.monotonic() > reported + _PROGRESS_S:
+            reported = time.monotonic()
             print(f"{tally.searched} of {enough}, {tally.violations} violations", file=sys.stderr, flush=True)
     return tally
 

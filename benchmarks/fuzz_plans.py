@@ -270,19 +270,21 @@ def _write(bases: list[Base], rows: dict[tuple[str, int, str], Row], arguments: 
         body.append(["**all**", *(f"**{total[each]}**" for each in columns)])
         names = (header, "mutants", "bad", "of these missed", "right, passed", "never seen wrong, refused")
         tables.append(report.table(names, body))
-    told = [
+    reported = [
         [f"`{rule}`", str(len(cases)), REASONS.get(rule, "-")]
         for rule, cases in sorted(alarms.items(), key=lambda each: -len(each[1]))
     ]
-    tables.insert(0, report.table(("first finding", "refused", "why execution here does not show it"), told))
-    ways = ", ".join(f"{count} {word}" for word, count in bad_as.most_common())
+    tables.insert(
+        0, report.table(("first finding", "refused", "why execution here does not show it"), reported)
+    )
+    routes = ", ".join(f"{count} {word}" for word, count in bad_as.most_common())
     sizes = ", ".join(str(16 * each) for each in UNITS)
     intro = (
         f"Right plans ({len(by_plan)}) with one random change each, judged by verification and by "
         f"{executions} random executions in all: up to {arguments.runs} of each mutant, three calls in a row "
         f"with ranks drifting apart, at chunks of {sizes} bytes. *Bad*: an execution was wrong or hung, or "
-        f"the runtime would refuse it or touch memory that is not meant ({ways}). *Missed*: bad, and passed "
-        "by verification; must be 0. Windows of sizes are opened to 0 .. 256 KB, and pipelines cut to "
+        f"the runtime would refuse it or touch memory that is not meant ({routes}). *Missed*: bad, and "
+        "passed by verification; must be 0. Windows of sizes are opened to 0 .. 256 KB, and pipelines cut to "
         f"{_PIPELINE_BYTES} bytes a turn, so that small calls do all that large ones do.\n\n"
         "Refused, though no execution was wrong, by the first finding:"
     )

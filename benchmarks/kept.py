@@ -40,17 +40,17 @@ def keep(name: str, measured: Measured) -> None:
 def kept(name: str) -> dict[Case, Measured]:
     """The last of each call."""
     found = dict[Case, Measured]()
-    for told in kept_lines(name):
-        case = Case(**told["case"])
-        found[case] = Measured(case, Outcome(**told["outcome"]), told["day"], told["machine"])
+    for reported in kept_lines(name):
+        case = Case(**reported["case"])
+        found[case] = Measured(case, Outcome(**reported["outcome"]), reported["day"], reported["machine"])
     return found
 
 
-def keep_line(name: str, told: object) -> None:
+def keep_line(name: str, reported: object) -> None:
     """Add a line. Processes that write at once lose nothing: a line is one write at the end of the file."""
     report.RESULTS.mkdir(parents=True, exist_ok=True)
     with (report.RESULTS / f"{name}.jsonl").open("a", encoding="utf-8") as file:
-        file.write(json.dumps(told) + "\n")
+        file.write(json.dumps(reported) + "\n")
 
 
 def kept_lines(name: str) -> Iterator[Any]:

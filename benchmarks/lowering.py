@@ -79,12 +79,12 @@ def _row(machine: PhysicalTopology, collective: str, size: int) -> list[str]:
         found = taccl.synthesize(
             collective, topology=machine, size=size, chunks=chunks, engine="greedy", gap=0.99, file=False
         )
-        ways: tuple[tuple[Literal["two-way", "one-way"], Executor | None], ...] = (
+        routes: tuple[tuple[Literal["two-way", "one-way"], Executor | None], ...] = (
             ("two-way", None),
             ("two-way", machine.executor),
             ("one-way", machine.executor),
         )
-        for column, (way, executor) in enumerate(ways):
+        for column, (way, executor) in enumerate(routes):
             for each in _tried(machine, found.schedule, size, chunks, way, executor):
                 before = best[column]
                 best[column] = each if before is None else min(before, each)

@@ -179,16 +179,16 @@ def _cases(full: bool) -> Iterator[Case]:
 
 def _kept() -> dict[Case, Row]:
     """The last row of each case."""
-    rows = (Row(**{**told, "case": Case(**told["case"])}) for told in kept_lines("mscclpp"))
+    rows = (Row(**{**reported, "case": Case(**reported["case"])}) for reported in kept_lines("mscclpp"))
     return {row.case: row for row in rows}
 
 
 def _row(case: Case, limit_s: float) -> Row:
     row = Row(case, str(datetime.date.today()), limit_s)
     where = {"sketch": case.sketch, "topology": case.machine, "nodes": case.nodes, "size": case.size}
-    asked = {key: value for key, value in where.items() if value is not None}
+    requested = {key: value for key, value in where.items() if value is not None}
     try:
-        result = taccl.synthesize(case.collective, target="mscclpp", time_limit=limit_s, **asked)
+        result = taccl.synthesize(case.collective, target="mscclpp", time_limit=limit_s, **requested)
     except CheckError as error:
         if error.kept is None:
             return replace(row, refusal=_sentence(error))
@@ -197,7 +197,7 @@ def _row(case: Case, limit_s: float) -> Row:
         return replace(row, refusal=_sentence(error))
     else:
         refusal = ""
-    machine = {key: asked[key] for key in asked if key != "size"}
+    machine = {key: requested[key] for key in requested if key != "size"}
     row = replace(
         row,
         size=result.size_bytes,

@@ -26,13 +26,14 @@ def main() -> None:
     """Print the table."""
     print("| machine | collective | size | us | s | ended by | us after 60 s | longer by |")
     print("|---|---|---|---|---|---|---|---|")
-    for collective, asked in _CASES:
-        patient = synthesize(collective, file=False, **asked)
-        whole = synthesize(collective, file=False, time_limit=_LIMIT_S, **asked)
-        machine = asked.get("sketch") or f"{asked['topology']} x{asked.get('nodes', 1)}"
+    for collective, requested in _CASES:
+        patient = synthesize(collective, file=False, **requested)
+        whole = synthesize(collective, file=False, time_limit=_LIMIT_S, **requested)
+        machine = requested.get("sketch") or f"{requested['topology']} x{requested.get('nodes', 1)}"
         longer = 100 * (patient.time_us / whole.time_us - 1)
         print(
-            f"| {machine} | {collective} | {asked['size']} | {patient.time_us:.2f} | {patient.solve_s:.1f} "
+            f"| {machine} | {collective} | {requested['size']} | {patient.time_us:.2f} "
+            f"| {patient.solve_s:.1f} "
             f"| {patient.status} | {whole.time_us:.2f} | {longer:.1f}% |",
             flush=True,
         )

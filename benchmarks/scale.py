@@ -97,7 +97,7 @@ class Row:
 
     case: Case
     ranks: int
-    asked: float
+    requested: float
 
 
 def main() -> None:
@@ -151,13 +151,13 @@ def _is_wanted(part: str, row: Row, arguments: argparse.Namespace) -> bool:
 
 def _targets() -> list[Row]:
     rows = [
-        Row(Case(machine, nodes, "allreduce", "1GB", "auto", 60.0), ranks, asked)
-        for machine, nodes, ranks, asked in ALLREDUCE
+        Row(Case(machine, nodes, "allreduce", "1GB", "auto", 60.0), ranks, requested)
+        for machine, nodes, ranks, requested in ALLREDUCE
     ]
     rows += [
-        Row(Case(machine, nodes, collective, "1GB", "auto", float(seconds)), 1024, asked)
+        Row(Case(machine, nodes, collective, "1GB", "auto", float(seconds)), 1024, requested)
         for machine, nodes in THOUSAND
-        for collective, seconds, asked in LARGE
+        for collective, seconds, requested in LARGE
     ]
     rows += [
         Row(Case(machine, nodes, "alltoall", "1GB", 1, float(seconds)), ranks, 0.95)
@@ -180,7 +180,7 @@ def _growth() -> list[Row]:
 
 
 def _is_met(row: Row, came: Outcome) -> bool:
-    return bool(came.answer) and 1 - came.answer["gap"] >= row.asked and came.wall_s <= row.case.allowed_s
+    return bool(came.answer) and 1 - came.answer["gap"] >= row.requested and came.wall_s <= row.case.allowed_s
 
 
 def _cells(row: Row, measured: Measured) -> list[str]:
@@ -196,7 +196,7 @@ def _cells(row: Row, measured: Measured) -> list[str]:
             f"{answer['bound_us']:.1f}",
             f"{100 * (1 - answer['gap']):.2f}%",
         ]
-    asked = f"{100 * row.asked:.0f}%" if row.asked else ""
+    requested = f"{100 * row.requested:.0f}%" if row.requested else ""
     return [
         case.place,
         str(row.ranks),
@@ -205,7 +205,7 @@ def _cells(row: Row, measured: Measured) -> list[str]:
         f"{case.limit_s:g}",
         f"{came.wall_s:.1f}",
         *figures,
-        asked if not row.asked or _is_met(row, came) else f"**{asked}**",
+        requested if not row.requested or _is_met(row, came) else f"**{requested}**",
         f"{came.peak_gib:.2f}",
         measured.day,
     ]

@@ -57,12 +57,12 @@ def main() -> None:
             time_limit=arguments.time_limit,
         ).schedule
         fastest = [min(_times(schedule, slices), default=None) for slices in SLICES]
-        told = ", ".join(
+        reported = ", ".join(
             f"{slices} x {'-' if found is None else f'{found[0]:.2f}'}"
             for slices, found in zip(SLICES, fastest, strict=True)
         )
         bound = "" if fastest[0] is None else f"; bound {fastest[0][1]:.2f}"
-        print(f"{name}: {told} us{bound}", flush=True)
+        print(f"{name}: {reported} us{bound}", flush=True)
 
 
 def _times(schedule: Schedule, slices: int) -> Iterator[tuple[float, float]]:
@@ -80,10 +80,10 @@ def _orders(schedule: Schedule, slices: int) -> list[Schedule]:
     """As the schedule has its sends, and by list scheduling."""
     if slices == 1:
         return [schedule]
-    problem, asked = schedule.problem, schedule.problem.collective
+    problem, requested = schedule.problem, schedule.problem.collective
     finer = replace(
         problem,
-        collective=make_collective(asked.name, asked.num_ranks, asked.chunks_per_rank * slices),
+        collective=make_collective(requested.name, requested.num_ranks, requested.chunks_per_rank * slices),
         chunk_mb=problem.chunk_mb / slices,
         symmetry=(),
         max_group=1,

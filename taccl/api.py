@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @spelled_out(RequestKeywords)
 def make_problem(
-    collective: AnyCollective | Request = "allgather", **asked: Unpack[RequestKeywords]
+    collective: AnyCollective | Request = "allgather", **requested: Unpack[RequestKeywords]
 ) -> Formulated:
     """What is asked, as an engine sees it.
 
@@ -49,7 +49,7 @@ def make_problem(
     ------
     TacclError : the request is wrong, or no schedule meets it.
     """
-    request = request_of(collective, asked)
+    request = request_of(collective, requested)
     return problem_of(inputs_of(request), request.symmetry)
 
 
@@ -73,7 +73,7 @@ def synthesize(
     in_place: bool | None = None,
     scheduler: str | None = None,
     on_progress: Observer | None = None,
-    **asked: Unpack[RequestKeywords],
+    **requested: Unpack[RequestKeywords],
 ) -> Result:
     """The fastest schedule found in time, with a bound on how fast any could be, as a verified file.
 
@@ -132,7 +132,7 @@ def synthesize(
         max_bytes=max_bytes,
         in_place=in_place,
     )
-    request = request_of(collective, asked)
+    request = request_of(collective, requested)
     began_s = time.monotonic()
     with searcher_at(scheduler, options) as searcher:
         return synthesize_request(request, options, output, searcher, on_progress, began_s)
@@ -168,6 +168,6 @@ def stages_of(request: Request, engine: str = "auto") -> tuple[Explained, ...]:
     ------
     TacclError : the request is wrong, no schedule meets it, or there is no such engine.
     """
-    asked = None if engine == "auto" else engine_named(engine)
+    requested = None if engine == "auto" else engine_named(engine)
     formulated = make_problem(replace(request, chunks=request.first_chunks))
-    return tuple(explained(Instance(formulated.problem), lineup_for(asked)))
+    return tuple(explained(Instance(formulated.problem), lineup_for(requested)))

@@ -121,8 +121,8 @@ def _list_schedule(problem: Problem, hops: Sequence[Hop], dice: random.Random) -
     while open_hops:
         ready = sorted(h for h in open_hops if all(hops[a].end_us >= 0 for a in hops[h].after))
         one = hops[dice.choice(ready)]
-        alike = [h for h in ready if (hops[h].link, hops[h].reduce) == (one.link, one.reduce)]
-        group = dice.sample(alike, dice.randint(1, min(len(alike), problem.max_group)))
+        equivalent = [h for h in ready if (hops[h].link, hops[h].reduce) == (one.link, one.reduce)]
+        group = dice.sample(equivalent, dice.randint(1, min(len(equivalent), problem.max_group)))
         held = [hops[a].end_us for h in group for a in hops[h].after]
         ports = topology.ports[one.link]
         start = max([0.0, *held, *(port_free[p] for p in ports)])

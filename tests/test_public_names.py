@@ -28,16 +28,16 @@ def test_a_star_import_brings_exactly_the_public_names() -> None:
 
 
 def test_type_checkers_are_told_of_the_same_names() -> None:
-    assert sorted(taccl._HOME) == sorted(taccl.__all__) == sorted(_told_to_type_checkers())
+    assert sorted(taccl._HOME) == sorted(taccl.__all__) == sorted(_reported_to_type_checkers())
 
 
-def _told_to_type_checkers() -> list[str]:
+def _reported_to_type_checkers() -> list[str]:
     module = ast.parse(Path(taccl.__file__).read_text())
     (block,) = (node for node in module.body if isinstance(node, ast.If))
     return [alias.name for each in block.body if isinstance(each, ast.ImportFrom) for alias in each.names]
 
 
 def test_listing_the_names_loads_nothing() -> None:
-    asked = "import sys, taccl; dir(taccl); print([m for m in sys.modules if m.startswith('taccl.')])"
-    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    requested = "import sys, taccl; dir(taccl); print([m for m in sys.modules if m.startswith('taccl.')])"
+    done = subprocess.run([sys.executable, "-c", requested], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

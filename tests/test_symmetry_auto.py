@@ -53,9 +53,9 @@ def test_the_schedule_has_the_symmetry_that_was_found() -> None:
 
 
 def test_bounds_are_the_same_with_and_without() -> None:
-    asked = {"topology": "ndv2", "nodes": 1, "size": "8MB"}
-    plain = {each.kind: each.value_us for each in bounds("alltoall", **asked)}
-    shrunk = {each.kind: each.value_us for each in bounds("alltoall", symmetry="auto", **asked)}
+    requested = {"topology": "ndv2", "nodes": 1, "size": "8MB"}
+    plain = {each.kind: each.value_us for each in bounds("alltoall", **requested)}
+    shrunk = {each.kind: each.value_us for each in bounds("alltoall", symmetry="auto", **requested)}
     assert plain.keys() == shrunk.keys()
     assert np.allclose([plain[kind] for kind in plain], [shrunk[kind] for kind in plain], rtol=1e-6)
 
@@ -67,8 +67,8 @@ def test_an_unknown_symmetry_is_named_with_those_that_there_are() -> None:
 
 
 def test_the_command_line_passes_it_on() -> None:
-    asked = ["bound", "--topology", "ring:4", "--size", "4KB", "--symmetry", "auto", "--json"]
-    shown = CliRunner().invoke(main, asked)
+    requested = ["bound", "--topology", "ring:4", "--size", "4KB", "--symmetry", "auto", "--json"]
+    shown = CliRunner().invoke(main, requested)
     assert shown.exit_code == 0
     assert json.loads(shown.stdout)["notes"] == [
         "symmetry auto: 4 permutations of the ranks, made by (0 1 2 3)"
@@ -83,7 +83,7 @@ def test_a_symmetry_that_measured_costs_take_away_is_told() -> None:
     ]
     measured = replace(machine, links=tuple(links))
     for symmetry in ("sketch", "auto"):
-        asked = make_problem("allgather", topology=measured, size="4KB", symmetry=symmetry)
-        assert asked.problem.symmetry == ()
-        assert "the machine would look the same from" in asked.notes[-1]
-        assert "but for costs that differ by up to" in asked.notes[-1]
+        requested = make_problem("allgather", topology=measured, size="4KB", symmetry=symmetry)
+        assert requested.problem.symmetry == ()
+        assert "the machine would look the same from" in requested.notes[-1]
+        assert "but for costs that differ by up to" in requested.notes[-1]

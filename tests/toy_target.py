@@ -84,10 +84,10 @@ def verify(
     listing: Listing, /, *, readers: Sequence[str] | None, collective: Collective | None, root: int | None
 ) -> Verification:
     """Who holds what from when on, by the list alone."""
-    asked = collective or make_collective(listing.collective, listing.ranks, listing.chunks, listing.root)
+    requested = collective or make_collective(listing.collective, listing.ranks, listing.chunks, listing.root)
     held = {
         (int(rank), int(chunk)): 0.0
-        for chunk, rank in zip(asked.inputs.chunk, asked.inputs.rank, strict=True)
+        for chunk, rank in zip(requested.inputs.chunk, requested.inputs.rank, strict=True)
     }
     wrong = []
     for send in sorted(listing.sends, key=lambda each: each.end_us):
@@ -95,7 +95,7 @@ def verify(
             if held.get((send.src, chunk), float("inf")) > send.start_us + 1e-9:
                 wrong.append(f"rank {send.src} sends chunk {chunk} before it has it")
             held.setdefault((send.dst, chunk), send.end_us)
-    for chunk, rank in zip(asked.outputs.chunk.tolist(), asked.outputs.rank.tolist(), strict=True):
+    for chunk, rank in zip(requested.outputs.chunk.tolist(), requested.outputs.rank.tolist(), strict=True):
         if (rank, chunk) not in held:
             wrong.append(f"rank {rank} never gets chunk {chunk}")
     findings = tuple(Finding("meaning", "error", "listing", message) for message in wrong)

@@ -28,7 +28,7 @@ def in_half_the_time(
 
 def cannot_say(instance: Instance) -> Verdict:
     """Break down where it is asked whether it serves."""
-    raise ZeroDivisionError("asked")
+    raise ZeroDivisionError("requested")
 
 
 def says_nothing(instance: Instance) -> Verdict:

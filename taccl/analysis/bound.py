@@ -159,7 +159,7 @@ def bounds(
     protocol: str | None = None,
     instances: int | Literal["auto"] | None = None,
     thread_blocks: ThreadBlocks | Literal["auto"] | None = None,
-    **asked: Unpack[RequestKeywords],
+    **requested: Unpack[RequestKeywords],
 ) -> Bounds:
     """The best lower bound of each kind in microseconds, largest first, each with its witness.
 
@@ -176,7 +176,7 @@ def bounds(
     TacclError : as `taccl.make_problem`, or the target has no such protocol, or not so many instances.
     TopologyError : the executor says nothing about the protocol.
     """
-    request = request_of(collective, asked)
+    request = request_of(collective, requested)
     wanted = None if protocol == AUTO else protocol
     copies = None if instances == AUTO else instances
     kind: ThreadBlocks | None = None if thread_blocks is None or thread_blocks == AUTO else thread_blocks

@@ -189,7 +189,7 @@ def check_machine(
     machine = choose_topology(topology, nodes=nodes, profile=profile, occupancy=occupancy)
     check_pairs(machine)
     found = anomalies(machine)
-    asked = [(size, collective) for size in sizes_bytes for collective in COLLECTIVES]
+    requested = [(size, collective) for size in sizes_bytes for collective in COLLECTIVES]
     network = _network(machine, began_s + _SHARE_OF_PATHS * time_limit)
     links = (
         np.nonzero(may_reach(machine)) if network is None else (network.topology.src, network.topology.dst)
@@ -198,9 +198,9 @@ def check_machine(
     if apart is not None:
         return MachineCheck(machine, (apart, *found), (), ("no bounds: ranks have no way to each other",))
     if network is None:
-        bounds = tuple(MachineBound(name, size, reason=_LATE) for size, name in asked)
+        bounds = tuple(MachineBound(name, size, reason=_LATE) for size, name in requested)
     else:
-        bounds = tuple(_bounds(network, asked, end_s))
+        bounds = tuple(_bounds(network, requested, end_s))
     late = sum(each.reason == _LATE for each in bounds)
     notes = (f"{late} of {len(bounds)} bounds were left out: {time_limit:g} s were over",) if late else ()
     return MachineCheck(machine, found, bounds, notes)
@@ -221,10 +221,10 @@ def _network(machine: PhysicalTopology, end_s: float) -> SketchedNetwork | None:
 
 
 def _bounds(
-    network: SketchedNetwork, asked: Sequence[tuple[int, str]], end_s: float
+    network: SketchedNetwork, requested: Sequence[tuple[int, str]], end_s: float
 ) -> Iterator[MachineBound]:
     """Each with its share of the time that is left."""
-    for done, (size, name) in enumerate(asked):
+    for done, (size, name) in enumerate(requested):
         left_s = end_s - time.monotonic()
         if left_s <= 0:
             yield MachineBound(name, size, reason=_LATE)
@@ -233,7 +233,7 @@ def _bounds(
             collective = make_collective(name, network.topology.num_ranks, 1, None)
             bytes_each = chunk_bytes(collective.chunks_per_size, size)
             problem = network.applied(collective, bytes_each / units.MB).problem
-            proved = _proofs(Instance(problem), Budget(left_s / (len(asked) - done)))
+            proved = _proofs(Instance(problem), Budget(left_s / (len(requested) - done)))
         except TacclError as failure:
             yield MachineBound(name, size, reason=failure.message)
             continue
@@ -259,12 +259,12 @@ def _apart(machine: PhysicalTopology, src: IntArray, dst: IntArray) -> Anomaly |
         return None
     parts = [[machine.gpus[rank].name for rank in np.flatnonzero(part_of == part)] for part in range(count)]
     parts.sort(key=lambda part: (-len(part), part))
-    told = "; ".join(named(part) for part in parts[:4])
+    reported = "; ".join(named(part) for part in parts[:4])
     more = f"; and {count - 4} more" if count > 4 else ""
     return Anomaly(
         "no way",
         tuple(name for part in parts[1:] for name in part),
-        f"the GPUs fall into {count} parts without a way there and back: {told}{more}",
+        f"the GPUs fall into {count} parts without a way there and back: {reported}{more}",
         "links, a switch or a fabric that is missing",
     )
 

@@ -111,13 +111,13 @@ def simulate_file(
         raise UnitError(f"sizes must be a list of sizes, not {shown(sizes)}", hint='["1MB", "64MB"]')
     subject = _subject(path, collective, root)
     settings.check_for(subject)
-    asked = Request(subject.collective, **machine)
-    problems = [_problem(subject, asked, size) for size in sizes or (subject.default_size,)]
+    requested = Request(subject.collective, **machine)
+    problems = [_problem(subject, requested, size) for size in sizes or (subject.default_size,)]
     runs = []
     claims: dict[str, None] = {}
     for problem in problems:
         try:
-            run, claimed = _at_size(subject, problem, settings, own=_names_no_machine(asked))
+            run, claimed = _at_size(subject, problem, settings, own=_names_no_machine(requested))
         except TacclError as fault:
             fault.path = str(path)
             raise
@@ -254,16 +254,16 @@ def _bound_of(
     return _known_times(subject, problem, own)
 
 
-def _names_no_machine(asked: Request) -> bool:
-    return asked.topology is None and asked.sketch is None
+def _names_no_machine(requested: Request) -> bool:
+    return requested.topology is None and requested.sketch is None
 
 
-def _problem(subject: Subject | PlanSubject, asked: Request, size: str | int | None) -> Problem:
+def _problem(subject: Subject | PlanSubject, requested: Request, size: str | int | None) -> Problem:
     """What the program answers at a size, on all links that the machine or its sketch has."""
     chunks = subject.num_chunks
     size_bytes = None if size is None else chunks * chunk_bytes(chunks, units.parse_size(size))
-    if subject.saved is not None and _names_no_machine(asked):
-        if asked != Request(subject.collective):
+    if subject.saved is not None and _names_no_machine(requested):
+        if requested != Request(subject.collective):
             raise TopologyError(
                 "the machine is the one in the schedule's file", hint="--topology or --sketch"
             )
@@ -273,7 +273,7 @@ def _problem(subject: Subject | PlanSubject, asked: Request, size: str | int | N
         rounded = None
         if size_bytes is not None:  # finer chunks than the program's need not be whole bytes
             rounded = -(-size_bytes // collective.chunks_per_size) * collective.chunks_per_size
-        stated = make_problem(replace(asked, size=rounded))
+        stated = make_problem(replace(requested, size=rounded))
         problem = replace(stated.problem, symmetry=(), limits=RoutingLimits())
     if size_bytes is None:
         size_bytes = problem.size_bytes
@@ -281,11 +281,11 @@ def _problem(subject: Subject | PlanSubject, asked: Request, size: str | int | N
 
 
 def _rounding_notes(
-    subject: Subject | PlanSubject, asked: Sequence[str | int], runs: Sequence[SimulatedSize]
+    subject: Subject | PlanSubject, requested: Sequence[str | int], runs: Sequence[SimulatedSize]
 ) -> Iterator[str]:
     """The sizes that became smaller, since they are no whole number of the program's chunks."""
     chunks = subject.num_chunks
-    for size, run in zip(asked, runs, strict=False):  # none is asked for where it is the schedule's own
+    for size, run in zip(requested, runs, strict=False):  # none is asked for where it is the schedule's own
         yield from rounding_notes(units.parse_size(size), run.size_bytes // chunks, chunks)
 
 

@@ -204,23 +204,23 @@ class _Changer:
     def _take_sweep_in_node(self, cost: LinkCost, *, has_pairs: bool) -> None:
         machine = self.base.machine
         first = [gpu for gpu in range(machine.num_ranks) if machine.gpus[gpu].node == machine.gpus[0].node]
-        ways = [way for a in first for b in first if (way := machine.path(a, b)) is not None]
+        routes = [way for a in first for b in first if (way := machine.path(a, b)) is not None]
         if cost.alpha is not None:
-            for way in ways:
+            for way in routes:
                 for index in way.links:
                     old, share = machine.links[index].alpha_us, 1 / len(way.links)
                     new = cost.alpha.value * (old / way.alpha_us if way.alpha_us else share)
                     for entry in self.base.entries_of(index):
                         self._set(self._entry(entry), "alpha_us", new, _comment(cost.alpha))
         if cost.beta is not None and not has_pairs:
-            betas = {round(way.beta_us_per_mb, 9) for way in ways}
+            betas = {round(way.beta_us_per_mb, 9) for way in routes}
             if len(betas) > 1:
                 self.warnings.append(
                     f"{cost.beta.source}: the machine has {len(betas)} classes of links between GPUs; "
                     "one sweep does not tell which it is, a matrix of all pairs does"
                 )
                 return
-            for way in ways:
+            for way in routes:
                 for index in self._slowest(way):
                     for entry in self.base.entries_of(index):
                         self._scale_beta(
@@ -240,11 +240,11 @@ class _Changer:
         machine = self.base.machine
         node = machine.gpus[0].node
         others = [rank for rank in range(machine.num_ranks) if machine.gpus[rank].node != node]
-        ways = [way for rank in others for gpu in range(others[0]) if (way := machine.host_path(gpu, rank))]
+        routes = [way for rank in others for gpu in range(others[0]) if (way := machine.host_path(gpu, rank))]
         said = {key.raw: value for key, value in fabric.items()}
-        if cost.alpha is not None and ways:
+        if cost.alpha is not None and routes:
             of_fabric = said["alpha_us"].number()
-            way = min(ways, key=lambda each: (each.alpha_us, each.beta_us_per_mb))
+            way = min(routes, key=lambda each: (each.alpha_us, each.beta_us_per_mb))
             rest = max(0.0, way.alpha_us - of_fabric)
             if rest > cost.alpha.value:
                 self.warnings.append(
@@ -257,7 +257,7 @@ class _Changer:
             self._set((("fabric",), fabric), "alpha_us", max(0.0, cost.alpha.value - rest), note)
         if cost.beta is not None:
             self._set_beta((("fabric",), fabric), cost.beta.value, _comment(cost.beta))
-            for way in ways:
+            for way in routes:
                 for index in way.links:
                     link = machine.links[index]
                     if link.beta_us_per_mb > cost.beta.value * (1 + 1e-9):

@@ -42,7 +42,7 @@ from taccl.support.folders import check_folder
 @machine_options
 @proxy_option
 @json_option
-def deploy(files: tuple[Path, ...], output: Path, as_json: bool, **asked: Any) -> None:
+def deploy(files: tuple[Path, ...], output: Path, as_json: bool, **requested: Any) -> None:
     """Write the Python module that registers the plans in FILES with MSCCL++, with a selector of its own by
     size and in-place-ness, and say how to run them for the first time.
 
@@ -59,7 +59,7 @@ def deploy(files: tuple[Path, ...], output: Path, as_json: bool, **asked: Any) -
     if in_folder:
         check_folder(output)
     on_stdout = claim_outputs(() if in_folder else (output,), files, as_json=as_json)
-    made = deploy_plans(files, **asked)
+    made = deploy_plans(files, **requested)
     place = None if output == STDOUT else output
     if place is None:
         write_output(output, made.text())

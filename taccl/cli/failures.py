@@ -25,7 +25,7 @@ _DEBUG = "TACCL_DEBUG"
 
 
 @contextmanager
-def told_in_a_line() -> Iterator[None]:
+def in_one_line() -> Iterator[None]:
     """Errors that pass here are told, and end as `click.exceptions.Exit` with the code of their kind.
 
     Raises

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from taccl.cli.failures import told_in_a_line
+from taccl.cli.failures import in_one_line
 from taccl.cli.sections import Listed, write_commands
 from taccl.cli.signals import terminated_as_interrupted
 
@@ -50,11 +50,11 @@ class _Taccl(click.Group):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        with told_in_a_line():  # --help and --version are told here
+        with in_one_line():  # --help and --version are told here
             return super().make_context(info_name, args, parent, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
-        with told_in_a_line(), terminated_as_interrupted():
+        with in_one_line(), terminated_as_interrupted():
             return super().invoke(ctx)
 
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from taccl.backend.execute import Execution
-from taccl.backend.execute.asked import RunAsked
 from taccl.backend.execute.call import DTYPES, OPS, make_call
 from taccl.backend.execute.deadline import Deadline
 from taccl.backend.execute.files import modes_of
 from taccl.backend.execute.outcome import outcomes_to_dict
+from taccl.backend.execute.requested import RunRequested
 from taccl.backend.targets.registry import plan_of_file, program_of_file, run_file
 from taccl.cli import completion
 from taccl.cli.options import FILE, json_option
@@ -103,14 +103,14 @@ def run(ctx: click.Context, /, file: Path, backend: str, as_json: bool, **option
 
 
 def _here(file: Path, options: dict[str, Any], deadline: Deadline) -> Iterator[Execution]:
-    asked = RunAsked(
+    requested = RunRequested(
         deadline,
         ranks_as=options["ranks_as"],
         check=options["check"],
         calls=options["calls"],
         **_call_options(options, options["in_place"]),
     )
-    return run_file(file, read_bytes(file), asked)
+    return run_file(file, read_bytes(file), requested)
 
 
 def _over_mpi(

@@ -168,9 +168,9 @@ def _plan(plan: ExecutionPlan, file: Path, machine: _Machine) -> _Subject:
     if not isinstance(ran, PlanSimulation):  # it was written anew since it was read
         raise FileError("another program writes it", path=file, hint="try again")
     facts = _facts(run, ran)
-    told = (*facts, *(("note", note) for note in notes))
+    reported = (*facts, *(("note", note) for note in notes))
     return _Subject(
-        lambda rank: describe_plan(plan, rank, ran, told), lambda: plan_timeline(plan, ran, facts, notes)
+        lambda rank: describe_plan(plan, rank, ran, reported), lambda: plan_timeline(plan, ran, facts, notes)
     )
 
 

@@ -25,10 +25,10 @@ def terminated_as_interrupted() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    asked: list[int] = []
+    requested: list[int] = []
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        asked.append(number)
+        requested.append(number)
         raise KeyboardInterrupt
 
     for number in before:
@@ -38,7 +38,7 @@ def terminated_as_interrupted() -> Iterator[None]:
     except (TacclError, click.ClickException, click.exceptions.Exit, click.Abort):
         raise
     except Exception as fault:
-        if asked:
+        if requested:
             raise KeyboardInterrupt from fault
         raise
     finally:
@@ -52,11 +52,11 @@ def undisturbed() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    asked: list[int] = []
+    requested: list[int] = []
 
     def not_yet(number: int, frame: FrameType | None) -> None:
-        asked.append(number)
-        if len(asked) > 1:
+        requested.append(number)
+        if len(requested) > 1:
             raise KeyboardInterrupt
 
     before = {

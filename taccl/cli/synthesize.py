@@ -202,17 +202,17 @@ def synthesize(
             attempts.of(lambda: show_json(_as_json(result, request["target"], written, kept)))
         else:
             summary = result.summary(verbose)
-            following = _what_next(result, written, kept, asked=output is not None)
+            following = _what_next(result, written, kept, requested=output is not None)
             attempts.of(lambda: click.echo(f"{summary}\n{following}", err=aside))
         attempts.end()
 
 
-def _show_stages(*outputs: Path | None, as_json: bool, engine: str, **asked: Any) -> None:
+def _show_stages(*outputs: Path | None, as_json: bool, engine: str, **requested: Any) -> None:
     """The table of engines for a problem, before any search."""
     if as_json or any(output is not None for output in outputs):
         raise click.UsageError("--explain-stages shows a table and searches nothing: it has nothing to write")
-    request = Request(**{name: asked[name] for name in asked if name in _REQUEST})
-    with pointing_to_explain(asked):
+    request = Request(**{name: requested[name] for name in requested if name in _REQUEST})
+    with pointing_to_explain(requested):
         stages = api.stages_of(request, engine)
     if request.leaves_chunks_open:
         click.echo("for one chunk in each part; the number is open, and the search tries several")
@@ -262,7 +262,7 @@ def _as_json(
     }
 
 
-def _what_next(result: Result, written: tuple[Path, ...], schedule: Path | None, *, asked: bool) -> str:
+def _what_next(result: Result, written: tuple[Path, ...], schedule: Path | None, *, requested: bool) -> str:
     lines = []
     if schedule is not None:
         by_links = "" if result.machine is None else ", with times and bound by links alone"
@@ -272,6 +272,6 @@ def _what_next(result: Result, written: tuple[Path, ...], schedule: Path | None,
         if file.target.use is not None:
             place = None if path == STDOUT else path
             lines += [f"  {line}" for line in file.target.use(file.program, file.readers, place)]
-    if result.files and not asked:
+    if result.files and not requested:
         lines.append("no file written: give one with -o FILE")
     return "\n".join(["", *lines]) if lines else ""

@@ -16,7 +16,7 @@ from taccl.cli.topology_fit import fit
 from taccl.cli.topology_import import import_machine
 from taccl.model import units
 from taccl.model.executor import Executor
-from taccl.sketch.equal_nodes import nodes_are_alike
+from taccl.sketch.equal_nodes import nodes_are_equivalent
 from taccl.sketch.layout import layout_of
 from taccl.support.schemas import stamped
 from taccl.support.size_limits import MAX_LINKS
@@ -179,7 +179,7 @@ def _sources(machine: PhysicalTopology) -> tuple[int, int]:
     TopologyError : there are too many ways, and nodes are not alike.
     """
     layout = layout_of(machine)
-    if machine.num_ranks**2 > MAX_LINKS and machine.num_nodes > 1 and nodes_are_alike(machine, layout):
+    if machine.num_ranks**2 > MAX_LINKS and machine.num_nodes > 1 and nodes_are_equivalent(machine, layout):
         return len(layout.ranks[0]), machine.num_nodes
     check_pairs(machine)
     return machine.num_ranks, 1

@@ -59,41 +59,41 @@ def cluster_options(command: _Command) -> _Command:
     return command
 
 
-def check_options(asked: Network, has_files: bool) -> None:
+def check_options(requested: Network, has_files: bool) -> None:
     """Raise click.UsageError for options that nothing asks for."""
-    if asked["cluster"] is None:
+    if requested["cluster"] is None:
         for name in ("hosts", "nics", "choose", "blocks_are_nvlink", "into"):
-            if asked[name]:
+            if requested[name]:
                 raise click.UsageError(f"--{name.replace('_', '-')} goes with --cluster")
         if not has_files:
             raise click.UsageError("Missing argument 'FILE...', or --cluster.")
-    elif has_files and asked["into"] is not None:
+    elif has_files and requested["into"] is not None:
         raise click.UsageError(
             "the network goes into a machine file or into the machine of FILE..., not both"
         )
 
 
-def network_of(asked: Network, nodes: int | None, machine: MachineFile | None) -> ImportedCluster:
+def network_of(requested: Network, nodes: int | None, machine: MachineFile | None) -> ImportedCluster:
     """The network that the options ask for. Raises as `import_cluster` does."""
-    assert asked["cluster"] is not None
-    nics = asked["nics"]
+    assert requested["cluster"] is not None
+    nics = requested["nics"]
     return import_cluster(
-        asked["cluster"],
-        hosts=asked["hosts"],
+        requested["cluster"],
+        hosts=requested["hosts"],
         nodes=nodes,
         nics=None if nics is None else [name.strip() for name in nics.split(",") if name.strip()],
-        choice=asked["choose"],
-        blocks_are_nvlink=asked["blocks_are_nvlink"],
+        choice=requested["choose"],
+        blocks_are_nvlink=requested["blocks_are_nvlink"],
         machine=machine,
     )
 
 
-def import_network(asked: Network, nodes: int | None, output: Path | None, as_json: bool) -> None:
+def import_network(requested: Network, nodes: int | None, output: Path | None, as_json: bool) -> None:
     """`taccl topology import --cluster FILE` without dumps of a node."""
-    err = claim_outputs([output], [asked["cluster"], asked["into"]], as_json=as_json)
-    into = asked["into"]
+    err = claim_outputs([output], [requested["cluster"], requested["into"]], as_json=as_json)
+    into = requested["into"]
     machine = None if into is None else machine_file(utf8_text(into, MAX_BYTES, TopologyError), str(into))
-    found = network_of(asked, nodes, machine)
+    found = network_of(requested, nodes, machine)
     if output is not None:
         write_output(output, found.yaml)
     if as_json:

@@ -188,7 +188,7 @@ def deploy(
     if isinstance(paths, str | Path):
         raise TacclError(f"paths must be a list of files, not {shown(paths)}")
     plans = read_plans(paths, ranks_per_node, root)
-    asked = {key: value for key, value in machine.items() if value is not None}
+    requested = {key: value for key, value in machine.items() if value is not None}
 
     def predict(plan: DeployedPlan, sizes: Sequence[int]) -> list[Predicted]:
         if plan.plan.uses_switches:  # links say nothing of what switches do
@@ -201,16 +201,16 @@ def deploy(
             for run in found.sizes
         ]
 
-    order, predicted = preferences(plans, predict if asked else None)
+    order, predicted = preferences(plans, predict if requested else None)
     notes = [
         f"{plan.name} sums or copies in a switch, which no prediction covers: where it serves the same calls "
         "as others, the plan given first is taken"
         for plan in plans
-        if asked and plan.plan.uses_switches
+        if requested and plan.plan.uses_switches
     ]
-    if asked and not predicted:
+    if requested and not predicted:
         notes.append("no two plans serve the same calls, so the machine decides nothing")
-    if not asked and any(row.is_choice for row in order):
+    if not requested and any(row.is_choice for row in order):
         notes.append(
             "where plans serve the same calls, the one given first is taken; name the machine (--topology or "
             "--sketch), and the one predicted faster is"

@@ -176,7 +176,7 @@ def _places(report: Verification) -> Iterator[bool]:
         yield False
 
 
-def ranks_per_node_of(plan: ExecutionPlan, asked: int | None) -> int:
+def ranks_per_node_of(plan: ExecutionPlan, requested: int | None) -> int:
     """As asked, else as the plan tells: whoever touches memory of others is on a node with them.
 
     Raises
@@ -184,17 +184,17 @@ def ranks_per_node_of(plan: ExecutionPlan, asked: int | None) -> int:
     TacclError : they do not tell, or there are not as many on each node.
     """
     ranks = plan.num_ranks
-    if asked is not None:
-        if not is_whole(asked) or asked < 1 or ranks % asked:
+    if requested is not None:
+        if not is_whole(requested) or requested < 1 or ranks % requested:
             raise TacclError(
-                f"{shown(asked)} ranks per node, and {ranks} ranks in all, as many on each",
+                f"{shown(requested)} ranks per node, and {ranks} ranks in all, as many on each",
                 hint="--ranks-per-node " + " or ".join(str(n) for n in range(1, ranks + 1) if ranks % n == 0),
             )
-        return asked
+        return requested
     groups = _joined_by_memory(plan)
     size = len(groups[0])
-    alike = all(group == list(range(group[0], group[0] + size)) for group in groups)
-    if not alike or (size == 1 and ranks > 1) or any(len(group) != size for group in groups):
+    equivalent = all(group == list(range(group[0], group[0] + size)) for group in groups)
+    if not equivalent or (size == 1 and ranks > 1) or any(len(group) != size for group in groups):
         raise TacclError(
             f"its memory channels do not tell how many of the {ranks} ranks are on a node",
             hint="--ranks-per-node N",

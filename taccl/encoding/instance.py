@@ -52,7 +52,7 @@ class Instance:
         #: Permutations of the ranks that change the network: a problem's phases need not look at them again.
         self._refused: set[bytes] = set()
         #: An instance with the same links and chunks of the same size.
-        self._alike: Instance | None = None
+        self._equivalent: Instance | None = None
         #: The best lower bound that is proved of the problem so far, microseconds; 0: none.
         self.bound_us = 0.0
 
@@ -88,8 +88,8 @@ class Instance:
     @cached_property
     def distances_us(self) -> FloatArray:
         """Least times of a chunk between all ranks over any links, shape (num_ranks, num_ranks)."""
-        if self._alike is not None:
-            return self._alike.distances_us
+        if self._equivalent is not None:
+            return self._equivalent.distances_us
         return distances_us(self.problem.topology, self.durations_us)
 
     @cached_property
@@ -178,7 +178,7 @@ class Instance:
     def _on_the_same_network(self, problem: Problem, part: Part, forwards: bool = False) -> Instance:
         """An instance of a phase: the same links (`forwards`) or the reversed ones, with the same limits."""
         phase = Instance(problem, part, is_quotient=self.is_quotient)
-        phase._alike = self if forwards else None
+        phase._equivalent = self if forwards else None
         if self.problem.limits.own_first is None:  # of the reversed problem that is not asked
             phase._refused = self._refused
         return phase

@@ -172,7 +172,7 @@ def _broken_links(ranks: IntArray, links: IntArray, topology: LogicalTopology) -
         unlike = differences(cost, cost[links])
         if len(unlike) and (unlike > SAME_COST).any():
             link = int(unlike.argmax())
-            one, other = _told_apart(cost[link], cost[links[link]])
+            one, other = _distinguished(cost[link], cost[links[link]])
             return (
                 f"link {topology.describe_link(link)} has {name} {one} {unit}, "
                 f"but {topology.describe_link(int(links[link]))}, where it goes, has {other} {unit}"
@@ -181,7 +181,7 @@ def _broken_links(ranks: IntArray, links: IntArray, topology: LogicalTopology) -
     return None
 
 
-def _told_apart(one: float, other: float) -> tuple[str, str]:
+def _distinguished(one: float, other: float) -> tuple[str, str]:
     """Two unequal numbers with as many digits as show that they are unequal."""
     for digits in (6, 9, 12):
         shown = f"{one:.{digits}g}", f"{other:.{digits}g}"
@@ -207,7 +207,7 @@ def _broken_rates(links: IntArray, pairs: IntArray, topology: LogicalTopology) -
         return None
     pair = int(unlike.argmax())
     link, port = (int(column[pair]) for column in topology.incidence)
-    one, other = _told_apart(betas[pair], image[pair])
+    one, other = _distinguished(betas[pair], image[pair])
     return (
         f"port {topology.port_names[port]!r} serves link {topology.describe_link(link)} at "
         f"{one} us/MB, but {topology.describe_link(int(links[link]))}, where it goes, is served at {other}"

@@ -236,7 +236,7 @@ class Collective:
         np.minimum.at(least, placement.chunk, placement.rank)
         return np.where(least < self.num_ranks, least, -1)
 
-    def beside(self, num_helpers: int) -> Collective:
+    def with_helpers(self, num_helpers: int) -> Collective:
         """The same collective among so many more ranks, which are helpers."""
         whole_number(num_helpers, "num_helpers", CollectiveError, least=0, most=_MOST)
         return replace(

@@ -142,7 +142,7 @@ class Problem:
             raise TopologyError(
                 f"{self.topology.name!r} has {self.topology.num_helpers} helpers, "
                 f"and {self.collective.name} has {self.collective.num_helpers}",
-                hint="Collective.beside() widens a collective by helpers",
+                hint="Collective.with_helpers() widens a collective by helpers",
             )
 
     def _check_column(self, name: str, rows: int, of: str, usual: float) -> None:
@@ -199,8 +199,8 @@ class Problem:
         """`Collective.chunk_map`, where chunks also keep their sizes, inputs and outputs their moments."""
         chunks = self._chunk_classes.image(rank_map)
         if chunks is None or not (
-            _moved_alike(self.ready_us, self.collective.inputs, chunks, rank_map)
-            and _moved_alike(self.tail_us, self.collective.outputs, chunks, rank_map)
+            _moved_equally(self.ready_us, self.collective.inputs, chunks, rank_map)
+            and _moved_equally(self.tail_us, self.collective.outputs, chunks, rank_map)
         ):
             return None
         return chunks
@@ -263,7 +263,7 @@ def _moments(times_us: FloatArray | None, placement: Placement) -> dict[tuple[in
     return {(chunk, rank): time_us for chunk, rank, time_us in zip(*columns, strict=True)}
 
 
-def _moved_alike(
+def _moved_equally(
     times_us: FloatArray | None, placement: Placement, chunks: IntArray, rank_map: IntArray
 ) -> bool:
     """Whether each row of a placement has the moment of the row that it goes to."""

@@ -38,7 +38,7 @@ def paths_of_equal_nodes(topology: PhysicalTopology, layout: Layout) -> list[Pat
     return list(_everywhere(of_node_0, moved, num_nodes, gpus))
 
 
-def nodes_are_alike(topology: PhysicalTopology, layout: Layout) -> bool:
+def nodes_are_equivalent(topology: PhysicalTopology, layout: Layout) -> bool:
     """Whether going on from each node to the next, and from the last to the first, changes nothing."""
     gpus, nodes = layout.gpus_per_node, len(layout.ranks)
     return gpus is not None and gpus * nodes == layout.num_ranks and _moved_on(topology, layout) is not None

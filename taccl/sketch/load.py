@@ -72,8 +72,8 @@ def _mapping(node: Node, schema: Schema) -> dict[str, Node]:
 
 def _topology(node: Node, path: str | None) -> str:
     """A machine's name, or its file: a file beside the sketch is found from any folder."""
-    beside = None if path is None else Path(path).parent / node.string()
-    return str(beside) if beside is not None and beside.is_file() else node.string()
+    alongside = None if path is None else Path(path).parent / node.string()
+    return str(alongside) if alongside is not None and alongside.is_file() else node.string()
 
 
 def _size(node: Node) -> int:

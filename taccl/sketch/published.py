@@ -26,8 +26,8 @@ def published_sketches() -> tuple[Sketch, ...]:
 @cache
 def published_files() -> tuple[Path, ...]:
     """The files of the published sketches, by name; none if the installation lacks them."""
-    beside_package = Path(__file__).parents[2]
-    folders = (beside_package / "sketches", beside_package / _INSTALLED, *_recorded_folders())
+    next_to_package = Path(__file__).parents[2]
+    folders = (next_to_package / "sketches", next_to_package / _INSTALLED, *_recorded_folders())
     return next((tuple(found) for folder in folders if (found := sorted(folder.glob("*.yaml")))), ())
 
 

@@ -22,7 +22,7 @@ def ensure_writable(path: str | Path) -> None:
         if _is_device(path):
             with path.open("a"):
                 return
-        _temporary_beside(_file_behind(path)).unlink()
+        _temporary_next_to(_file_behind(path)).unlink()
     except (OSError, ValueError, RuntimeError) as failure:
         raise _cannot_write(path, failure) from failure
 
@@ -64,7 +64,7 @@ def read_bytes(path: str | Path) -> bytes:
 
 
 def _replace(target: Path, data: bytes) -> None:
-    temporary = _temporary_beside(target)
+    temporary = _temporary_next_to(target)
     try:
         with temporary.open("wb") as file:
             file.write(data)
@@ -90,7 +90,7 @@ def _file_behind(path: Path) -> Path:
     return target
 
 
-def _temporary_beside(target: Path) -> Path:
+def _temporary_next_to(target: Path) -> Path:
     handle, name = tempfile.mkstemp(prefix=f".{target.name[:100]}.", suffix=".tmp", dir=target.parent)
     os.close(handle)
     return Path(name)

@@ -65,7 +65,7 @@ def _points(group: str, path: tuple[tuple[str, int], ...]) -> tuple[EntryPoint, 
 
 
 @contextmanager
-def told_as_of(who: str) -> Iterator[None]:
+def reported_as_of(who: str) -> Iterator[None]:
     """Whatever fails here is told as the failure of `who`, which an installed package adds.
 
     Raises
@@ -93,30 +93,30 @@ def _loaded(point: EntryPoint, group: str, kind: type[_Kind]) -> _Kind:
     if not isinstance(value, kind):
         raise TacclError(f"{what} is no {kind.__name__}", hint=_HINT)
     name = getattr(value, "name", point.name)
-    return _told(value, f"the {kind.__name__.lower()} {name!r} ({point.value})")
+    return _reported(value, f"the {kind.__name__.lower()} {name!r} ({point.value})")
 
 
-def _told(value: _Kind, who: str) -> _Kind:
+def _reported(value: _Kind, who: str) -> _Kind:
     """The same dataclass with each function in it told as of `who`."""
     if not is_dataclass(value) or isinstance(value, type):
         return value
     named = ((each.name, getattr(value, each.name)) for each in fields(value) if each.init)
-    functions = {name: _told_function(held, who) for name, held in named if callable(held)}
+    functions = {name: _reported_function(held, who) for name, held in named if callable(held)}
     return replace(value, **functions)
 
 
-def _told_function(function: Callable[..., Any], who: str) -> Callable[..., Any]:
+def _reported_function(function: Callable[..., Any], who: str) -> Callable[..., Any]:
     @wraps(function)
     def call(*args: Any, **keywords: Any) -> Any:
-        with told_as_of(who):
+        with reported_as_of(who):
             result = function(*args, **keywords)
-        return _told_stream(result, who) if isinstance(result, Iterator) else result
+        return _reported_stream(result, who) if isinstance(result, Iterator) else result
 
     return call
 
 
-def _told_stream(values: Iterator[Any], who: str) -> Iterator[Any]:
-    with told_as_of(who):
+def _reported_stream(values: Iterator[Any], who: str) -> Iterator[Any]:
+    with reported_as_of(who):
         yield from values
 
 

@@ -71,14 +71,14 @@ def _next(
     found = []
     for kind, looks_like in enumerate(kinds):
         if kind != but and looks_like("\n".join(lines[looked:])):
-            found.append((*_told(lines, looked, looks_like), kind))
+            found.append((*_reported(lines, looked, looks_like), kind))
     if not found:
         return None
     mark, seen, kind = min(found)
     return kind, mark, seen
 
 
-def _told(lines: Sequence[str], looked: int, looks_like: Callable[[str], bool]) -> tuple[int, int]:
+def _reported(lines: Sequence[str], looked: int, looks_like: Callable[[str], bool]) -> tuple[int, int]:
     """The first line of what tells a kind, and the one behind it."""
     seen = _boundary(looked, len(lines), lambda end: looks_like("\n".join(lines[looked:end])))
     return _boundary(seen, looked, lambda begin: looks_like("\n".join(lines[begin:seen]))), seen

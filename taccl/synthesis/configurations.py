@@ -40,7 +40,7 @@ def has_predictions(executor: Executor | None, target: AnyTarget, output: Output
 
 
 def configurations_to_try(
-    executor: Executor | None, target: AnyTarget, asked: OutputOptions
+    executor: Executor | None, target: AnyTarget, requested: OutputOptions
 ) -> tuple[Configuration, ...]:
     """All configurations that come into question, by thread blocks and protocol, fewest instances first.
 
@@ -55,21 +55,21 @@ def configurations_to_try(
     ------
     TopologyError : the executor knows no protocol of the target.
     """
-    if not has_predictions(executor, target, asked):
-        usual = asked.for_target(target, target.name)
+    if not has_predictions(executor, target, requested):
+        usual = requested.for_target(target, target.name)
         return (Configuration(usual.protocol, usual.instances, usual.thread_blocks),)
     known = [name for name in target.protocols if executor is None or name in executor.protocols]
-    if asked.asked_protocol is not None:
-        known = [target.protocol(asked.asked_protocol)]
+    if requested.requested_protocol is not None:
+        known = [target.protocol(requested.requested_protocol)]
     if not known and executor is not None:
         raise TopologyError(
             "the machine's executor says nothing about the protocols of the target",
             hint=f"it knows {', '.join(executor.protocols)}; {target.name} has {', '.join(target.protocols)}",
         )
-    kind, number = asked.asked_thread_blocks, asked.asked_instances
+    kind, number = requested.requested_thread_blocks, requested.requested_instances
     kinds = THREAD_BLOCKS if kind is None else (kind,)
     numbers = (number,) if number is not None else _INSTANCES if executor is not None else (1,)
-    most = asked.most_instances(target)
+    most = requested.most_instances(target)
     return tuple(
         Configuration(name, instances, kind)
         for kind in kinds

@@ -38,7 +38,7 @@ def emit(job: Job, choice: FileChoice, options: SearchOptions, searcher: Searche
     CheckError : no file could be made, or it failed its own check; the result is kept in it.
     """
     result = _without_files(job, choice, options, searcher)
-    if not result.asked_for_file:
+    if not result.file_requested:
         return result
     began = time.monotonic()
     try:
@@ -71,7 +71,7 @@ def _without_files(job: Job, choice: FileChoice, options: SearchOptions, searche
         options=options,
         topology=job.inputs.topology.name,
         sketch=None if job.inputs.sketch is None else job.inputs.sketch.name,
-        asked_for_file=job.output.file,
+        file_requested=job.output.file,
         notes=(*notes, *searcher.notes_on(found, counts_work=options.effort is not None)),
         scheduler=searcher.address,
         tasks=tuple(searcher.runs),

@@ -59,17 +59,17 @@ class OutputOptions:
                 whole_number(size_bytes, what, UnitError, least=0, most=most_bytes, hint=f"--{name}-size 1MB")
 
     @property
-    def asked_protocol(self) -> str | None:
+    def requested_protocol(self) -> str | None:
         """The protocol that is asked for; None: it is open."""
         return None if isinstance(self.protocol, str) and self.protocol == AUTO else self.protocol
 
     @property
-    def asked_instances(self) -> int | None:
+    def requested_instances(self) -> int | None:
         """The number of instances that is asked for; None: it is open."""
         return None if isinstance(self.instances, str) and self.instances == AUTO else self.instances
 
     @property
-    def asked_thread_blocks(self) -> ThreadBlocks | None:
+    def requested_thread_blocks(self) -> ThreadBlocks | None:
         """The kind of thread blocks that is asked for; None: it is open."""
         return None if self.thread_blocks == AUTO else self.thread_blocks
 
@@ -92,11 +92,15 @@ class OutputOptions:
                 f"files for {target.name} say themselves which calls they serve: in place, others or both",
                 hint="--in-place and --out-of-place are for --target mscclpp",
             )
-        most, instances, kind = self.most_instances(target), self.asked_instances, self.asked_thread_blocks
+        most, instances, kind = (
+            self.most_instances(target),
+            self.requested_instances,
+            self.requested_thread_blocks,
+        )
         instances = 1 if instances is None else instances
         whole_number(instances, "instances", TacclError, least=1, most=most, hint="--instances 2")
         return LoweringOptions(
-            protocol=target.protocol(self.asked_protocol),
+            protocol=target.protocol(self.requested_protocol),
             instances=instances,
             thread_blocks=THREAD_BLOCKS[0] if kind is None else kind,
             executor=executor,

@@ -125,16 +125,16 @@ class RequestKeywords(MachineKeywords, total=False):
     target: str | AnyTarget
 
 
-def request_of(asked: AnyCollective | Request, keywords: Mapping[str, Any]) -> Request:
+def request_of(requested: AnyCollective | Request, keywords: Mapping[str, Any]) -> Request:
     """The request that a collective and keywords spell; a request is itself, with the keywords changed.
 
     Raises
     ------
     TacclError : see `Request`.
     """
-    if isinstance(asked, Request):
-        return replace(asked, **keywords)
-    return Request(asked, **keywords)
+    if isinstance(requested, Request):
+        return replace(requested, **keywords)
+    return Request(requested, **keywords)
 
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
@@ -150,7 +150,7 @@ def spelled_out(keywords: type[MachineKeywords]) -> Callable[[_Function], _Funct
     def with_signature(function: _Function) -> _Function:
         given = inspect.signature(function)
         own = [each for each in given.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
-        asked = [
+        requested = [
             inspect.Parameter(
                 each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=each.type
             )
@@ -158,7 +158,7 @@ def spelled_out(keywords: type[MachineKeywords]) -> Callable[[_Function], _Funct
         ]
         positional = [each for each in own if each.kind is not inspect.Parameter.KEYWORD_ONLY]
         rest = [each for each in own if each.kind is inspect.Parameter.KEYWORD_ONLY]
-        spelled = given.replace(parameters=[*positional, *asked, *rest])
+        spelled = given.replace(parameters=[*positional, *requested, *rest])
         function.__dict__["__signature__"] = spelled
         return function
 

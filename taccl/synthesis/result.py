@@ -71,7 +71,7 @@ class Result(Reported):
     notes: tuple[str, ...] = ()
     chunks_tried: tuple[ChunksTried, ...] = ()
     file_seconds: float = 0.0
-    asked_for_file: bool = False
+    file_requested: bool = False
     protocol: str = ""
     instances: int = 1
     thread_blocks: str = "two-way"
@@ -159,7 +159,7 @@ class Result(Reported):
         False of what a `CheckError` keeps: a schedule that passed, without the file that could not be made
         or failed its own.
         """
-        return bool(self.files) or not self.asked_for_file
+        return bool(self.files) or not self.file_requested
 
     def paths(self, path: str | Path) -> tuple[Path, ...]:
         """Where `write(path)` puts each of `files`.
@@ -310,7 +310,7 @@ class Result(Reported):
         rows += [("note", note) for note in self.notes]
         if verbose:
             rows += [] if self.execution is None else [("schedule", self._bound_of_schedule())]
-            rows += [(tried.name, tried.line) for tried in self.files_tried if tried.is_told]
+            rows += [(tried.name, tried.line) for tried in self.files_tried if tried.is_reported]
             rows += [(f"chunks {tried.chunks}", tried.line) for tried in self.chunks_tried]
         return "\n".join(f"{label:<12} {value}" for label, value in rows)
 
@@ -355,7 +355,7 @@ class Result(Reported):
 
     def _verdict(self) -> str:
         if not self.files:
-            return f"schedule ({'no file could be made' if self.asked_for_file else 'no file requested'})"
+            return f"schedule ({'no file could be made' if self.file_requested else 'no file requested'})"
         readers = ", ".join(reader for file in self.files for reader in file.readers)
         took = f", made and verified in {self.file_seconds:.1f} s" if self.file_seconds >= _A_WHILE_S else ""
         return f"schedule and {self.files[0].format.upper()} for {readers}{took}"

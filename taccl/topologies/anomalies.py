@@ -72,7 +72,7 @@ def anomalies(topology: PhysicalTopology) -> tuple[Anomaly, ...]:
     machine = _Machine(topology)
     return (
         *_one_way(machine),
-        *_unequal_ways(machine),
+        *_unequal_routes(machine),
         *_slow_links(machine),
         *_uneven_gpus(machine),
         *_uneven_nodes(machine),
@@ -154,11 +154,11 @@ def _one_way(machine: _Machine) -> Iterator[Anomaly]:
             )
 
 
-def _unequal_ways(machine: _Machine) -> Iterator[Anomaly]:
+def _unequal_routes(machine: _Machine) -> Iterator[Anomaly]:
     """Pairs of links there and back at different costs, where most such pairs are equal."""
     for links in _grouped(machine.topology.links, machine.kinds).values():
         both = [link for link in links if (link.dst, link.src) in machine.link and link.src < link.dst]
-        unequal = [link for link in both if not _alike(link, machine.link[link.dst, link.src])]
+        unequal = [link for link in both if not _equivalent(link, machine.link[link.dst, link.src])]
         if unequal and len(unequal) <= len(both) / 2:
             first = unequal[0]
             back = machine.link[first.dst, first.src]
@@ -203,19 +203,21 @@ def _uneven_gpus(machine: _Machine) -> Iterator[Anomaly]:
         yield Anomaly(
             "uneven GPUs",
             tuple(names),
-            f"{named(names)} {'has' if len(names) == 1 else 'have'} {_told(profile)}, where "
-            f"{len(groups[usual])} others have {_told(usual)}{_culprits(machine, names, profile, usual)}",
+            f"{named(names)} {'has' if len(names) == 1 else 'have'} {_reported(profile)}, where "
+            f"{len(groups[usual])} others have {_reported(usual)}{_culprits(machine, names, profile, usual)}",
             "a link that is down, or a machine that is not regular",
         )
 
 
 def _kinds_of_gpus(groups: Mapping[_Profile, Sequence[str]]) -> Anomaly:
     first = sorted(groups.items(), key=lambda each: -len(each[1]))[:_NAMED]
-    told = "; ".join(f"{len(names)} such as {names[0]} have {_told(profile)}" for profile, names in first)
+    reported = "; ".join(
+        f"{len(names)} such as {names[0]} have {_reported(profile)}" for profile, names in first
+    )
     return Anomaly(
         "uneven GPUs",
         tuple(name for names in groups.values() for name in names),
-        f"the GPUs are of {len(groups)} kinds by their links, none of them most: {told}",
+        f"the GPUs are of {len(groups)} kinds by their links, none of them most: {reported}",
         "a machine that is not regular, such as a mesh with borders or MI250X",
     )
 
@@ -234,7 +236,7 @@ def _profile(machine: _Machine, gpu: Device) -> _Profile:
     return tuple(sorted((end.kind, gbps) for end, gbps in ends if end.kind in kinds and end.node in here))
 
 
-def _told(profile: _Profile) -> str:
+def _reported(profile: _Profile) -> str:
     """`7 links, together 336 GB/s`."""
     total = sum(gbps for _, gbps in profile)
     count = f"{len(profile)} link" + ("s" if len(profile) != 1 else "")
@@ -362,7 +364,7 @@ def _what(device: Device) -> str:
     return device.kind + " " + re.sub(r"\d+", "", device.name)
 
 
-def _alike(link: Link, back: Link) -> bool:
+def _equivalent(link: Link, back: Link) -> bool:
     return all(
         abs(a - b) <= _SAME * max(a, b)
         for a, b in ((link.alpha_us, back.alpha_us), (link.beta_us_per_mb, back.beta_us_per_mb))
@@ -380,11 +382,11 @@ def _cost(link: Link) -> str:
 def _lead(links: Sequence[Link]) -> str:
     """`links a - b, c -> d`: both ways where both are among them."""
     ends = {(link.src, link.dst) for link in links}
-    ways = dict.fromkeys(
+    routes = dict.fromkeys(
         f"{min(end)} - {max(end)}" if end[::-1] in ends else f"{end[0]} -> {end[1]}"
         for end in ((link.src, link.dst) for link in links)
     )
-    return f"link{'s' if len(ways) > 1 else ''} {named(list(ways))}"
+    return f"link{'s' if len(routes) > 1 else ''} {named(list(routes))}"
 
 
 def _devices(links: Sequence[Link]) -> tuple[str, ...]:

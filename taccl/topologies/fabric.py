@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from taccl.errors import TopologyError
 from taccl.model.units import beta_from_bandwidth
 from taccl.topologies.devices import NO_NODE, Device, Link
-from taccl.topologies.machines import both_ways
+from taccl.topologies.machines import both_directions
 
 #: A NIC by its node and its place among the NICs of that node.
 Nic = tuple[int, int]
@@ -99,7 +99,7 @@ def joined(fabric: Fabric, nics: Sequence[Sequence[str]]) -> tuple[list[Device],
                     f"{name} is below both {' and '.join(sorted(above)[:2])}",
                     hint=f"a group of the level {level.name} holds whole groups of the level below it",
                 )
-            links += both_ways(name, above.pop(), alpha_us / 2, beta_of[name])
+            links += both_directions(name, above.pop(), alpha_us / 2, beta_of[name])
         if len(used) == 1 or number == len(levels) - 1:
             break  # what is above a switch that joins all is on no way
         below = {switch.name: switch.nics & name_of.keys() for switch in used}

@@ -49,7 +49,7 @@ def links_with_costs(place: Node, nics: Sequence[Sequence[str]]) -> tuple[list[D
     FileError : the file cannot be read.
     TopologyError : with its line; also for a pair without a row.
     """
-    path = _beside(place)
+    path = _alongside(place)
     costs = _costs(path, nics)
     pairs = [
         (a, b)
@@ -80,7 +80,7 @@ def links_with_costs(place: Node, nics: Sequence[Sequence[str]]) -> tuple[list[D
     return devices, [*(Link(src, dst, 0.0, beta) for src, dst, beta in ends), *links]
 
 
-def _beside(place: Node) -> Path:
+def _alongside(place: Node) -> Path:
     """The file that `place` names, from the folder of the YAML file that names it."""
     folder = Path() if place.source.path is None else Path(place.source.path).parent
     return folder / place.string()

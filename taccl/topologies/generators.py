@@ -35,7 +35,7 @@ def single_switch(
     alpha, beta = hop_cost(alpha_us, beta_us_per_mb, bandwidth_gbps)
     ups = [(f"gpu{gpu}", "switch") for gpu in range(gpus)]
     devices = [Device("switch", "switch", 0, 0)]
-    return _machine(f"switch:{gpus}", gpus, _both_ways(ups), alpha / 2, beta, occupancy, devices)
+    return _machine(f"switch:{gpus}", gpus, _both_directions(ups), alpha / 2, beta, occupancy, devices)
 
 
 def ring(
@@ -53,7 +53,7 @@ def ring(
     alpha, beta = hop_cost(alpha_us, beta_us_per_mb, bandwidth_gbps)
     ends = [(f"gpu{gpu}", f"gpu{(gpu + 1) % gpus}") for gpu in range(gpus)]
     return _machine(
-        f"{name}:{gpus}", gpus, ends if unidirectional else _both_ways(ends), alpha, beta, occupancy
+        f"{name}:{gpus}", gpus, ends if unidirectional else _both_directions(ends), alpha, beta, occupancy
     )
 
 
@@ -117,7 +117,7 @@ def hub_and_spoke(
     """GPU 0 has a link to and from each of the others, which have no other links."""
     _check_count("hub", gpus)
     alpha, beta = hop_cost(alpha_us, beta_us_per_mb, bandwidth_gbps)
-    ends = _both_ways(("gpu0", f"gpu{gpu}") for gpu in range(1, gpus))
+    ends = _both_directions(("gpu0", f"gpu{gpu}") for gpu in range(1, gpus))
     return _machine(f"hub:{gpus}", gpus, ends, alpha, beta, occupancy)
 
 
@@ -150,7 +150,7 @@ def grid(
             if step < size or (closed[dimension] and size > 2):
                 neighbour = (*place[:dimension], step % size, *place[dimension + 1 :])
                 ends.append((_grid_gpu(place, sizes), _grid_gpu(neighbour, sizes)))
-    return _machine(name, math.prod(sizes), _both_ways(ends), *cost, occupancy)
+    return _machine(name, math.prod(sizes), _both_directions(ends), *cost, occupancy)
 
 
 def _grid_gpu(place: Sequence[int], sizes: Sequence[int]) -> str:
@@ -193,7 +193,7 @@ def hop_cost(
     )
 
 
-def _both_ways(ends: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+def _both_directions(ends: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """Each pair and its reverse, none twice."""
     return list(dict.fromkeys(pair for a, b in ends for pair in ((a, b), (b, a))))
 

@@ -73,23 +73,23 @@ class PathFinder:
         if sender is None or receiver is None:
             return None
         if sender not in self._from_nic:
-            self._from_nic[sender] = self._ways(sender, "nic", _BETWEEN_NICS)
+            self._from_nic[sender] = self._routes(sender, "nic", _BETWEEN_NICS)
         way = self._from_nic[sender].get(receiver)
         return None if way is None else self._path(src_rank, dst_rank, way)
 
     def _paths_from(self, src_rank: int) -> dict[int, Path]:
         start = self.gpus[src_rank]
         node = self.devices[start].node
-        inside = self._ways(start, "gpu", _INSIDE_NODE)
-        between = self._ways(start, "gpu", _BETWEEN_NODES)
+        inside = self._routes(start, "gpu", _INSIDE_NODE)
+        between = self._routes(start, "gpu", _BETWEEN_NODES)
         direct = {self.ends[link][1]: (link,) for link in self.leaving[start]}
         found = {}
         reached = sorted(
             (self._rank_of[end], end) for end in {*direct, *inside, *between} if end in self._rank_of
         )
         for rank, gpu in reached:
-            ways = inside if self.devices[gpu].node == node else between
-            way = direct.get(gpu, ways.get(gpu))
+            routes = inside if self.devices[gpu].node == node else between
+            way = direct.get(gpu, routes.get(gpu))
             if way is not None:
                 found[rank] = self._path(src_rank, rank, way)
         return found
@@ -104,17 +104,17 @@ class PathFinder:
             beta_us_per_mb=max(link.beta_us_per_mb for link in links),
         )
 
-    def _ways(self, start: int, end_kind: DeviceKind, passed: frozenset[DeviceKind]) -> dict[int, Way]:
+    def _routes(self, start: int, end_kind: DeviceKind, passed: frozenset[DeviceKind]) -> dict[int, Way]:
         """The best way to every reachable device of `end_kind`, through devices of the kinds `passed`."""
         betas = self._least_betas(start, end_kind, passed)
-        ways = {}
+        routes = {}
         for beta in sorted(set(betas.values())):
             last_links = self._last_links(
                 self._least_alphas(start, end_kind, passed, beta), start, passed, beta
             )
             for end in (end for end, least in betas.items() if least == beta):
-                ways[end] = self._walk_back(start, end, last_links)
-        return ways
+                routes[end] = self._walk_back(start, end, last_links)
+        return routes
 
     def _least_betas(
         self, start: int, end_kind: DeviceKind, passed: frozenset[DeviceKind]

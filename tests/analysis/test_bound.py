@@ -18,13 +18,13 @@ QUICK = {"engine": "greedy", "gap": 0.95, "time_limit": 10.0, "chunks": 1}
 
 def test_of_a_known_protocol_bounds_are_those_of_synthesize():
     """Two of 32 MB come to each of three ranks, over links of their own: a hop, and 32 MB of one block."""
-    asked = {"topology": MACHINE, "size": "96MB", "chunks": 1}
-    proven = bounds("allgather", protocol="Simple", instances=1, thread_blocks="two-way", **asked)
+    requested = {"topology": MACHINE, "size": "96MB", "chunks": 1}
+    proven = bounds("allgather", protocol="Simple", instances=1, thread_blocks="two-way", **requested)
     costs, link = EXECUTOR.costs_of("Simple"), MACHINE.path(0, 1)
     beta = float(link_us_per_mb(costs, link.beta_us_per_mb, 1))
     assert proven[0].value_us == pytest.approx(link.alpha_us + hop_us(costs) + 32 * beta)
-    made = synthesize("allgather", protocol="Simple", instances=1, **asked, engine="greedy", gap=0.95)
-    left_open = bounds("allgather", protocol="Simple", instances=1, **asked)
+    made = synthesize("allgather", protocol="Simple", instances=1, **requested, engine="greedy", gap=0.95)
+    left_open = bounds("allgather", protocol="Simple", instances=1, **requested)
     assert left_open[0].value_us <= made.time_us
     assert proven.served.launch_us == EXECUTOR.costs_of("Simple").launch_us
     assert LINKS_ONLY not in proven.stated.notes
@@ -32,8 +32,8 @@ def test_of_a_known_protocol_bounds_are_those_of_synthesize():
 
 @pytest.mark.parametrize(("protocol", "size"), [("Simple", "24MB"), ("LL", "3KB")])
 def test_what_is_left_open_makes_a_bound_no_larger(protocol: str, size: str):
-    def best(**asked: object) -> float:
-        return bounds("allgather", topology=MACHINE, size=size, chunks=1, **asked)[0].value_us
+    def best(**requested: object) -> float:
+        return bounds("allgather", topology=MACHINE, size=size, chunks=1, **requested)[0].value_us
 
     links, protocol_only = best(), best(protocol=protocol)
     kinds = {
@@ -64,9 +64,9 @@ def test_no_file_is_faster_than_the_bound_of_files(
     )
     (tmp_path / "made.xml").write_text(made.files[0].text)
     (run,) = simulate_file(tmp_path / "made.xml", [size], topology=MACHINE).sizes
-    asked = {"topology": MACHINE, "size": size, "chunks": 1, "protocol": protocol}
+    requested = {"topology": MACHINE, "size": size, "chunks": 1, "protocol": protocol}
     for many in (instances, None):
-        any_file = bounds(collective, instances=many, **asked).served.any_file
+        any_file = bounds(collective, instances=many, **requested).served.any_file
         assert EXECUTOR.costs_of(protocol).launch_us < any_file.value_us <= run.time_us
         assert "of launch, then" in any_file.witness
 
@@ -80,14 +80,14 @@ def test_without_a_protocol_they_are_by_links_alone_and_say_so(protocol: str | N
 
 
 def test_without_an_executor_a_protocol_changes_nothing():
-    plain, told = (bounds(topology="ring:3", size="3MB", protocol=name) for name in (None, "LL"))
-    assert plain[0].value_us == told[0].value_us
-    assert told.served is None
-    assert any("does not say what executing costs" in note for note in told.stated.notes)
+    plain, reported = (bounds(topology="ring:3", size="3MB", protocol=name) for name in (None, "LL"))
+    assert plain[0].value_us == reported[0].value_us
+    assert reported.served is None
+    assert any("does not say what executing costs" in note for note in reported.stated.notes)
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("requested", "said"),
     [
         ({"instances": 2}, "where a protocol is known"),
         ({"thread_blocks": "one-way"}, "where a protocol is known"),
@@ -96,9 +96,9 @@ def test_without_an_executor_a_protocol_changes_nothing():
         ({"protocol": "XX"}, "unknown protocol"),
     ],
 )
-def test_what_cannot_be_asked_is_refused(asked: dict[str, object], said: str):
+def test_what_cannot_be_asked_is_refused(requested: dict[str, object], said: str):
     with pytest.raises(TacclError, match=said):
-        bounds(topology=MACHINE, size="3MB", **asked)
+        bounds(topology=MACHINE, size="3MB", **requested)
 
 
 def test_a_protocol_that_the_machine_does_not_tell_is_refused():

@@ -12,8 +12,8 @@ from sketches_drawn import sketches, small_machine
 
 from taccl import explain
 from taccl.analysis.explained import Conflict, Explanation
+from taccl.analysis.explained.routes import number_of_demands, unmet_demands
 from taccl.analysis.explained.symmetry import broken_without
-from taccl.analysis.explained.ways import number_of_demands, unmet_demands
 from taccl.encoding.bounds import Proof
 from taccl.encoding.core.options import SearchOptions
 from taccl.errors import CollectiveError, InfeasibleError, SketchError, SolverError, UnitError
@@ -62,7 +62,7 @@ symmetry:
 """
 
 
-def asked(text: str, collective: str = "allgather", **more: object) -> Explanation:
+def requested(text: str, collective: str = "allgather", **more: object) -> Explanation:
     return explain(collective, topology=small_machine(), sketch=parse_sketch(text), size=6 * 2**20, **more)
 
 
@@ -71,7 +71,7 @@ def lines_of(conflict: Conflict) -> list[int | None]:
 
 
 def test_a_demand_that_cannot_be_met_has_the_minimal_set_of_lines_that_cut_it_off() -> None:
-    explanation = asked(CUT_OFF, "scatter", root=2)
+    explanation = requested(CUT_OFF, "scatter", root=2)
     assert (explanation.verdict, explanation.exit_code) == ("impossible", 3)
     (conflict,) = explanation.conflicts
     assert conflict.what == "chunk 0 (piece 0 of rank 2's part) cannot go from rank 2 to rank 0"
@@ -80,7 +80,7 @@ def test_a_demand_that_cannot_be_met_has_the_minimal_set_of_lines_that_cut_it_of
 
 
 def test_each_conflict_is_told_once_with_how_much_it_cuts_off() -> None:
-    explanation = asked(CUT_OFF)
+    explanation = requested(CUT_OFF)
     assert explanation.unmet is not None
     assert explanation.unmet.unmet == sum(each.demands + each.images for each in explanation.conflicts)
     assert explanation.unmet.demands == 6 * 5
@@ -89,14 +89,14 @@ def test_each_conflict_is_told_once_with_how_much_it_cuts_off() -> None:
 
 def test_demands_that_a_symmetry_moves_onto_one_that_is_told_are_its_images() -> None:
     text = CUT_OFF + "  sender_for:\n    0: [0]\n    1: [1]\n"
-    plain = asked(text, "alltoall")
-    with_symmetry = asked(text + "symmetry: [[node, machine]]\n", "alltoall")
+    plain = requested(text, "alltoall")
+    with_symmetry = requested(text + "symmetry: [[node, machine]]\n", "alltoall")
     assert sum(each.images for each in plain.conflicts) == 0
     assert plain.unmet is not None and with_symmetry.unmet is not None
     assert plain.unmet.unmet == with_symmetry.unmet.unmet
     for explanation in (plain, with_symmetry):
-        told = sum(each.demands + each.images for each in explanation.conflicts)
-        assert told + explanation.unmet.untold == explanation.unmet.unmet
+        reported = sum(each.demands + each.images for each in explanation.conflicts)
+        assert reported + explanation.unmet.untold == explanation.unmet.unmet
 
 
 def test_to_leave_out_a_line_is_to_leave_out_the_symmetries_that_need_it() -> None:
@@ -128,7 +128,7 @@ symmetry:
 
 
 def test_where_no_single_line_is_enough_sets_of_which_all_have_to_go_are_named() -> None:
-    explanation = asked(CROSSED, "alltoall", max_hops=1)
+    explanation = requested(CROSSED, "alltoall", max_hops=1)
     one, *others = explanation.helps
     assert [said.text.split(":")[0] for said in one] == ["--max-hops 1"]
     assert others and all(len(lines) > 1 for lines in others)
@@ -167,7 +167,7 @@ def test_a_limit_on_links_is_part_of_a_conflict_only_where_it_has_to_be() -> Non
     ]
     assert all(any(each) for each in with_limit)
     assert lines_of(explanation.conflicts[1]) == [19, 28, None]
-    cut = asked(CUT_OFF, "scatter", root=2, max_hops=1)
+    cut = requested(CUT_OFF, "scatter", root=2, max_hops=1)
     assert all(line.said.line for each in cut.conflicts[:1] for line in each.lines)
 
 
@@ -179,17 +179,17 @@ def test_taccls_own_sketch_has_a_third_hop_and_it_is_said_why_two_are_too_few() 
         sketch=data / "sketch" / "sk1-dgx2-n2.json",
         profile=data / "topo" / "topo-dgx2-1MB.json",
     )
-    asked = inputs_of(request)
-    apart = TakenApart(asked.sketch, asked.topology)
-    two = unmet_demands(asked, apart, 2, Budget(60.0))
+    requested = inputs_of(request)
+    apart = TakenApart(requested.sketch, requested.topology)
+    two = unmet_demands(requested, apart, 2, Budget(60.0))
     assert (two.unmet, two.untold) == (480, 0)
     texts = [line.said.text.split(":")[0] for line in two.conflicts[1].lines]
     assert texts == ["relay 1", "sender_for 1", "--max-hops 2"]
-    assert unmet_demands(asked, apart, 3, Budget(60.0)).unmet == 0
+    assert unmet_demands(requested, apart, 3, Budget(60.0)).unmet == 0
 
 
 def test_a_symmetry_that_the_network_does_not_have_is_named_with_the_lines_against_it() -> None:
-    explanation = asked(LOPSIDED)
+    explanation = requested(LOPSIDED)
     (conflict,) = explanation.conflicts
     assert (explanation.verdict, explanation.exit_code) == ("impossible", SketchError.exit_code)
     assert conflict.what.startswith("symmetry [1, node] is none of this network: link ")
@@ -217,15 +217,15 @@ intranode:
 internode: {strategy: fully-connected}
 symmetry: [[1, node]]
 """
-    (conflict,) = asked(text).conflicts
+    (conflict,) = requested(text).conflicts
     assert (lines_of(conflict), conflict.is_minimal) == ([5, 7], True)
-    (conflict,) = asked(text.replace("{gpus: [0, 1, 2]}", "{gpus: [1, 2], policy: uc-max}")).conflicts
+    (conflict,) = requested(text.replace("{gpus: [0, 1, 2]}", "{gpus: [1, 2], policy: uc-max}")).conflicts
     assert not conflict.lines[1].said.text.startswith("policy")
 
 
 def test_a_permutation_that_is_none_is_the_usual_error() -> None:
     with pytest.raises(SketchError, match="do not divide"):
-        asked("intranode: {strategy: none}\nsymmetry: [[1, 4]]\n")
+        requested("intranode: {strategy: none}\nsymmetry: [[1, 4]]\n")
 
 
 def test_a_target_below_what_the_machine_can_do_is_blamed_on_no_line() -> None:
@@ -259,12 +259,12 @@ def test_a_target_that_finer_chunks_could_meet_is_blamed_on_their_number(
 
 def test_static_sharing_of_nics_is_a_line_like_others() -> None:
     text = "intranode: {strategy: none}\ninternode:\n  strategy: fully-connected\n  nic_sharing: static\n"
-    bound = asked(text).bound
+    bound = requested(text).bound
     assert bound is not None
-    relaxed = asked(text.replace("static", "port")).bound
+    relaxed = requested(text.replace("static", "port")).bound
     assert relaxed is not None and relaxed.value_us < bound.value_us
     target = (relaxed.value_us + bound.value_us) / 2
-    (conflict,) = asked(text, target_time=target).conflicts
+    (conflict,) = requested(text, target_time=target).conflicts
     assert 4 in lines_of(conflict)
 
 
@@ -401,8 +401,8 @@ def test_no_schedule_meets_a_target_that_is_called_impossible(
         assert explanation.verdict != "impossible"
     if explanation.verdict == "impossible":
         (conflict,) = explanation.conflicts
-        told = "which lines are to blame is not known" in explanation.summary()
-        assert conflict.machine or conflict.lines or told, "on a busy machine there may be no time to ask"
+        reported = "which lines are to blame is not known" in explanation.summary()
+        assert conflict.machine or conflict.lines or reported, "on a busy machine there may be no time to ask"
         assert explanation.bound is not None and explanation.bound.value_us > share * time_us
     if explanation.verdict == "possible":
         assert explanation.found is not None

@@ -109,10 +109,10 @@ def test_a_notebook_shows_a_row_for_each_bound():
 
 
 def test_of_many_paths_none_is_found_past_the_time_limit(monkeypatch):
-    asked = []
-    monkeypatch.setattr(PhysicalTopology, "paths_from", lambda machine, rank: asked.append(rank) or {})
+    requested = []
+    monkeypatch.setattr(PhysicalTopology, "paths_from", lambda machine, rank: requested.append(rank) or {})
     checked = check_machine("torus:32x32", time_limit=1e-6)
-    assert not asked
+    assert not requested
     assert checked.is_whole
     assert {each.reason for each in checked.bounds} == {"not within the time limit"}
 

@@ -30,7 +30,7 @@ from plan_steps import (
 
 #: For parts of a function that is machine code: written into it, without counting references, they take no
 #: longer than if they stood there; as calls they took seven times as long.
-beside = register_jitable(_nrt=False, forceinline=True)
+alongside = register_jitable(_nrt=False, forceinline=True)
 
 #: What a run comes to; and of an act, that the run goes on, or that the agent has to wait.
 RIGHT, WRONG, HANGS = range(3)
@@ -128,7 +128,7 @@ def state_of(fixed: Steps, given: np.ndarray, wanted: np.ndarray, most_pushes: i
     )
 
 
-@beside
+@alongside
 def begin_again(fixed, state):
     """The state before anything has happened; `at`, `noted`, `held` are set before they are looked at."""
     state.wakes[0] = 0
@@ -153,7 +153,7 @@ def begin_again(fixed, state):
     state.bad[:] = False
 
 
-@beside
+@alongside
 def host_acts(fixed, state, rank):
     """A host writes its buffers, starts its kernel, and compares what came of it, one after the other."""
     if state.phase[rank] == _TO_WRITE:
@@ -186,7 +186,7 @@ def host_acts(fixed, state, rank):
     return RIGHT
 
 
-@beside
+@alongside
 def _read_ahead(fixed, state, rank):
     """What ports are still to read of a user's buffer they get as it is, before its host writes it anew."""
     for port in range(len(fixed.port_rank)):
@@ -201,7 +201,7 @@ def _read_ahead(fixed, state, rank):
                 state.read[port, item] = fixed.transfers[t, 4]
 
 
-@beside
+@alongside
 def _write_buffers(fixed, state, rank):
     """New inputs, and rubbish wherever else the outputs are."""
     first, words = fixed.outputs[rank, 0], fixed.outputs[rank, 1]
@@ -216,7 +216,7 @@ def _write_buffers(fixed, state, rank):
         state.owned[in_first + k] = state.memory[in_first + k]
 
 
-@beside
+@alongside
 def _are_untouched(fixed, state, rank):
     """Whether a host's buffers are as it wrote them."""
     for buffers in (fixed.outputs, fixed.inputs):
@@ -227,7 +227,7 @@ def _are_untouched(fixed, state, rank):
     return True
 
 
-@beside
+@alongside
 def _compare(fixed, state, rank):
     """Note what is wrong in a rank's output, and out of place in its input."""
     call, before = state.call[rank], 0
@@ -245,7 +245,7 @@ def _compare(fixed, state, rank):
                 state.bad[:] = True
 
 
-@beside
+@alongside
 def port_acts(fixed, state, port):
     """A port tells, or reads or writes one word, of the item that is next."""
     item = state.done[port]
@@ -276,7 +276,7 @@ def port_acts(fixed, state, port):
     return GOES_ON
 
 
-@beside
+@alongside
 def thread_acts(fixed, state, thread):
     """A thread does its next step, begins to wait in it, or looks whether it still has to."""
     if not state.is_running[thread]:
@@ -303,7 +303,7 @@ def thread_acts(fixed, state, thread):
     return GOES_ON if is_over or begins else WAITS
 
 
-@beside
+@alongside
 def _begin_to_wait(fixed, state, thread, row):
     """Do what is done once, and note what is waited for."""
     state.inside[thread] = 1
@@ -323,7 +323,7 @@ def _begin_to_wait(fixed, state, thread, row):
         state.noted[thread] = state.queued[number]
 
 
-@beside
+@alongside
 def _arrive(state, thread, arrived, opened, number, needed):
     """Come where so many have to come before it opens."""
     state.noted[thread] = opened[number]
@@ -334,7 +334,7 @@ def _arrive(state, thread, arrived, opened, number, needed):
         state.wakes[0] += 1
 
 
-@beside
+@alongside
 def _may_go_on(fixed, state, thread, row):
     what, number, noted = fixed.steps[row, 0], fixed.steps[row, 1], state.noted[thread]
     if what == MEET:
@@ -348,7 +348,7 @@ def _may_go_on(fixed, state, thread, row):
     return state.done[number] >= noted
 
 
-@beside
+@alongside
 def _tell(state, step, call):
     """Signal, release, or ask a port for something."""
     what, number = step[0], step[1]
@@ -363,7 +363,7 @@ def _tell(state, step, call):
     state.wakes[0] += 1
 
 
-@beside
+@alongside
 def _move(state, step, call, thread):
     """Read, add or write words; whether they were there, which only packets need not be."""
     what, width = step[0], step[3]

@@ -17,8 +17,8 @@ from plan_agents import (
     HANGS,
     RIGHT,
     WAITS,
+    alongside,
     begin_again,
-    beside,
     host_acts,
     port_acts,
     state_of,
@@ -144,7 +144,7 @@ def run_many(fixed, state, orders, number, seed):
     return RIGHT, -1
 
 
-@beside
+@alongside
 def _draw_paces(fixed, orders):
     """How unfair this order is: slow ranks, blocks and agents; all at paces of their own; or all alike."""
     ranks, ports, blocks = len(fixed.inputs), len(fixed.port_rank), len(fixed.block_rank)
@@ -165,12 +165,12 @@ def _draw_paces(fixed, orders):
         orders.pace[agent] = 10.0 ** (-6.0 * np.random.random()) if kind == 3 else pace
 
 
-@beside
+@alongside
 def _slow_or_not(kind):
     return 0.03 if kind < 3 and np.random.random() < 0.25 else 1.0
 
 
-@beside
+@alongside
 def _draw_frosts(fixed, state, orders):
     """After how many acts some agents freeze, until nobody else can go on."""
     ranks, ports, calls = len(fixed.inputs), len(fixed.port_rank), len(state.given)
@@ -189,7 +189,7 @@ def _draw_frosts(fixed, state, orders):
         orders.stops[agent] = np.random.randint(0, acts)
 
 
-@beside
+@alongside
 def _whose_turn(orders, wakes):
     """An agent that may go on: the slow ones seldom, the frozen ones only if nobody else can; -1: none."""
     agents = len(orders.pace)
@@ -214,13 +214,13 @@ def _whose_turn(orders, wakes):
     return orders.ready[found - 1]
 
 
-@beside
+@alongside
 def _weight(orders, agent):
     is_frozen = orders.acted[agent] >= orders.stops[agent]
     return orders.pace[agent] * (1e-9 if is_frozen else 1.0)
 
 
-@beside
+@alongside
 def _act(fixed, state, orders, agent):
     """An agent acts, once or several times in a row, until it has to wait or freezes."""
     ranks, ports = len(fixed.inputs), len(fixed.port_rank)

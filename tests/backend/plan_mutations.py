@@ -149,8 +149,8 @@ def _operand(dice: random.Random, plan: ExecutionPlan) -> tuple[str, ExecutionPl
         elif what == "sizes":  # of all ranges alike
             by = dice.choice([-1, 1])
             for side in ("sources", "targets"):
-                alike = [replace(one, size=max(1, one.size + by)) for one in getattr(some[at], side)]
-                some[at] = replace(some[at], **{side: tuple(alike)})
+                equivalent = [replace(one, size=max(1, one.size + by)) for one in getattr(some[at], side)]
+                some[at] = replace(some[at], **{side: tuple(equivalent)})
             ranges = list(getattr(some[at], key))
         elif what == "more":
             ranges.append(replace(each, index=max(0, each.index + dice.choice([-1, 0, 1]))))

@@ -26,7 +26,7 @@ def without_waits(rank: RankProgram) -> RankProgram:
     )
 
 
-def told() -> tuple[object, ...]:
+def reported() -> tuple[object, ...]:
     """A program, what is found in it and in one with races, and when its steps are done."""
     made: Program = lower(ring_allreduce(4, 2), runtimes="rccl", thread_blocks="one-way")[0].program
     racing = replace(made, ranks=tuple(map(without_waits, made.ranks)))
@@ -38,6 +38,6 @@ def told() -> tuple[object, ...]:
 
 
 def test_machine_code_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    as_python = told()
+    as_python = reported()
     monkeypatch.setattr("taccl.support.jit._WORTH_COMPILING", 0)
-    assert told() == as_python
+    assert reported() == as_python

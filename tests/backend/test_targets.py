@@ -371,13 +371,13 @@ def test_a_target_with_thread_blocks_is_shown_run_and_simulated_as_msccl_xml_is(
     original = Path("same").read_bytes()
     on_ring = ("--topology", "ring:3", "--size", "3MB")
     for words in (("show",), ("show", *on_ring), ("simulate", *on_ring), ("run", "--json")):
-        told = []
+        reported = []
         for content in (original, b"spelled " + original.hex().encode()):
             Path("same").write_bytes(content)
             done = taccl(words[0], "same", *words[1:])
             assert done.exit_code == 0, done.stderr
-            told.append(re.sub(r'"wall_s": [\d.e-]+', "", done.stdout))
-        assert told[0] == told[1]
+            reported.append(re.sub(r'"wall_s": [\d.e-]+', "", done.stdout))
+        assert reported[0] == reported[1]
 
 
 @pytest.mark.parametrize("command", ["bound", "explain"])
@@ -392,11 +392,11 @@ def test_the_target_of_a_problem_is_asked_for_as_synthesize_does(
 
     monkeypatch.setattr("taccl.api.inputs_of", inputs)
     monkeypatch.setattr("taccl.analysis.explained.reasons.inputs_of", inputs)
-    asked = (command, "--topology", "ring:3", "--size", "3MB")
+    requested = (command, "--topology", "ring:3", "--size", "3MB")
     for target in ((), ("--target", "rccl"), ("--target", "listing")):
-        done = taccl(*asked, *target)
+        done = taccl(*requested, *target)
         assert done.exit_code == 0, done.stderr
     assert heard == [71, find_target("rccl").max_group, 2]
-    refused = taccl(*asked, "--target", "nccl")
+    refused = taccl(*requested, "--target", "nccl")
     assert (refused.exit_code, "listing" in refused.stderr) == (2, True)
     assert offered(command, "r") == ["rccl"]

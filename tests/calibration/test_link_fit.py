@@ -233,8 +233,8 @@ def test_a_machine_with_measured_numbers_is_one_for_every_command(machine: Path,
 
 
 def test_the_json_is_json() -> None:
-    told = fit_measured([DATA / "p2p-v100-4.txt"]).to_dict()
-    assert json.loads(json.dumps(told, allow_nan=False)) == told
+    reported = fit_measured([DATA / "p2p-v100-4.txt"]).to_dict()
+    assert json.loads(json.dumps(reported, allow_nan=False)) == reported
 
 
 def test_what_cannot_be_is_refused(machine: Path, tmp_path: Path) -> None:
@@ -267,8 +267,8 @@ def test_a_machine_of_the_catalogue_gets_a_file_with_the_numbers(nodes: int | No
 def test_a_shape_and_a_file_with_other_nodes_get_a_file_too(machine: Path) -> None:
     ring = fit_measured([DATA / "p2p-v100-4.txt"], topology="ring:4").machine_text
     assert gbps_of(ring or "", "gpu0", "gpu1") == pytest.approx(48.48, rel=1e-3)
-    told = fit_measured([DATA / "p2p-v100-4.txt"], topology=machine, nodes=5).machine_text
-    assert parse_topology(told or "").num_nodes == 5
+    reported = fit_measured([DATA / "p2p-v100-4.txt"], topology=machine, nodes=5).machine_text
+    assert parse_topology(reported or "").num_nodes == 5
 
 
 def test_a_profile_gives_the_numbers_before_the_fit() -> None:

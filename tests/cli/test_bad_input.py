@@ -188,7 +188,7 @@ def test_where_no_engine_finds_a_schedule_in_time_the_limit_is_told_and_the_exit
     taccl: Taccl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "taccl.synthesis.search.solve", lambda *asked: iter([Update("bound", None, 12.5, "a cut")])
+        "taccl.synthesis.search.solve", lambda *requested: iter([Update("bound", None, 12.5, "a cut")])
     )
     done = taccl("synthesize", "--topology", "ring:3", "--size", "3MB", "--time-limit", "1", "-o", "x.xml")
     fails(done, 3, "had 1 s", "12.50 us", "--time-limit")

@@ -99,16 +99,16 @@ executor:
 def test_with_a_protocol_what_executing_costs_is_in_them_and_the_launch_is_told_apart(taccl: Taccl) -> None:
     """Two one-way blocks of 4 GB/s take 131 us for the 1 MB of one rank, and a hop 2 us."""
     Path("executed.yaml").write_text(EXECUTED)
-    asked = ("bound", "--topology", "executed.yaml", "--size", "2MB", "--protocol", "LL")
-    shown = json.loads(taccl(*asked, "--instances", "2", "--json").stdout)
+    requested = ("bound", "--topology", "executed.yaml", "--size", "2MB", "--protocol", "LL")
+    shown = json.loads(taccl(*requested, "--instances", "2", "--json").stdout)
     assert shown["lower_bound_us"] == pytest.approx(2 + 1048.576 / 8)
     assert (shown["protocol"], shown["instances"], shown["thread_blocks"]) == ("LL", 2, None)
     assert shown["launch_us"] == 5
     assert shown["any_file_bound_us"] > 5
-    said = taccl(*asked, "--instances", "2").stdout
+    said = taccl(*requested, "--instances", "2").stdout
     assert "costs are those of 2 one-way thread blocks of LL on each link" in said
     assert f"takes less than {shown['any_file_bound_us']:.2f} us (5 us of launch, then" in said
-    two_way = json.loads(taccl(*asked, "--instances", "2", "--thread-blocks", "two-way", "--json").stdout)
+    two_way = json.loads(taccl(*requested, "--instances", "2", "--thread-blocks", "two-way", "--json").stdout)
     assert two_way["lower_bound_us"] == pytest.approx(2 + 1048.576 / 4)
 
 

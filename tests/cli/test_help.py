@@ -14,14 +14,14 @@ HEAVY = {"numpy", "numba", "scipy", "pulp", "ortools", "z3", "networkx", "highsp
 
 
 def test_the_list_of_commands_loads_no_command() -> None:
-    asked = (
+    requested = (
         "import sys\n"
         "from taccl.cli.main import main\n"
         "try: main(['--help'])\n"
         "except SystemExit: pass\n"
         "print(*sys.modules, file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", requested], capture_output=True, text=True, check=True)
     loaded = set(done.stderr.split())
     assert "synthesize" in done.stdout
     assert not HEAVY & loaded

@@ -207,7 +207,7 @@ def test_an_engine_that_was_asked_for_and_does_not_serve_is_bad_input_with_its_r
 def test_the_stages_are_a_table_of_what_runs_and_why_the_rest_does_not(
     taccl: Taccl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def searched(*asked: object) -> NoReturn:
+    def searched(*requested: object) -> NoReturn:
         raise AssertionError("nothing is to be searched")
 
     monkeypatch.setattr("taccl.synthesis.search.solve", searched)

@@ -147,10 +147,10 @@ def test_a_node_and_its_cluster_are_one_machine(inputs: Taccl) -> None:
     Path("net.txt").write_text(LINES)
     done = inputs("topology", "import", "node.xml", "--cluster", "net.txt", "-o", "all.yaml", "--json")
     assert done.exit_code == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["gpus"] == 2
-    assert told["cluster"]["nics"] == ["mlx5_1"]  # the node's, by their names
-    assert told["cluster"]["nodes"] == ["n1", "n2"]
+    reported = json.loads(done.stdout)
+    assert reported["gpus"] == 2
+    assert reported["cluster"]["nics"] == ["mlx5_1"]  # the node's, by their names
+    assert reported["cluster"]["nodes"] == ["n1", "n2"]
     shown = json.loads(inputs("topology", "show", "all.yaml", "--json").stdout)
     assert (shown["nodes"], shown["ranks"]) == (2, 4)
 

@@ -35,14 +35,14 @@ def four(taccl: Taccl) -> Taccl:
 
 
 def test_json_has_the_keys_that_scripts_read(four: Taccl) -> None:
-    told = json.loads(four("topology", "import", "four.xml", "--json").stdout)
-    assert (told["gpus"], told["nics"], told["nvswitch"]) == (4, 1, True)
-    assert told["gpu_gbps"] == [370.8] * 4
+    reported = json.loads(four("topology", "import", "four.xml", "--json").stdout)
+    assert (reported["gpus"], reported["nics"], reported["nvswitch"]) == (4, 1, True)
+    assert reported["gpu_gbps"] == [370.8] * 4
     link = {"gpu": 0, "peer": None, "kind": "nvlink", "count": 18, "total_gbps": 370.8}
-    assert told["links"] == [link | {"gpu": gpu} for gpu in range(4)]
-    assert told["nearest_nics"] == [["mlx5_0"]] * 4
-    assert {row["how"] for row in told["values"]} == {"read", "inferred", "assumed"}
-    assert all(row["source"] for row in told["values"])
+    assert reported["links"] == [link | {"gpu": gpu} for gpu in range(4)]
+    assert reported["nearest_nics"] == [["mlx5_0"]] * 4
+    assert {row["how"] for row in reported["values"]} == {"read", "inferred", "assumed"}
+    assert all(row["source"] for row in reported["values"])
 
 
 def test_the_machine_file_is_one_that_commands_take(four: Taccl) -> None:
@@ -75,8 +75,8 @@ def test_every_number_of_the_machine_file_says_how_it_is_known(four: Taccl) -> N
 def test_bandwidth_and_protocol_choose_the_constants(
     four: Taccl, options: tuple[str, ...], gpu_gbps: float, alpha: float
 ) -> None:
-    told = four("topology", "import", "four.xml", "-o", "machine.yaml", "--json", *options)
-    assert json.loads(told.stdout)["gpu_gbps"] == [gpu_gbps] * 4
+    reported = four("topology", "import", "four.xml", "-o", "machine.yaml", "--json", *options)
+    assert json.loads(reported.stdout)["gpu_gbps"] == [gpu_gbps] * 4
     link = next(link for link in load_topology("machine.yaml").links if link.dst.endswith("nvswitch"))
     assert link.alpha_us == pytest.approx(alpha)
     assert link.beta_us_per_mb == pytest.approx(1048.576 / gpu_gbps)

@@ -34,9 +34,9 @@ def plan_file(origin: str, **changes: object) -> Path:
     return path
 
 
-def written(*paths: Path, **asked: object) -> ModuleType:
+def written(*paths: Path, **requested: object) -> ModuleType:
     """The module for some plans, as Python imports it."""
-    path = deploy(paths, **asked).write("deployed_plans.py")
+    path = deploy(paths, **requested).write("deployed_plans.py")
     spec = importlib.util.spec_from_file_location("deployed_plans", path)
     assert spec is not None
     assert spec.loader is not None

@@ -22,9 +22,9 @@ def plan(name: str, low: int = 1024, high: int = 2**20, **changes: object) -> De
 def affine(times: dict[str, tuple[float, float]]) -> Predict:
     """Times of so many microseconds, and so many for each KB."""
 
-    def predict(asked: DeployedPlan, sizes: Sequence[int]) -> list[Predicted]:
-        alpha, beta = times[asked.name]
-        return [Predicted(asked.name, size, alpha + beta * size / 1024, 0.0, "") for size in sizes]
+    def predict(requested: DeployedPlan, sizes: Sequence[int]) -> list[Predicted]:
+        alpha, beta = times[requested.name]
+        return [Predicted(requested.name, size, alpha + beta * size / 1024, 0.0, "") for size in sizes]
 
     return predict
 
@@ -60,7 +60,7 @@ def test_without_times_the_first_given_comes_first() -> None:
     ids=["sizes", "places", "nodes"],
 )
 def test_plans_for_other_calls_are_not_compared(other: DeployedPlan) -> None:
-    def predict(asked: DeployedPlan, sizes: Sequence[int]) -> list[Predicted]:
+    def predict(requested: DeployedPlan, sizes: Sequence[int]) -> list[Predicted]:
         raise AssertionError("a time was asked for")
 
     rows, _ = preferences([plan("a"), other], predict)
@@ -92,9 +92,9 @@ def test_whoever_fits_a_size_and_is_fastest_there_comes_before_all_that_fit(
 def test_where_a_plan_has_no_times_the_order_given_decides() -> None:
     """Nothing predicts what a switch does, so a plan that uses one is neither first nor last for it."""
 
-    def predict(asked: DeployedPlan, sizes: Sequence[int]) -> list[Predicted]:
+    def predict(requested: DeployedPlan, sizes: Sequence[int]) -> list[Predicted]:
         times = affine({"fast": (1, 1), "slow": (9, 9)})
-        return [] if asked.name == "in switch" else list(times(asked, sizes))
+        return [] if requested.name == "in switch" else list(times(requested, sizes))
 
     rows, _ = preferences([plan("slow"), plan("in switch"), plan("fast")], predict)
     assert {row.names for row in rows} == {("slow", "in switch", "fast")}

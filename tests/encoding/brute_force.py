@@ -266,9 +266,9 @@ class _Search(Tables):
                 heads[rank].append(max(state.now, self._all_come(chunk, to_come, self.door_in[chunk][rank])))
             alone = {next(iter(times)) for times in known if len(times) == 1}
             for rank in alone.union(relays):
-                ways = [self._nearest(chunk, rank, other) for other in lacking if other != rank]
-                if ways:
-                    tails[rank].append(max(ways) if rank in alone else min(ways))
+                routes = [self._nearest(chunk, rank, other) for other in lacking if other != rank]
+                if routes:
+                    tails[rank].append(max(routes) if rank in alone else min(routes))
             gathered = any(all(rank in times for times in known) for rank in self.ranks)
             needed = len(lacking) + (0 if gathered else max(0, len(alone) - 1) - 1)
             transfers += max(needed, len(relays))

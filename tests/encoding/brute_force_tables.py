@@ -49,9 +49,9 @@ class Tables:
         self.away = [self._distances(chunk) for chunk in self.chunks]
         self.door_in = [self._doors(chunk, self.dst, self.src) for chunk in self.chunks]
         self.door_out = [self._doors(chunk, self.src, self.dst) for chunk in self.chunks]
-        self.into = [self._ways([l for l in self.links if self.dst[l] == rank]) for rank in self.ranks]
-        self.out_of = [self._ways([l for l in self.links if self.src[l] == rank]) for rank in self.ranks]
-        self.everywhere = self._ways(self.links)
+        self.into = [self._routes([l for l in self.links if self.dst[l] == rank]) for rank in self.ranks]
+        self.out_of = [self._routes([l for l in self.links if self.src[l] == rank]) for rank in self.ranks]
+        self.everywhere = self._routes(self.links)
         self.apart = {whole: _disjoint(whole) for whole in set(self.whole)}
         self.interchangeable = self._interchangeable()
 
@@ -80,7 +80,7 @@ class Tables:
         links = [link for link in self.links if self.usable[chunk][link]]
         return [[other[link] for link in links if end[link] == rank] for rank in self.ranks]
 
-    def _ways(self, links: Sequence[int]) -> list[list[tuple[int, int, int, int]]]:
+    def _routes(self, links: Sequence[int]) -> list[list[tuple[int, int, int, int]]]:
         """Choices of a port for each link: (port, time before or after, for each send, for each chunk)."""
         choices, least = [], min(self.size, default=1.0)
         for which in (0, -1):

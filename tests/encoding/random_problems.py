@@ -188,10 +188,10 @@ def _limits_of_a_cluster(draw: random.Random, topology: LogicalTopology) -> Rout
     inside = topology.node_of[topology.src] == topology.node_of[topology.dst]
     rows = [[draw.random() < 0.6 for _ in range(links)] for _ in range(ranks)]
     allowed = np.array(rows if draw.random() < 0.5 else rows[:1] * ranks) | inside
-    return RoutingLimits(may_use=_with_ways(topology, np.asarray(allowed)))
+    return RoutingLimits(may_use=_with_routes(topology, np.asarray(allowed)))
 
 
-def _with_ways(topology: LogicalTopology, allowed: np.ndarray) -> np.ndarray:
+def _with_routes(topology: LogicalTopology, allowed: np.ndarray) -> np.ndarray:
     """Owners that do not reach all ranks over their links may use all links."""
     ends = np.stack([topology.src, topology.dst], axis=1)
     for row in allowed:

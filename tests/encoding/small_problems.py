@@ -244,7 +244,7 @@ def featured_problems(
     topology = draw(networks(most_ranks, betas=ENGINE_BETAS))
     ranks = topology.num_ranks
     helpers = draw(st.integers(0, 1)) if ranks > 2 else 0
-    collective = make_collective(draw(st.sampled_from(list(names))), ranks - helpers).beside(helpers)
+    collective = make_collective(draw(st.sampled_from(list(names))), ranks - helpers).with_helpers(helpers)
 
     def some(length: int, values: Sequence[float]) -> np.ndarray | None:
         column = st.lists(st.sampled_from(list(values)), min_size=length, max_size=length).map(np.array)

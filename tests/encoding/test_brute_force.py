@@ -181,37 +181,37 @@ def test_a_rank_that_may_not_sum_passes_on_what_comes() -> None:
     """Rank 1 between 0 and 2 takes both contributions on by themselves, one after the other."""
     links = [(0, 1, 1.0, 1.0), (3, 1, 1.0, 1.0), (1, 2, 1.0, 1.0)]
     unable = replace(machine(4, links), may_sum=np.array([True, False, True, True]))
-    asked = Problem(unable, custom(4, [((0, 3), (2,), True)]), 1.0)
-    program = fastest(asked)
+    requested = Problem(unable, custom(4, [((0, 3), (2,), True)]), 1.0)
+    program = fastest(requested)
     program.check()
     assert program.makespan_us == pytest.approx(6.0)
     assert len(program.steps) == 4
-    assert fastest(replace(asked, topology=machine(4, links))).makespan_us == pytest.approx(4.0)
+    assert fastest(replace(requested, topology=machine(4, links))).makespan_us == pytest.approx(4.0)
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(featured_problems(most_ranks=3, names=["allgather", "alltoall", "broadcast", "gather", "scatter"]))
 def test_the_fastest_program_of_copies_is_a_valid_schedule_that_no_bound_and_no_engine_beats(
-    asked: Problem,
+    requested: Problem,
 ) -> None:
-    asked = replace(asked, topology=replace(asked.topology, may_copy=None))
-    program = _within_reach(asked)
+    requested = replace(requested, topology=replace(requested.topology, may_copy=None))
+    program = _within_reach(requested)
     schedule = program.schedule()
     schedule.check()
     assert schedule.makespan_us == pytest.approx(program.makespan_us, rel=1e-6)
-    _nothing_is_faster(asked, program)
+    _nothing_is_faster(requested, program)
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(featured_problems(most_ranks=3, names=["reducescatter", "reduce", "allreduce"]))
-def test_no_bound_and_no_engine_beats_the_fastest_program_with_sums(asked: Problem) -> None:
-    asked = replace(asked, topology=replace(asked.topology, may_copy=None))
-    _nothing_is_faster(asked, _within_reach(asked))
+def test_no_bound_and_no_engine_beats_the_fastest_program_with_sums(requested: Problem) -> None:
+    requested = replace(requested, topology=replace(requested.topology, may_copy=None))
+    _nothing_is_faster(requested, _within_reach(requested))
 
 
-def _within_reach(asked: Problem) -> Program:
+def _within_reach(requested: Problem) -> Program:
     try:
-        program = program_before(asked, math.inf, 1_000)
+        program = program_before(requested, math.inf, 1_000)
     except TooLarge:
         program = None
     assume(program is not None)
@@ -220,11 +220,11 @@ def _within_reach(asked: Problem) -> Program:
     return program
 
 
-def _nothing_is_faster(asked: Problem, program: Program) -> None:
+def _nothing_is_faster(requested: Problem, program: Program) -> None:
     slack = 1e-5
-    for bound in all_bounds(asked):
+    for bound in all_bounds(requested):
         assert bound.value_us <= program.makespan_us + slack, bound
-    for update in shortest(Instance(asked), SearchOptions(), Budget.of_work(10_000), None):
+    for update in shortest(Instance(requested), SearchOptions(), Budget.of_work(10_000), None):
         assert update.schedule is not None
         update.schedule.check()
         assert update.schedule.makespan_us >= program.makespan_us - slack

@@ -60,10 +60,10 @@ def counted(monkeypatch: pytest.MonkeyPatch, name: str, calls: Counter[tuple[obj
     ]
     (original,) = {vars(module)[name] for module in holders}
 
-    def counting(*asked: Any, **named: Any) -> object:
-        known = (each for each in (*asked, *named.values()) if not callable(each))
+    def counting(*requested: Any, **named: Any) -> object:
+        known = (each for each in (*requested, *named.values()) if not callable(each))
         calls[name, tuple(map(content, known))] += 1
-        return original(*asked, **named)
+        return original(*requested, **named)
 
     for module in holders:
         monkeypatch.setattr(module, name, counting)
@@ -126,10 +126,10 @@ def test_a_network_is_asked_once_whether_it_looks_the_same_under_a_permutation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One link of the ring is slower: no rotation is a symmetry, of the whole or of a phase."""
-    asked = Counter[bytes]()
+    requested = Counter[bytes]()
 
     def counting(stated: Problem, ranks: IntArray) -> Action | Broken:
-        asked[ranks.tobytes()] += 1
+        requested[ranks.tobytes()] += 1
         return action_of(stated, ranks)
 
     monkeypatch.setattr("taccl.encoding.symmetry.group.action_of", counting)
@@ -140,13 +140,13 @@ def test_a_network_is_asked_once_whether_it_looks_the_same_under_a_permutation(
     for part in (whole, whole.phases.reduce_phase, whole.phases.broadcast_phase):
         assert part.quotient is None
         assert len(part.assumed_group()) == 1
-    assert asked
-    assert set(asked.values()) == {1}
+    assert requested
+    assert set(requested.values()) == {1}
 
 
 def test_chunks_that_go_from_one_rank_to_another_are_told_from_those_that_stay_or_are_summed() -> None:
-    asked = custom(4, [([0], [2], False), ([1], [1], False), ([0, 1], [2], True)])
-    demand = Demand(asked)
+    requested = custom(4, [([0], [2], False), ([1], [1], False), ([0, 1], [2], True)])
+    demand = Demand(requested)
     assert demand.from_one_to_another.tolist() == [0]
     assert demand.chunks_from.tolist() == [2, 2, 0, 0]
     assert demand.lacking.chunk.tolist() == [0, 2]
@@ -192,8 +192,8 @@ def test_without_limits_there_is_one_kind_of_chunks_and_its_distances_are_those_
 
 def test_the_owner_of_a_sum_is_the_contributor_that_passes_nothing_on() -> None:
     """0 -> 1 -> 2 on a ring of three: rank 2 has the sum of chunk 0; chunk 1 is copied from rank 1."""
-    asked = custom(3, [([0, 1, 2], [2], True), ([1], [2], False)])
-    stated = Problem(ring(3), asked, 1.0)
+    requested = custom(3, [([0, 1, 2], [2], True), ([1], [2], False)])
+    stated = Problem(ring(3), requested, 1.0)
     link = stated.topology.link_index
     sends = [
         Decision((0,), link[0, 1], reduce=True),

@@ -214,7 +214,7 @@ def test_helpers_may_stay_where_members_move() -> None:
     spokes = [(rank, 4) for rank in range(4)]
     links = [(a, b, 1.0, 1.0) for x, y in spokes for a, b in ((x, y), (y, x))]
     topology = replace(machine(5, links), is_helper=np.arange(5) >= 4)
-    whole = Problem(topology, make_collective("allgather", 4).beside(1), 1.0)
+    whole = Problem(topology, make_collective("allgather", 4).with_helpers(1), 1.0)
     part = found(whole)
     assert len(part.link_map) == 4
     assert part.problem.num_chunks == 1
@@ -235,7 +235,7 @@ def test_a_collective_with_a_root_is_refused_before_the_network_is_looked_at(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """No symmetry moves all ranks and keeps the root; a large network takes seconds to look at."""
-    asked: list[object] = []
-    monkeypatch.setattr("taccl.encoding.symmetry.check.network_map", lambda *given: asked.append(given))
+    requested: list[object] = []
+    monkeypatch.setattr("taccl.encoding.symmetry.check.network_map", lambda *given: requested.append(given))
     assert quotient(problem(full(8), "broadcast")) is None
-    assert not asked
+    assert not requested

@@ -357,10 +357,10 @@ def test_the_sparse_columns_say_what_the_tables_say(it: Collective) -> None:
 
 
 def test_helpers_come_after_the_members_and_do_not_count() -> None:
-    wide = make_collective("allgather", 4).beside(1).beside(2)
+    wide = make_collective("allgather", 4).with_helpers(1).with_helpers(2)
     assert (wide.num_ranks, wide.num_members, wide.num_helpers) == (7, 4, 3)
     assert wide.busbw_factor == make_collective("allgather", 4).busbw_factor
     assert wide.in_place_shift.tolist() == [0, 1, 2, 3, 0, 0, 0]
     assert wide.reversed().num_helpers == 3
-    pairs = make_collective("alltoall", 3).beside(1)
+    pairs = make_collective("alltoall", 3).with_helpers(1)
     assert pairs.describe_chunk(5) == "chunk 5 (from rank 1 to rank 2)"

@@ -151,9 +151,9 @@ def test_one_way_thread_blocks_serve_links_at_their_pace():
             gap=0.99,
             protocol="Simple",
             instances=1,
-            thread_blocks=ways,
+            thread_blocks=routes,
         )
-        for ways in ("two-way", "one-way")
+        for routes in ("two-way", "one-way")
     )
     assert one.time_us < 0.55 * two.time_us
     assert any("1 one-way thread block of Simple" in note for note in one.notes)

@@ -221,11 +221,11 @@ def test_backwards_what_was_ready_late_has_a_tail_and_who_may_sum_may_copy() -> 
 
 
 def test_helpers_hold_no_data_and_are_not_counted() -> None:
-    beside = Problem(with_hub(), make_collective("allreduce", 2).beside(1), 1.0)
-    assert beside.features == {"helpers", "reductions"}
-    assert (beside.topology.num_members, beside.topology.num_helpers, beside.num_ranks) == (2, 1, 3)
-    assert beside.collective.busbw_factor == 1.0
-    assert beside.size_bytes == 2 * 2**20
+    alongside = Problem(with_hub(), make_collective("allreduce", 2).with_helpers(1), 1.0)
+    assert alongside.features == {"helpers", "reductions"}
+    assert (alongside.topology.num_members, alongside.topology.num_helpers, alongside.num_ranks) == (2, 1, 3)
+    assert alongside.collective.busbw_factor == 1.0
+    assert alongside.size_bytes == 2 * 2**20
     assert triangle(is_helper=np.zeros(3, bool), may_sum=np.ones(3, bool)).is_helper is None
 
 
@@ -240,7 +240,10 @@ def test_helpers_hold_no_data_and_are_not_counted() -> None:
         ({"ready_us": [0.0, -1.0, 0.0]}, "ready_us must be from 0 to 1e\\+12, and number 1 is -1"),
         ({"tail_us": [np.inf] * 9}, "tail_us must be from 0 to 1e\\+12, and number 0 is inf"),
         ({"topology": with_hub()}, "'triangle' has 1 helpers, and allgather has 0"),
-        ({"collective": make_collective("allgather", 2).beside(1)}, "has 0 helpers, and allgather has 1"),
+        (
+            {"collective": make_collective("allgather", 2).with_helpers(1)},
+            "has 0 helpers, and allgather has 1",
+        ),
     ],
 )
 def test_a_problem_looks_at_its_columns(changes: dict, message: str) -> None:

@@ -25,10 +25,10 @@ def pairs_between(network: LogicalTopology) -> set[tuple[int, int]]:
 def test_without_a_sketch_every_path_of_the_machine_is_a_link() -> None:
     network = applied(None, build_topology("ndv2", nodes=2)).topology
     assert network.num_links == 2 * 32 + 8
-    assert pairs_between(network) == {(a, b) for a, b in _both_ways((0, 1), (8, 9))}
+    assert pairs_between(network) == {(a, b) for a, b in _both_directions((0, 1), (8, 9))}
 
 
-def _both_ways(here: tuple[int, ...], there: tuple[int, ...]) -> list[tuple[int, int]]:
+def _both_directions(here: tuple[int, ...], there: tuple[int, ...]) -> list[tuple[int, int]]:
     one_way = [(a, b) for a in here for b in there]
     return one_way + [(b, a) for a, b in one_way]
 
@@ -84,8 +84,8 @@ def test_occupancy_is_the_machines() -> None:
         ("{strategy: relay, relay: {0: [1]}}", {(0, 9), (8, 1)}),
         ("{strategy: relay, relay: {0: [1], 1: [0, 5]}}", {(0, 9), (8, 1), (1, 8), (9, 0), (1, 13), (9, 5)}),
         ("{strategy: direct-map}", {(a, b) for i in range(8) for a, b in ((i, i + 8), (i + 8, i))}),
-        ("{strategy: fully-connected}", set(_both_ways(tuple(range(8)), tuple(range(8, 16))))),
-        ("{strategy: none}", set(_both_ways((0, 1), (8, 9)))),
+        ("{strategy: fully-connected}", set(_both_directions(tuple(range(8)), tuple(range(8, 16))))),
+        ("{strategy: none}", set(_both_directions((0, 1), (8, 9)))),
     ],
 )
 def test_the_inter_node_strategy_chooses_the_links_between_nodes(

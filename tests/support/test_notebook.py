@@ -238,8 +238,8 @@ def test_what_is_not_installed_is_named_in_the_error(
 
 
 def test_matplotlib_is_loaded_only_to_draw() -> None:
-    asked = (
+    requested = (
         "import sys, taccl; taccl.Result, taccl.Schedule, taccl.Frontier; print('matplotlib' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", requested], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -56,7 +56,7 @@ def test_where_it_does_not_serve_its_reason_is_told() -> None:
 
 @pytest.mark.usefixtures("toy_engine")
 def test_the_command_line_knows_it() -> None:
-    asked = [
+    requested = [
         "synthesize",
         "--topology",
         "full:4",
@@ -67,9 +67,9 @@ def test_the_command_line_knows_it() -> None:
         "--time-limit",
         "5",
     ]
-    done = CliRunner().invoke(main, [*asked, "--no-file"])
+    done = CliRunner().invoke(main, [*requested, "--no-file"])
     assert done.exit_code == 0, done.output
-    refused = CliRunner().invoke(main, [*asked[:2], "ring:4", *asked[3:]])
+    refused = CliRunner().invoke(main, [*requested[:2], "ring:4", *requested[3:]])
     assert refused.exit_code == 2
 
 
@@ -78,13 +78,13 @@ def test_without_other_packages_nothing_is_added() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "told"), [("toy:NOTHING", "cannot be loaded"), ("toy:serves", "is no Engine")]
+    ("value", "reported"), [("toy:NOTHING", "cannot be loaded"), ("toy:serves", "is no Engine")]
 )
 def test_what_cannot_be_loaded_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, told: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, reported: str
 ) -> None:
     install(tmp_path, monkeypatch, f"[taccl.engines]\nbroken = {value}\n")
-    with pytest.raises(TacclError, match=told):
+    with pytest.raises(TacclError, match=reported):
         names()
 
 
@@ -116,9 +116,9 @@ def test_a_bound_of_another_package_is_proved_and_shown() -> None:
 
 @pytest.mark.usefixtures("toy_bound")
 def test_a_bound_that_does_not_know_a_feature_is_skipped_with_its_reason() -> None:
-    asked = ["synthesize", *FULL, "--no-file", "--effort", "500", "--chunks", "1", "--json"]
+    requested = ["synthesize", *FULL, "--no-file", "--effort", "500", "--chunks", "1", "--json"]
     for collective, declined in (("allreduce", True), ("alltoall", False)):
-        done = CliRunner().invoke(main, [*asked, "--collective", collective])
+        done = CliRunner().invoke(main, [*requested, "--collective", collective])
         assert done.exit_code == 0, done.output
         reasons = {each["name"]: each["reason"] for each in json.loads(done.stdout)["declined"]}
         assert reasons.get("bound one-link") == ("it knows no reductions" if declined else None)
@@ -130,7 +130,7 @@ def test_a_bound_that_does_not_know_a_feature_is_skipped_with_its_reason() -> No
     ids=["1", "auto"],
 )
 @pytest.mark.parametrize(
-    ("group", "toy", "told"),
+    ("group", "toy", "reported"),
     [
         ("engines", "LIAR", "not valid"),
         ("engines", "UNSURE", "ZeroDivisionError: asked"),
@@ -152,13 +152,13 @@ def test_what_breaks_its_promise_costs_the_others_nothing(
     below_us: float,
     group: str,
     toy: str,
-    told: str,
+    reported: str,
 ) -> None:
     """A ring of four GPUs, on which other engines end far below the first schedule."""
     install(tmp_path, monkeypatch, f"[taccl.{group}]\ntoy = toys_that_fail:{toy}\n")
-    asked = {"topology": "ring:4", "size": "1MB", "effort": 1_500, "chunks": chunks, "file": False}
-    found = synthesize(collective, **asked).found
-    assert any(told in failure.text for failure in found.failures), found.failures
+    requested = {"topology": "ring:4", "size": "1MB", "effort": 1_500, "chunks": chunks, "file": False}
+    found = synthesize(collective, **requested).found
+    assert any(reported in failure.text for failure in found.failures), found.failures
     assert found.schedule.makespan_us < below_us
     assert found.lower_bound_us <= found.schedule.makespan_us * (1 + 1e-9)
 
@@ -172,7 +172,7 @@ def test_help_is_there_whatever_other_packages_add(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize(
-    ("command", "group", "toy", "told"),
+    ("command", "group", "toy", "reported"),
     [
         (("synthesize", "--engine", "unsure"), "engines", "UNSURE", "the engine 'unsure'"),
         (
@@ -185,7 +185,7 @@ def test_help_is_there_whatever_other_packages_add(tmp_path: Path, monkeypatch: 
         (("synthesize", "--engine", "toy"), "engines", "NOTHING", "toys_that_fail:NOTHING"),
         (("synthesize", "--explain-stages"), "engines", "UNSURE", "the engine 'unsure'"),
         (("synthesize", "--explain-stages"), "engines", "NOTHING", "cannot be loaded"),
-        (("synthesize", "--explain-stages", "--engine", "unsure"), "engines", "UNSURE", "asked"),
+        (("synthesize", "--explain-stages", "--engine", "unsure"), "engines", "UNSURE", "requested"),
         (("bound",), "bounds", "BROKEN", "the bound 'broken' (toys_that_fail:BROKEN)"),
         (("bound",), "bounds", "BROKEN", "ZeroDivisionError: proving"),
         (("bound",), "bounds", "NOTHING", "cannot be loaded"),
@@ -193,13 +193,18 @@ def test_help_is_there_whatever_other_packages_add(tmp_path: Path, monkeypatch: 
     ],
 )
 def test_the_bug_of_another_package_is_told_as_its_own_where_it_is_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], group: str, toy: str, told: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: tuple[str, ...],
+    group: str,
+    toy: str,
+    reported: str,
 ) -> None:
     install(tmp_path, monkeypatch, f"[taccl.{group}]\ntoy = toys_that_fail:{toy}\n")
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(main, [command[0], *FULL, *command[1:]])
     assert done.exit_code == 2, done.output
-    assert told in done.stderr
+    assert reported in done.stderr
     assert "which an installed package adds" in done.stderr
     assert "repair or remove that package" in done.stderr
     assert "a bug in taccl" not in done.stderr

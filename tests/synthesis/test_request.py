@@ -69,7 +69,7 @@ def test_a_keyword_that_is_none_is_a_type_error_as_of_any_function() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "is_open"),
+    ("requested", "is_open"),
     [
         ({"topology": "ring:4"}, True),
         ({"topology": "ring:4", "chunks": 1}, False),
@@ -79,8 +79,8 @@ def test_a_keyword_that_is_none_is_a_type_error_as_of_any_function() -> None:
     ],
     ids=["nothing says", "a number", "the sketch's", "auto", "a collective that is made already"],
 )
-def test_the_number_of_chunks_is_open_where_nothing_says_it(asked: dict[str, Any], is_open: bool) -> None:
-    assert Request(**asked).leaves_chunks_open is is_open
+def test_the_number_of_chunks_is_open_where_nothing_says_it(requested: dict[str, Any], is_open: bool) -> None:
+    assert Request(**requested).leaves_chunks_open is is_open
 
 
 @pytest.mark.parametrize("function", [taccl.make_problem, taccl.bounds, taccl.explain])

@@ -259,5 +259,7 @@ def test_a_status_tells_what_is_proved_before_what_stopped_it_and_that_before_th
     gap: float, cut_short: Status | None, first_s: float, elapsed_s: float, failed: bool, status: Status
 ) -> None:
     options = SearchOptions(gap=0.1, time_limit_s=10.0)
-    told = status_of(gap, options, cut_short=cut_short, first_s=first_s, elapsed_s=elapsed_s, failed=failed)
-    assert told == status
+    reported = status_of(
+        gap, options, cut_short=cut_short, first_s=first_s, elapsed_s=elapsed_s, failed=failed
+    )
+    assert reported == status

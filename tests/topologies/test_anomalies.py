@@ -164,7 +164,7 @@ def test_names_and_order_of_links_do_not_matter(name, random):
 
 
 @pytest.mark.parametrize(
-    ("names", "told"),
+    ("names", "reported"),
     [
         (["a"], "a"),
         (["a", "b"], "a and b"),
@@ -172,5 +172,5 @@ def test_names_and_order_of_links_do_not_matter(name, random):
         (list("abcdef"), "a, b, c, d and 2 more"),
     ],
 )
-def test_names_are_counted_where_there_are_many(names, told):
-    assert named(names) == told
+def test_names_are_counted_where_there_are_many(names, reported):
+    assert named(names) == reported

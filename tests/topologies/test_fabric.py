@@ -37,11 +37,11 @@ fabric:
 """
 
 
-def machine(*levels, nodes=4, gpus=2, more="", asked=None):
+def machine(*levels, nodes=4, gpus=2, more="", requested=None):
     text = NODE.format(nodes=nodes, gpus=gpus) + more
     if levels:
         text += LEVELS + indent("\n".join(f"- {{{level}}}" for level in levels), "    ")
-    return parse_topology(text, asked)
+    return parse_topology(text, requested)
 
 
 def way(topology, src, dst):
@@ -98,12 +98,12 @@ def test_oversubscription_is_against_the_level_below():
 
 
 def test_the_uplinks_are_those_of_the_whole_leaf_also_where_few_nodes_are_used():
-    m = machine("name: leaf, nodes: 4, oversubscription: 2", "name: spine", nodes=8, asked=5)
+    m = machine("name: leaf, nodes: 4, oversubscription: 2", "name: spine", nodes=8, requested=5)
     assert gbps(m, "leaf0", "spine0") == gbps(m, "leaf1", "spine0") == 200
 
 
 def test_what_is_above_a_switch_that_joins_all_nodes_is_left_out():
-    m = machine("name: leaf, nodes: 4, oversubscription: 2", "name: spine", nodes=8, asked=3)
+    m = machine("name: leaf, nodes: 4, oversubscription: 2", "name: spine", nodes=8, requested=3)
     assert [device.name for device in m.devices if device.kind == "fabric"] == ["leaf0"]
 
 

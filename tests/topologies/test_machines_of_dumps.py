@@ -59,7 +59,7 @@ class Tree:
         return near
 
 
-def beside(machine: PhysicalTopology) -> list[set[int]]:
+def alongside(machine: PhysicalTopology) -> list[set[int]]:
     """For each GPU of the first node, the NICs that it has a link to."""
     nics = {device.name: device.local for device in machine.devices if device.kind == "nic"}
     return [
@@ -105,9 +105,9 @@ def test_the_links_of_each_gpu_are_those_of_the_dump(name: str, path: Path, tota
     bus = [place[-1] for place in tree.gpus]
     rank = {busid: str(i) for i, busid in enumerate(bus)} | {"switch": "switch"}
     assert len(machine.gpus) == len(tree.gpus)
-    told = [{rank[end]: count for end, count in tree.links[busid].items()} for busid in bus]
-    assert links_of(machine, gbps) == told
-    assert {round(gbps * sum(counts.values()), 6) for counts in told} == {total}
+    reported = [{rank[end]: count for end, count in tree.links[busid].items()} for busid in bus]
+    assert links_of(machine, gbps) == reported
+    assert {round(gbps * sum(counts.values()), 6) for counts in reported} == {total}
 
 
 @pytest.mark.parametrize(
@@ -125,14 +125,14 @@ def test_each_gpu_is_beside_the_nics_that_the_dump_has_nearest(name: str, path: 
     machine = build_topology(name, nodes=1)
     assert len(machine.gpus) == len(tree.gpus)
     assert machine.nic_count(0) == len(tree.nics)
-    assert beside(machine) == tree.nearest()
+    assert alongside(machine) == tree.nearest()
 
 
 def test_an_h100_of_a_dump_has_a_card_of_two_ports_where_the_machine_has_a_nic() -> None:
     tree = Tree(TREES / "oci-h100-8x16.xml")
     machine = build_topology("dgx-h100", nodes=1)
     assert len(tree.nics) == 2 * machine.nic_count(0)
-    assert tree.nearest() == [{2 * nic, 2 * nic + 1} for (nic,) in beside(machine)]
+    assert tree.nearest() == [{2 * nic, 2 * nic + 1} for (nic,) in alongside(machine)]
 
 
 @pytest.mark.parametrize(

@@ -138,17 +138,17 @@ def test_no_simple_way_through_switches_is_better_than_the_path(links):
     m = machine(
         " ".join(devices), [(devices[a], devices[b], alpha, beta) for a, b, alpha, beta in links if a != b]
     )
-    ways = list(all_ways(m, ["g0"]))
+    routes = list(all_routes(m, ["g0"]))
     path = m.path(0, 1)
-    if not ways:
+    if not routes:
         assert path is None
     elif any(link.src == "g0" and link.dst == "g1" for link in m.links):
         assert len(path.links) == 1
     else:
-        assert (path.beta_us_per_mb, path.alpha_us, len(path.links)) == min(ways)
+        assert (path.beta_us_per_mb, path.alpha_us, len(path.links)) == min(routes)
 
 
-def all_ways(m, visited):
+def all_routes(m, visited):
     """(largest beta, sum of alphas, links) of every simple way from g0 to g1."""
     for link in m.links:
         if link.src != visited[-1] or link.dst in visited:
@@ -158,4 +158,4 @@ def all_ways(m, visited):
             used = [next(x for x in m.links if (x.src, x.dst) == ends) for ends in pairwise(route)]
             yield max(x.beta_us_per_mb for x in used), sum(x.alpha_us for x in used), len(used)
         else:
-            yield from all_ways(m, [*visited, link.dst])
+            yield from all_routes(m, [*visited, link.dst])

@@ -70,5 +70,5 @@ def test_the_error_that_the_page_shows_is_the_error_that_is_raised(tmp_path, mon
 def test_the_page_and_the_help_say_what_stands_behind_a_machine_in_the_same_words():
     rows = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|$", CATALOGUE.partition("## ")[0], re.MULTILINE))
     assert rows == CONFIDENCE
-    told = " ".join(CliRunner().invoke(main, ["topology", "list", "--help"]).output.split())
-    assert all(f"{word} {meaning}" in told for word, meaning in CONFIDENCE.items())
+    reported = " ".join(CliRunner().invoke(main, ["topology", "list", "--help"]).output.split())
+    assert all(f"{word} {meaning}" in reported for word, meaning in CONFIDENCE.items())

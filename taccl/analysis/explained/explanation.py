@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from taccl.analysis.explained.conflict import Conflict, short_place
-from taccl.analysis.explained.ways import Unmet, Way, links_said
+from taccl.analysis.explained.routes import Unmet, Way, links_said
 from taccl.encoding.bounds import Proof
 from taccl.model import units
 from taccl.model.collective import Collective
@@ -104,8 +104,8 @@ class Explanation(Reported):
         if self.way is not None:
             ranks = " -> ".join(map(str, self.way.ranks))
             hops = self.way.num_links
-            asked = f"; --max-hops {hops - 1} tells why" if hops > 1 and self.max_hops is None else ""
-            shown.append(f"longest way: {links_said(hops)}, {ranks}, for {self.way.what}{asked}")
+            requested = f"; --max-hops {hops - 1} tells why" if hops > 1 and self.max_hops is None else ""
+            shown.append(f"longest way: {links_said(hops)}, {ranks}, for {self.way.what}{requested}")
         return shown
 
     def _goal(self) -> str:

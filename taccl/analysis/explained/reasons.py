@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from taccl.analysis.explained.explanation import Explanation
+from taccl.analysis.explained.routes import longest_way, unmet_demands
 from taccl.analysis.explained.symmetry import broken_symmetries
 from taccl.analysis.explained.targets import is_above, not_by_any_schedule, target_missed
-from taccl.analysis.explained.ways import longest_way, unmet_demands
 from taccl.encoding.bounds import BY_SEARCH, lower_bound
 from taccl.encoding.core.options import SearchOptions
 from taccl.errors import NoScheduleInTime, SolverError
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 #: Above so many demands, which of them is farthest is not looked for.
-_MOST_WAYS = 100_000
+_MOST_ROUTES = 100_000
 #: Seconds for each linear program of the request's own bound.
 _PROGRAM_S = 10.0
 
@@ -47,7 +47,7 @@ def explain(
     target_time: str | float | None = None,
     max_hops: int | None = None,
     time_limit: float = 30.0,
-    **asked: Unpack[RequestKeywords],
+    **requested: Unpack[RequestKeywords],
 ) -> Explanation:
     """Whether a request can be met; if not, the minimal set of lines that stands in the way.
 
@@ -70,56 +70,64 @@ def explain(
             f"a way has at least one link, so max_hops is not {shown(max_hops)}", hint="--max-hops 2"
         )
     target_us = None if target_time is None else units.parse_time_us(target_time)
-    request = request_of(collective, asked)
+    request = request_of(collective, requested)
     inputs = inputs_of(request)
     return _explained(inputs, _chunks_said(inputs, request.chunks), target_us, max_hops, time_limit)
 
 
 def _explained(
-    asked: Inputs, chunks_said: Statement, target_us: float | None, max_hops: int | None, time_limit: float
+    requested: Inputs,
+    chunks_said: Statement,
+    target_us: float | None,
+    max_hops: int | None,
+    time_limit: float,
 ) -> Explanation:
     budget = Budget(time_limit)
-    check_ranks(asked.collective, asked.topology)
-    apart = TakenApart(asked.sketch, asked.topology)
+    check_ranks(requested.collective, requested.topology)
+    apart = TakenApart(requested.sketch, requested.topology)
     nothing_yet = Explanation(
-        collective=asked.collective,
-        topology=asked.topology.name,
-        sketch=None if asked.sketch is None else asked.sketch.name,
-        size_bytes=asked.size_bytes,
+        collective=requested.collective,
+        topology=requested.topology.name,
+        sketch=None if requested.sketch is None else requested.sketch.name,
+        size_bytes=requested.size_bytes,
         verdict="impossible",
         target_us=target_us,
         max_hops=max_hops,
     )
     broken = tuple(broken_symmetries(apart, budget))
-    unmet = unmet_demands(asked, apart, max_hops, budget)
-    asked_ways = replace(nothing_yet, unmet=unmet)
+    unmet = unmet_demands(requested, apart, max_hops, budget)
+    requested_paths = replace(nothing_yet, unmet=unmet)
     if broken or unmet.unmet:
-        return replace(asked_ways, conflicts=(*broken, *unmet.conflicts), helps=unmet.helps)
+        return replace(requested_paths, conflicts=(*broken, *unmet.conflicts), helps=unmet.helps)
     applied = apply_sketch(
-        asked.sketch, asked.topology, asked.collective, asked.chunk_mb, max_group=asked.max_group
+        requested.sketch,
+        requested.topology,
+        requested.collective,
+        requested.chunk_mb,
+        max_group=requested.max_group,
     )
     bound = lower_bound(applied.problem, _PROGRAM_S)
     hops_notes = () if max_hops is None else (_HOPS_NOTE,)
-    cost_notes = () if asked.topology.executor is None else (LINKS_ONLY,)
-    notes = (*asked.notes, *applied.notes, *hops_notes, *cost_notes)
-    asked_bound = replace(asked_ways, bound=bound, notes=notes)
+    cost_notes = () if requested.topology.executor is None else (LINKS_ONLY,)
+    notes = (*requested.notes, *applied.notes, *hops_notes, *cost_notes)
+    requested_bound = replace(requested_paths, bound=bound, notes=notes)
     if target_us is not None and is_above(bound, target_us):
-        missed = target_missed(asked, apart, chunks_said, bound, target_us, budget)
+        missed = target_missed(requested, apart, chunks_said, bound, target_us, budget)
         return replace(
-            asked_bound, conflicts=(missed.conflict,), helps=missed.helps, machine_bound=missed.machine
+            requested_bound, conflicts=(missed.conflict,), helps=missed.helps, machine_bound=missed.machine
         )
     found = _first_found(applied.problem, target_us, time_limit)
     if target_us is not None and found is not None:
         proved = BY_SEARCH.proof(found.lower_bound_us, found.bound_source)
         if is_above(proved, target_us):
             conflict = not_by_any_schedule(proved, target_us)
-            return replace(asked_bound, conflicts=(conflict,), bound=proved, found=found)
+            return replace(requested_bound, conflicts=(conflict,), bound=proved, found=found)
     in_time = found is not None and (target_us is None or found.schedule.makespan_us <= target_us)
     return replace(
-        asked_bound,
+        requested_bound,
         verdict="possible" if in_time else "not excluded",
         found=found,
-        way=longest_way(applied.problem) if unmet.demands <= _MOST_WAYS else None,
+        way=longest_way(applied.problem) if unmet.demands <= _MOST_ROUTES else None,
     )
 
 
@@ -136,12 +144,12 @@ def _first_found(problem: Problem, target_us: float | None, time_limit: float) -
         return None
 
 
-def _chunks_said(asked: Inputs, chunks: int | str | None) -> Statement:
+def _chunks_said(requested: Inputs, chunks: int | str | None) -> Statement:
     """What asks for so many chunks per rank."""
-    number = asked.collective.chunks_per_rank
+    number = requested.collective.chunks_per_rank
     if chunks is not None:
         return Statement(f"--chunks {number}: each rank's part is cut into so many")
-    sketch = asked.sketch
+    sketch = requested.sketch
     if sketch is not None and sketch.chunks_line is not None:
         text = f"chunks_per_rank: {number}: each rank's part is cut into so many"
         return Statement(text, sketch.path, sketch.chunks_line)

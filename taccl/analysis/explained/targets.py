@@ -53,7 +53,7 @@ def not_by_any_schedule(bound: Proof, target_us: float) -> Conflict:
 
 
 def target_missed(
-    asked: Inputs,
+    requested: Inputs,
     apart: TakenApart,
     chunks_said: Statement,
     bound: Proof,
@@ -64,7 +64,7 @@ def target_missed(
 
     `chunks_said` is what asks for so many chunks per rank.
     """
-    bounds = _Bounds(asked, apart, chunks_said, bound, budget)
+    bounds = _Bounds(requested, apart, chunks_said, bound, budget)
     missed = not_by_any_schedule(bound, target_us)
     machine = bounds.of(frozenset())
     if is_above(machine, target_us):
@@ -122,20 +122,20 @@ class _Bounds:
 
     def __init__(
         self,
-        asked: Inputs,
+        requested: Inputs,
         apart: TakenApart,
         chunks_said: Statement,
-        asked_bound: Proof,
+        requested_bound: Proof,
         budget: Budget,
     ) -> None:
-        self._asked, self._apart, self._budget = asked, apart, budget
+        self._requested, self._apart, self._budget = requested, apart, budget
         self._rules = len(apart.rules)
         nics = [] if apart.nics is None else [apart.nics]
         self.said = [*(rule.said for rule in apart.rules), *nics, chunks_said]
         self.families = apart.families
         self.all_in_time = True
         self.everything = frozenset(range(len(self.said)))
-        self._found: dict[frozenset[int], Proof] = {self.everything: asked_bound}
+        self._found: dict[frozenset[int], Proof] = {self.everything: requested_bound}
         self._above: set[frozenset[int]] = set()
 
     def of(self, kept: frozenset[int]) -> Proof:
@@ -164,8 +164,10 @@ class _Bounds:
             return Proof(0.0, "not computed in time", "none")
         with_nics = self._apart.nics is not None and self._rules in kept
         logical, limits = self._apart.network(kept, with_nics=with_nics)
-        asked = self._asked
-        problem = Problem(logical, asked.collective, asked.chunk_mb, limits=limits, max_group=asked.max_group)
+        requested = self._requested
+        problem = Problem(
+            logical, requested.collective, requested.chunk_mb, limits=limits, max_group=requested.max_group
+        )
         clock = Budget(min(_PROGRAM_S, self._budget.remaining_s()))
         best = NOTHING
         for proof in self._proved(problem, len(self.said) - 1 in kept, clock):

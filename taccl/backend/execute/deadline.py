@@ -65,13 +65,13 @@ class Deadline:
     def missed(self, elapsed_s: float | None = None) -> VerificationError:
         """What is told when there is no time left: what was moved, in how long, and what helps."""
         took_s = self.elapsed_s if elapsed_s is None else elapsed_s
-        told = (
+        reported = (
             f"not at an end after {took_s:.1f} s, over the limit of {self.limit_s:g} s, while {self._doing}"
         )
         if not self._planned:  # what is read or checked takes as long at any size
-            return VerificationError(told, hint="a longer --timeout")
+            return VerificationError(reported, hint="a longer --timeout")
         return VerificationError(
-            f"{told}: {self._sent()} of {self._planned} pieces were sent",
+            f"{reported}: {self._sent()} of {self._planned} pieces were sent",
             hint="a smaller --size or a longer --timeout",
         )
 

@@ -41,13 +41,13 @@ class PlanCall:
     """
 
     plan: ExecutionPlan
-    asked: Call
+    requested: Call
     chunk: int
     calls: int
 
     def one(self, number: int) -> Call:
         """Call `number`, from 0: each has its own inputs."""
-        return replace(self.asked, seed=(self.asked.seed + number * 7919) % 2**63)
+        return replace(self.requested, seed=(self.requested.seed + number * 7919) % 2**63)
 
     def size(self, rank: int, buffer: Buffer) -> int:
         """Bytes of a buffer, as the plan declares it; of scratch, with the flags and halves that it has."""
@@ -65,9 +65,9 @@ class PlanCall:
 
     def start(self, rank: int, buffer: Buffer) -> int:
         """Where a buffer begins in the allocation that holds it, bytes."""
-        if not self.asked.in_place or buffer is Buffer.SCRATCH:
+        if not self.requested.in_place or buffer is Buffer.SCRATCH:
             return 0
-        shift = int(self.asked.in_place_shift[rank]) * self.asked.item_bytes
+        shift = int(self.requested.in_place_shift[rank]) * self.requested.item_bytes
         return max(shift, 0) if buffer is Buffer.INPUT else max(-shift, 0)
 
 
@@ -123,7 +123,7 @@ def make_plan_call(
         shift = {"allgather": ranks * inputs, "reducescatter": -ranks * outputs}.get(name, 0 * ranks)
     else:
         shift = collective.in_place_shift * (message // collective.chunks_per_size)
-    asked = Call(
+    requested = Call(
         num_ranks=plan.num_ranks,
         collective=name,
         custom=collective,
@@ -142,7 +142,7 @@ def make_plan_call(
         in_place_shift=shift * elements,
         notes=() if size_bytes is None else tuple(rounding_notes(size_bytes, chunk, message)),
     )
-    return PlanCall(plan, asked, chunk, calls)
+    return PlanCall(plan, requested, chunk, calls)
 
 
 def _check_sum(dtype: str, op: str) -> None:

@@ -32,11 +32,11 @@ class Answers:
     def __init__(self, call: PlanCall, look: Callable[[], None]) -> None:
         self.call, self._look = call, look
         self._made: dict[int, Answer] = {}
-        asked = call.asked
-        ways = senders(asked.num_ranks) or [np.arange(1)]
-        self._senders = ways if asked.collective == SEND_RECEIVE else None
+        requested = call.requested
+        routes = senders(requested.num_ranks) or [np.arange(1)]
+        self._senders = routes if requested.collective == SEND_RECEIVE else None
         #: The roots that would be right; of sendrecv, numbers of the ways in which ranks may be grouped.
-        self.choices = asked.roots if self._senders is None else tuple(range(len(self._senders)))
+        self.choices = requested.roots if self._senders is None else tuple(range(len(self._senders)))
 
     def of(self, number: int) -> Answer:
         """The answer to call `number`; those long past are forgotten."""
@@ -48,7 +48,7 @@ class Answers:
     @property
     def is_known(self) -> bool:
         """Whether it is known what outputs must hold."""
-        return self.call.asked.checkable or self._senders is not None
+        return self.call.requested.checkable or self._senders is not None
 
     def wanted(self, number: int, rank: int, choice: int | None) -> list[Wanted]:
         """What the output of a rank must hold after a call, if a choice is the one."""
@@ -111,7 +111,7 @@ class Host:
     def _prepare(self, call: int) -> None:
         """New inputs, and rubbish wherever the caller says nothing: NaN, or any integers."""
         world, rank = self.world, self.rank
-        rubbish = np.random.default_rng((world.call.asked.seed, rank, call, 1))
+        rubbish = np.random.default_rng((world.call.requested.seed, rank, call, 1))
         output = world.user(rank, Buffer.OUTPUT)
         is_float = np.issubdtype(output.dtype, np.floating)
         for block in blocks_of(len(output), self.look):
@@ -120,7 +120,7 @@ class Host:
         world.user(rank, Buffer.INPUT)[:] = self.answers.of(call).input_of(rank)
 
     def _compare(self, call: int) -> None:
-        asked = self.world.call.asked
+        requested = self.world.call.requested
         for place, choice in enumerate(self.answers.choices):
             looked = 0
             for part in self.answers.wanted(call, self.rank, choice):
@@ -129,22 +129,22 @@ class Host:
                 self._note(place, call, Buffer.OUTPUT, part, found)
             if not place:
                 self.verdict.checked += looked
-            if not asked.in_place and self.answers.input_counts(call, self.rank, choice):
+            if not requested.in_place and self.answers.input_counts(call, self.rank, choice):
                 given = Wanted(0, self.answers.of(call).input_of(self.rank))
                 self._note(place, call, Buffer.INPUT, given, self.world.user(self.rank, Buffer.INPUT))
 
     def _note(self, place: int, call: int, buffer: Buffer, part: Wanted, found: NDArray[Any]) -> None:
-        asked = self.world.call.asked
+        requested = self.world.call.requested
         bad = np.flatnonzero(self.answers.of(call).differs(found, part.value, part.tolerance))
         if not len(bad):
             return
         self.verdict.wrong[place] += len(bad)
-        findings, item = self.verdict.findings[place], asked.item_bytes
+        findings, item = self.verdict.findings[place], requested.item_bytes
         during = f"call {call + 1}, " if self.world.call.calls > 1 else ""
-        for chunk in np.unique((part.first + bad) // asked.chunk).tolist():
+        for chunk in np.unique((part.first + bad) // requested.chunk).tolist():
             if len(findings) >= _SHOWN:
                 break
-            here = bad[(part.first + bad) // asked.chunk == chunk]
+            here = bad[(part.first + bad) // requested.chunk == chunk]
             first, last = int(here[0]), int(here[-1])
             findings.append(
                 f"{during}rank {self.rank}: bytes {(part.first + first) * item} .. "

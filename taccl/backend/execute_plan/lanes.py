@@ -47,7 +47,7 @@ class Block:
             kind: [row[each] for each in block.channels_of(kind)] for kind, row in ends.items()
         }
         self.ports = [ports[end.number] for end in self.ends[Channel.PORT]]
-        self.dtype = np.dtype(world.call.asked.dtype)
+        self.dtype = np.dtype(world.call.requested.dtype)
 
     def name(self) -> str:
         """What messages call it."""
@@ -230,8 +230,8 @@ class Lane:
 
     @staticmethod
     def _until_done(port: Port) -> Wait:
-        asked = port.pushed
-        return Wait(lambda: port.done >= asked, lambda: f"waits until {port.end.name} has sent")
+        requested = port.pushed
+        return Wait(lambda: port.done >= requested, lambda: f"waits until {port.end.name} has sent")
 
     # data
 

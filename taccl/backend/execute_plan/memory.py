@@ -86,7 +86,7 @@ class World:
         self.allocations: list[dict[Buffer, Words]] = []
         for rank in range(plan.num_ranks):
             scratch = self._take(call.size(rank, Buffer.SCRATCH) // WORD)
-            if call.asked.in_place:
+            if call.requested.in_place:
                 both = self._take(_in_place_bytes(call, rank) // WORD)
                 self.allocations.append({Buffer.INPUT: both, Buffer.OUTPUT: both, Buffer.SCRATCH: scratch})
             else:
@@ -109,7 +109,7 @@ class World:
         total = 2 * numbers
         for rank in range(plan.num_ranks):
             total += call.size(rank, Buffer.SCRATCH) // WORD
-            if call.asked.in_place:
+            if call.requested.in_place:
                 total += _in_place_bytes(call, rank) // WORD
             else:
                 total += (call.size(rank, Buffer.INPUT) + call.size(rank, Buffer.OUTPUT)) // WORD
@@ -119,7 +119,7 @@ class World:
         """The elements of a rank's input or output."""
         first = self.call.start(rank, buffer) // WORD
         words = self.allocations[rank][buffer][first : first + self.call.size(rank, buffer) // WORD]
-        return words.view(self.call.asked.dtype)
+        return words.view(self.call.requested.dtype)
 
     def _take(self, words: int) -> Words:
         first = self._next

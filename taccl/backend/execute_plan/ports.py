@@ -60,17 +60,17 @@ class Port:
             yield Wait(self._has_work_or_is_over)
             if not self.queue:
                 break
-            asked = self.queue.popleft()
+            requested = self.queue.popleft()
             yield None
-            if asked.source is None or asked.target is None:
+            if requested.source is None or requested.target is None:
                 if self.end.other is not None:
                     self.world.come[self.end.other] += 1
             else:
-                step = max(1, -(-len(asked.source) // _PIECES))
-                for first in range(0, len(asked.source), step):
-                    read = asked.source[first : first + step].copy()
+                step = max(1, -(-len(requested.source) // _PIECES))
+                for first in range(0, len(requested.source), step):
+                    read = requested.source[first : first + step].copy()
                     yield None
-                    asked.target[first : first + step] = read
+                    requested.target[first : first + step] = read
                 self.moved += 1
             self.done += 1
         self.ended = True

@@ -100,7 +100,7 @@ def _run_rank(rank: int, call: PlanCall, segment: Any, check: bool, stop: Any, p
 
     try:
         ranked = agents_of(world, rank, Answers(call, lambda: None), check, lambda: None, Lock())
-        dice = random.Random(f"{call.asked.seed} {rank}")
+        dice = random.Random(f"{call.requested.seed} {rank}")
         take_turns(ranked.agents, Waiting(), dice, Nap(world, rank, stop.is_set), look)
         said: End | TacclError = End(ranked.sent, (ranked.host.verdict,), stuck_of([ranked]))
     except TacclError as error:

@@ -91,7 +91,7 @@ def _turns(operation: Operation, chunk: int) -> int:
 
 def stuck_of(ranks: Sequence[Ranked]) -> tuple[str, ...]:
     """A sentence for each thread block that cannot go on, with where it stands and what it waits for."""
-    told = []
+    reported = []
     for each in ranks:
         for block in each.blocks:
             waiting = [lane for lane in block.lanes if not lane.ended]
@@ -102,10 +102,10 @@ def stuck_of(ranks: Sequence[Ranked]) -> tuple[str, ...]:
             ]
             if known:
                 lane, says = known[0]
-                told.append(f"{lane.where()}: {says()}")
-    if not told and not all(each.ended for each in ranks):
-        told = ["nothing goes on, and no thread block says what it waits for"]
-    return tuple(told)
+                reported.append(f"{lane.where()}: {says()}")
+    if not reported and not all(each.ended for each in ranks):
+        reported = ["nothing goes on, and no thread block says what it waits for"]
+    return tuple(reported)
 
 
 def leftovers(world: World) -> tuple[str, ...]:

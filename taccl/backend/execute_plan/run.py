@@ -131,7 +131,7 @@ def _run_here(call: PlanCall, check: bool, ranks_as: RanksAs, deadline: Deadline
         run_threads(world, ranks, deadline)
     else:
         agents = [agent for each in ranks for agent in each.agents]
-        take_turns(agents, Waiting(), random.Random(call.asked.seed), look=deadline.look)
+        take_turns(agents, Waiting(), random.Random(call.requested.seed), look=deadline.look)
     return End(
         sent=sum(each.sent for each in ranks),
         verdicts=tuple(each.host.verdict for each in ranks),
@@ -151,22 +151,22 @@ def _word(end: End, best: int, known: bool) -> tuple[Word, tuple[str, ...]]:
 
 def conclude(call: PlanCall, ranks_as: RanksAs, end: End, check: bool, seconds: float) -> Execution:
     """The outcome."""
-    asked, plan = call.asked, call.plan
-    known = check and (asked.checkable or asked.collective == "sendrecv")
+    requested, plan = call.requested, call.plan
+    known = check and (requested.checkable or requested.collective == "sendrecv")
     is_checked = known and not end.stuck
     wrong = np.array([verdict.wrong for verdict in end.verdicts]).sum(axis=0)
     best = int(np.argmin(wrong))
     word, findings = _word(end, best, known)
     blocks = [block for rank in plan.ranks for block in rank.blocks]
     return Execution(
-        collective=asked.collective,
+        collective=requested.collective,
         ranks=plan.num_ranks,
         thread_blocks=len(blocks),
         steps=sum(1 + len(each.inner) for block in blocks for each in block.operations),
-        mode=asked.mode,
-        size_bytes=asked.size_bytes,
-        dtype=asked.dtype,
-        op=asked.op,
+        mode=requested.mode,
+        size_bytes=requested.size_bytes,
+        dtype=requested.dtype,
+        op=requested.op,
         slots=None,
         iterations=1,
         calls=call.calls,
@@ -175,8 +175,8 @@ def conclude(call: PlanCall, ranks_as: RanksAs, end: End, check: bool, seconds: 
         pieces=end.sent,
         checked=sum(verdict.checked for verdict in end.verdicts) if is_checked else 0,
         wrong=int(wrong[best]) if is_checked else 0,
-        root=asked.roots[best] if asked.checkable and is_checked else None,
+        root=requested.roots[best] if requested.checkable and is_checked else None,
         findings=findings,
         seconds=seconds,
-        notes=(*asked.notes, *end.notes),
+        notes=(*requested.notes, *end.notes),
     )

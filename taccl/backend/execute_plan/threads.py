@@ -66,7 +66,7 @@ def _work(
         if stop.is_set():
             raise _StoppedError
 
-    dice = random.Random(f"{world.call.asked.seed} {rank}")
+    dice = random.Random(f"{world.call.requested.seed} {rank}")
     try:
         take_turns(ranked.agents, Waiting(), dice, Nap(world, rank, stop.is_set), look)
     except _StoppedError:

@@ -153,7 +153,7 @@ def expand(
     """
     columns = flow.columns
     sends = len(columns)
-    beside = local_rows(flow, events, layouts, plan, fused, most_chunks, gathered, local)
+    alongside = local_rows(flow, events, layouts, plan, fused, most_chunks, gathered, local)
     index = np.arange(sends)
     source = _places(layouts, columns.src, "source")
     landing = _places(layouts, columns.dst, "landing")
@@ -181,19 +181,19 @@ def expand(
     return Expansion(
         flow=flow,
         events=events,
-        rank=np.concatenate([columns.src, columns.dst, beside.rank]),
-        event=np.concatenate([events.at[Kind.SEND], events.at[Kind.RECEIVE], beside.event]),
-        put_off=np.concatenate([np.zeros(2 * sends, dtype=np.bool_), beside.put_off]),
-        is_sent=np.arange(2 * sends + len(beside)) < sends,
-        rows=both.then(beside.actions).waiting_for(_held_by_receives(beside, sends)),
+        rank=np.concatenate([columns.src, columns.dst, alongside.rank]),
+        event=np.concatenate([events.at[Kind.SEND], events.at[Kind.RECEIVE], alongside.event]),
+        put_off=np.concatenate([np.zeros(2 * sends, dtype=np.bool_), alongside.put_off]),
+        is_sent=np.arange(2 * sends + len(alongside)) < sends,
+        rows=both.then(alongside.actions).waiting_for(_held_by_receives(alongside, sends)),
         after=sends_before(flow, events, takes_turns),
         early=early,
         late=late,
     )
 
 
-def _held_by_receives(beside: LocalRows, sends: int) -> Pairs:
-    return np.asarray(beside.after_receives + np.array([2 * sends, sends]))
+def _held_by_receives(alongside: LocalRows, sends: int) -> Pairs:
+    return np.asarray(alongside.after_receives + np.array([2 * sends, sends]))
 
 
 def _places(layouts: Sequence[RankLayout], ranks: IntArray, side: str) -> IntArray:

@@ -82,7 +82,7 @@ class Translation:
         self._put_together()
         #: pulled messages whose senders would not hear that they have been read, and the last of each
         #: connection that land apart
-        self.asked_back = frozenset(
+        self.requested_back = frozenset(
             each.send
             for each in steps.messages
             if each.send in pulls and not self._is_done_at_end(each.src, steps.nodes[pulls[each.send]])
@@ -221,8 +221,10 @@ class Translation:
         for run in self.runs[mine[0].block] if mine else ():
             self._nodes(run, made)
             ends += [len(made.operations)] * len(run)
-        asked = [(self.steps.sent[node.index], node) for node in mine if node.index in self.asked_back]
-        made.wait_for_all([self._end(each, node) for each, node in asked])
+        requested = [
+            (self.steps.sent[node.index], node) for node in mine if node.index in self.requested_back
+        ]
+        made.wait_for_all([self._end(each, node) for each, node in requested])
         made.finish()
         self.ends.append(ends)
         return made
@@ -253,7 +255,7 @@ class Translation:
         if mine[first].index in self.together:
             return list(mine[first : first + len(self.together[mine[first].index])])
         if mine[first].index in self.pulls:
-            return [*taken, *takewhile(self._is_told_with_others, mine[first + 1 :])]
+            return [*taken, *takewhile(self._is_reported_with_others, mine[first + 1 :])]
         if mine[first].step.op is not Op.REDUCE or mine[first].index in self.sums.put_off:
             return taken
         place = target(mine[first].step, mine[first].rank, self.names)
@@ -274,7 +276,7 @@ class Translation:
             taken.append(node)
         return taken
 
-    def _is_told_with_others(self, node: Node) -> bool:
+    def _is_reported_with_others(self, node: Node) -> bool:
         """Whether a step tells that something may be pulled, and nothing is waited for by it, or for it."""
         return (
             node.index in self.pulls and node.index not in self.acquires and node.index not in self.releases
@@ -309,7 +311,7 @@ class Translation:
             if sending is not None and sending.index in self.handshakes:
                 made.wait(*self._end(self.steps.sent[sending.index], sending), relaxed=True)
             self._move(taken, received, sending, made)
-        if received is not None and received.send in self.asked_back and received.send in self.apart:
+        if received is not None and received.send in self.requested_back and received.send in self.apart:
             made.signal(*self._end(received, first))
         self._release(taken, made)
 
@@ -359,8 +361,8 @@ class Translation:
         name = OpName.READ_REDUCE_SEND if sends else OpName.READ_REDUCE
         to = [self._remote(node, message) for message, node in sends]
         made.work(name, [mine], [stored], to, Channel.MEMORY, pulled=pulled)
-        told = [each for each in heard if each[0].send in self.asked_back]
-        made.signal_all([self._end(*each) for each in (*sends, *told)])
+        reported = [each for each in heard if each[0].send in self.requested_back]
+        made.signal_all([self._end(*each) for each in (*sends, *reported)])
 
     def _sum(self, taken: Sequence[Node], sending: Node | None, made: Emitter) -> None:
         """A sum, and what becomes of it, in one operation; nothing, if another one does it."""

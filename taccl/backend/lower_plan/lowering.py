@@ -9,7 +9,7 @@ from taccl.backend.limits import RuntimeLimits
 from taccl.backend.lower.lowering import lower_within
 from taccl.backend.lower.sizes import sizes_of
 from taccl.backend.lower_plan.fits import check_plan_fits, checked_window, has_room
-from taccl.backend.lower_plan.sharing import chunk_by_chunk, cuts_alike, share_out
+from taccl.backend.lower_plan.sharing import chunk_by_chunk, cuts_equally, share_out
 from taccl.backend.lower_plan.translate import named, translate
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.target import LoweringOptions
@@ -90,10 +90,10 @@ def lower_to_plan(
     most_blocks = None if options.executor is None else options.executor.thread_blocks
     chunks = problem.collective.chunks_per_rank
     plan = alone = made(1)
-    alike = plan if options.instances == 1 or cuts_alike(plan) else chunk_by_chunk(plan)
-    if options.instances == 1 or has_room(alike):
-        check_plan_fits(alike, most_operations, most_blocks, alone, chunks, options.instances)
-        plan = alike if options.instances == 1 else share_out(alike, options.instances)
+    equivalent = plan if options.instances == 1 or cuts_equally(plan) else chunk_by_chunk(plan)
+    if options.instances == 1 or has_room(equivalent):
+        check_plan_fits(equivalent, most_operations, most_blocks, alone, chunks, options.instances)
+        plan = equivalent if options.instances == 1 else share_out(equivalent, options.instances)
     else:
         plan = made(options.instances)
         check_plan_fits(plan, most_operations, most_blocks, alone, chunks)

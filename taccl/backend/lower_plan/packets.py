@@ -44,7 +44,7 @@ class PacketTranslation(Translation):
                     f"a step {node.step.op.value} is not made of packets here", hint="protocol Simple"
                 )
         self.made_at = made_at
-        self.only_told = _told_by_messages_only(steps, landings)
+        self.only_reported = _reported_by_messages_only(steps, landings)
         self.done_by = _done_by(sums)
         super().__init__(steps, names, landings, node_of, sums=sums)
 
@@ -52,17 +52,17 @@ class PacketTranslation(Translation):
         return known_without_messages(self.steps)
 
     def _waits(self, node: Node) -> Sequence[int]:
-        return (*self.steps.before[node.index], *self.only_told.get(node.index, ()))
+        return (*self.steps.before[node.index], *self.only_reported.get(node.index, ()))
 
     def _find_handshakes(self) -> frozenset[int]:
         """The messages whose sender hears nothing from the receiver in a call."""
-        asked: dict[tuple[int, int], int] = {}
+        requested: dict[tuple[int, int], int] = {}
         for message in self.steps.messages:
             last = self.last_knowledge[message.src]
             blocks = (at for at, block in enumerate(self.steps.blocks) if block.rank == message.dst)
             if not any(last[block] for block in blocks):
-                asked.setdefault((message.src, message.dst), message.send)
-        return frozenset(asked.values())
+                requested.setdefault((message.src, message.dst), message.send)
+        return frozenset(requested.values())
 
     def _put_together(self) -> None:
         """Packets are read as they come, each message's by itself."""
@@ -193,7 +193,7 @@ def _done_by(sums: Sums) -> dict[int, list[int]]:
     return done
 
 
-def _told_by_messages_only(steps: Steps, landings: Landings) -> dict[int, tuple[int, ...]]:
+def _reported_by_messages_only(steps: Steps, landings: Landings) -> dict[int, tuple[int, ...]]:
     """For each step, those of other thread blocks that touched what it touches, as only messages say to it.
 
     One of the two writes. Packets may order some of them element by element, as who sends on has read; that

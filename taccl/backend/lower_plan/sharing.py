@@ -69,7 +69,7 @@ def _single_chunks(operation: Operation) -> Iterator[Operation]:
         yield from pieces
 
 
-def cuts_alike(plan: ExecutionPlan) -> bool:
+def cuts_equally(plan: ExecutionPlan) -> bool:
     """Whether what one range writes no other range has a part of only: then all cut it in the same places."""
     written: dict[tuple[int, Buffer], set[_Extent]] = {}
     touched: dict[tuple[int, Buffer], set[_Extent]] = {}

@@ -48,7 +48,11 @@ def find_puts_together(
             continue
         first = first_of.get(before, before)
         row = (*together.get(first, (first,)), send)
-        if len(row) > MAX_OPERANDS or _is_of_sum(steps, first) or not _are_alike(_sent(steps, names, row)):
+        if (
+            len(row) > MAX_OPERANDS
+            or _is_of_sum(steps, first)
+            or not _are_equivalent(_sent(steps, names, row))
+        ):
             continue
         together[first], first_of[send] = row, first
     return together
@@ -68,5 +72,5 @@ def _sent(steps: Steps, names: Aliases, row: Collection[int]) -> list[Place]:
     return [source(steps.nodes[send].step, steps.nodes[send].rank, names) for send in row]
 
 
-def _are_alike(places: Collection[Place]) -> bool:
+def _are_equivalent(places: Collection[Place]) -> bool:
     return len({(place.buffer, place.size) for place in places}) == 1

@@ -183,19 +183,19 @@ def named(plan: ExecutionPlan, begin: str) -> ExecutionPlan:
     return replace(plan, name=f"{begin}_{plan.collective}_{plan.num_ranks}_{digest}")
 
 
-def _in_place(program: Program, name: str, asked: bool | None) -> bool:
+def _in_place(program: Program, name: str, requested: bool | None) -> bool:
     """Which calls the plan is for. Out of place, a plan leaves the input alone; a program need not."""
     apart = program.out_of_place and not _writes_input(program)
-    if asked is None and (apart or program.in_place):
+    if requested is None and (apart or program.in_place):
         return program.in_place and (name in _USUALLY_IN_PLACE or not apart)
-    if (asked and program.in_place) or (asked is False and apart):
-        return bool(asked)
-    if asked is not True and program.out_of_place:
+    if (requested and program.in_place) or (requested is False and apart):
+        return bool(requested)
+    if requested is not True and program.out_of_place:
         raise CollectiveError(
             "the program writes into the input of calls out of place, which a plan must leave alone",
             hint="a plan for calls in place, if the program can serve them",
         )
-    way = "in place" if asked else "out of place"
+    way = "in place" if requested else "out of place"
     raise CollectiveError(f"the program serves no calls {way}", hint="a plan for the other calls")
 
 

@@ -41,7 +41,7 @@ _READS_SOURCE = frozenset(Op) - {Op.RECV, Op.RECV_COPY_SEND, Op.NOP}
 _WRITES_TARGET = frozenset(Op) - {Op.SEND, Op.RECV_REDUCE_SEND, Op.NOP}
 #: So much of a file is looked at to see what it is, in bytes.
 _BEGINNING = 2**13
-_BESIDE_ELEMENTS = re.compile(rb"<!--.*?-->|<[?!][^>]*>", re.DOTALL)
+_BETWEEN_ELEMENTS = re.compile(rb"<!--.*?-->|<[?!][^>]*>", re.DOTALL)
 #: What may stand before it is space and a byte order mark.
 _FIRST_ELEMENT = re.compile(rb"\A[^<]*<algo(?:[\s/>]|\Z)")
 _NUMBER = re.compile(r"[ \t\n\r]*([+-]?)(?:0[xX]([0-9a-fA-F]+)|(0[0-7]*)|([1-9][0-9]*))")
@@ -129,7 +129,7 @@ def parse_document(text: str | bytes, path: str | Path | None = None) -> Documen
 def begins_as_program(content: bytes) -> bool:
     """Whether the first element of a file is that of MSCCL-XML, in whatever encoding, well formed or not."""
     beginning = content[:_BEGINNING].replace(b"\0", b"")
-    return _FIRST_ELEMENT.search(_BESIDE_ELEMENTS.sub(b"", beginning)) is not None
+    return _FIRST_ELEMENT.search(_BETWEEN_ELEMENTS.sub(b"", beginning)) is not None
 
 
 @gc_paused()

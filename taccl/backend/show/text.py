@@ -111,10 +111,10 @@ def _rank_lines(
         lines = []
         for number, step in enumerate(block.steps):
             blocked = "!" if np.isnan(execution.end[row]) else " "
-            told = execution.describe(row)
+            reported = execution.describe(row)
             after = "" if step.depends is None else f"after block {step.depends[0]} step {step.depends[1]}"
             span = when.get((rank.rank, block.id, number), "")
-            lines.append((f"  {blocked}{number:>4}", _words(step, block), span, told, after))
+            lines.append((f"  {blocked}{number:>4}", _words(step, block), span, reported, after))
             row += 1
         yield from _columns(lines, indent="  ")
 

@@ -30,7 +30,7 @@ def urgency_us(
     order : all steps, each after all that it must follow.
     """
     starts, awaited = executed.flat_waits
-    way_us = _longest_ways(
+    way_us = _longest_routes(
         len(executed),
         order=order,
         block=executed.block,
@@ -44,7 +44,7 @@ def urgency_us(
     return np.round(np.array(way_us, dtype=np.float64), DECIMALS)
 
 
-def _ways(
+def _routes(
     order: Sequence[int],
     block: Sequence[int],
     source: Sequence[int],
@@ -56,18 +56,18 @@ def _ways(
 ) -> list[float]:
     after = [0.0] * len(block)  # from when the thread block is done with it
     on_arrival = [0.0] * len(block)  # from when its receiver has it
-    ways = [0.0] * len(block)
+    routes = [0.0] * len(block)
     for place in range(len(order) - 1, -1, -1):
         row = order[place]
         way = busy_us[row] + local_us[row] + max(after[row], latency_us[row] + on_arrival[row])
-        ways[row] = way
+        routes[row] = way
         if row and block[row - 1] == block[row]:
             after[row - 1] = max(after[row - 1], way)
         for wait in range(starts[row], starts[row + 1]):
             after[awaited[wait]] = max(after[awaited[wait]], way)
         if source[row] >= 0:
             on_arrival[source[row]] = max(on_arrival[source[row]], way)
-    return ways
+    return routes
 
 
-_longest_ways = Loop(_ways)
+_longest_routes = Loop(_routes)

@@ -173,37 +173,37 @@ class Port:
         if self.is_busy or not self.queue:
             return
         self.is_busy = True
-        asked = self.queue.popleft()
-        self.run.clock.at(max(self.run.clock.now_us, asked.ready_us), lambda: self._begin(asked))
+        requested = self.queue.popleft()
+        self.run.clock.at(max(self.run.clock.now_us, requested.ready_us), lambda: self._begin(requested))
 
-    def _begin(self, asked: _Pushed) -> None:
-        if asked.link is None:
-            self.run.signal(self.end, asked.by)
-            self._over(asked.by, 0.0)
+    def _begin(self, requested: _Pushed) -> None:
+        if requested.link is None:
+            self.run.signal(self.end, requested.by)
+            self._over(requested.by, 0.0)
         else:
-            sent = partial(self._sent, asked, asked.link, self.run.clock.now_us)
-            self.run.clock.move(asked.link, asked.size, None, sent)
+            sent = partial(self._sent, requested, requested.link, self.run.clock.now_us)
+            self.run.clock.move(requested.link, requested.size, None, sent)
 
-    def _sent(self, asked: _Pushed, link: int, start_us: float) -> None:
+    def _sent(self, requested: _Pushed, link: int, start_us: float) -> None:
         run = self.run
         alpha_us = run.alpha_us(self.end.rank, self.end.peer)
-        run.record.moved(asked.by, link, asked.size, start_us, run.clock.now_us, self.end.number)
-        run.lands(asked.by, alpha_us)
-        if asked.packets is not None:
-            run.store_packets(*asked.packets, alpha_us, asked.by)
-        self._over(asked.by, alpha_us)
+        run.record.moved(requested.by, link, requested.size, start_us, run.clock.now_us, self.end.number)
+        run.lands(requested.by, alpha_us)
+        if requested.packets is not None:
+            run.store_packets(*requested.packets, alpha_us, requested.by)
+        self._over(requested.by, alpha_us)
 
     def has_done(self, count: int) -> bool:
         """Whether so much of what was asked is over."""
         return self.done >= count
 
-    def _over(self, by: int, told_after_us: float) -> None:
+    def _over(self, by: int, reported_after_us: float) -> None:
         """The next may begin; who flushes is told that this has arrived."""
 
-        def told() -> None:
+        def reported() -> None:
             self.done += 1
             self.run.changed(("port", self.end.number), by)
 
-        self.run.clock.at(self.run.clock.now_us + told_after_us, told)
+        self.run.clock.at(self.run.clock.now_us + reported_after_us, reported)
         self.is_busy = False
         self._next()

@@ -97,11 +97,11 @@ def simulate_plan(
     run.clock.run()
     stuck = [block for block in blocks if not block.has_ended]
     if stuck:
-        told = [f"{block.where()} waits for ever" for block in stuck]
-        more = [f"and {len(told) - _SHOWN} more"] if len(told) > _SHOWN else []
+        reported = [f"{block.where()} waits for ever" for block in stuck]
+        more = [f"and {len(reported) - _SHOWN} more"] if len(reported) > _SHOWN else []
         raise VerificationError(
             "the plan hangs, so it has no time",
-            findings=[*told[:_SHOWN], *more],
+            findings=[*reported[:_SHOWN], *more],
             hint="taccl run tells what each waits for, taccl verify why",
         )
     rows = sorted((*block.key, *row) for block in blocks for row in block.rows)

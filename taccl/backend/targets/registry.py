@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from taccl.backend.execute.asked import RunAsked
 from taccl.backend.execute.files import run_program
 from taccl.backend.execute.outcome import Execution
-from taccl.backend.execute_plan.asked import run_plan
+from taccl.backend.execute.requested import RunRequested
+from taccl.backend.execute_plan.requested import run_plan
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.program import Program
 from taccl.backend.target import AnyTarget, Target
@@ -88,17 +88,17 @@ def target_of_file(path: str | Path, content: bytes | None = None) -> AnyTarget:
     return DEFAULT_TARGET
 
 
-def run_file(path: str | Path, content: bytes, asked: RunAsked) -> Iterator[Execution]:
+def run_file(path: str | Path, content: bytes, requested: RunRequested) -> Iterator[Execution]:
     """Run what is in a file, by the target that knows it: an outcome for each way of calling it.
 
     Raises
     ------
     TacclError : the file cannot be understood or run, or the call does not fit it.
     """
-    plan = plan_of_file(path, content, asked.deadline.look)
+    plan = plan_of_file(path, content, requested.deadline.look)
     if plan is not None:
-        return run_plan(plan, asked)
-    return run_program(program_of_file(path, content, "run"), asked)
+        return run_plan(plan, requested)
+    return run_program(program_of_file(path, content, "run"), requested)
 
 
 def plan_of_file(

@@ -246,9 +246,9 @@ def _plain_step_numbers(plain: PlainSteps, rank: int | None, block: int | None, 
     lines = plain.steps.table.line[plain.steps.first :]
     spelled_out, more = list[int](), list[tuple[int, int]]()
     for count in np.unique(refusing):
-        alike = odd[refusing == count].tolist()
-        spelled_out += alike[:FINDINGS_PER_RULE]
-        more.append((alike[0], len(alike[FINDINGS_PER_RULE:])))
+        equivalent = odd[refusing == count].tolist()
+        spelled_out += equivalent[:FINDINGS_PER_RULE]
+        more.append((equivalent[0], len(equivalent[FINDINGS_PER_RULE:])))
     findings = {}
     for index in sorted(spelled_out):
         finding = _step_number(str(numbers[index]), index, int(lines[index]), rank, block)

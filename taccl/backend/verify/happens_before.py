@@ -140,10 +140,10 @@ def _ordered(
             column[blocks[start : start + width]] = np.arange(len(blocks[start : start + width]))
             passes.append(column)
     for column in passes:
-        asked = column[start_blocks] >= 0
+        requested = column[start_blocks] >= 0
         clock = _clocks(executed, connections, sequence, column, position, within_rank, early)
-        u, v = pairs.first[asked], pairs.second[asked]
-        ordered[asked] = clock[v, column[executed.block[u]]] >= position[u]
+        u, v = pairs.first[requested], pairs.second[requested]
+        ordered[requested] = clock[v, column[executed.block[u]]] >= position[u]
     return ordered
 
 

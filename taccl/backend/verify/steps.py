@@ -174,7 +174,7 @@ def _nops_do_not_tear_reductions_apart(subject: Subject) -> None:
         )
 
 
-def _merged_reductions_are_alike_and_few(subject: Subject) -> None:
+def _merged_reductions_are_equivalent_and_few(subject: Subject) -> None:
     columns = subject.columns
     for merged in subject.executed.sources.values():
         counts = sorted({int(columns.count[each]) for each in merged})
@@ -205,5 +205,5 @@ STEP_RULES: tuple[Rule, ...] = (
     _nops_wait_and_lead_somewhere,
     _chains_of_nops_end_in_a_wait,
     _nops_do_not_tear_reductions_apart,
-    _merged_reductions_are_alike_and_few,
+    _merged_reductions_are_equivalent_and_few,
 )

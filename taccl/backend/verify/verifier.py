@@ -118,7 +118,7 @@ def refusals_of(
     return tuple(each for each in looked_at.report(looked_at.takers).findings if each.severity == "error")
 
 
-def _check_asked(collective: object, root: object) -> None:
+def _check_requested(collective: object, root: object) -> None:
     if collective is not None and not isinstance(collective, Collective):
         raise CollectiveError(f"collective must be a Collective, not {shown(collective)}")
     if root is not None and not (is_whole(root) and abs(root) < 2**31):
@@ -179,7 +179,7 @@ class _LookedAt:
 def _look(
     program: Program, document: Document | None, collective: Collective | None, root: int | None
 ) -> _LookedAt:
-    _check_asked(collective, root)
+    _check_requested(collective, root)
     collector = Collector()
     columns = Columns.of(program)
     path = None if document is None else document.path

@@ -14,7 +14,7 @@ from taccl.support.arguments import shown
 
 _PLACE = re.compile(r"gpus\[(\d+)\](?:\.threadblocks\[(\d+)\](?:\.ops\[(\d+)\])?)?")
 #: So many of each are told in full; finding their lines is a walk through the text.
-_TOLD = 100
+_REPORTED = 100
 #: So many faults are looked at; where there are more, the file is none that could be corrected one by one.
 _MOST = 10_000
 
@@ -23,14 +23,14 @@ def check_document(document: PlanDocument, collector: Collector) -> None:
     """Findings for all that the plan itself no longer shows."""
     faults, ignored = document.faults, document.ignored
     lines = document.lines(
-        [fault.place for fault in faults[:_TOLD]] + [each.place for each in ignored[:_TOLD]]
+        [fault.place for fault in faults[:_REPORTED]] + [each.place for each in ignored[:_REPORTED]]
     )
     for fault in faults[:_MOST]:
         finding = _finding(fault.place, _rule(fault), f"{fault.place} {fault.message}", lines)
         hint = fault.hint or "correct it"
         collector.add(replace(finding, hint=hint, refusal="load" if fault.guessed else None), fault.guessed)
     for number, each in enumerate(ignored):
-        near = difflib.get_close_matches(each.key[:100], KNOWN_KEYS, n=1) if number < _TOLD else []
+        near = difflib.get_close_matches(each.key[:100], KNOWN_KEYS, n=1) if number < _REPORTED else []
         message = f"{each.place or 'the plan'} has a key {shown(each.key)}, which the runtime skips"
         hint = f"write {near[0]} if that is meant" if near else "remove it"
         finding = _finding(each.place, "ignored-key", message, lines)

@@ -19,7 +19,7 @@ from taccl.model.collective import BoolArray
 
 Seen = set[tuple[object, ...]]
 #: So many wrong pieces of a rank are put into words; a report shows fewer.
-_TOLD = 100
+_REPORTED = 100
 
 
 def check_meaning(
@@ -101,7 +101,7 @@ class _Teller:
             values, writers = self.trace.outputs[call][rank]
             found = _wrong(self.unfolded, self.trace, expectation, call, rank)
             wrong += len(found)
-            for cell, row in found[:_TOLD]:
+            for cell, row in found[:_REPORTED]:
                 chunk = cell // len(self.unfolded.layout.cuts)
                 if ("wrong-result", rank, chunk) in self.seen:
                     continue

@@ -19,7 +19,7 @@ from taccl.backend.verify_plan.subject import At, Rule, Subject
 _RESERVE = 2**26
 
 
-def _the_halves_of_scratch_are_alike(subject: Subject) -> None:
+def _the_halves_of_scratch_are_equivalent(subject: Subject) -> None:
     plan = subject.plan
     if not plan.double_scratch:
         return
@@ -186,7 +186,7 @@ def _owners_of_scratch_outside_pipelines(subject: Subject) -> set[int]:
 
 
 MEMORY_RULES: tuple[Rule, ...] = (
-    _the_halves_of_scratch_are_alike,
+    _the_halves_of_scratch_are_equivalent,
     _packets_and_plain_chunks_lie_apart,
     check_in_place_addressing,
     _buffers_begin_their_allocations,

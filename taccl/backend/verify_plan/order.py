@@ -65,11 +65,11 @@ class Order:
     def knows(self, level: int, moment: IntArray, column: IntArray, tick: IntArray) -> BoolArray:
         """Per row, whether a moment knows at this level that a column has reached a tick."""
         known = np.zeros(len(moment), dtype=np.bool_)
-        asked = np.unique(column)
+        requested = np.unique(column)
         width = max(1, CLOCK_ENTRIES // max(1, len(self.before)))
-        for start in range(0, len(asked), width):
+        for start in range(0, len(requested), width):
             place = np.full(self.num_columns, -1, dtype=np.int64)
-            chosen = asked[start : start + width]
+            chosen = requested[start : start + width]
             place[chosen] = np.arange(len(chosen))
             rows = np.flatnonzero(place[column] >= 0)
             clock = self._clocks(level, place.tolist(), len(chosen))

@@ -36,13 +36,13 @@ def check_races(unfolded: Unfolded, order: Order, record: Record, seen: Seen, co
     first, second = first[left], second[left]
     plain = ~access.packets[second]
     needs_data = access.writes[first] & plain
-    told = _Teller(unfolded, record, access, seen, collector)
+    reported = _Teller(unfolded, record, access, seen, collector)
 
     rows = np.flatnonzero(needs_data)
     open_ = _unordered(access, order, first[rows], second[rows], RELAXED)
     relaxed = np.ones(len(rows), dtype=np.bool_)
     relaxed[open_] = False
-    told.relaxed(first[rows[relaxed]], second[rows[relaxed]])
+    reported.relaxed(first[rows[relaxed]], second[rows[relaxed]])
     racing = [rows[open_]]
 
     rows = np.flatnonzero(~needs_data)
@@ -54,7 +54,7 @@ def check_races(unfolded: Unfolded, order: Order, record: Record, seen: Seen, co
     racing.append(rows[keep])
 
     found = np.concatenate(racing)
-    return told.racing(first[found], second[found])
+    return reported.racing(first[found], second[found])
 
 
 def _conflicts(access: Access) -> tuple[IntArray, IntArray]:

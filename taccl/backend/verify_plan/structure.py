@@ -258,19 +258,20 @@ def barriers(subject: Subject) -> Iterator[tuple[int, int, list[At]]]:
 def _barriers_have_their_members(subject: Subject) -> None:
     """A call for one block is a nop, and whoever waits there for others does not hear of it."""
     for _, barrier, calls in barriers(subject):
-        members = len({at.block for at in calls if _members_asked(at) > 1})
+        members = len({at.block for at in calls if _members_requested(at) > 1})
         for at in calls:
-            asked = _members_asked(at)
-            if asked < 1 or (asked > 1 and asked != members):
+            requested = _members_requested(at)
+            if requested < 1 or (requested > 1 and requested != members):
                 message = (
-                    f"waits for {asked} thread blocks at barrier {barrier}, which {members} of its rank call"
+                    f"waits for {requested} thread blocks at barrier {barrier}, which {members} of its rank "
+                    "call"
                 )
                 subject.operation(
-                    at, "barrier-members", message, f"set num_threadblocks to {members}", fatal=asked < 1
+                    at, "barrier-members", message, f"set num_threadblocks to {members}", fatal=requested < 1
                 )
 
 
-def _members_asked(at: At) -> int:
+def _members_requested(at: At) -> int:
     return 1 if at.operation.barrier is None else at.operation.barrier.num_blocks
 
 

@@ -62,9 +62,9 @@ def find_versions(targets: str | Iterable[str] | None) -> tuple[str, ...]:
     if targets is None:
         return (NEWEST.name,)
     known = [version.name for version in VERSIONS]
-    asked = [targets] if isinstance(targets, str) else list(targets)
-    wrong = [name for name in asked if name not in known and name != "all"]
-    if wrong or not asked:
+    requested = [targets] if isinstance(targets, str) else list(targets)
+    wrong = [name for name in requested if name not in known and name != "all"]
+    if wrong or not requested:
         message = f"unknown runtime {shown(wrong[0])}" if wrong else "no runtime is asked about"
         raise TacclError(message, hint=f"all, or some of {', '.join(known)}")
-    return tuple(name for name in known if name in asked or "all" in asked)
+    return tuple(name for name in known if name in requested or "all" in requested)

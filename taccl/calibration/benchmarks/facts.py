@@ -110,8 +110,8 @@ class Matrix:
     sources: tuple[int, ...]
     targets: tuple[int, ...]
     cells: tuple[tuple[float | None, ...], ...]
-    both_ways: bool = False
-    sums_ways: bool = False
+    both_directions: bool = False
+    sums_routes: bool = False
     peer: bool | None = None
     at_once: bool = False
     size_bytes: int | None = None

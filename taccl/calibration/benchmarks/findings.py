@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from taccl.calibration.benchmarks.classes import Pair
 from taccl.calibration.benchmarks.facts import Measured, Scope
 from taccl.calibration.benchmarks.from_matrices import (
-    both_ways,
+    both_directions,
     host_sharing,
     is_for_links,
     matrix_findings,
@@ -47,8 +47,8 @@ def findings(
     groups = groups_of(measured.sweeps, between)
     for group in groups:
         warnings += contradictions(group)
-        told, refused, cost = sweep_findings(group, at_bytes, seed)
-        quantities += told
+        reported, refused, cost = sweep_findings(group, at_bytes, seed)
+        quantities += reported
         refusals += refused
         if cost is not None:
             costs[cost.scope] = better_of(costs.get(cost.scope), cost)
@@ -56,8 +56,8 @@ def findings(
     pair_gbps: Mapping[Pair, float] = {}
     pair_source = ""
     for matrix in merged(measured.matrices):
-        told, warned = matrix_findings(matrix)
-        quantities += told
+        reported, warned = matrix_findings(matrix)
+        quantities += reported
         warnings += warned
         if is_for_links(matrix):
             values = matrix.pairs()
@@ -65,7 +65,7 @@ def findings(
                 pair_gbps, pair_source = values, source_of(matrix)
     quantities += host_sharing(merged(measured.matrices))
     if not pair_gbps:
-        quantities += both_ways(merged(measured.matrices))
+        quantities += both_directions(merged(measured.matrices))
     if not quantities and not refusals:
         warnings.append("nothing in the output tells the cost of a link")
     return Findings(

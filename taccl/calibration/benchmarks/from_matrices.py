@@ -55,7 +55,7 @@ def median_gbps(values: Mapping[Pair, float]) -> float:
 def is_for_links(matrix: Matrix) -> bool:
     """Whether its cells are what a link moves one way, with the other way idle."""
     is_pairs = matrix.quantity == "bandwidth_gbps" and matrix.ends == "gpu to gpu"
-    return is_pairs and not matrix.both_ways and matrix.peer is not False
+    return is_pairs and not matrix.both_directions and matrix.peer is not False
 
 
 def source_of(matrix: Matrix) -> str:
@@ -83,7 +83,7 @@ def matrix_findings(matrix: Matrix) -> tuple[list[Quantity], list[str]]:
         return [_range(matrix, f"{way} a GPU, all others at once", "port_gbps", pairs, note)], []
     if matrix.ends == "rank to rank":
         return [_range(matrix, "between nodes, each sending to one", "gbps", pairs, "")], _slow(matrix, pairs)
-    if matrix.both_ways:
+    if matrix.both_directions:
         return [], []
     if matrix.ends != "gpu to gpu":
         note = "all at once" if matrix.at_once else "one after another"
@@ -98,10 +98,10 @@ def _slow(matrix: Matrix, pairs: Mapping[Pair, float]) -> list[str]:
     median = median_gbps(pairs)
     slow = [f"{a}>{b}" for (a, b), value in pairs.items() if value < DEGRADED * median]
     more = f" and {len(slow) - 8} more" if len(slow) > 8 else ""
-    told = (
+    reported = (
         f"{matrix.place}: ranks {' '.join(slow[:8])}{more} move less than {DEGRADED:g} of {median:.4g} GB/s"
     )
-    return [told] if slow else []
+    return [reported] if slow else []
 
 
 def _of_class(matrix: Matrix, group: PairClass, at: int, many: int) -> Quantity:
@@ -140,23 +140,25 @@ def _range(matrix: Matrix, link: str, name: str, pairs: Mapping[Pair, float], no
 
 def _host_copies(matrix: Matrix, pairs: Mapping[Pair, float]) -> list[Quantity]:
     """Copies through the host: one way a bandwidth, both ways at once what shares a PCIe switch."""
-    if not matrix.both_ways:
+    if not matrix.both_directions:
         return [_range(matrix, "GPU to GPU through the host", "gbps", pairs, "")]
-    told = []
+    reported = []
     for group in pcie_switches(pairs):
         own = {pair: value for pair, value in pairs.items() if set(pair) <= set(group)}
         names = ", ".join(map(str, group))
         note = f"they share one way up: both ways at once; all pairs have {median_gbps(pairs):.4g}"
-        told.append(_range(matrix, f"PCIe switch of GPUs {names}", "gbps", own, note))
-    return told
+        reported.append(_range(matrix, f"PCIe switch of GPUs {names}", "gbps", own, note))
+    return reported
 
 
-def both_ways(matrices: Sequence[Matrix]) -> list[Quantity]:
+def both_directions(matrices: Sequence[Matrix]) -> list[Quantity]:
     """What pairs of GPUs move each way while both ways are busy: less than one way alone, or as much."""
     found = []
     for matrix in matrices:
-        is_of_links = matrix.ends == "gpu to gpu" and matrix.quantity == "bandwidth_gbps" and matrix.both_ways
-        if is_of_links and matrix.sums_ways and matrix.peer is not False and matrix.pairs():
+        is_of_links = (
+            matrix.ends == "gpu to gpu" and matrix.quantity == "bandwidth_gbps" and matrix.both_directions
+        )
+        if is_of_links and matrix.sums_routes and matrix.peer is not False and matrix.pairs():
             each = {pair: value / 2 for pair, value in matrix.pairs().items()}
             note = "each way, both at once: one way alone moves at least this"
             found.append(_range(matrix, "GPU to GPU", "gbps", each, note))
@@ -165,7 +167,7 @@ def both_ways(matrices: Sequence[Matrix]) -> list[Quantity]:
 
 def host_sharing(matrices: Sequence[Matrix]) -> list[Quantity]:
     """GPUs that keep less than 0.75 of their way to or from the host when all GPUs copy at once."""
-    by_test = {matrix.test: matrix for matrix in matrices if not matrix.both_ways}
+    by_test = {matrix.test: matrix for matrix in matrices if not matrix.both_directions}
     found = []
     for test, together in by_test.items():
         alone = by_test.get(

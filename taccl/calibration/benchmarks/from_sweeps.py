@@ -92,8 +92,8 @@ def sweep_findings(
         refusals.append(alpha)
     beta = None
     if line is not None:
-        told = "; ".join(filter(None, (few, note)))
-        beta = _of_line(link, "beta_us_per_mb", line.beta_us_per_mb, line, source, told)
+        reported = "; ".join(filter(None, (few, note)))
+        beta = _of_line(link, "beta_us_per_mb", line.beta_us_per_mb, line, source, reported)
         quantities.append(beta)
     for_machine = alpha if isinstance(alpha, Quantity) and alpha.name == "alpha_us" else None
     one_pair = beta if sweep.pairs == 1 else None
@@ -159,8 +159,8 @@ def _alpha(
             first = hockney.fit(hockney.ranges(positive)[0], seed)
         except MeasurementError as refused:
             return Refusal(link, name, refused.message, source)
-        told = _of_line(link, name, first.alpha_us, first, source, about)
-        return replace(told, is_weak=True, note="; ".join(filter(None, ("extrapolated", about))))
+        reported = _of_line(link, name, first.alpha_us, first, source, about)
+        return replace(reported, is_weak=True, note="; ".join(filter(None, ("extrapolated", about))))
     return Refusal(link, name, "not in this data: already the smallest sizes are paid by the byte", source)
 
 
@@ -179,11 +179,21 @@ def _collective_findings(
     low = hockney.floor(times, seed)
     if low is not None and group[0].timing == "launched":
         of = "a whole call of the smallest sizes; costs of a hop only by a model of its algorithm"
-        told, about = low.time_us, "; ".join(filter(None, (of, note)))
+        reported, about = low.time_us, "; ".join(filter(None, (of, note)))
         quantities.append(
             Quantity(
-                *(link, "launch_us", told.value, told.low, told.high, low.sizes, low.points, None, None),
-                *(told.is_weak, source, about),
+                *(
+                    link,
+                    "launch_us",
+                    reported.value,
+                    reported.low,
+                    reported.high,
+                    low.sizes,
+                    low.points,
+                    None,
+                    None,
+                ),
+                *(reported.is_weak, source, about),
             )
         )
     buses = [each.busbw_gbps for each in group if each.busbw_gbps is not None]

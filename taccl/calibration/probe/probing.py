@@ -257,7 +257,7 @@ def _ring(reach: BoolArray) -> list[int]:
         return counted
     following = [np.flatnonzero(row).tolist() for row in reach]
     path, used, steps = [0], {0}, 0
-    choices = [_by_ways_on(following, used, 0)]
+    choices = [_by_routes_on(following, used, 0)]
     while choices and steps < _PATIENCE:
         steps += 1
         if len(path) == n and reach[path[-1], 0]:
@@ -266,7 +266,7 @@ def _ring(reach: BoolArray) -> list[int]:
             rank = choices[-1].pop()
             path.append(rank)
             used.add(rank)
-            choices.append(_by_ways_on(following, used, rank))
+            choices.append(_by_routes_on(following, used, rank))
         else:
             choices.pop()
             used.discard(path.pop())
@@ -276,7 +276,7 @@ def _ring(reach: BoolArray) -> list[int]:
     )
 
 
-def _by_ways_on(following: Sequence[Sequence[int]], used: set[int], rank: int) -> list[int]:
+def _by_routes_on(following: Sequence[Sequence[int]], used: set[int], rank: int) -> list[int]:
     """Where to go next, the last one first."""
     free = [other for other in following[rank] if other not in used]
     return sorted(free, key=lambda other: -sum(1 for each in following[other] if each not in used))

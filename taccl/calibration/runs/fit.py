@@ -57,12 +57,12 @@ class FittedParameter:
     low: float
     high: float
     base: float | None
-    is_told: bool
+    is_reported: bool
 
     @property
     def remark(self) -> str:
         """`not in this data`, `weak`, or nothing."""
-        if not self.is_told:
+        if not self.is_reported:
             return "not in this data"
         return "weak" if self.high > _WEAK * self.low else ""
 
@@ -119,7 +119,7 @@ class FittedRuns:
             f"median error {100 * median:.1f}%, worst {100 * worst:.1f}%. {INTERVALS}.",
         ]
         for each in self.parameters:
-            how = f"[{each.low:.4g}, {each.high:.4g}]" if each.is_told else "not in the data"
+            how = f"[{each.low:.4g}, {each.high:.4g}]" if each.is_reported else "not in the data"
             lines.append(f"  {each.name} of {each.of}: {each.value:.4g} {how}")
         return topology_text(self.machine, lines)
 
@@ -139,7 +139,7 @@ class FittedRuns:
                         "low": each.low,
                         "high": each.high,
                         "base": each.base,
-                        "told": each.is_told,
+                        "reported": each.is_reported,
                     }
                     for each in self.parameters
                 ],
@@ -201,15 +201,15 @@ def fit_runs(
         seed=seed,
     )
     fitted = tuple(
-        FittedParameter(each.name, each.of, float(value), float(low), float(high), each.base, bool(told))
-        for each, value, low, high, told in zip(
-            parameters, found.values, found.low, found.high, found.is_told, strict=True
+        FittedParameter(each.name, each.of, float(value), float(low), float(high), each.base, bool(reported))
+        for each, value, low, high, reported in zip(
+            parameters, found.values, found.low, found.high, found.is_reported, strict=True
         )
     )
     fitted += tuple(_asleep(name, jump, machine) for name, jump in model.jumps.items())
     fitted_machine = model.fitted(found.values)
     residuals = residuals_of(fitted_machine, measured.files)
-    untold = [f"{each.name} of {each.of}" for each in fitted if not each.is_told]
+    untold = [f"{each.name} of {each.of}" for each in fitted if not each.is_reported]
     notes = list(measured.notes)
     if untold:
         notes.append(f"these times do not tell {', '.join(untold)}: taccl probe writes programs that do")

@@ -73,7 +73,7 @@ class LeastDeviation:
     values: FloatArray
     low: FloatArray
     high: FloatArray
-    is_told: BoolArray
+    is_reported: BoolArray
     predicted_us: FloatArray
 
 
@@ -114,7 +114,7 @@ def least_deviation(
         values=np.exp(found),
         low=np.exp(low),
         high=np.exp(high),
-        is_told=_told(deviations, slope[: len(measured_us)]),
+        is_reported=_reported(deviations, slope[: len(measured_us)]),
         predicted_us=np.exp(deviations) * measured_us,
     )
 
@@ -252,10 +252,10 @@ def _errors(deviations: FloatArray, slope: FloatArray, rows_each: float) -> Floa
     return spread
 
 
-def _told(residuals: FloatArray, slope: FloatArray) -> BoolArray:
+def _reported(residuals: FloatArray, slope: FloatArray) -> BoolArray:
     """Whether each unknown's standard error, by the curvature of the data alone, is below a factor 2."""
     noise = max(0.005, 1.4826 * float(np.median(np.abs(residuals))))
     information = slope.T @ slope + 1e-12 * np.eye(slope.shape[1])
     error = noise * np.sqrt(np.diag(np.linalg.inv(information)))
-    told: BoolArray = error < _UNTOLD
-    return told
+    reported: BoolArray = error < _UNTOLD
+    return reported

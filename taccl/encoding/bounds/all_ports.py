@@ -61,11 +61,11 @@ class _First:
     many: int
     from_us: float
 
-    def ways(self, rank: int, link: int, many: int) -> Iterator[Way]:
+    def routes(self, rank: int, link: int, many: int) -> Iterator[Way]:
         """How so many may cross: from then on, as ever; sooner, with a contribution less to each sum."""
         contributors = self.sums.contributors
         at_first: Way | None = None
-        for way in self.sums.ways(rank, link, many):
+        for way in self.sums.routes(rank, link, many):
             sooner = Way(
                 way.from_us, min(way.many, many * (contributors - 1)), min(way.once, contributors - 1)
             )
@@ -82,7 +82,7 @@ class _First:
 
     def least_end_us(self, known_us: float) -> float:
         """When all sums can have crossed; 0 where that is no later than what is known."""
-        return self.sums.least_end_us(self.ways, known_us, (self.many - 1) * self.sums.wanting)
+        return self.sums.least_end_us(self.routes, known_us, (self.many - 1) * self.sums.wanting)
 
 
 def _firsts(sums: SumsEntering) -> Iterator[_First]:

@@ -30,8 +30,8 @@ def arrival_bound(instance: Instance) -> Proof:
 
 
 def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
-    if view.asked is not None and view.asked.features - {"reductions"}:  # else latency says the same
-        yield arrival_bound(view.asked)
+    if view.requested is not None and view.requested.features - {"reductions"}:  # else latency says the same
+        yield arrival_bound(view.requested)
 
 
 ARRIVAL = Bound(

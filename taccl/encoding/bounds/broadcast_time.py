@@ -49,13 +49,13 @@ def _better(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
 
 def _classes(instance: Instance) -> list[IntArray]:
     """Sets of chunks that start at the same ranks and may go the same ways; one of an orbit, and not many."""
-    kind = may_go_alike(instance)
+    kind = may_go_equally(instance)
     representative = instance.group.chunk_representative
     chosen = np.unique(kind[representative == np.arange(instance.problem.num_chunks)])
     return [np.flatnonzero(kind == number) for number in a_few(chosen)]
 
 
-def may_go_alike(instance: Instance) -> IntArray:
+def may_go_equally(instance: Instance) -> IntArray:
     """A number for each chunk, the same where chunks start at the same ranks and may use the same links."""
     sets, set_of = instance.demand.source_sets
     limits = instance.problem.limits.may_use

@@ -258,12 +258,12 @@ class _Gathering:
         #: For each link how long groups of 1, 2, ... chunks keep its port busy; equal lists are one.
         self.busy = _busy_of_groups(problem, ends.pair, np.minimum(many, problem.max_group))
         #: The links of each slot, those that cost the same together.
-        self.alike: list[list[list[int]]] = []
+        self.equivalent: list[list[list[int]]] = []
         for places in ends.links_of_slot:
             kinds: dict[int, list[int]] = defaultdict(list)
             for place in places:
                 kinds[id(self.busy[place])].append(place)
-            self.alike.append(list(kinds.values()))
+            self.equivalent.append(list(kinds.values()))
         total = len(layer.chunks)
         #: Through each slot come no more than the chunks that may use it and do not start at its rank.
         self.most = [
@@ -333,8 +333,8 @@ class _Gathering:
         came.grow(now, count)
         self._later(now + self.ends.lag_us[slot], self.ends.rank_of_slot[slot])
         # Of links that cost the same, what the sender that holds most may send is all that they may.
-        for alike in self.alike[slot]:
-            place = max(alike, key=lambda each: self.k[self.ends.src[each]].last)
+        for equivalent in self.equivalent[slot]:
+            place = max(equivalent, key=lambda each: self.k[self.ends.src[each]].last)
             most = min(self.k[self.ends.src[place]].last, len(self.busy[place]))
             self._groups(now, place, 0, most)
 

@@ -28,9 +28,9 @@ from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.capacity import Covers, name_ports
 from taccl.encoding.bounds.cuts import Crossing, Crossings, Cut, members, node_cuts
 from taccl.encoding.bounds.first_times import CLOSE, Ends, OutOfBudget, Steps, gathered, is_large
-from taccl.encoding.bounds.port_turns import StepTable, Ways, least_end_us
+from taccl.encoding.bounds.port_turns import Routes, StepTable, least_end_us
 from taccl.encoding.bounds.postal import Layer, held_at_start, nearest_us
-from taccl.encoding.bounds.staged_cut import Entries, looks_alike, one_of_each_orbit
+from taccl.encoding.bounds.staged_cut import Entries, looks_equivalent, one_of_each_orbit
 from taccl.encoding.bounds.tuning import LATE_HORIZON, LATE_SHARE
 from taccl.encoding.bounds.views import View
 from taccl.encoding.instance import Instance
@@ -74,11 +74,11 @@ class _Late:
         many = np.bincount(wants.rank[chosen[wants.chunk]], minlength=problem.num_ranks)
         self.wanting = inside & (many == len(crossing.chunks))
         self.ports: list[_Port] = []
-        self.ways: list[Ways] = []
+        self.routes: list[Routes] = []
         if not self.wanting.any():
             return
         self.within = Layer.of(instance, crossing.chunks, inside)
-        self.looks = looks_alike(instance, inside, chosen)
+        self.looks = looks_equivalent(instance, inside, chosen)
         every = self.every = Layer.of(instance, crossing.chunks)
         near, held = nearest_us(instance, every), held_at_start(instance, every)
         enough = np.zeros_like(held)
@@ -92,7 +92,7 @@ class _Late:
             for port in np.unique(self.port).tolist()
         ]
         self.ports = [each[0] for each in through if each is not None]
-        self.ways = [each[1] for each in through if each is not None]
+        self.routes = [each[1] for each in through if each is not None]
 
     def _groups(self, link: int, pair: int) -> Iterator[tuple[float, float, float, int]]:
         """For each size of a group over a link: from when on, how long, how long its port is busy."""
@@ -104,7 +104,7 @@ class _Late:
             if first_us is not None:
                 yield first_us, takes_us, float(topology.port_busy_us(np.array([pair]), size_mb)[0]), count
 
-    def _through(self, links: IntArray, pairs: IntArray) -> tuple[_Port, Ways] | None:
+    def _through(self, links: IntArray, pairs: IntArray) -> tuple[_Port, Routes] | None:
         """A port by which some links lead into W; None where nothing can come in time."""
         rows = dict.fromkeys(
             row
@@ -118,7 +118,7 @@ class _Late:
         port = _Port(links, int(most.max()), float(busy_us.min() + after.min() - after.max()))
         table, none = StepTable.of([Steps([0.0], [1])]), np.zeros_like(most)
         cap = self.every.many_on_any(links)
-        return port, Ways(from_us, takes_us, busy_us, most, most, most, none, none, (table, table), cap)
+        return port, Routes(from_us, takes_us, busy_us, most, most, most, none, none, (table, table), cap)
 
     def _coming(self, many: int) -> list[Steps]:
         """How many of so many late chunks can have come from outside to each rank, counted from y on."""
@@ -135,13 +135,13 @@ class _Late:
     def arrived(self, end_us: float) -> int:
         """N: how many chunks can have arrived by a moment."""
         close, meter = CLOSE * self.horizon_us, self.budget.meter()
-        return sum(ways.worth(end_us, ways.cap, close, meter) for ways in self.ways)
+        return sum(routes.worth(end_us, routes.cap, close, meter) for routes in self.routes)
 
     def moments(self) -> Iterator[tuple[float, int]]:
         """The last moments before which so many chunks can have arrived at most, the latest first."""
         many = len(self.crossing.chunks)
         for _ in range(_MOST_MOMENTS):
-            moment = least_end_us(self.ways, many, self.horizon_us / _FIRST, self.horizon_us, self.budget)
+            moment = least_end_us(self.routes, many, self.horizon_us / _FIRST, self.horizon_us, self.budget)
             if not moment:
                 return
             many = self.arrived(moment)

@@ -41,8 +41,8 @@ from taccl.encoding.bounds.tuning import (
     ONE_GROUP_HORIZON,
     ONE_GROUP_MOST_CHUNKS,
     ONE_GROUP_MOST_CUTS,
+    ONE_GROUP_MOST_ROUTES,
     ONE_GROUP_MOST_S,
-    ONE_GROUP_MOST_WAYS,
     ONE_GROUP_SHARE,
     ONE_GROUP_SHORTEST,
 )
@@ -114,7 +114,7 @@ def _one_group_bound(view: View, cut: Cut, known_us: float, budget: Budget) -> P
     problem, topology = instance.problem, instance.problem.topology
     shared = set.intersection(*(set(topology.ports[link]) for link in links.tolist()))
     within = [inside[topology.src] & inside[topology.dst], ~inside[topology.src] & ~inside[topology.dst]]
-    if not shared or max(int(each.sum()) for each in within) * len(chunks) > ONE_GROUP_MOST_WAYS:
+    if not shared or max(int(each.sum()) for each in within) * len(chunks) > ONE_GROUP_MOST_ROUTES:
         return None
     alpha_us, cost_us = topology.alpha_us[links], topology.beta_us_per_mb[links] * problem.chunk_mb
     apart_us = min(float(2 * alpha_us.min() + len(chunks) * cost_us.min()), ONE_GROUP_HORIZON * known_us)

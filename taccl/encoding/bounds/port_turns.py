@@ -64,7 +64,7 @@ class StepTable:
 
 
 @dataclass(frozen=True, eq=False)
-class Ways:
+class Routes:
     """The ways through one port; columns of equal length, and the tables that `w` and `s` are rows of.
 
     `from_us`, `takes_us` and `busy_us` in microseconds. All groups through the port together are worth no
@@ -126,7 +126,7 @@ class Ways:
 
 
 def least_end_us(
-    ports: Sequence[Ways], need: int, known_us: float, horizon_us: float, budget: Budget
+    ports: Sequence[Routes], need: int, known_us: float, horizon_us: float, budget: Budget
 ) -> float:
     """The least moment by which groups through all ports together can be worth `need`, or a little less.
 
@@ -134,15 +134,24 @@ def least_end_us(
     not let it end, what has been shown until then.
     """
     close, meter = CLOSE * horizon_us, budget.meter()
-    alike: dict[bytes, list[Ways]] = {}
-    for ways in ports:
-        columns = (ways.from_us, ways.takes_us, ways.busy_us, ways.most, ways.many, ways.once, ways.w, ways.s)
+    equivalent: dict[bytes, list[Routes]] = {}
+    for routes in ports:
+        columns = (
+            routes.from_us,
+            routes.takes_us,
+            routes.busy_us,
+            routes.most,
+            routes.many,
+            routes.once,
+            routes.w,
+            routes.s,
+        )
         key = b"".join(np.ascontiguousarray(column).tobytes() for column in columns)
-        alike.setdefault(key + str(ways.cap).encode(), []).append(ways)
+        equivalent.setdefault(key + str(routes.cap).encode(), []).append(routes)
 
     def possible(end_us: float) -> bool:
         left = need
-        for each in alike.values():
+        for each in equivalent.values():
             left -= len(each) * each[0].worth(end_us, max(0, left), close, meter)
             if left <= 0:
                 return True

@@ -98,8 +98,8 @@ class Layer:
 
     def so_many(self, many: int) -> Layer:
         """So many chunks, each of which may use what some chunk of the layer may."""
-        alike = np.zeros(many, dtype=np.int64)
-        return replace(self, chunks=np.arange(many), class_of=alike, may_use=self.uses()[None])
+        equivalent = np.zeros(many, dtype=np.int64)
+        return replace(self, chunks=np.arange(many), class_of=equivalent, may_use=self.uses()[None])
 
     def uses(self) -> BoolArray:
         """The links that some of the chunks may use, shape (num_links,)."""

@@ -116,7 +116,7 @@ class _Way:
         return brought
 
 
-def _ways(view: View) -> Iterator[tuple[_Way, str]]:
+def _routes(view: View) -> Iterator[tuple[_Way, str]]:
     """What comes into each node, with its name."""
     instance, problem = view.instance, view.problem
     topology = problem.topology
@@ -166,7 +166,7 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
     if view.instance.demand.reduces.any():
         return
     seen: set[_Way] = set()
-    for way, witness in _ways(view):
+    for way, witness in _routes(view):
         if way not in seen:
             seen.add(way)
             yield RELAY.proof(way.least_us(budget) * (1 - _ROUNDING), witness)

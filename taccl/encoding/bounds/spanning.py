@@ -178,13 +178,13 @@ def _usable(instance: Instance, owner: int) -> IntArray:
 def _counted(instance: Instance, units: FloatArray) -> dict[tuple[bytes, int], tuple[float, int]]:
     """For each set of members, and an owner whose limits are theirs, how many units and chunks."""
     limits, collective = instance.problem.limits.may_use, instance.problem.collective
-    alike = np.zeros(instance.problem.num_ranks, dtype=np.int64)
+    equivalent = np.zeros(instance.problem.num_ranks, dtype=np.int64)
     if limits is not None:
         _, first, kind = np.unique(limits, axis=0, return_index=True, return_inverse=True)
-        alike = first[kind.ravel()]
+        equivalent = first[kind.ravel()]
     counted: dict[tuple[bytes, int], tuple[float, int]] = {}
     for chunk, members in _members(instance):
-        key = members, int(alike[collective.owner[chunk]])
+        key = members, int(equivalent[collective.owner[chunk]])
         mb, many = counted.get(key, (0.0, 0))
         counted[key] = mb + float(units[chunk]), many + 1
         if len(counted) > SPANNING_MOST_KINDS:

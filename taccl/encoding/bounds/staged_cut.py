@@ -56,7 +56,7 @@ from dataclasses import replace
 import numpy as np
 
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
-from taccl.encoding.bounds.broadcast_time import may_go_alike
+from taccl.encoding.bounds.broadcast_time import may_go_equally
 from taccl.encoding.bounds.capacity import name_ports
 from taccl.encoding.bounds.cuts import Crossing, Crossings, Cut, members, node_cuts
 from taccl.encoding.bounds.group_options import GroupOptions, Turns
@@ -277,7 +277,7 @@ def disjoint_sets(instance: Instance, chunks: IntArray, inside: BoolArray) -> In
     place[chunks] = np.arange(len(chunks))
     kept = (place[wants.chunk] >= 0) & inside[wants.rank]
     chunk, rank = place[wants.chunk[kept]], wants.rank[kept]
-    kind = np.unique(may_go_alike(instance)[chunks], return_inverse=True)[1].ravel()
+    kind = np.unique(may_go_equally(instance)[chunks], return_inverse=True)[1].ravel()
     first = np.searchsorted(chunk, np.arange(len(chunks) + 1))
     number = np.zeros(len(chunks), dtype=np.int64)
     if (np.diff(first) == 1).all():
@@ -323,7 +323,7 @@ def in_turn(
         yield cut, max(known_us, instance.bound_us)
 
 
-def looks_alike(instance: Instance, inside: BoolArray, chosen: BoolArray) -> IntArray:
+def looks_equivalent(instance: Instance, inside: BoolArray, chosen: BoolArray) -> IntArray:
     """For each rank the least that a symmetry which keeps W and C takes it to, shape (num_ranks,).
 
     `inside`, shape (num_ranks,), says which ranks are W, and `chosen`, shape (num_chunks,), which chunks C.

@@ -38,21 +38,21 @@ from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.capacity import Covers, name_ports
 from taccl.encoding.bounds.cuts import Crossing, Crossings, Cut, members, node_cuts
 from taccl.encoding.bounds.first_times import OutOfBudget, Steps, gathered, informed, is_large
-from taccl.encoding.bounds.port_turns import StepTable, Ways, least_end_us
+from taccl.encoding.bounds.port_turns import Routes, StepTable, least_end_us
 from taccl.encoding.bounds.postal import Distances, Layer, held_at_start, nearest_us
 from taccl.encoding.bounds.staged_cut import (
     Entries,
     disjoint_sets,
     in_turn,
-    looks_alike,
+    looks_equivalent,
     on_reversed_links,
 )
 from taccl.encoding.bounds.tuning import (
     STAGES_HORIZON,
     STAGES_MOST_CLASSES,
     STAGES_MOST_CUTS,
+    STAGES_MOST_ROUTES,
     STAGES_MOST_S,
-    STAGES_MOST_WAYS,
     STAGES_SHARE,
 )
 from taccl.encoding.bounds.views import View
@@ -135,7 +135,7 @@ class Entering:
         kept = chosen[wants.chunk] & inside[wants.rank]
         self.want = np.bincount(wants.rank[kept], minlength=len(inside))
         self.wanting = np.bincount(wants.chunk[kept], minlength=self.problem.num_chunks)[crossing.chunks]
-        self.looks = looks_alike(instance, inside, chosen)
+        self.looks = looks_equivalent(instance, inside, chosen)
         self.spreads = _Spreads(instance, self.within, self.want, self.looks, horizon_us, budget)
 
     def informed(self, instance: Instance, layer: Layer) -> list[Steps]:
@@ -183,7 +183,7 @@ def _copies_end_us(known_us: float, at: Entering) -> float:
     back = at.back(np.bincount(starts.rank[chosen], minlength=len(at.inside)))
     each = int(at.wanting.max())
 
-    def ways(rank: int, link: int, many: int) -> Iterator[Way]:
+    def routes(rank: int, link: int, many: int) -> Iterator[Way]:
         first = held[rank].first(many)
         if first is not None and back is not None and first > 0:
             later = back.of(rank, many).first(many)
@@ -197,7 +197,7 @@ def _copies_end_us(known_us: float, at: Entering) -> float:
             if count == most:
                 return
 
-    ports = _ways_of(at, at.informed(instance, at.within), ways, lambda many: many * each)
+    ports = _routes_of(at, at.informed(instance, at.within), routes, lambda many: many * each)
     caps = [int(at.wanting[at.every.may_use_any(links)].sum()) for _, links in ports]
     return least_end_us(
         [replace(way, cap=cap) for (way, _), cap in zip(ports, caps, strict=True)],
@@ -256,7 +256,7 @@ class SumsEntering:
         """What a whole sum is worth: pairs of a contributor and a rank that wants it."""
         return self.contributors * self.wanting
 
-    def ways(self, rank: int, link: int, many: int) -> Iterator[Way]:
+    def routes(self, rank: int, link: int, many: int) -> Iterator[Way]:
         """How so many may cross over a link out of a rank: what they can be sums of, the later the more."""
         one, all_of_them = self.collected[rank], self.back.of(rank, many)
         for time_us in sorted({*one.times, *all_of_them.times}):
@@ -268,11 +268,13 @@ class SumsEntering:
                 return
 
     def least_end_us(
-        self, ways: Callable[[int, int, int], Iterator[Way]], known_us: float, but: int = 0
+        self, routes: Callable[[int, int, int], Iterator[Way]], known_us: float, but: int = 0
     ) -> float:
         """When groups that cross in such ways can be worth all sums but so much; see `least_end_us`."""
         at = self.at
-        ports = _ways_of(at, at.informed(at.instance, at.within), ways, lambda many: many * self.worth_of_one)
+        ports = _routes_of(
+            at, at.informed(at.instance, at.within), routes, lambda many: many * self.worth_of_one
+        )
         caps = [at.every.many_on_any(links) * self.worth_of_one for _, links in ports]
         return least_end_us(
             [replace(way, cap=cap) for (way, _), cap in zip(ports, caps, strict=True)],
@@ -283,15 +285,15 @@ class SumsEntering:
 def _sums_end_us(known_us: float, at: Entering) -> float:
     """When all sums that need contributions from outside W can have come to all who want them there."""
     sums = SumsEntering.of(at)
-    return 0.0 if sums is None else sums.least_end_us(sums.ways, known_us)
+    return 0.0 if sums is None else sums.least_end_us(sums.routes, known_us)
 
 
-def _ways_of(
+def _routes_of(
     at: Entering,
     w: list[Steps],
-    ways: Callable[[int, int, int], Iterator[Way]],
+    routes: Callable[[int, int, int], Iterator[Way]],
     most: Callable[[int], int],
-) -> list[tuple[Ways, IntArray]]:
+) -> list[tuple[Routes, IntArray]]:
     """For each port into W the ways through it, one of those that are alike, and its links.
 
     `ways` gives them for a rank, a link out of it and a number of chunks, and `most` what so many are worth.
@@ -321,10 +323,10 @@ def _ways_of(
         src, dst = int(topology.src[link]), int(topology.dst[link])
         for many in counts.tolist():
             spread = row(1, at.spreads.of(dst, many))
-            for way in ways(src, link, many):
+            for way in routes(src, link, many):
                 costs = way.from_us, float(takes[many - 1]), float(busy[many - 1])
                 into[costs, (most(many), way.many, way.once, row(0, w[dst]), spread)] = None
-        if sum(map(len, rows.values())) > STAGES_MOST_WAYS:
+        if sum(map(len, rows.values())) > STAGES_MOST_ROUTES:
             raise OutOfBudget
     both = StepTable.of(tables[0]), StepTable.of(tables[1])
     found = []
@@ -332,7 +334,7 @@ def _ways_of(
         from_us, takes_us, busy_us = np.array([costs for costs, _ in into]).reshape(-1, 3).T
         counted = np.array([each for _, each in into], dtype=np.int64).reshape(-1, 5).T
         most_of, many_of, once, of_w, of_s = counted
-        through = Ways(from_us, takes_us, busy_us, most_of, many_of, once, of_w, of_s, both, cap=0)
+        through = Routes(from_us, takes_us, busy_us, most_of, many_of, once, of_w, of_s, both, cap=0)
         found.append((through, links[at.port == port]))
     return found
 

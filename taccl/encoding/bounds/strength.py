@@ -44,13 +44,13 @@ from taccl.support.budget import Budget
 #: Taken off, for float error, and so that `throughput` tells what both prove.
 _ROUNDING = 2e-9
 #: Partitions to begin with, and those of the best prices that are told and looked at alone, at most.
-_MOST_FIRST, _MOST_TOLD = 40, 3
+_MOST_FIRST, _MOST_REPORTED = 40, 3
 #: So many parts of a partition are told, and so many ranks of a part.
-_PARTS_TOLD, _RANKS_TOLD = 3, 8
+_PARTS_REPORTED, _RANKS_REPORTED = 3, 8
 
 
 def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
-    if view.asked is None or not view.problem.topology.num_links:
+    if view.requested is None or not view.problem.topology.num_links:
         return  # a part of the problem, which has been looked at as a whole
     spans = kinds(view)
     if not spans:
@@ -121,7 +121,7 @@ def _shares(best: Priced, spans: list[Kind], known: list[Partition]) -> list[tup
         for share, part_of in tree.parts():
             key = numbered(part_of).tobytes()
             found[key] = found.get(key, 0.0) + share * kind.mb * tree.weight / best.value_us
-    most = sorted(found, key=lambda key: -found[key])[:_MOST_TOLD]
+    most = sorted(found, key=lambda key: -found[key])[:_MOST_REPORTED]
     return [(found[key], name_of.get(key) or _named(np.frombuffer(key, dtype=np.int64))) for key in most]
 
 
@@ -129,13 +129,13 @@ def _named(part_of: IntArray) -> Partition:
     """A partition by its parts, the largest first."""
     many = int(part_of.max()) + 1
     parts = sorted((np.flatnonzero(part_of == part).tolist() for part in range(many)), key=len, reverse=True)
-    told = " ".join(_ranks(part) for part in parts[:_PARTS_TOLD])
-    return Partition(part_of, f"{many} parts {told}" + (" .." if many > _PARTS_TOLD else ""))
+    reported = " ".join(_ranks(part) for part in parts[:_PARTS_REPORTED])
+    return Partition(part_of, f"{many} parts {reported}" + (" .." if many > _PARTS_REPORTED else ""))
 
 
 def _ranks(part: list[int]) -> str:
-    more = ", .." if len(part) > _RANKS_TOLD else ""
-    return f"{{{', '.join(map(str, part[:_RANKS_TOLD]))}{more}}}"
+    more = ", .." if len(part) > _RANKS_REPORTED else ""
+    return f"{{{', '.join(map(str, part[:_RANKS_REPORTED]))}{more}}}"
 
 
 def _witness(best: Priced, spans: list[Kind], known: list[Partition]) -> str:

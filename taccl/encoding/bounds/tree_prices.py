@@ -30,9 +30,9 @@ from taccl.encoding.bounds.tuning import (
     TREE_PRICES_MIX_TREES,
     TREE_PRICES_MORE_TREES,
     TREE_PRICES_MOST_TREES,
+    TREE_PRICES_ROUTES,
     TREE_PRICES_UNITS,
     TREE_PRICES_UNITS_PER_PAIR,
-    TREE_PRICES_WAYS,
 )
 from taccl.encoding.core.linear import LinearModel, solve
 from taccl.encoding.instance import Instance
@@ -128,12 +128,12 @@ class _Search:
         for kind, tree in zip(self._kinds, priced.trees, strict=True):
             one += kind.mb * tree.links
             either += kind.mb * tree.either_way
-        ways = (one,) if np.array_equal(one, either) else (either, one)
+        routes = (one,) if np.array_equal(one, either) else (either, one)
         return [
             np.asarray(
                 np.bincount(port, topology.pair_betas * way[link], topology.num_ports), dtype=np.float64
             )
-            for way in ways
+            for way in routes
         ]
 
 
@@ -160,7 +160,7 @@ def best_prices(
         load = mixed.mix @ np.array(search.busy) * TREE_PRICES_MIX_TREES
         search.forget(mixed.mix)
         price, best = mixed.price / search.size, search.mean(search.best.price)
-        yield from search.better(best + way * (price - best) for way in TREE_PRICES_WAYS)
+        yield from search.better(best + way * (price - best) for way in TREE_PRICES_ROUTES)
         yield from search.better(search.rising(load, TREE_PRICES_MIX_TREES, TREE_PRICES_MORE_TREES))
 
 

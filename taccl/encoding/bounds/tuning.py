@@ -71,7 +71,7 @@ LATENCY_MOST_CELLS = 2**25
 # --- one_group
 
 #: A set of ranks with more ways of a chunk over a link than this is no small model, nor are so many chunks.
-ONE_GROUP_MOST_WAYS, ONE_GROUP_MOST_CHUNKS = 400, 12
+ONE_GROUP_MOST_ROUTES, ONE_GROUP_MOST_CHUNKS = 400, 12
 #: It looks no further than so many times what is known.
 ONE_GROUP_HORIZON = 1.03
 #: No more cuts than this are looked at, and no model has more than this part of what is left for it.
@@ -128,7 +128,7 @@ STAGED_CUT_CELLS_OF_TURNS = 6_000
 # --- stages
 
 #: More ways of crossing than this take seconds.
-STAGES_MOST_WAYS = 60_000
+STAGES_MOST_ROUTES = 60_000
 #: More classes of crossings (by the links that they may use) than this: only all together are looked at.
 STAGES_MOST_CLASSES = 4
 #: No more cuts than this are looked at.
@@ -177,7 +177,7 @@ TREE_PRICES_FIRST_TREES, TREE_PRICES_MORE_TREES, TREE_PRICES_MOST_TREES = 128, 8
 #: How many trees a mix counts for, beside those that join it.
 TREE_PRICES_MIX_TREES = 48
 #: How far from the best prices so far to those of the program trees are looked for.
-TREE_PRICES_WAYS = (1.0, 0.3)
+TREE_PRICES_ROUTES = (1.0, 0.3)
 #: Units of work for a tree, and for each pair of a link and a port.
 TREE_PRICES_UNITS, TREE_PRICES_UNITS_PER_PAIR = 0.3, 3e-4
 

@@ -54,7 +54,7 @@ class View:
 
     instance: Instance
     backwards: bool = False
-    asked: Instance | None = None
+    requested: Instance | None = None
     units: FloatArray | None = None
 
     @property
@@ -67,11 +67,11 @@ def views(instance: Instance) -> tuple[View, ...]:
     return instance.once(_views)
 
 
-def _views(asked: Instance) -> tuple[View, ...]:
-    sizes = asked.problem.sizes
+def _views(requested: Instance) -> tuple[View, ...]:
+    sizes = requested.problem.sizes
     units = None if sizes is None else sizes / sizes.min()
-    first, *others = (replace(view, units=units) for view in _each(_relaxed(asked)))
-    return (replace(first, asked=asked), *others)
+    first, *others = (replace(view, units=units) for view in _each(_relaxed(requested)))
+    return (replace(first, requested=requested), *others)
 
 
 def _relaxed(instance: Instance) -> Instance:

@@ -120,13 +120,13 @@ def _walk(
             if earliest[place] > k or latest.get(place, length + 1) > length - k:
                 continue
             before = [at[place, k - 1]] if (place, k - 1) in at else []
-            ways = [
+            routes = [
                 z3.And(at[src, k - 1], *(z3.Not(holds[number]) for number in sorted(by)))
                 for src, _, by in into.get(place, ())
                 if (src, k - 1) in at
             ]
             at[place, k] = z3.Bool(f"at {place} {k}")
-            yield z3.Implies(at[place, k], z3.Or(*before, *ways))
+            yield z3.Implies(at[place, k], z3.Or(*before, *routes))
     yield at.get((target, length), no)
 
 

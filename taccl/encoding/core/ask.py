@@ -30,11 +30,11 @@ def ask(solver: Any, budget: Budget, *assumed: Any) -> z3.CheckSatResult:
         return z3.unknown
     if not budget.counts_work:
         solver.set("timeout", max(1, int(seconds * 1000)))
-        answer = _beside_this_thread(solver, assumed)
+        answer = _alongside_this_thread(solver, assumed)
     else:
         solver.set("rlimit", min(ASK_MOST, max(1, int(seconds * UNITS_PER_S * _STEPS_PER_UNIT))))
         before = _steps(solver)
-        answer = _beside_this_thread(solver, assumed)
+        answer = _alongside_this_thread(solver, assumed)
         budget.spend((_steps(solver) - before) / _STEPS_PER_UNIT)
     if answer == z3.unknown and "keyboard" in solver.reason_unknown():
         raise KeyboardInterrupt
@@ -48,7 +48,7 @@ def _steps(solver: Any) -> int:
     return int(counted.get_key_value("rlimit count")) if "rlimit count" in names else 0
 
 
-def _beside_this_thread(solver: Any, assumed: tuple[Any, ...]) -> z3.CheckSatResult:
+def _alongside_this_thread(solver: Any, assumed: tuple[Any, ...]) -> z3.CheckSatResult:
     """Ask in a thread, so that a signal other than Ctrl-C does not wait until z3 is done."""
     answers: list[z3.CheckSatResult] = []
     faults: list[Exception] = []

@@ -191,13 +191,13 @@ def child() -> None:
 def _solver(name: str, seconds: float, gap: float, seed: int, has_start: bool) -> Any:
     """PuLP's solver of that name, told as much as it takes: some know no gap, no start and no seed."""
     known = inspect.signature(type(pulp.getSolver(name, msg=False)).__init__).parameters
-    told: dict[str, Any] = {"gapRel": gap}
+    reported: dict[str, Any] = {"gapRel": gap}
     if has_start:
-        told["warmStart"] = True
+        reported["warmStart"] = True
     if name in _SEED_OPTIONS:
-        told["options"] = [_SEED_OPTIONS[name].format(seed)]
+        reported["options"] = [_SEED_OPTIONS[name].format(seed)]
     return pulp.getSolver(
-        name, msg=False, timeLimit=seconds, **{key: value for key, value in told.items() if key in known}
+        name, msg=False, timeLimit=seconds, **{key: value for key, value in reported.items() if key in known}
     )
 
 

@@ -120,9 +120,9 @@ def _what_enters_stays_or_leaves(model: LinearModel, problem: Problem, pairs: _P
     row = np.concatenate([into, out_of])
     column = np.concatenate([pairs.variable, pairs.variable])
     sign = np.repeat([1.0, -1.0], len(into))
-    asked = row >= 0
+    requested = row >= 0
     wanted = demand[source, target]
-    model.add_rows(len(source), row[asked], column[asked], sign[asked], wanted, wanted)
+    model.add_rows(len(source), row[requested], column[requested], sign[requested], wanted, wanted)
 
 
 def _ports_finish_in_time(

@@ -105,7 +105,7 @@ class _Model:
         self._from_us = min((when for item in items for _, when in item.starts), default=0.0)
         self._last = self._ticks.last_before(before_us) - int(self._ticks.of(self._from_us))
         self._places = sorted({end for link in around.links for end in (link.src, link.dst)})
-        self._ways: list[_Way] = []
+        self._routes: list[_Way] = []
         self._into: dict[tuple[int, int], list[Any]] = defaultdict(list)
         self._on_port: dict[int, list[tuple[Any, Any]]] = defaultdict(list)
         self._late: dict[tuple[int, int], Any] = {}
@@ -219,7 +219,7 @@ class _Model:
             self.cp.add(way.start >= self._at[number, link.src]).only_enforce_if(literal)
             self.cp.add(self._at[number, link.dst] >= way.end).only_enforce_if(literal)
             self._into[number, link.dst].append(literal)
-        self._ways.append(way)
+        self._routes.append(way)
 
     def _needs(self, number: int) -> set[int]:
         """Where an item has to come, from elsewhere."""
@@ -241,7 +241,7 @@ class _Model:
     def _what_is_sent_is_held(self) -> None:
         for number, item in enumerate(self._items):
             held = self._needs(number) | {place for place, _ in item.starts}
-            for way in self._ways:
+            for way in self._routes:
                 src = self._around.links[way.link].src
                 if number in way.members and src not in held:
                     self.cp.add(way.members[number] <= sum(self._into[number, src]))
@@ -253,7 +253,7 @@ class _Model:
             if len(needs) != 1 or len(starts) != 1:
                 continue
             out_of: dict[int, list[Any]] = defaultdict(list)
-            for way in self._ways:
+            for way in self._routes:
                 if number in way.members:
                     out_of[self._around.links[way.link].src].append(way.members[number])
             for place in self._places:
@@ -265,9 +265,9 @@ class _Model:
                     self.cp.add(sum(out_of[place]) == sum(self._into[number, place]))
 
     def _ports_serve_one_at_a_time(self) -> None:
-        for ways in self._on_port.values():
-            self.cp.add_no_overlap([interval for interval, _ in ways])
-            self.cp.add(sum(load for _, load in ways) <= self._finish)
+        for routes in self._on_port.values():
+            self.cp.add_no_overlap([interval for interval, _ in routes])
+            self.cp.add(sum(load for _, load in routes) <= self._finish)
 
     def _items_leave_in_groups(self, leaving: Leaving) -> None:
         groups = range(len(leaving.sizes))
@@ -292,7 +292,7 @@ class _Model:
     def read(self, value: Callable[[Any], int]) -> Decided:
         """What a solution says."""
         tick_us, sends = self._ticks.tick_us, []
-        for way in self._ways:
+        for way in self._routes:
             if value(way.active):
                 items = tuple(number for number, literal in way.members.items() if value(literal))
                 start_us, end_us = (self._from_us + value(when) * tick_us for when in (way.start, way.end))

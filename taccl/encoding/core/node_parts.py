@@ -135,7 +135,7 @@ def _described(around: Around) -> tuple[set[object], set[object]]:
         for link, shares in zip(around.links, around.shares, strict=True)
     ]
     users: dict[int, set[object]] = defaultdict(set)
-    for link, told in zip(around.links, links, strict=True):
+    for link, reported in zip(around.links, links, strict=True):
         for port in link.ports:
-            users[port].add(told)
+            users[port].add(reported)
     return set(links), {frozenset(each) for each in users.values()}

@@ -45,15 +45,16 @@ def kinds_of(problem: Problem) -> tuple[BoolArray, IntArray]:
 
 
 def note_of_compiling(
-    engine: str, ways: str, budget: Budget, is_compiled: Callable[[], bool]
+    engine: str, routes: str, budget: Budget, is_compiled: Callable[[], bool]
 ) -> Update | None:
     """What an engine says whose loops are no machine code yet, and which has no time to make it; else None.
 
-    `ways` is what it would have tried.
+    `routes` is what it would have tried.
     """
     if budget.counts_work or budget.remaining_s() > PIPELINED_COMPILING_S or is_compiled():
         return None
     why = (
-        f"{ways} were not tried: compiling them takes up to {PIPELINED_COMPILING_S:g} s, once: taccl compile"
+        f"{routes} were not tried: compiling them takes up to {PIPELINED_COMPILING_S:g} s, "
+        "once: taccl compile"
     )
     return Update(engine, note=why)

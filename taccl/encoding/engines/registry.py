@@ -37,7 +37,7 @@ from taccl.encoding.engines.needs import (
 from taccl.encoding.instance import Instance
 from taccl.errors import SolverError, TacclError
 from taccl.model.problem import FEATURES
-from taccl.support.plugins import Note, added, told_as_of
+from taccl.support.plugins import Note, added, reported_as_of
 
 #: The group of entry points under which other packages add theirs.
 GROUP = "taccl.engines"
@@ -245,11 +245,11 @@ def first_engines(instance: Instance, note: Note | None = None) -> Iterator[Engi
     TacclError : there is one of those, and no `note`.
     """
     openings = [engine for engine, is_meant in _OPENINGS if is_meant(instance)]
-    asked = set[str]()
+    requested = set[str]()
     for engine in (*openings, *all_engines(note)):
-        if engine.name in asked:
+        if engine.name in requested:
             continue
-        asked.add(engine.name)
+        requested.add(engine.name)
         try:
             if verdict_of(engine, instance) and engine.has_its_needs(instance):
                 yield engine
@@ -283,7 +283,7 @@ def verdict_of(engine: Engine, instance: Instance) -> Verdict:
     """
     if not is_added(engine):
         return engine.can(instance)
-    with told_as_of(f"the engine {engine.name!r}"):
+    with reported_as_of(f"the engine {engine.name!r}"):
         verdict = engine.can(instance)
         if not isinstance(verdict, Verdict):
             raise TypeError(f"it serves, or not, with {verdict!r}, which is no Verdict")

@@ -9,7 +9,7 @@ from taccl.encoding.core.update import Update
 from taccl.encoding.engines.by_phases import by_phases
 from taccl.encoding.engines.engine import YES, Engine, Role, Run, Verdict, no
 from taccl.encoding.instance import Instance
-from taccl.encoding.portfolio.beside import BoundsBeside
+from taccl.encoding.portfolio.alongside import BoundsAlongside
 from taccl.encoding.portfolio.journal import Journal
 from taccl.encoding.portfolio.lineup import Lineup, has_two_levels
 from taccl.encoding.portfolio.opening import opened
@@ -90,7 +90,7 @@ class OnPhases:
             if incumbent is None and (first := opened(phase, options, budget, self._journal)) is not None:
                 rounds.takes(first.schedule)
             if not phase.bound_us:
-                for _ in BoundsBeside(phase, self._journal).within(budget.share(CONTENDERS_BOUNDS)):
+                for _ in BoundsAlongside(phase, self._journal).within(budget.share(CONTENDERS_BOUNDS)):
                     pass  # the phase knows what is proved of it
         rounds.takes(incumbent)
         if rounds.best is not None and rounds.best is not incumbent:

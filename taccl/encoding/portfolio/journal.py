@@ -85,7 +85,7 @@ class Journal:
         self._declined.setdefault(name, Declined(name, reason))
 
     def fails(self, name: str, fault: Exception) -> None:
-        failure = Failure(name, told(fault))
+        failure = Failure(name, reported(fault))
         if failure not in self.failures:  # a bound is asked again about each phase
             self.failures.append(failure)
 
@@ -142,7 +142,7 @@ class Journal:
             self.fails(name, fault)
 
 
-def told(fault: Exception) -> str:
+def reported(fault: Exception) -> str:
     """A failure in a line for people."""
     if isinstance(fault, TacclError):
         return str(fault)

@@ -57,7 +57,7 @@ class Lineup:
         return verdict and engine.has_its_needs(instance) if self.checks_needs else verdict
 
 
-def lineup_for(asked: Engine | None, note: Note | None = None) -> Lineup:
+def lineup_for(requested: Engine | None, note: Note | None = None) -> Lineup:
     """The engines of `auto` (None), or those that run when an engine is asked for by name.
 
     An engine that is asked for has its parts beside it, and engines that have a turn in every search. `note`
@@ -67,10 +67,10 @@ def lineup_for(asked: Engine | None, note: Note | None = None) -> Lineup:
     ------
     TacclError : there is one of those, and no `note`.
     """
-    if asked is None:
+    if requested is None:
         return Lineup(all_engines(note))
-    others = [each for each in ENGINES if each.part_of == asked.name or each.runs_always]
-    return Lineup((asked, *(each for each in others if each is not asked)), checks_needs=False)
+    others = [each for each in ENGINES if each.part_of == requested.name or each.runs_always]
+    return Lineup((requested, *(each for each in others if each is not requested)), checks_needs=False)
 
 
 def has_two_levels(instance: Instance) -> bool:

@@ -14,7 +14,7 @@ from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import Engine
 from taccl.encoding.engines.registry import engine_named, verdict_of
 from taccl.encoding.instance import Instance
-from taccl.encoding.portfolio.beside import BoundsBeside
+from taccl.encoding.portfolio.alongside import BoundsAlongside
 from taccl.encoding.portfolio.contenders import contenders_for
 from taccl.encoding.portfolio.journal import Journal
 from taccl.encoding.portfolio.lineup import lineup_for
@@ -55,11 +55,11 @@ def solve(
     instance = problem if isinstance(problem, Instance) else Instance(problem)
     problem, budget = instance.problem, budget or options.budget()
     _check_links_take_time(problem)
-    asked = engine_asked_for(instance, options.engine)
-    yield from _Search(instance, options, budget, journal or Journal()).run(asked)
+    requested = engine_requested(instance, options.engine)
+    yield from _Search(instance, options, budget, journal or Journal()).run(requested)
 
 
-def engine_asked_for(instance: Instance, name: str) -> Engine | None:
+def engine_requested(instance: Instance, name: str) -> Engine | None:
     """The engine of that name; None for `auto`.
 
     Raises
@@ -69,14 +69,14 @@ def engine_asked_for(instance: Instance, name: str) -> Engine | None:
     """
     if name == "auto":
         return None
-    asked = engine_named(name)
-    verdict = verdict_of(asked, instance)
+    requested = engine_named(name)
+    verdict = verdict_of(requested, instance)
     if not verdict and something_moves(instance.problem):
         raise SolverError(
-            f"the engine {asked.name} does not serve this problem: {verdict.reason}",
+            f"the engine {requested.name} does not serve this problem: {verdict.reason}",
             hint="--engine auto; --explain-stages shows what it would run",
         )
-    return asked
+    return requested
 
 
 def something_moves(problem: Problem) -> bool:
@@ -106,10 +106,10 @@ class _Search:
 
     def __init__(self, instance: Instance, options: SearchOptions, budget: Budget, journal: Journal) -> None:
         self._instance, self._options, self._budget, self._journal = instance, options, budget, journal
-        self._bounds = BoundsBeside(instance, journal)
+        self._bounds = BoundsAlongside(instance, journal)
 
-    def run(self, asked: Engine | None) -> Iterator[Update]:
-        lineup = lineup_for(asked, self._journal.fails)
+    def run(self, requested: Engine | None) -> Iterator[Update]:
+        lineup = lineup_for(requested, self._journal.fails)
         rounds = Rounds(self._instance, contenders_for(self._instance, lineup, self._journal), self._journal)
         began_s = self._budget.read_s()
         for update in self._first():

@@ -44,24 +44,24 @@ def derive(schedule: Transfers) -> Derivation:
     sets = sets_of_rows(schedule, whole)
     summed = np.flatnonzero(collective.reduces[schedule.chunk])
     ordered: list[int] = summed[np.lexsort((schedule.end_us[summed], schedule.start_us[summed]))].tolist()
-    alike = _Alike(schedule, ordered, sets, whole)
-    made = _made_of(schedule, holdings, [row for row in ordered if alike.is_first(row)], sets)
+    equivalent = _Equivalent(schedule, ordered, sets, whole)
+    made = _made_of(schedule, holdings, [row for row in ordered if equivalent.is_first(row)], sets)
     rows = {}
     for row in ordered:
-        first = alike.first_row[row]
+        first = equivalent.first_row[row]
         if first in made:
-            rows[row] = made[first] if first == row else alike.carried_over(made[first], row)
+            rows[row] = made[first] if first == row else equivalent.carried_over(made[first], row)
     outputs: dict[tuple[int, int], tuple[int, ...]] = {}
     missing: dict[tuple[int, int], list[int]] = {}
     for c, rank in zip(collective.outputs.chunk.tolist(), collective.outputs.rank.tolist(), strict=True):
         if not collective.reduces[c]:
             continue
-        first = alike.first_chunk[c]
+        first = equivalent.first_chunk[c]
         made_of = holdings.sources(first, rank, whole[c])
         if made_of is None:
             missing[c, rank] = ranks_of(whole[c] & ~holdings.known(first, rank))
         else:
-            outputs[c, rank] = made_of if first == c else alike.rows_for(made_of, c)
+            outputs[c, rank] = made_of if first == c else equivalent.rows_for(made_of, c)
     return Derivation(rows, outputs, [row for row in ordered if row not in rows], missing)
 
 
@@ -88,7 +88,7 @@ def _made_of(
     return rows
 
 
-class _Alike:
+class _Equivalent:
     """Chunks with the same contributors and the same rows, but for their own number.
 
     `first_chunk` and `first_row` name for each chunk the first that is like it, and for each of its rows that

@@ -160,7 +160,7 @@ class _Table:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        with _told(path):
+        with _reported(path):
             file = pq.ParquetFile(
                 pa.BufferReader(data),
                 page_checksum_verification=True,
@@ -188,7 +188,7 @@ class _Table:
 
     def expect(self, names: tuple[str, ...]) -> None:
         """Fail unless these are the columns, in any order, each of a type that fits its values."""
-        with _told(self.path):
+        with _reported(self.path):
             schema = self.file.schema_arrow
             given = {field.name: str(field.type) for field in schema}
             many = len(schema)
@@ -204,7 +204,7 @@ class _Table:
 
     def column(self, name: str) -> NDArray[Any]:
         """The values of a column; a row of it without one is refused."""
-        with _told(self.path):
+        with _reported(self.path):
             column = self.file.read(columns=[name], use_threads=False).column(0)
             missing = column.null_count
             values = column.to_numpy() if not missing else np.empty(0)
@@ -231,7 +231,7 @@ class _Table:
 
 
 @contextmanager
-def _told(path: str | None) -> Iterator[None]:
+def _reported(path: str | None) -> Iterator[None]:
     """What the library says of damaged bytes, as a `FileError`."""
     import pyarrow as pa
 

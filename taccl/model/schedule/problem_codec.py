@@ -148,7 +148,7 @@ def _is_standard(collective: Collective) -> bool:
         )
     except CollectiveError:
         return False
-    return same_collective(collective, other.beside(collective.num_helpers))
+    return same_collective(collective, other.with_helpers(collective.num_helpers))
 
 
 def same_collective(one: Collective, other: Collective) -> bool:
@@ -182,7 +182,7 @@ def _collective(fields: Fields, topology: LogicalTopology, rows: int) -> Collect
             findings=[f"{name} in {pieces} chunks per rank takes at least {fewest} transfers, not {rows}"],
             path=fields.path,
         )
-    return make_collective(name, members, pieces, root).beside(topology.num_helpers)
+    return make_collective(name, members, pieces, root).with_helpers(topology.num_helpers)
 
 
 def _collective_by_columns(fields: Fields, num_ranks: int) -> Collective:

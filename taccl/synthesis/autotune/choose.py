@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from taccl.encoding.core.options import SearchOptions
-from taccl.encoding.portfolio.journal import Failure, told
+from taccl.encoding.portfolio.journal import Failure, reported
 from taccl.errors import NoScheduleInTime, TacclError
 from taccl.model.schedule import Schedule
 from taccl.support.budget import Budget
@@ -67,8 +67,8 @@ class FileChoice:
 
 def unpredicted(searched: Searched, *notes: str) -> FileChoice:
     """What a search found best by the costs that it was given, where no file is predicted."""
-    told = (*searched.notes, *searched.formulated.notes, *_told((searched.chunks_note,)), *notes)
-    return FileChoice(searched.configuration, searched.formulated, searched.found, told, searched.tried)
+    reported = (*searched.notes, *searched.formulated.notes, *_reported((searched.chunks_note,)), *notes)
+    return FileChoice(searched.configuration, searched.formulated, searched.found, reported, searched.tried)
 
 
 #: Searches under the costs of a configuration, quickly or as asked, on its caller's budget.
@@ -121,7 +121,7 @@ class _Rounds:
         self._search, self._predictor, self._configurations = search, predictor, configurations
         self._options, self._error, self._on_progress = options, error, on_progress
         self._failures: list[Failure] = []
-        self._told_us: dict[Configuration, float] = {}
+        self._reported_us: dict[Configuration, float] = {}
         self.searches: list[Searched] = []
         self.interrupted = False
         self._searches_once = len(configurations) == 1 or not costs_differ
@@ -158,7 +158,7 @@ class _Rounds:
         except NoScheduleInTime:  # the search has more of it
             return
         except Exception as fault:  # what is wrong with the request, the search says again
-            self._failures.append(Failure("first look", told(fault)))
+            self._failures.append(Failure("first look", reported(fault)))
             return
         self.searches.insert(0, looked)  # the last is what was asked for
         self.interrupted = self.interrupted or looked.found.status == "interrupted"
@@ -174,7 +174,7 @@ class _Rounds:
             is_of_request = isinstance(fault, TacclError) and not isinstance(fault, NoScheduleInTime)
             if not self.searches or (is_of_request and not self._is_searched):
                 raise
-            self._failures.append(Failure(f"search for {configuration}", told(fault)))
+            self._failures.append(Failure(f"search for {configuration}", reported(fault)))
             return
         self._is_searched = True
         self._note(searched)
@@ -252,9 +252,9 @@ class _Rounds:
         def tell(progress: Progress) -> Answer:
             if self._on_progress is None:
                 return None
-            told_us = self._told_us.get(configuration, math.inf)
-            improved = progress.time_us is not None and progress.time_us < told_us
-            self._told_us[configuration] = min(told_us, progress.time_us or math.inf)
+            reported_us = self._reported_us.get(configuration, math.inf)
+            improved = progress.time_us is not None and progress.time_us < reported_us
+            self._reported_us[configuration] = min(reported_us, progress.time_us or math.inf)
             stage = progress.stage if self._searches_once else f"{progress.stage}, {configuration}"
             elapsed_s = start_s + progress.elapsed_s
             answer = self._on_progress(replace(progress, stage=stage, elapsed_s=elapsed_s, improved=improved))
@@ -277,7 +277,7 @@ class _Rounds:
             configuration=winner.configuration,
             formulated=formulated,
             found=self._ended(found),
-            notes=tuple(_told(notes)),
+            notes=tuple(_reported(notes)),
             chunks_tried=chunks_tried,
             execution=winner.execution,
             blocks_per_gpu=winner.blocks_per_gpu,
@@ -342,9 +342,9 @@ class _Rounds:
             return ""
         predicted = self._predictor.by_configuration()
         fastest_us = predicted[0].time_us
-        ways = "the only way" if len(predicted) == 1 else f"of {len(predicted)} ways"
+        routes = "the only way" if len(predicted) == 1 else f"of {len(predicted)} ways"
         chosen = f"protocol, instances, thread blocks: {winner.configuration}"
-        said = f"{chosen}, {ways} predicted{self._out_of_time()}"
+        said = f"{chosen}, {routes} predicted{self._out_of_time()}"
         blocks = f"{winner.blocks_per_gpu} thread block{'' if winner.blocks_per_gpu == 1 else 's'} on a GPU"
         if len(predicted) == 1:
             return f"{said} ({blocks})"
@@ -390,7 +390,7 @@ def _distinct(searched: Searched) -> list[Schedule]:
     return sorted(seen.values(), key=lambda each: each.makespan_us)[:CHOOSE_FEW]
 
 
-def _told(notes: Iterable[str]) -> Iterator[str]:
+def _reported(notes: Iterable[str]) -> Iterator[str]:
     return (note for note in notes if note)
 
 

@@ -8,7 +8,7 @@ from taccl.encoding.bounds import Proof, known_bounds, proofs, quick_bound
 from taccl.encoding.bounds.stream import NOTHING
 from taccl.encoding.engines.registry import ENGINES
 from taccl.encoding.instance import Instance
-from taccl.encoding.portfolio.journal import told
+from taccl.encoding.portfolio.journal import reported
 from taccl.model.problem import Problem
 from taccl.model.tolerance import contradicts
 from taccl.support.budget import Budget
@@ -79,9 +79,9 @@ class Proved:
     def _proofs(self, budget: Budget) -> list[Proof]:
         """What is proved of the coarsest, largest first."""
         proved = [quick_bound(self._coarsest)]
-        for bound in known_bounds(lambda name, fault: self._note(f"bound {name}", told(fault))):
+        for bound in known_bounds(lambda name, fault: self._note(f"bound {name}", reported(fault))):
             try:
                 proved += proofs(self._coarsest, budget, (bound,))
             except Exception as fault:
-                self._note(f"bound {bound.name}", told(fault))
+                self._note(f"bound {bound.name}", reported(fault))
         return sorted(proved, key=lambda proof: -proof.value_us)

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.instance import Instance
-from taccl.encoding.portfolio.journal import Failure, told
-from taccl.encoding.portfolio.solve import engine_asked_for
+from taccl.encoding.portfolio.journal import Failure, reported
+from taccl.encoding.portfolio.solve import engine_requested
 from taccl.errors import CollectiveError, NoScheduleInTime, TacclError
 from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
@@ -78,7 +78,7 @@ class ChunkSearch:
         self._on_progress, self._can_be_used = on_progress, can_be_used
         self._first_s = 0.0
         self._first_schedule_s: float | None = None
-        self._told_us = math.inf
+        self._reported_us = math.inf
         self._finer_is_slower = False
         self._fault: Exception | None = None
         self._failures: list[Failure] = []
@@ -86,7 +86,7 @@ class ChunkSearch:
         self.interrupted = False
         self._coarsest = state(1)
         self._instance = self._known_size(self._coarsest.problem)
-        engine_asked_for(self._instance, options.engine)
+        engine_requested(self._instance, options.engine)
         self._untried = candidates(self._coarsest.problem, chunk_bytes)
         self._in_books = numbers_in_books(self._instance, self._untried)
         self._book: Schedule | None = None
@@ -138,7 +138,7 @@ class ChunkSearch:
             for schedule in from_books(self._in_books, formulated, self._budget.share(CHUNK_SEARCH_BOOKS)):
                 self._book = schedule
         except Exception as fault:  # costs what it would have found
-            self._fails("textbooks", told(fault))
+            self._fails("textbooks", reported(fault))
         if self._book is not None and self._book.makespan_us < self._best_us - TOLERANCE_US:
             self._take_in(self._book.problem.collective.chunks_per_rank)
         self._ahead.clear()
@@ -273,7 +273,7 @@ class ChunkSearch:
         if isinstance(fault, CollectiveError | MemoryError):
             self._untried.clear()
         if not isinstance(fault, CollectiveError | NoScheduleInTime):
-            self._fails(f"chunks {number}", told(fault))
+            self._fails(f"chunks {number}", reported(fault))
 
     def _fails(self, name: str, why: str) -> None:
         self._failures.append(Failure(name, why))
@@ -323,9 +323,9 @@ class ChunkSearch:
                 progress,
                 stage=f"{progress.stage}, chunks {number}",
                 elapsed_s=start + progress.elapsed_s,
-                improved=progress.time_us is not None and progress.time_us < self._told_us,
+                improved=progress.time_us is not None and progress.time_us < self._reported_us,
             )
-            self._told_us = min(self._told_us, progress.time_us or math.inf)
+            self._reported_us = min(self._reported_us, progress.time_us or math.inf)
             try:
                 answer = self._on_progress(news)
             except KeyboardInterrupt:  # `search` forgets it where it has a proof already

@@ -23,7 +23,7 @@ from taccl.model.schedule import Schedule
 from taccl.support.budget import Budget
 from taccl.synthesis.autotune.tuning import (
     PREDICTIONS_EVENTS,
-    PREDICTIONS_EXECUTED_BESIDE,
+    PREDICTIONS_EXECUTED_ALONGSIDE,
     PREDICTIONS_EXECUTING,
     PREDICTIONS_LOWERING,
     PREDICTIONS_MUCH_SLOWER,
@@ -73,7 +73,7 @@ class FileTried:
         return relative_gap(self.predicted_us, self.lower_bound_us)
 
     @property
-    def is_told(self) -> bool:
+    def is_reported(self) -> bool:
         """Whether there is more to say of it than that it was left alone."""
         return not self.remark.startswith(NOT_TRIED)
 
@@ -154,16 +154,18 @@ class Predictor:
         Of a protocol, more instances are left alone where fewer do not fit, or once they get slower.
         Protocols and kinds of thread blocks take turns, so that a short budget sees something of each.
         """
-        alike: dict[tuple[str, str], list[Configuration]] = {}
+        equivalent: dict[tuple[str, str], list[Configuration]] = {}
         for configuration in configurations:
-            alike.setdefault((configuration.protocol, configuration.thread_blocks), []).append(configuration)
-        turns = deque(self._predict_alike(schedule, several, budget) for several in alike.values())
+            equivalent.setdefault((configuration.protocol, configuration.thread_blocks), []).append(
+                configuration
+            )
+        turns = deque(self._predict_equally(schedule, several, budget) for several in equivalent.values())
         while turns:
             several = turns.popleft()
             if next(several, None) is not None:
                 turns.append(several)
 
-    def _predict_alike(
+    def _predict_equally(
         self, schedule: Schedule, configurations: Sequence[Configuration], budget: Budget
     ) -> Iterator[Configuration]:
         """Ways that differ in their instances only, fewest first; yields each that was predicted."""
@@ -267,13 +269,13 @@ class Predictor:
             programs = [lowered.program for lowered in self._lower(schedule, configuration)]
             took_s = budget.read_s() - began_s
             self._s_each = (
-                PREDICTIONS_EXECUTED_BESIDE * took_s / max(1, len(schedule) * configuration.instances)
+                PREDICTIONS_EXECUTED_ALONGSIDE * took_s / max(1, len(schedule) * configuration.instances)
             )
             problem = _as_cut(schedule.problem, self._network, configuration.instances)
             budget.spend(sum(PREDICTIONS_EXECUTING * _work(program) for program in programs))
             runs = [self._run(program, problem, configuration) for program in programs]
         except TacclError as fault:
-            self.reasons[configuration] = _told(fault)
+            self.reasons[configuration] = _reported(fault)
             if isinstance(fault, ProgramLimitError):
                 self._too_large.setdefault(
                     (schedule, configuration.protocol, configuration.thread_blocks), configuration
@@ -288,10 +290,10 @@ class Predictor:
         self, program: Program | ExecutionPlan, problem: Problem, configuration: Configuration
     ) -> Execution:
         if not isinstance(program, ExecutionPlan):
-            asked = configuration.protocol, problem.size_bytes
-            if asked not in self._wires:
-                self._wires[asked] = wires_bound(problem, configuration.protocol)
-            return execute(program, problem, 1, Protocol(configuration.protocol), self._wires[asked])
+            requested = configuration.protocol, problem.size_bytes
+            if requested not in self._wires:
+                self._wires[requested] = wires_bound(problem, configuration.protocol)
+            return execute(program, problem, 1, Protocol(configuration.protocol), self._wires[requested])
         kind = program.moves_packets, moves_only_packets(program), problem.size_bytes
         run = execute_plan(program, problem, self._plan_bounds.get(kind))
         self._plan_bounds[kind] = run.bound
@@ -310,7 +312,7 @@ def most_connections(schedule: Schedule) -> int:
     return int(np.bincount(ends).max(initial=0))
 
 
-def _told(fault: TacclError) -> str:
+def _reported(fault: TacclError) -> str:
     """Its message, and the first of what was found; of a size that is not served, one that is."""
     if isinstance(fault, UnitError) and fault.hint:
         return f"{fault.message}: {fault.hint}"

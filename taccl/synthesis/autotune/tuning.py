@@ -57,7 +57,7 @@ CHUNKS_LONGER = 2.5
 #: Units of work: for a file, by transfers; for executing it, by steps in a round.
 PREDICTIONS_LOWERING, PREDICTIONS_EXECUTING = 2e-2, 2e-3
 #: A file takes about so many times as long as lowering it: it is executed, too.
-PREDICTIONS_EXECUTED_BESIDE = 2.0
+PREDICTIONS_EXECUTED_ALONGSIDE = 2.0
 #: Events of a plan's operation, each as much work as a step of a program that is executed by machine code.
 PREDICTIONS_EVENTS = 64
 #: More instances are left alone once so many numbers in a row were so much slower than fewer.

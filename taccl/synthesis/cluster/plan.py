@@ -18,11 +18,11 @@ from taccl.support.budget import UNITS_PER_S, Budget
 from taccl.synthesis.cluster.tuning import PLAN_UNCUT_S, PLAN_WAY, PLAN_WAY_S
 
 
-def engines_for(instance: Instance, asked: str, journal: Journal) -> tuple[str, ...]:
+def engines_for(instance: Instance, requested: str, journal: Journal) -> tuple[str, ...]:
     """What is worth a task of its own for an instance: `auto`, then each engine that serves it."""
-    if asked != "auto" or is_huge(instance):
-        return (asked,)
-    return (asked, *_serving(instance, journal))
+    if requested != "auto" or is_huge(instance):
+        return (requested,)
+    return (requested, *_serving(instance, journal))
 
 
 def _serving(instance: Instance, journal: Journal) -> Iterator[str]:

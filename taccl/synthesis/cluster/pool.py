@@ -42,7 +42,7 @@ class Pool:
     def __init__(self, client: Any, work: Callable[[bytes, str], Answer]) -> None:
         self._client, self._work = client, work
         self._news: queue.SimpleQueue[tuple[str, Any, Any]] = queue.SimpleQueue()
-        self._asked: dict[str, Any] = {}
+        self._requested: dict[str, Any] = {}
         self._threads: dict[str, int] = {}
         self._ready: set[str] = set()
         self._refused: dict[str, str] = {}
@@ -205,12 +205,12 @@ class Pool:
             future = self._client.submit(
                 about, workers=[address], allow_other_workers=False, pure=False, retries=0
             )
-            self._asked[address] = future
+            self._requested[address] = future
             future.add_done_callback(lambda done, address=address: self._bring("about", address, done))
         for address in set(self._threads) - set(threads):
             self._ready.discard(address)
             self._refused.pop(address, None)
-            self._cancel(self._asked.pop(address, None))
+            self._cancel(self._requested.pop(address, None))
         self._threads = threads
         dead = [key for key, (_, worker, _) in self._running.items() if worker not in threads]
         self._lose(dead, "its worker died")

@@ -20,7 +20,7 @@ from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.needs import is_huge
 from taccl.encoding.instance import Instance
-from taccl.encoding.portfolio.beside import BoundsBeside
+from taccl.encoding.portfolio.alongside import BoundsAlongside
 from taccl.encoding.portfolio.journal import Journal
 from taccl.encoding.portfolio.solve import solve
 from taccl.errors import ScheduleError, TacclError
@@ -117,15 +117,15 @@ class Sharing:
         """
         self._ahead_budget = budget
         self._stash.clear()  # of an earlier search, which may have had other costs
-        asked, options = list(problems), replace(options, known=None)
+        requested, options = list(problems), replace(options, known=None)
         if budget.counts_work:
             trying = for_a_part(options, budget, SHARING_AHEAD_BY_WORK)
         else:
             most = max(1, int(budget.remaining_s() / SHARING_LEAST_AHEAD_S)) * self._pool.slots
-            asked = asked[:most]
-            turns = math.ceil(len(asked) / max(1, self._pool.slots))
+            requested = requested[:most]
+            turns = math.ceil(len(requested) / max(1, self._pool.slots))
             trying = for_a_part(options, budget, 1 / max(1, turns), uncut_s=0.0)
-        tasks = [self.task(problem, trying) for problem in asked]
+        tasks = [self.task(problem, trying) for problem in requested]
         for task in tasks:
             self._ahead.setdefault(task.chunks, []).append(task)
         self._pool.submit(tasks)
@@ -262,16 +262,16 @@ class _Shared:
         if is_huge(self._instance):  # the first schedule takes long, and others need not wait for it
             self._hand_out(plan)
         here = solve(self._instance, self._options, self._journal, self._budget.share(SHARING_HERE))
-        yield from self._beside(here, plan)
+        yield from self._alongside(here, plan)
         while self._goes_on():
             yield from self._ended_by_now(min(SHARING_LOOK_S, self._budget.remaining_s()))
             yield from self._proved_here(SHARING_PROVE)
             self._hand_out(plan)
         if not self._is_settled and (not self._pool.slots or self._failed > self._most_failed):
             rest = replace(self._options, known=self._best)  # there is nobody else, so it goes on here
-            yield from self._beside(solve(self._instance, rest, self._journal, self._budget), plan)
+            yield from self._alongside(solve(self._instance, rest, self._journal, self._budget), plan)
 
-    def _beside(self, here: Iterator[Update], plan: Iterator[SearchOptions]) -> Iterator[Update]:
+    def _alongside(self, here: Iterator[Update], plan: Iterator[SearchOptions]) -> Iterator[Update]:
         """What is found here, and what ends elsewhere meanwhile."""
         for update in self._kept(here):
             yield update
@@ -403,4 +403,4 @@ class _Shared:
         ):
             return
         self._has_proved = True
-        yield from self._kept(BoundsBeside(self._instance, self._journal).within(self._budget.share(part)))
+        yield from self._kept(BoundsAlongside(self._instance, self._journal).within(self._budget.share(part)))

@@ -29,10 +29,10 @@ def carried_out(payload: bytes, key: str) -> Answer:
     try:
         return _carried_out(payload, key, began_s)
     except Exception as fault:
-        from taccl.encoding.portfolio.journal import told
+        from taccl.encoding.portfolio.journal import reported
         from taccl.synthesis.cluster.task import Answer
 
-        return Answer(None, seconds=time.monotonic() - began_s, failures=(told(fault),))
+        return Answer(None, seconds=time.monotonic() - began_s, failures=(reported(fault),))
 
 
 def _carried_out(payload: bytes, key: str, began_s: float) -> Answer:

@@ -5,6 +5,6 @@ machines that people have. What they are called together is the catalogue's busi
 is here for whoever else makes machines of nodes.
 """
 
-from taccl.topologies.machines.parts import both_ways, check_nodes, fabric, gpu_name
+from taccl.topologies.machines.parts import both_directions, check_nodes, fabric, gpu_name
 
-__all__ = ["both_ways", "check_nodes", "fabric", "gpu_name"]
+__all__ = ["both_directions", "check_nodes", "fabric", "gpu_name"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from taccl.model.units import beta_from_bandwidth
 from taccl.topologies.devices import Device, Link
 from taccl.topologies.machines.figures import Alpha, Bandwidth, Figure, How, Rate
-from taccl.topologies.machines.parts import both_ways, check_nodes, fabric, gpu_name
+from taccl.topologies.machines.parts import both_directions, check_nodes, fabric, gpu_name
 from taccl.topologies.model import PhysicalTopology
 
 #: GPUs (by their number in the node) and how many links join them: (0, 1, 4).
@@ -82,14 +82,16 @@ class Box:
         gbps = self.link.of(bandwidth)
         for gpu in range(self.gpus if self.switch_links else 0):
             beta = beta_from_bandwidth(self.switch_links * gbps)
-            yield from both_ways(gpu_name(node, gpu), f"node{node}.nvswitch", self.link_alpha.us / 2, beta)
+            yield from both_directions(
+                gpu_name(node, gpu), f"node{node}.nvswitch", self.link_alpha.us / 2, beta
+            )
         for a, b, count in self.bundles:
             beta = beta_from_bandwidth(count * gbps)
-            yield from both_ways(gpu_name(node, a), gpu_name(node, b), self.link_alpha.us, beta)
+            yield from both_directions(gpu_name(node, a), gpu_name(node, b), self.link_alpha.us, beta)
         beta = beta_from_bandwidth(self.pcie.of(bandwidth))
-        for nic, beside in enumerate(self.nics):
-            for gpu in beside:
-                yield from both_ways(gpu_name(node, gpu), f"node{node}.nic{nic}", 0.0, beta)
+        for nic, alongside in enumerate(self.nics):
+            for gpu in alongside:
+                yield from both_directions(gpu_name(node, gpu), f"node{node}.nic{nic}", 0.0, beta)
 
     def _gpu_figures(self) -> Iterator[Figure]:
         yield self._count("GPUs of a node", self.gpus)
@@ -106,7 +108,7 @@ class Box:
 
     def _nic_figures(self) -> Iterator[Figure]:
         yield self._count("NICs of a node", len(self.nics))
-        yield self._count("GPUs beside a NIC", max(len(beside) for beside in self.nics))
+        yield self._count("GPUs beside a NIC", max(len(alongside) for alongside in self.nics))
         yield self.nic.figure("a NIC")
         yield self.pcie.figure(f"GPU to the NIC beside it ({self.pcie.name})")
         yield self.network_alpha.figure("NIC to NIC")

@@ -16,7 +16,7 @@ from taccl.support.arguments import is_whole, number, shown
 from taccl.topologies.devices import MAX_GPUS, MAX_LINKS, Device, Link
 from taccl.topologies.generators import hop_cost
 from taccl.topologies.machines.figures import Alpha
-from taccl.topologies.machines.parts import both_ways, gpu_name
+from taccl.topologies.machines.parts import both_directions, gpu_name
 from taccl.topologies.machines.rates import NETWORK_ALPHA, NIC_200G, SLINGSHOT_ALPHA
 from taccl.topologies.model import PhysicalTopology
 
@@ -78,12 +78,12 @@ def dragonfly(
     for group in range(groups):
         for gpu in range(routers * hosts):
             devices.append(Device(gpu_name(group, gpu), "gpu", group, gpu))
-            links += both_ways(gpu_name(group, gpu), _router(group, gpu // hosts), alpha / 2, beta)
+            links += both_directions(gpu_name(group, gpu), _router(group, gpu // hosts), alpha / 2, beta)
         devices += [Device(_router(group, router), "switch", group, router) for router in range(routers)]
         for a, b in combinations(range(routers), 2):
-            links += both_ways(_router(group, a), _router(group, b), *local)
+            links += both_directions(_router(group, a), _router(group, b), *local)
     for one, other in _cables(groups, routers, ports):
-        links += both_ways(one, other, *across)
+        links += both_directions(one, other, *across)
     return PhysicalTopology(f"dragonfly:{'x'.join(map(str, sizes))}", tuple(devices), tuple(links), occupancy)
 
 

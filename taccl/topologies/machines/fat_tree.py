@@ -14,7 +14,7 @@ from taccl.model.units import MAX_ALPHA_US
 from taccl.support.arguments import is_number, is_whole, number, shown
 from taccl.topologies.devices import MAX_GPUS, NO_NODE, Device, Link
 from taccl.topologies.generators import hop_cost
-from taccl.topologies.machines.parts import both_ways, gpu_name
+from taccl.topologies.machines.parts import both_directions, gpu_name
 from taccl.topologies.machines.rates import LEVEL_ALPHA, NETWORK_ALPHA, NIC_400G
 from taccl.topologies.model import PhysicalTopology
 
@@ -82,15 +82,15 @@ def fat_tree(
         names = [f"node{node}.leaf{leaf}" for leaf in range(leaves)]
         for gpu in range(leaves * hosts):
             devices.append(Device(gpu_name(node, gpu), "gpu", node, gpu))
-            links += both_ways(gpu_name(node, gpu), names[gpu // hosts], alpha / 2, beta)
+            links += both_directions(gpu_name(node, gpu), names[gpu // hosts], alpha / 2, beta)
         exit_name = names[0]
         if len(above) == 2:
             exit_name = f"node{node}.spine"
             for name in names:
-                links += both_ways(name, exit_name, level_alpha / 2, betas[1])
+                links += both_directions(name, exit_name, level_alpha / 2, betas[1])
             names.append(exit_name)
         devices += [Device(name, "switch", node, local) for local, name in enumerate(names)]
-        links += both_ways(exit_name, _top(above), level_alpha / 2, betas[-1])
+        links += both_directions(exit_name, _top(above), level_alpha / 2, betas[-1])
     devices.append(Device(_top(above), "fabric", NO_NODE, 0))
     return PhysicalTopology(_name(sizes, ratios), tuple(devices), tuple(links), occupancy)
 
@@ -147,7 +147,7 @@ def _ratios(given: float | Sequence[float], levels: int) -> tuple[float, ...]:
 
 def _name(sizes: Sequence[int], ratios: Sequence[float]) -> str:
     """As the catalogue takes it, without what is 1 at the end."""
-    told = list(ratios)
-    while told and told[-1] == 1:
-        told.pop()
-    return ":".join(["fat-tree", "x".join(map(str, sizes)), *(f"{ratio:.12g}" for ratio in told)])
+    reported = list(ratios)
+    while reported and reported[-1] == 1:
+        reported.pop()
+    return ":".join(["fat-tree", "x".join(map(str, sizes)), *(f"{ratio:.12g}" for ratio in reported)])

@@ -25,12 +25,12 @@ def gpu_name(node: int, local: int) -> str:
     return f"node{node}.gpu{local}"
 
 
-def both_ways(a: str, b: str, alpha_us: float, beta_us_per_mb: float) -> tuple[Link, Link]:
+def both_directions(a: str, b: str, alpha_us: float, beta_us_per_mb: float) -> tuple[Link, Link]:
     """A link from `a` to `b` and one back."""
     return Link(a, b, alpha_us, beta_us_per_mb), Link(b, a, alpha_us, beta_us_per_mb)
 
 
 def fabric(nics: Iterable[str], alpha_us: float, beta_us_per_mb: float) -> tuple[list[Device], list[Link]]:
     """The fabric that every NIC has a link to and from; `alpha_us` is from NIC to NIC."""
-    links = [link for nic in nics for link in both_ways(nic, "fabric", alpha_us / 2, beta_us_per_mb)]
+    links = [link for nic in nics for link in both_directions(nic, "fabric", alpha_us / 2, beta_us_per_mb)]
     return [Device("fabric", "fabric", NO_NODE, 0)], links

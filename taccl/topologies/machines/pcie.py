@@ -12,7 +12,7 @@ from taccl.support.size_limits import MAX_LINKS
 from taccl.topologies.devices import MAX_GPUS, Device, Link
 from taccl.topologies.generators import hop_cost
 from taccl.topologies.machines.figures import Bandwidth, Figure
-from taccl.topologies.machines.parts import both_ways, check_nodes, fabric, gpu_name
+from taccl.topologies.machines.parts import both_directions, check_nodes, fabric, gpu_name
 from taccl.topologies.machines.rates import (
     BETWEEN_CPUS_ALPHA,
     BETWEEN_INTEL_SPR,
@@ -48,11 +48,11 @@ def l40s(name: str, nodes: int, bandwidth: Bandwidth) -> PhysicalTopology:
         devices += [Device(bridge, "pcie", node, local) for local, bridge in enumerate([*cpus, *switches])]
         devices += [Device(nic, "nic", node, local) for local, nic in enumerate(nics)]
         for gpu in range(8):
-            links += both_ways(gpu_name(node, gpu), switches[gpu // 2], PCIE_ALPHA.us / 2, below)
+            links += both_directions(gpu_name(node, gpu), switches[gpu // 2], PCIE_ALPHA.us / 2, below)
         for local, switch in enumerate(switches):
-            links += both_ways(switch, cpus[local // 2], 0.0, up)
-            links += both_ways(switch, nics[local], 0.0, below)
-        links += both_ways(cpus[0], cpus[1], BETWEEN_CPUS_ALPHA.us, between)
+            links += both_directions(switch, cpus[local // 2], 0.0, up)
+            links += both_directions(switch, nics[local], 0.0, below)
+        links += both_directions(cpus[0], cpus[1], BETWEEN_CPUS_ALPHA.us, between)
     if nodes > 1:
         nics = [device.name for device in devices if device.kind == "nic"]
         more_devices, more_links = fabric(nics, NETWORK_ALPHA.us, port)
@@ -113,11 +113,11 @@ def pcie_box(
     links = [
         link
         for gpu in range(cpus * gpus)
-        for link in both_ways(f"gpu{gpu}", f"cpu{gpu // gpus}", alpha / 2, beta)
+        for link in both_directions(f"gpu{gpu}", f"cpu{gpu // gpus}", alpha / 2, beta)
     ]
     between = beta_from_bandwidth(BETWEEN_INTEL_SPR.gbps)
     for a, b in combinations(range(cpus), 2):
-        links += both_ways(f"cpu{a}", f"cpu{b}", BETWEEN_CPUS_ALPHA.us, between)
+        links += both_directions(f"cpu{a}", f"cpu{b}", BETWEEN_CPUS_ALPHA.us, between)
     return PhysicalTopology(f"pcie:{cpus}x{gpus}", tuple(devices), tuple(links), occupancy)
 
 

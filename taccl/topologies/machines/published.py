@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from taccl.model.units import beta_from_bandwidth
 from taccl.topologies.devices import Device, Link
 from taccl.topologies.machines.figures import Figure
-from taccl.topologies.machines.parts import both_ways, check_nodes, fabric, gpu_name
+from taccl.topologies.machines.parts import both_directions, check_nodes, fabric, gpu_name
 from taccl.topologies.model import PhysicalTopology
 
 TACCL = "TACCL (NSDI 2023)"
@@ -69,8 +69,8 @@ def dgx2(nodes: int = 2) -> PhysicalTopology:
         devices.append(Device(switch, "switch", node, 0))
         devices += [Device(nic, "nic", node, local) for local, nic in enumerate(nics)]
         for local, gpu in enumerate(gpus):
-            links += both_ways(gpu, switch, NVLINK_ALPHA_US / 2, DGX2_NVLINK_BETA)
-            links += both_ways(gpu, nics[local // 2], 0.0, INFINIBAND_BETA)
+            links += both_directions(gpu, switch, NVLINK_ALPHA_US / 2, DGX2_NVLINK_BETA)
+            links += both_directions(gpu, nics[local // 2], 0.0, INFINIBAND_BETA)
     return _connected("dgx2", nodes, devices, links)
 
 
@@ -92,8 +92,8 @@ def a100(nodes: int = 2) -> PhysicalTopology:
         devices.append(Device(switch, "switch", node, 0))
         devices += [Device(nic, "nic", node, local) for local, nic in enumerate(nics)]
         for gpu, nic in zip(gpus, nics, strict=True):
-            links += both_ways(gpu, switch, NVLINK_ALPHA_US / 2, beta_from_bandwidth(300))
-            links += both_ways(gpu, nic, 0.0, nic_beta)
+            links += both_directions(gpu, switch, NVLINK_ALPHA_US / 2, beta_from_bandwidth(300))
+            links += both_directions(gpu, nic, 0.0, nic_beta)
     return _connected("a100", nodes, devices, links, nic_beta)
 
 
@@ -112,7 +112,7 @@ def ndv2(nodes: int = 2) -> PhysicalTopology:
         devices += [Device(pcie, "pcie", node, 0), Device(nic, "nic", node, 0)]
         links += ndv2_nvlinks(node, NVLINK_ALPHA_US, NDV2_DOUBLE_BETA, NDV2_SINGLE_BETA)
         for end in (gpu_name(node, 0), gpu_name(node, 1), nic):
-            links += both_ways(end, pcie, 0.0, INFINIBAND_BETA)
+            links += both_directions(end, pcie, 0.0, INFINIBAND_BETA)
     return _connected("ndv2", nodes, devices, links)
 
 
@@ -120,7 +120,7 @@ def ndv2_nvlinks(node: int, alpha_us: float, double_beta: float, single_beta: fl
     """The cube mesh of a node: links of `double_beta` where two NVLinks join GPUs, else `single_beta`."""
     for pairs, beta in ((NDV2_DOUBLE_PAIRS, double_beta), (NDV2_SINGLE_PAIRS, single_beta)):
         for a, b in pairs:
-            yield from both_ways(gpu_name(node, a), gpu_name(node, b), alpha_us, beta)
+            yield from both_directions(gpu_name(node, a), gpu_name(node, b), alpha_us, beta)
 
 
 def _connected(

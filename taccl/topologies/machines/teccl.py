@@ -6,7 +6,7 @@ from taccl.errors import TopologyError
 from taccl.model.units import beta_from_bandwidth
 from taccl.topologies.devices import NO_NODE, Device, Link
 from taccl.topologies.machines.figures import Figure
-from taccl.topologies.machines.parts import both_ways, check_nodes, gpu_name
+from taccl.topologies.machines.parts import both_directions, check_nodes, gpu_name
 from taccl.topologies.machines.published import ndv2_nvlinks
 from taccl.topologies.model import PhysicalTopology
 
@@ -48,7 +48,7 @@ def dgx2_teccl(nodes: int = 2) -> PhysicalTopology:
         devices += [Device(gpu_name(node, local), "gpu", node, local) for local in range(16)]
         devices.append(Device(switch, "switch", node, 0))
         for local in range(16):
-            links += both_ways(gpu_name(node, local), switch, 0.35, beta_from_bandwidth(125))
+            links += both_directions(gpu_name(node, local), switch, 0.35, beta_from_bandwidth(125))
     if nodes == 2:
         links += [
             Link(gpu_name(node, 2 * k + 1), gpu_name(1 - node, 2 * k), 2.6, beta_from_bandwidth(12.5))

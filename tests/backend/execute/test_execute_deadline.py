@@ -35,12 +35,12 @@ class Ticking:
 
 def missed(program, limit, **call):
     """What is told at the limit: the whole text, what was being done, pieces sent, pieces planned."""
-    with pytest.raises(VerificationError) as told:
+    with pytest.raises(VerificationError) as reported:
         execute(program, deadline=Deadline(limit, Ticking()), **call)
-    found = re.search(r"while ([a-z ]+): (\d+) of (\d+) pieces were sent", told.value.message)
-    assert found, told.value.message
-    assert told.value.hint == "a smaller --size or a longer --timeout"
-    return told.value.message, found[1], int(found[2]), int(found[3])
+    found = re.search(r"while ([a-z ]+): (\d+) of (\d+) pieces were sent", reported.value.message)
+    assert found, reported.value.message
+    assert reported.value.hint == "a smaller --size or a longer --timeout"
+    return reported.value.message, found[1], int(found[2]), int(found[3])
 
 
 @pytest.mark.parametrize("ranks_as", ["threads", "turns"])

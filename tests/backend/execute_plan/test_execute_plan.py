@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from plan_mutations import without
 
-from taccl.backend.execute.asked import RunAsked
 from taccl.backend.execute.deadline import Deadline
+from taccl.backend.execute.requested import RunRequested
 from taccl.backend.execute_plan import execute_plan
 from taccl.backend.execute_plan.call import make_plan_call
 from taccl.backend.execute_plan.operands import lanes_of
@@ -273,10 +273,10 @@ def test_reading_and_checking_a_plan_look_at_the_clock(looks: int, doing: str) -
     path = DATA / "napkin-relay_3.json"
     objects = path.read_text().count("{")
     limit = looks if doing.startswith("reading") else objects + looks
-    asked = RunAsked(Deadline(limit, lambda: float(next(clock))))
-    with pytest.raises(VerificationError, match=f"over the limit of {limit} s, while {doing}\n") as told:
-        list(run_file(path, path.read_bytes(), asked))
-    assert told.value.hint == "a longer --timeout"
+    requested = RunRequested(Deadline(limit, lambda: float(next(clock))))
+    with pytest.raises(VerificationError, match=f"over the limit of {limit} s, while {doing}\n") as reported:
+        list(run_file(path, path.read_bytes(), requested))
+    assert reported.value.hint == "a longer --timeout"
 
 
 def test_ranks_of_sendrecv_may_be_in_groups() -> None:

@@ -39,7 +39,7 @@ FAST_SUMS = executor_of(reduce_us=1e6, thread_blocks=4)
     schedule=schedules(),
     runtimes=st.sampled_from(["all", "msccl", "executor", "rccl"]),
     instances=st.integers(1, 2),
-    ways=st.sampled_from(THREAD_BLOCKS),
+    routes=st.sampled_from(THREAD_BLOCKS),
     executor=st.sampled_from([None, SLOW_SUMS, FAST_SUMS]),
     seed=st.integers(0, 1000),
 )
@@ -47,7 +47,7 @@ def test_every_program_computes_its_collective_in_any_order(
     schedule: Schedule,
     runtimes: str,
     instances: int,
-    ways: ThreadBlocks,
+    routes: ThreadBlocks,
     executor: Executor | None,
     seed: int,
 ) -> None:
@@ -56,7 +56,7 @@ def test_every_program_computes_its_collective_in_any_order(
         return
     finer = cut_into_instances(schedule, instances)[0].problem.collective
     for lowered in lower(
-        schedule, runtimes=runtimes, instances=instances, thread_blocks=ways, executor=executor
+        schedule, runtimes=runtimes, instances=instances, thread_blocks=routes, executor=executor
     ):
         assert_computes(lowered.program, finer, random.Random(seed))
         assert lowered.program.in_place or name == "alltoall"
@@ -66,15 +66,15 @@ def test_every_program_computes_its_collective_in_any_order(
 @given(
     schedule=schedules(),
     runtimes=st.sampled_from(["all", "msccl", "rccl"]),
-    ways=st.sampled_from(THREAD_BLOCKS),
+    routes=st.sampled_from(THREAD_BLOCKS),
     executor=st.sampled_from([None, SLOW_SUMS, FAST_SUMS]),
 )
 def test_every_program_passes_verification_with_a_single_slot(
-    schedule: Schedule, runtimes: str, ways: ThreadBlocks, executor: Executor | None
+    schedule: Schedule, runtimes: str, routes: ThreadBlocks, executor: Executor | None
 ) -> None:
     if runtimes == "msccl" and schedule.problem.collective.name in ("gather", "scatter"):
         return
-    for lowered in lower(schedule, runtimes=runtimes, thread_blocks=ways, executor=executor):
+    for lowered in lower(schedule, runtimes=runtimes, thread_blocks=routes, executor=executor):
         report = verify_text(to_xml(lowered.program), targets=lowered.readers)
         assert report.ok, report.findings
         assert report.facts.slot_depth == 1

@@ -59,11 +59,11 @@ def test_other_protocols_and_runtimes_need_no_copy(protocol: Protocol, runtime: 
 @settings(max_examples=25, deadline=None)
 @given(
     schedule=schedules(),
-    ways=st.sampled_from(THREAD_BLOCKS),
+    routes=st.sampled_from(THREAD_BLOCKS),
     executor=st.sampled_from([None, executor_of()]),
 )
 def test_every_program_for_ll_passes_verification(
-    schedule: Schedule, ways: ThreadBlocks, executor: Executor | None
+    schedule: Schedule, routes: ThreadBlocks, executor: Executor | None
 ) -> None:
-    for lowered in lower(schedule, protocol=Protocol.LL, thread_blocks=ways, executor=executor):
+    for lowered in lower(schedule, protocol=Protocol.LL, thread_blocks=routes, executor=executor):
         assert verify_text(to_xml(lowered.program), targets=lowered.readers).ok

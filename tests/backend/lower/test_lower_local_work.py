@@ -104,14 +104,14 @@ def test_a_merged_sum_is_sooner_there_than_a_chain_of_sums() -> None:
 def test_named_sums_of_what_arrives_together_are_one_merged_run_in_the_output(instances: int) -> None:
     """Everyone sends all of its data to everyone, and sums by itself: nothing is copied to be sent."""
     ranks = 4
-    asked = direct_allreduce(ranks).problem
-    link, everything = asked.topology.link_index, tuple(range(ranks))
+    requested = direct_allreduce(ranks).problem
+    link, everything = requested.topology.link_index, tuple(range(ranks))
     sends = [
         Send(everything, link[a, b], 0.0, sums=(1 << a,) * ranks)
         for a, b in itertools.permutations(range(ranks), 2)
     ]
-    schedule = schedule_from_sends(asked, sends)
-    schedule = replace(schedule, problem=replace(asked, chunk_mb=1e-4))
+    schedule = schedule_from_sends(requested, sends)
+    schedule = replace(schedule, problem=replace(requested, chunk_mb=1e-4))
     gathered, chained = (program_on(schedule, executor, instances=instances) for executor in (EXECUTOR, None))
     assert gathered.in_place and gathered.out_of_place
     for rank in gathered.ranks:

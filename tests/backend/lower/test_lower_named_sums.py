@@ -55,15 +55,15 @@ def problem(ranks: int) -> Problem:
 
 
 def recursive_doubling(ranks: int) -> Schedule:
-    asked = problem(ranks)
-    index, chunks = asked.topology.link_index, tuple(range(ranks))
+    requested = problem(ranks)
+    index, chunks = requested.topology.link_index, tuple(range(ranks))
     sends = []
     for bit in range(ranks.bit_length() - 1):
         for rank in range(ranks):
             have = sum(1 << other for other in range(ranks) if other >> bit == rank >> bit)
             start = bit * (1.0 + ranks)
             sends.append(Send(chunks, index[rank, rank ^ (1 << bit)], start, sums=(have,) * ranks))
-    return schedule_from_sends(asked, sends)
+    return schedule_from_sends(requested, sends)
 
 
 def test_a_step_of_recursive_doubling_adds_one_message_to_one_sum() -> None:
@@ -75,12 +75,12 @@ def test_a_step_of_recursive_doubling_adds_one_message_to_one_sum() -> None:
 
 
 def test_one_shot_sends_the_input_and_adds_up_what_comes() -> None:
-    asked = problem(3)
+    requested = problem(3)
     sends = [
-        Send((0, 1, 2), asked.topology.link_index[a, b], 0.0, sums=(1 << a,) * 3)
+        Send((0, 1, 2), requested.topology.link_index[a, b], 0.0, sums=(1 << a,) * 3)
         for a, b in itertools.permutations(range(3), 2)
     ]
-    program = program_of(schedule_from_sends(asked, sends))
+    program = program_of(schedule_from_sends(requested, sends))
     assert count_ops(program, Op.SEND) == 6
     # The first message becomes the sum; its own contribution and the other message are added.
     assert count_ops(program, Op.REDUCE) == 6
@@ -88,15 +88,15 @@ def test_one_shot_sends_the_input_and_adds_up_what_comes() -> None:
 
 
 def test_a_group_of_a_partial_and_a_whole_sum_is_one_send() -> None:
-    asked = problem(2)
-    there, back = asked.topology.link_index[0, 1], asked.topology.link_index[1, 0]
+    requested = problem(2)
+    there, back = requested.topology.link_index[0, 1], requested.topology.link_index[1, 0]
     sends = [
         Send((0,), back, 0.0, sums=(0b10,)),
         Send((0, 1), there, 2.0, sums=(0, 0b01)),
         Send((1,), back, 5.0, sums=(0,)),
     ]
-    schedule = schedule_from_sends(asked, sends)
+    schedule = schedule_from_sends(requested, sends)
     schedule.check()
     program = program_of(schedule)
     assert count_ops(program, Op.SEND) == 3
-    assert_computes(program, asked.collective, random.Random(0))
+    assert_computes(program, requested.collective, random.Random(0))

@@ -175,10 +175,10 @@ def test_pieces_instances_and_nodes_make_no_plan_wrong(
     made = {"allgather": allgather, "allreduce": allreduce}[name](ranks, pieces)
     schedule = on_nodes(made, *node_of)
     executor = executor_of() if knows_costs else None
-    ways = {way: data.draw(st.booleans(), label=way) for way in ("takes_turns", "lands_apart")}
+    routes = {way: data.draw(st.booleans(), label=way) for way in ("takes_turns", "lands_apart")}
     try:
         plan = lower_to_plan(
-            schedule, options(instances=instances, executor=executor, protocol=protocol), **ways
+            schedule, options(instances=instances, executor=executor, protocol=protocol), **routes
         )
     except UnitError as fault:
         assert schedule.problem.size_bytes % (16 * schedule.problem.collective.chunks_per_size * instances)
@@ -351,16 +351,16 @@ def test_a_size_that_is_refused_before_the_search_is_told_with_one_that_is_not(
     with pytest.raises(UnitError, match=said) as caught:
         check_problem_fits(replace(problem, chunk_mb=size / 2 / MB), 1, least, most)
     words = (caught.value.hint or "").split()
-    told = {name: int(value) for name, value in zip(words[::2], words[1::2], strict=True)}
-    asked = {"--size": size, "--min-size": least, "--max-size": most} | told
-    assert tuple(asked.values()) == fits
+    reported = {name: int(value) for name, value in zip(words[::2], words[1::2], strict=True)}
+    requested = {"--size": size, "--min-size": least, "--max-size": most} | reported
+    assert tuple(requested.values()) == fits
     check_problem_fits(
-        replace(problem, chunk_mb=(asked["--size"] or 0) / 2 / MB), 1, *list(asked.values())[1:]
+        replace(problem, chunk_mb=(requested["--size"] or 0) / 2 / MB), 1, *list(requested.values())[1:]
     )
 
 
 @pytest.mark.parametrize(
-    ("made", "asked", "said"),
+    ("made", "requested", "said"),
     [
         (replace(ring_allreduce(2), collective="gather"), None, "knows no gather"),
         (ring_allreduce(2), False, "serves no calls out of place"),
@@ -368,9 +368,9 @@ def test_a_size_that_is_refused_before_the_search_is_told_with_one_that_is_not(
         (replace(ring_allreduce(2), in_place=False, out_of_place=True), None, "writes into the input"),
     ],
 )
-def test_what_no_plan_can_do_is_refused(made: Program, asked: bool | None, said: str) -> None:
+def test_what_no_plan_can_do_is_refused(made: Program, requested: bool | None, said: str) -> None:
     with pytest.raises(CollectiveError, match=said):
-        translate(made, in_place=asked)
+        translate(made, in_place=requested)
 
 
 @pytest.mark.parametrize(
@@ -395,10 +395,10 @@ def test_names_of_operations_are_those_of_plans() -> None:
 
 
 def test_where_no_way_to_make_a_plan_fits_nobody_says_that_options_help_which_were_given() -> None:
-    with pytest.raises(ProgramLimitError, match="no way to make the plan fits") as told:
+    with pytest.raises(ProgramLimitError, match="no way to make the plan fits") as reported:
         synthesize(
             "allgather", topology="ring:4", size="1GB", chunks=1, target="mscclpp", protocol="LL", effort=200
         )
-    assert any("it serves calls of 64 to" in each for each in told.value.findings)
-    assert any("--size" in each for each in told.value.findings)
-    assert told.value.hint == "--no-file keeps the schedule"
+    assert any("it serves calls of 64 to" in each for each in reported.value.findings)
+    assert any("--size" in each for each in reported.value.findings)
+    assert reported.value.hint == "--no-file keeps the schedule"

@@ -6,7 +6,7 @@ import pytest
 
 from taccl.backend.lower_plan import lower_to_plan
 from taccl.backend.lower_plan.fits import check_plan_fits
-from taccl.backend.lower_plan.sharing import chunk_by_chunk, cuts_alike, share_out
+from taccl.backend.lower_plan.sharing import chunk_by_chunk, cuts_equally, share_out
 from taccl.backend.plan import ExecutionPlan, OpName, Share
 from taccl.backend.target import LoweringOptions
 from taccl.backend.verify_plan import verify_plan
@@ -50,7 +50,7 @@ def test_instances_are_thread_blocks_with_a_part_of_each_range(
 def test_ranges_that_overlap_in_part_are_cut_chunk_by_chunk_before_they_are_shared() -> None:
     schedule = on_nodes(relayed_alltoall(True), 0, 0, 1, 1)
     alone, shared = (lowered(schedule, instances=n) for n in (1, 2))
-    assert not cuts_alike(alone) and cuts_alike(chunk_by_chunk(alone))
+    assert not cuts_equally(alone) and cuts_equally(chunk_by_chunk(alone))
     assert max(sizes(alone)) > 1 and sizes(shared) == {1}
     assert verify_plan(shared).ok
     assert not verify_plan(share_out(alone, 2)).ok

@@ -117,7 +117,7 @@ def test_where_sums_cost_what_is_predicted_fastest_is_taken(reduce_us: float) ->
     schedule = replace(made, problem=replace(made.problem, topology=network))
     options = LoweringOptions(executor=network.executor, network=network)
     (lowered,) = find_target("mscclpp").lower(schedule, options)
-    ways = [{}, {"sums_at_once": False}, {"pulls": True}]
-    plans = [lower_to_plan(schedule, options, **way) for way in ways]
+    routes = [{}, {"sums_at_once": False}, {"pulls": True}]
+    plans = [lower_to_plan(schedule, options, **way) for way in routes]
     times = [simulate_plan(plan, network, 1.0).time_us for plan in (lowered.program, *plans)]
     assert times[0] == min(times[1:])

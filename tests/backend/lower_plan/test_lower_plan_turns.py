@@ -74,14 +74,14 @@ def test_through_a_port_the_next_begins_when_the_one_before_is_complete() -> Non
 
 def test_the_target_takes_turns_only_where_that_is_faster() -> None:
     (target,) = TARGETS
-    for schedule, expected in ((line_from_one_port(nodes=1), True), (alike(), False)):
+    for schedule, expected in ((line_from_one_port(nodes=1), True), (equivalent(), False)):
         options = LoweringOptions(network=schedule.problem.topology)
         (made,) = target.lower(schedule, options)
         in_turns, at_once = (lower_to_plan(schedule, options, takes_turns=each) for each in (True, False))
         assert made.program.ranks == (in_turns if expected else at_once).ranks
 
 
-def alike() -> Schedule:
+def equivalent() -> Schedule:
     """The same, but that nobody waits for what comes first."""
     schedule = line_from_one_port(nodes=1)
     topology = replace(schedule.problem.topology, ports=((0,), (1,), (2,)), port_names=("a", "b", "c"))

@@ -104,9 +104,9 @@ def test_hovering_over_a_bar_says_what_it_is(page: str, tmp_path: Path) -> None:
     document.body.dataset.result = JSON.stringify(document.getElementById("tip").innerText);
     """
     opened = open_page(page, tmp_path, script)
-    told = opened.result()
+    reported = opened.result()
     for words in ("chunk 0 (piece 0 of rank 0's part)", "rank 0 to rank 1", "1 MB", "0 us", "3 us"):
-        assert words in told
+        assert words in reported
 
 
 @needs_browser

@@ -62,9 +62,10 @@ def one_send(chunks=1):
 @pytest.mark.parametrize("name", PREDICTED)
 def test_measured_programs_are_predicted_as_the_model_says(name):
     """Within 1%: the numbers of the machine are rounded."""
-    asked = mi300x.program(name)
+    requested = mi300x.program(name)
     predicted = [
-        predict_us(asked, mi300x.mesh(), mi300x.executor(), asked.protocol.value, size) for size in SIZES
+        predict_us(requested, mi300x.mesh(), mi300x.executor(), requested.protocol.value, size)
+        for size in SIZES
     ]
     assert predicted == pytest.approx(PREDICTED[name], rel=0.01)
 
@@ -188,9 +189,9 @@ def test_a_receive_costs_a_thread_block_as_much_as_a_send():
         ),
     )
     size = 64 * 2**16  # 64 rounds
-    both_ways = predict_us(one, pair(links=chain), PLAIN, "LL", size)
+    both_directions = predict_us(one, pair(links=chain), PLAIN, "LL", size)
     one_way = predict_us(two, pair(links=chain), PLAIN, "LL", size)
-    assert both_ways / one_way == pytest.approx(2, rel=0.05)
+    assert both_directions / one_way == pytest.approx(2, rel=0.05)
 
 
 def test_merged_sums_take_their_overhead_once():
@@ -227,15 +228,15 @@ def test_many_rounds_go_on_as_the_last_half_of_those_executed():
 
 @pytest.mark.parametrize(("size_mb", "ends"), [(32, True), (64, False)])
 def test_the_program_that_hung_on_the_machine_hangs_at_the_size_where_it_did(size_mb, ends):
-    asked = mi300x.program("ar_allpair_simple_x_1")
-    time = predict_us(asked, mi300x.mesh(), mi300x.executor(), "Simple", size_mb * MB)
+    requested = mi300x.program("ar_allpair_simple_x_1")
+    time = predict_us(requested, mi300x.mesh(), mi300x.executor(), "Simple", size_mb * MB)
     assert math.isfinite(time) == ends
 
 
 @pytest.mark.parametrize(("size_mb", "ends"), [(128, True), (256, False)])
 def test_the_other_one_does_too(size_mb, ends):
-    asked = mi300x.program("ar_allpair_simple_x_4")
-    time = predict_us(asked, mi300x.mesh(), mi300x.executor(), "Simple", size_mb * MB)
+    requested = mi300x.program("ar_allpair_simple_x_4")
+    time = predict_us(requested, mi300x.mesh(), mi300x.executor(), "Simple", size_mb * MB)
     assert math.isfinite(time) == ends
 
 

@@ -149,8 +149,8 @@ def test_the_flag_of_a_send_with_ll_does_not_free_its_source_on_rccl():
     later = with_steps(later, 0, 0, lambda steps: (*steps, step("cpy", "s1", "s1", tells=True)))
     later = edit(later, 0, 1, 1, depends=(0, 1))
     later = replace(later, ranks=tuple(replace(each, scratch_chunks=2) for each in later.ranks))
-    told = [each for each in verify_program(later).errors if each.rule == "rccl-early-flag"]
-    assert {each.rank for each in told} == {1}
+    reported = [each for each in verify_program(later).errors if each.rule == "rccl-early-flag"]
+    assert {each.rank for each in reported} == {1}
 
 
 def test_a_copy_onto_itself_overwrites_nothing():

@@ -262,10 +262,10 @@ def test_a_report_is_made_of_plain_data():
     import json
 
     report = verify_file(REAL_FILES / "mscclang-allreduce_pcie_hierarchical_4.xml")
-    told = json.loads(json.dumps(report.as_dict()))
-    assert told["ok"] is False
-    assert told["facts"]["in_place"] == "wrong"
-    assert {"layer", "severity", "rule", "message", "rank", "line", "hint"} <= told["findings"][0].keys()
+    reported = json.loads(json.dumps(report.as_dict()))
+    assert reported["ok"] is False
+    assert reported["facts"]["in_place"] == "wrong"
+    assert {"layer", "severity", "rule", "message", "rank", "line", "hint"} <= reported["findings"][0].keys()
 
 
 _EXTREMES = ["-2147483648", "-2", "-1", "0", "1", "2", "3", "64", "71", "255", "32767", "32768", "2147483647"]

@@ -409,8 +409,8 @@ def test_what_older_releases_do_otherwise_is_a_warning_unless_they_are_asked_abo
     report = verify_plan_file(path)
     assert report.facts.readers == {"mscclpp-0.8": "no", "mscclpp-0.9": "no", "mscclpp-0.10": "yes"}
     assert finding(report, "unknown-operation").severity == "warning"
-    for asked in ("all", "mscclpp-0.9", [version.name for version in VERSIONS]):
-        assert finding(verify_plan_file(path, targets=asked), "unknown-operation").severity == "error"
+    for requested in ("all", "mscclpp-0.9", [version.name for version in VERSIONS]):
+        assert finding(verify_plan_file(path, targets=requested), "unknown-operation").severity == "error"
     assert NEWEST.name == "mscclpp-0.10"
 
 
@@ -430,8 +430,8 @@ def test_a_plan_of_many_operations_is_checked_with_each_rule_told_a_few_times() 
     wrong = edited(plan, {"g0.b0.ops": [*block["ops"], *[op("copy", [own(9)], [own(9, buffer="o")])] * 50]})
     collector = Collector()
     check_structure(parse_plan(str(wrong).replace("'", '"').replace("False", "false")), collector)
-    told = [each for each in collector.findings() if each.rule == "operand-bounds"]
-    assert len(told) == 21 and "80 more" in told[-1].message
+    reported = [each for each in collector.findings() if each.rule == "operand-bounds"]
+    assert len(reported) == 21 and "80 more" in reported[-1].message
 
 
 def test_the_page_names_every_rule() -> None:

@@ -30,9 +30,9 @@ def test_data_goes_as_the_arrow_says() -> None:
 
 def test_both_ways_are_told_apart_from_one() -> None:
     (total,) = matrices(nvbandwidth("<->", "device_to_device_bidirectional_memcpy_read_ce", "Total "))
-    assert (total.both_ways, total.sums_ways) == (True, True)
+    assert (total.both_directions, total.sums_routes) == (True, True)
     (read,) = matrices(nvbandwidth("<->", "device_to_device_bidirectional_memcpy_read_ce", "Read1 "))
-    assert (read.both_ways, read.sums_ways) == (True, False)
+    assert (read.both_directions, read.sums_routes) == (True, False)
 
 
 def test_the_first_versions_name_columns_before_rows() -> None:
@@ -172,7 +172,7 @@ def test_a_read_is_there_and_back() -> None:
 
 @pytest.mark.parametrize("text", [TRANSFERBENCH, TRANSFERBENCH.replace("     ", ",")])
 def test_gpus_and_hosts_of_transferbench(text: str) -> None:
-    found = {(each.ends, each.both_ways): each.pairs() for each in matrices(text)}
+    found = {(each.ends, each.both_directions): each.pairs() for each in matrices(text)}
     assert found["gpu to gpu", False] == {(0, 1): 64.58, (1, 0): 66.52}
     assert found["gpu to gpu", True] == {(0, 1): 62.40}
     assert found["host to gpu", False] == {(0, 0): 17.32, (0, 1): 16.97}

@@ -29,18 +29,18 @@ def only(of: Findings, name: str) -> Quantity:
 
 
 def test_osu_latency_has_its_floor_and_the_slope_of_its_large_sizes() -> None:
-    told = found("osu-latency.txt")
-    assert only(told, "alpha_us").value == pytest.approx(3.3, abs=0.05)
-    assert only(told, "beta_us_per_mb").gbps == pytest.approx(15.3, rel=0.01)
-    assert only(told, "beta_us_per_mb").worst_miss < 0.03
+    reported = found("osu-latency.txt")
+    assert only(reported, "alpha_us").value == pytest.approx(3.3, abs=0.05)
+    assert only(reported, "beta_us_per_mb").gbps == pytest.approx(15.3, rel=0.01)
+    assert only(reported, "beta_us_per_mb").worst_miss < 0.03
 
 
 def test_osu_latency_at_a_size_is_a_line_around_it() -> None:
     """IMPORTS.md: 64 KB and more have 6.29 us, 15.3 GB/s and a worst miss of 2%."""
-    told = found("osu-latency.txt", at_bytes=2**19)
-    assert only(told, "alpha_us").value == pytest.approx(6.3, abs=0.2)
-    assert only(told, "beta_us_per_mb").gbps == pytest.approx(15.3, rel=0.01)
-    assert only(told, "beta_us_per_mb").sizes == (2**16, 2**22)
+    reported = found("osu-latency.txt", at_bytes=2**19)
+    assert only(reported, "alpha_us").value == pytest.approx(6.3, abs=0.2)
+    assert only(reported, "beta_us_per_mb").gbps == pytest.approx(15.3, rel=0.01)
+    assert only(reported, "beta_us_per_mb").sizes == (2**16, 2**22)
 
 
 @pytest.mark.parametrize(
@@ -56,9 +56,9 @@ def test_osu_latency_at_a_size_is_a_line_around_it() -> None:
     ],
 )
 def test_a_stream_of_messages_tells_a_bandwidth(name: str, gbps: float) -> None:
-    told = found(name)
-    assert only(told, "beta_us_per_mb").gbps == pytest.approx(gbps, rel=0.04)
-    assert not numbers(told, "alpha_us")
+    reported = found(name)
+    assert only(reported, "beta_us_per_mb").gbps == pytest.approx(gbps, rel=0.04)
+    assert not numbers(reported, "alpha_us")
 
 
 def test_the_launch_of_a_call_is_told_apart_from_an_alpha() -> None:
@@ -70,8 +70,8 @@ def test_the_launch_of_a_call_is_told_apart_from_an_alpha() -> None:
 
 
 def test_four_pairs_do_not_fill_four_times_the_port_of_one_and_eight_gain_nothing() -> None:
-    told = found("osu-1-pair.txt", "osu-4-pairs.txt", "osu/abci-a100-inter-8pair-mbw.txt")
-    together_gbps = [each for each in numbers(told, "gbps") if "all at once" in each.link]
+    reported = found("osu-1-pair.txt", "osu-4-pairs.txt", "osu/abci-a100-inter-8pair-mbw.txt")
+    together_gbps = [each for each in numbers(reported, "gbps") if "all at once" in each.link]
     assert [each.value for each in together_gbps] == [pytest.approx(39.0, abs=0.05)]
     assert "does not fill a port" in together_gbps[0].note
     assert "more pairs move no more" in together_gbps[0].note
@@ -79,9 +79,9 @@ def test_four_pairs_do_not_fill_four_times_the_port_of_one_and_eight_gain_nothin
 
 @pytest.mark.parametrize("name", ["osu/pkb-bw.txt", "perftest/aks-read-lat-one-size.txt"])
 def test_too_few_sizes_are_refused(name: str) -> None:
-    told = found(name)
-    assert not told.quantities
-    assert all("size" in refused.reason for refused in told.refusals)
+    reported = found(name)
+    assert not reported.quantities
+    assert all("size" in refused.reason for refused in reported.refusals)
 
 
 def test_one_latency_is_an_upper_limit() -> None:
@@ -100,11 +100,11 @@ def test_one_latency_is_an_upper_limit() -> None:
     ],
 )
 def test_a_collective_tells_a_lower_limit_of_a_port_and_no_alpha(name: str, ranks: int, busbw: float) -> None:
-    told = found(name)
-    assert only(told, "gbps").value == busbw
-    assert f"of {ranks} ranks" in only(told, "gbps").link
-    assert not told.costs
-    assert "model of its algorithm" in told.refusals[0].reason
+    reported = found(name)
+    assert only(reported, "gbps").value == busbw
+    assert f"of {ranks} ranks" in only(reported, "gbps").link
+    assert not reported.costs
+    assert "model of its algorithm" in reported.refusals[0].reason
 
 
 def test_the_text_and_the_json_of_one_run_say_the_same() -> None:
@@ -123,62 +123,62 @@ def test_two_rows_are_refused() -> None:
 
 
 def test_8_a100_are_one_class_with_four_pcie_switches() -> None:
-    told = found("p2pbw/abci-a100-8-run1.txt")
-    beta = only(told, "beta_us_per_mb")
+    reported = found("p2pbw/abci-a100-8-run1.txt")
+    beta = only(reported, "beta_us_per_mb")
     assert (beta.points, beta.link) == (56, "GPU to GPU")
     assert 263 < beta.gbps < 276
-    switches = [each.link for each in told.quantities if each.link.startswith("PCIe switch")]
+    switches = [each.link for each in reported.quantities if each.link.startswith("PCIe switch")]
     assert switches == [f"PCIe switch of GPUs {a}, {a + 1}" for a in (0, 2, 4, 6)]
-    latency = only(told, "latency_us")
+    latency = only(reported, "latency_us")
     assert (latency.low, latency.high) == (2.73, 3.44)
-    assert not told.warnings
+    assert not reported.warnings
 
 
 def test_4_v100_have_two_links_a_pair_and_two_pcie_switches() -> None:
-    told = found("p2p-v100-4.txt")
-    assert only(told, "beta_us_per_mb").value == pytest.approx(21.6, abs=0.05)
-    switches = [each.link for each in told.quantities if each.link.startswith("PCIe switch")]
+    reported = found("p2p-v100-4.txt")
+    assert only(reported, "beta_us_per_mb").value == pytest.approx(21.6, abs=0.05)
+    switches = [each.link for each in reported.quantities if each.link.startswith("PCIe switch")]
     assert switches == ["PCIe switch of GPUs 0, 1", "PCIe switch of GPUs 2, 3"]
-    assert 1.8 <= only(told, "latency_us").value <= 2.0
+    assert 1.8 <= only(reported, "latency_us").value <= 2.0
 
 
 def test_2_gpus_on_pcie() -> None:
-    told = found("p2pbw/rtx6000ada-2.txt")
-    assert only(told, "beta_us_per_mb").gbps == pytest.approx(26.32, rel=1e-3)
-    assert not [each for each in told.quantities if each.link.startswith("PCIe switch")]
+    reported = found("p2pbw/rtx6000ada-2.txt")
+    assert only(reported, "beta_us_per_mb").gbps == pytest.approx(26.32, rel=1e-3)
+    assert not [each for each in reported.quantities if each.link.startswith("PCIe switch")]
 
 
 def test_h800_reads_172_and_writes_176_with_copy_engines() -> None:
-    told = found("nvbandwidth/h800-8-v0.2.txt")
-    by_test = {each.source.split()[-1]: each for each in numbers(told, "beta_us_per_mb")}
+    reported = found("nvbandwidth/h800-8-v0.2.txt")
+    by_test = {each.source.split()[-1]: each for each in numbers(reported, "beta_us_per_mb")}
     assert by_test["device_to_device_memcpy_read_ce"].gbps == pytest.approx(172, abs=0.5)
     assert by_test["device_to_device_memcpy_write_ce"].gbps == pytest.approx(176, abs=0.5)
-    into = [each for each in numbers(told, "port_gbps") if each.source.endswith("all_to_one_write_ce")]
+    into = [each for each in numbers(reported, "port_gbps") if each.source.endswith("all_to_one_write_ce")]
     assert into[0].value == pytest.approx(177.7, abs=0.1)
-    assert len(told.pair_gbps) == 56
+    assert len(reported.pair_gbps) == 56
 
 
 @pytest.mark.parametrize("name", ["t4-4.txt", "t4-4.constructed.json"])
 def test_4_t4_without_nvlink(name: str) -> None:
-    told = found(f"nvbandwidth/{name}")
-    for beta in numbers(told, "beta_us_per_mb"):
+    reported = found(f"nvbandwidth/{name}")
+    for beta in numbers(reported, "beta_us_per_mb"):
         assert 9.9 < beta.gbps < 10.26
-    sources = {each.source.split()[-1]: each.value for each in numbers(told, "gbps")}
+    sources = {each.source.split()[-1]: each.value for each in numbers(reported, "gbps")}
     assert sources["host_to_device_memcpy_ce"] == pytest.approx(12.3, abs=0.1)
     assert sources["device_to_host_memcpy_ce"] == pytest.approx(13.1, abs=0.1)
 
 
 def test_a_synthetic_log_of_nvbandwidth_is_read() -> None:
-    told = found("nvbandwidth/gh200-synthetic.log")
-    assert not told.pair_gbps
-    assert only(told, "latency_us").value == pytest.approx(0.77258)
+    reported = found("nvbandwidth/gh200-synthetic.log")
+    assert not reported.pair_gbps
+    assert only(reported, "latency_us").value == pytest.approx(0.77258)
 
 
 def test_mi250_has_its_classes_and_no_degraded_link() -> None:
-    told = found("transferbench/mi250-8gcd-p2p.txt")
-    betas = numbers(told, "beta_us_per_mb")
+    reported = found("transferbench/mi250-8gcd-p2p.txt")
+    betas = numbers(reported, "beta_us_per_mb")
     assert betas[0].note.startswith("0-1 2-3 4-5 6-7;")
     assert 64.5 < betas[0].gbps < 66.6
     assert [each.gbps > 35 for each in betas] == [True] * 4 + [False] * 2
     assert sum(each.points for each in betas) == 56
-    assert not told.warnings
+    assert not reported.warnings

@@ -71,26 +71,31 @@ def test_a_log_of_a_job_that_ran_several_of_each_under_a_launcher() -> None:
         for line in text.splitlines()
     )
     for log in (text, noisy):
-        told = parse_measured(log, "job.log")
-        assert told.formats == ("nccl-tests", "osu", "p2p-bandwidth")
-        assert [sweep.test for sweep in told.sweeps] == ["sendrecv", "all_reduce", "MPI Latency", "sendrecv"]
-        assert [len(sweep.points) for sweep in told.sweeps] == [4, 4, 4, 4]
-        assert len(told.matrices) == 2
+        reported = parse_measured(log, "job.log")
+        assert reported.formats == ("nccl-tests", "osu", "p2p-bandwidth")
+        assert [sweep.test for sweep in reported.sweeps] == [
+            "sendrecv",
+            "all_reduce",
+            "MPI Latency",
+            "sendrecv",
+        ]
+        assert [len(sweep.points) for sweep in reported.sweeps] == [4, 4, 4, 4]
+        assert len(reported.matrices) == 2
 
 
 def test_lines_keep_their_numbers() -> None:
-    told = parse_measured(NCCL + OSU, "job.log")
+    reported = parse_measured(NCCL + OSU, "job.log")
     lines = (NCCL + OSU).splitlines()
     assert all(
-        str(point.size_bytes) in lines[point.line - 1] for sweep in told.sweeps for point in sweep.points
+        str(point.size_bytes) in lines[point.line - 1] for sweep in reported.sweeps for point in sweep.points
     )
 
 
 def test_one_that_is_damaged_beside_another_is_left_out_and_told() -> None:
-    told = parse_measured(OSU + SENDRECV + HEADER, "job.log")
-    assert [sweep.tool for sweep in told.sweeps] == ["osu"]
-    assert "nccl-tests and rccl-tests, text is left out: there is a header" in told.warnings[-1]
-    assert told.warnings[-1].startswith("job.log:8: ")
+    reported = parse_measured(OSU + SENDRECV + HEADER, "job.log")
+    assert [sweep.tool for sweep in reported.sweeps] == ["osu"]
+    assert "nccl-tests and rccl-tests, text is left out: there is a header" in reported.warnings[-1]
+    assert reported.warnings[-1].startswith("job.log:8: ")
 
 
 def test_where_all_are_damaged_both_are_named_with_their_lines() -> None:

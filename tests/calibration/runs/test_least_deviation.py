@@ -43,7 +43,7 @@ def exact() -> FloatArray:
 def test_exact_times_give_the_parameters_back() -> None:
     found = fitted(exact())
     assert found.values == pytest.approx(TRUE, rel=0.01)
-    assert found.is_told.all()
+    assert found.is_reported.all()
     assert found.predicted_us == pytest.approx(exact(), rel=0.01)
 
 
@@ -77,7 +77,7 @@ def test_one_group_of_times_has_wide_intervals_however_well_they_fit() -> None:
 
 def test_what_the_times_do_not_depend_on_stays_and_is_said_to_be_untold() -> None:
     found = fitted(exact(), [*unknowns(1.0, 1.0), Unknown(7.0, 1e-4, 1e4, ~EVERY)])
-    assert found.is_told.tolist() == [True, True, False]
+    assert found.is_reported.tolist() == [True, True, False]
     assert found.values[2] == pytest.approx(7.0, rel=0.05)
 
 

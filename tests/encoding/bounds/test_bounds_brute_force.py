@@ -102,7 +102,7 @@ def test_no_schedule_with_ready_times_tails_and_unequal_sizes_beats_a_bound(seed
 def test_no_schedule_through_a_helper_beats_a_bound(name: str) -> None:
     """Three ranks that are joined by a fourth alone, which holds no data."""
     star = machine(4, [(a, b, 1.0, 1.0) for r in range(3) for a, b in ((r, 3), (3, r))])
-    among_three = make_collective(name, 3).beside(1)
+    among_three = make_collective(name, 3).with_helpers(1)
     helped = Problem(replace(star, is_helper=np.arange(4) == 3), among_three, 1.0)
     assert "helpers" in helped.features
     as_a_rank = Problem(star, replace(among_three, num_helpers=0), 1.0)

@@ -19,14 +19,14 @@ from taccl.model.problem import Problem
 UNIFORM = ["allgather", "reducescatter", "allreduce", "broadcast"]
 
 
-def asked(name: str) -> Problem:
+def requested(name: str) -> Problem:
     return problem(full(5), name, 2)
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.sampled_from(UNIFORM), st.lists(st.integers(0, 3), min_size=5, max_size=5))
 def test_crossings_are_those_of_all_chunks_one_by_one(name: str, labels: list[int]) -> None:
-    instance = Instance(asked(name))
+    instance = Instance(requested(name))
     parts = Partition(numbered(np.array(labels)), "parts")
     counts = instance.once(Counts)
     assert counts.least_crossings(parts) == counts._in_block(parts, 0, instance.problem.num_chunks)
@@ -35,7 +35,7 @@ def test_crossings_are_those_of_all_chunks_one_by_one(name: str, labels: list[in
 @settings(max_examples=25, deadline=None)
 @given(st.sampled_from(UNIFORM), st.sets(st.integers(0, 4)))
 def test_what_must_enter_is_wanted_inside_and_not_all_there(name: str, ranks: set[int]) -> None:
-    instance = Instance(asked(name))
+    instance = Instance(requested(name))
     collective = instance.problem.collective
     expected = []
     for chunk in range(collective.num_chunks):
@@ -56,12 +56,12 @@ def test_what_must_enter_is_wanted_inside_and_not_all_there(name: str, ranks: se
 def test_the_longest_way_of_all_chunks_is_that_of_the_farthest_ranks(name: str) -> None:
     instance = Instance(problem(two_nodes(2), name, 1))
     collective, far = instance.problem.collective, instance.distances_us
-    ways = []
+    routes = []
     for chunk in range(collective.num_chunks):
         starts = collective.inputs.rank[collective.inputs.chunk == chunk]
         nearest = far[starts].max(axis=0) if collective.reduces[chunk] else far[starts].min(axis=0)
-        ways.append(nearest[collective.outputs.rank[collective.outputs.chunk == chunk]].max())
-    assert latency_bound(instance).value_us == pytest.approx(max(ways))
+        routes.append(nearest[collective.outputs.rank[collective.outputs.chunk == chunk]].max())
+    assert latency_bound(instance).value_us == pytest.approx(max(routes))
 
 
 def test_copies_of_a_sum_go_the_ways_of_the_problem() -> None:
@@ -80,4 +80,4 @@ def test_what_nodes_prove_at_once_is_what_their_partition_proves(name: str) -> N
 
 def test_nodes_prove_nothing_at_once_where_chunks_differ() -> None:
     assert between_nodes(Instance(problem(two_nodes(), "alltoall", 1))).value_us == 0.0
-    assert between_nodes(Instance(asked("allgather"))).value_us == 0.0  # one node
+    assert between_nodes(Instance(requested("allgather"))).value_us == 0.0  # one node

@@ -39,8 +39,8 @@ def test_one_group_is_gathered_crosses_and_is_spread() -> None:
     stated = problem(two_pairs(40.0), "allgather")
     assert best_us(stated, 46.5) == pytest.approx(47.0)
     assert best_us(stated, 47.0) == 0.0, "no better than what is known"
-    told = max(proved(stated, 46.5), key=lambda proof: proof.value_us).witness
-    assert told == "2 chunks into node 0 through 2-0, in one group or with one more alpha"
+    reported = max(proved(stated, 46.5), key=lambda proof: proof.value_us).witness
+    assert reported == "2 chunks into node 0 through 2-0, in one group or with one more alpha"
 
 
 def test_two_groups_are_no_slower_than_two_alphas() -> None:

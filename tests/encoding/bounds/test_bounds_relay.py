@@ -42,11 +42,11 @@ def test_what_comes_in_twice_at_the_end_leaves_time_to_pass_on_the_rest() -> Non
     The last two sends bring nothing first, and all before them is over two chunks before the end.
     """
     links = [(0, 1, 0.01, 1.0), (0, 2, 0.01, 1.0), (1, 2, 0.01, 2.5)]
-    asked = problem(machine(3, links, shared=[[0, 1]], node_of=[0, 1, 1]), "broadcast", 4)
-    proof = lower_bound(asked, bounds=[RELAY])
+    requested = problem(machine(3, links, shared=[[0, 1]], node_of=[0, 1, 1]), "broadcast", 4)
+    proof = lower_bound(requested, bounds=[RELAY])
     assert proof.kind == RELAY.name
     assert proof.value_us == pytest.approx(6.03)
-    assert fastest(asked).makespan_us == pytest.approx(6.04)
+    assert fastest(requested).makespan_us == pytest.approx(6.04)
 
 
 def test_it_says_nothing_where_no_time_is_left_and_of_a_single_node() -> None:
@@ -62,12 +62,14 @@ def test_it_says_nothing_where_no_time_is_left_and_of_a_single_node() -> None:
     st.sampled_from([1, 2]),
 )
 def test_no_schedule_is_faster(name: str, machine: tuple[str, int], size: str, chunks: int) -> None:
-    asked = make_problem(name, topology=machine[0], nodes=machine[1], size=size, chunks=chunks).problem
-    (update,) = hierarchical(Instance(asked), SearchOptions(), Budget.of_work(50), None)
+    requested = make_problem(name, topology=machine[0], nodes=machine[1], size=size, chunks=chunks).problem
+    (update,) = hierarchical(Instance(requested), SearchOptions(), Budget.of_work(50), None)
     assert update.schedule is not None
-    assert 0 < lower_bound(asked, bounds=[RELAY]).value_us <= update.schedule.makespan_us
+    assert 0 < lower_bound(requested, bounds=[RELAY]).value_us <= update.schedule.makespan_us
 
 
 def test_it_says_more_than_the_cut_where_inside_is_hardly_faster() -> None:
-    asked = make_problem("allgather", topology="dgx-h100", nodes=12, size="96MB", chunks=2).problem
-    assert lower_bound(asked, bounds=[RELAY]).value_us > 1.02 * lower_bound(asked, bounds=[CUT]).value_us
+    requested = make_problem("allgather", topology="dgx-h100", nodes=12, size="96MB", chunks=2).problem
+    assert (
+        lower_bound(requested, bounds=[RELAY]).value_us > 1.02 * lower_bound(requested, bounds=[CUT]).value_us
+    )

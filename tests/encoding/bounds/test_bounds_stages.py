@@ -14,7 +14,7 @@ from taccl.encoding.bounds.bound import Bound
 from taccl.encoding.bounds.cuts import node_cuts
 from taccl.encoding.bounds.first_times import OutOfBudget, Steps, gathered, informed
 from taccl.encoding.bounds.late import LATE
-from taccl.encoding.bounds.port_turns import StepTable, Ways, least_end_us
+from taccl.encoding.bounds.port_turns import Routes, StepTable, least_end_us
 from taccl.encoding.bounds.postal import (
     Distances,
     Layer,
@@ -87,12 +87,12 @@ def test_turns_end_when_groups_that_leave_in_time_are_worth_enough() -> None:
     """One chunk takes 3 us, two take 5 and are there to be sent from 1 us on, and each serves one at once."""
     table = StepTable.of([Steps([0.0], [1])])
     takes, counts, none = np.array([3.0, 5.0]), np.array([1, 2]), np.zeros(2, dtype=np.int64)
-    ways = Ways(np.array([0.0, 1.0]), takes, takes, counts, counts, counts, none, none, (table, table), 9)
-    ends = [least_end_us([ways], need, 0.5, 40.0, _plenty()) for need in (1, 2, 3, 4)]
+    routes = Routes(np.array([0.0, 1.0]), takes, takes, counts, counts, counts, none, none, (table, table), 9)
+    ends = [least_end_us([routes], need, 0.5, 40.0, _plenty()) for need in (1, 2, 3, 4)]
     assert ends == pytest.approx([3.0, 6.0, 8.0, 11.0])
-    assert least_end_us([ways, ways], 4, 0.5, 40.0, _plenty()) == pytest.approx(6.0)
-    assert least_end_us([ways], 2, 7.0, 40.0, _plenty()) == 0.0, "no better than what is known"
-    assert least_end_us([ways], 9, 1.0, 10.0, _plenty()) == 10.0, "it looks no further"
+    assert least_end_us([routes, routes], 4, 0.5, 40.0, _plenty()) == pytest.approx(6.0)
+    assert least_end_us([routes], 2, 7.0, 40.0, _plenty()) == 0.0, "no better than what is known"
+    assert least_end_us([routes], 9, 1.0, 10.0, _plenty()) == 10.0, "it looks no further"
 
 
 def test_chunks_that_come_as_a_group_share_the_node_that_they_are_spread_in() -> None:

@@ -144,7 +144,7 @@ def test_helpers_are_no_parts() -> None:
     """Three ranks round a helper: no partition counts it, and sums may be made there: 3 in and 3 out."""
     star = machine(4, [(a, b, 0.0, 1.0) for r in range(3) for a, b in ((r, 3), (3, r))])
     helped = Problem(
-        replace(star, is_helper=np.arange(4) == 3), make_collective("allreduce", 3).beside(1), 1.0
+        replace(star, is_helper=np.arange(4) == 3), make_collective("allreduce", 3).with_helpers(1), 1.0
     )
     found = strength(helped)
     assert found is not None

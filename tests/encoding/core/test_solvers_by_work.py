@@ -16,12 +16,12 @@ from taccl.support.budget import Budget
 Said = list[tuple[str, float | None, float, str]]
 
 
-def said(engine: OnProblem, asked: Problem, units: int, seed: int = 0) -> tuple[Said, float]:
+def said(engine: OnProblem, requested: Problem, units: int, seed: int = 0) -> tuple[Said, float]:
     """What an engine says, and what is left of the budget."""
     budget = Budget.of_work(units)
     updates = [
         (each.stage, each.schedule and each.schedule.makespan_us, each.lower_bound_us, each.note)
-        for each in engine(asked, SearchOptions(seed=seed), budget, None)
+        for each in engine(requested, SearchOptions(seed=seed), budget, None)
     ]
     return updates, budget.remaining_s()
 
@@ -35,7 +35,7 @@ def wild_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("engine", "asked"),
+    ("engine", "requested"),
     [
         (cp, problem(ndv2_node(), "allgather", 2)),
         (cp, problem(two_nodes(), "alltoall")),
@@ -46,18 +46,18 @@ def wild_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     ids=["cp", "cp pairs", "joint", "milp", "milp pairs"],
 )
 def test_the_same_work_and_seed_give_the_same_answers_on_any_clock(
-    engine: OnProblem, asked: Problem, request: pytest.FixtureRequest
+    engine: OnProblem, requested: Problem, request: pytest.FixtureRequest
 ) -> None:
-    calm = said(engine, asked, 1_000, seed=5)
+    calm = said(engine, requested, 1_000, seed=5)
     assert calm[0], "a first schedule at least"
     request.getfixturevalue("wild_clock")
-    assert said(engine, asked, 1_000, seed=5) == calm
+    assert said(engine, requested, 1_000, seed=5) == calm
 
 
 def test_all_programs_are_searched_alike_with_the_same_work() -> None:
-    asked = problem(ring(3, 0.5, 3.0), "allreduce")
-    first = said(all_programs, asked, 1_000)
-    assert said(all_programs, asked, 1_000) == first
+    requested = problem(ring(3, 0.5, 3.0), "allreduce")
+    first = said(all_programs, requested, 1_000)
+    assert said(all_programs, requested, 1_000) == first
 
 
 @pytest.mark.parametrize("engine", [cp, milp], ids=["cp", "milp"])

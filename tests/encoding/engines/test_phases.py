@@ -227,7 +227,7 @@ def test_what_is_proved_of_a_mirror_image_that_no_schedule_read_backwards_is_doe
 def test_single_sends_of_both_phases_are_merged_also_where_none_were_there_at_the_same_time() -> None:
     """Groups make a phase faster, and keep ports busy that the other phase could use."""
     made = make_problem("allreduce", topology="mesh:2x3", size="6MB", chunks=1).problem
-    asked = replace(made, symmetry=(np.arange(6),))  # of a quotient there would be two more phases
+    requested = replace(made, symmetry=(np.arange(6),))  # of a quotient there would be two more phases
     single: dict[str, Schedule] = {}
 
     def in_turn(
@@ -243,11 +243,11 @@ def test_single_sends_of_both_phases_are_merged_also_where_none_were_there_at_th
         yield Update("single", first)
         yield Update("together", together)
 
-    *_, last = by_phases(in_turn)(Instance(asked), SearchOptions(), Budget.of_work(5_000), None)
+    *_, last = by_phases(in_turn)(Instance(requested), SearchOptions(), Budget.of_work(5_000), None)
     assert last.schedule is not None and len(single) == 2
     last.schedule.check()
     sums, copies = (single[name] for name in ("reduce phase-reversed", "broadcast phase"))
-    assert last.schedule.makespan_us <= merged(asked, sums, copies).makespan_us + TOLERANCE_US
+    assert last.schedule.makespan_us <= merged(requested, sums, copies).makespan_us + TOLERANCE_US
 
 
 def grouped(schedule: Schedule) -> Schedule:
@@ -266,9 +266,9 @@ def grouped(schedule: Schedule) -> Schedule:
 
 
 def test_sums_that_take_long_to_read_backwards_are_left_as_they_are(monkeypatch) -> None:
-    asked = problem(ring(3), "reducescatter")
-    first = first_of(Instance(asked).phases.reduce_phase.problem)
-    known = merged(asked, first, None)
+    requested = problem(ring(3), "reducescatter")
+    first = first_of(Instance(requested).phases.reduce_phase.problem)
+    known = merged(requested, first, None)
 
     def begun(*_: object) -> Iterator[Update]:
         began.append(True)
@@ -278,5 +278,7 @@ def test_sums_that_take_long_to_read_backwards_are_left_as_they_are(monkeypatch)
     for most, expected in ((0, []), (20_000, [True])):
         monkeypatch.setattr("taccl.encoding.engines.by_phases.BY_PHASES_MANY_ROWS", most)
         monkeypatch.setattr("taccl.encoding.engines.by_phases.BY_PHASES_MIRRORED_PER_S", 0.001)
-        assert list(by_phases(begun)(Instance(asked), SearchOptions(), Budget.of_work(1_000), known)) == []
+        assert (
+            list(by_phases(begun)(Instance(requested), SearchOptions(), Budget.of_work(1_000), known)) == []
+        )
         assert began == expected

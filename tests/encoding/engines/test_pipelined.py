@@ -19,12 +19,14 @@ def test_without_rules_all_chunks_are_of_one_kind() -> None:
 
 
 def test_chunks_of_ranks_that_may_use_the_same_links_are_of_one_kind() -> None:
-    asked = problem(ring(3), "allgather", 2)
+    requested = problem(ring(3), "allgather", 2)
     may_use = np.array([[True, True, True], [True, False, True], [True, True, True]])
-    limited = Problem(asked.topology, asked.collective, asked.chunk_mb, limits=RoutingLimits(may_use=may_use))
+    limited = Problem(
+        requested.topology, requested.collective, requested.chunk_mb, limits=RoutingLimits(may_use=may_use)
+    )
     usable, kind = kinds_of(limited)
     assert len(usable) == 2
-    assert usable[kind].tolist() == may_use[asked.collective.owner].tolist()
+    assert usable[kind].tolist() == may_use[requested.collective.owner].tolist()
 
 
 def test_loops_are_compiled_where_there_is_time_or_nobody_looks_at_the_clock() -> None:

@@ -139,8 +139,8 @@ def test_open_rounds_and_given_ones_agree() -> None:
     stated = problem(ring(4, both=True), "allgather", 2)
     for rounds, expected in ((2, z3.unsat), (3, z3.sat), (4, z3.sat)):
         assert Model(Instance(stated), 2, rounds).solver.check() == expected
-        ways = [(first, rounds - first) for first in range(1, rounds)]
-        given = [Model(Instance(stated), 2, rounds, way).solver.check() for way in ways]
+        routes = [(first, rounds - first) for first in range(1, rounds)]
+        given = [Model(Instance(stated), 2, rounds, way).solver.check() for way in routes]
         assert (z3.sat in given) == (expected == z3.sat)
 
 

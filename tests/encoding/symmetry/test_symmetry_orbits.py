@@ -139,8 +139,8 @@ def test_helpers_may_stand_still_and_go_to_helpers_only() -> None:
     """Two members and a hub: the members can be swapped, and the hub with nobody."""
     links = [(a, b, 1.0, 1.0) for a in range(3) for b in range(3) if a != b]
     hub = replace(machine(3, links), is_helper=np.arange(3) == 2)
-    beside = Problem(hub, make_collective("allgather", 2).beside(1), 1.0)
-    assert is_automorphism(beside, SWAP)
-    assert not is_automorphism(beside, np.array([2, 1, 0]))
+    alongside = Problem(hub, make_collective("allgather", 2).with_helpers(1), 1.0)
+    assert is_automorphism(alongside, SWAP)
+    assert not is_automorphism(alongside, np.array([2, 1, 0]))
     unable = replace(hub, may_copy=np.array([False, True, True]))
-    assert not is_automorphism(replace(beside, topology=unable), SWAP)
+    assert not is_automorphism(replace(alongside, topology=unable), SWAP)

@@ -62,9 +62,9 @@ def _local_faults(schedule: Schedule) -> set[str]:
     topology = problem.topology
     busy = defaultdict(list)
     for rows in _sends(schedule).values():
-        alike = {(schedule.link[r], schedule.start_us[r], schedule.end_us[r]) for r in rows}
+        equivalent = {(schedule.link[r], schedule.start_us[r], schedule.end_us[r]) for r in rows}
         if (
-            len(alike) > 1
+            len(equivalent) > 1
             or len({schedule.chunk[r] for r in rows}) < len(rows)
             or len(rows) > problem.max_group
         ):

@@ -100,7 +100,7 @@ def problems(draw) -> Problem:
     ranks, links = topology.num_ranks, topology.num_links
     helpers = draw(st.sampled_from([0, 0, 1])) if ranks > 2 else 0
     topology = replace(topology, is_helper=np.arange(ranks) >= ranks - helpers)
-    collective = draw(collectives(ranks - helpers)).beside(helpers)
+    collective = draw(collectives(ranks - helpers)).with_helpers(helpers)
 
     def some(length: int, values: list[float]) -> st.SearchStrategy:
         return st.none() | st.lists(st.sampled_from(values), min_size=length, max_size=length).map(np.array)

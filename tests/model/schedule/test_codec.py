@@ -278,7 +278,7 @@ def test_sizes_moments_and_helpers_are_read_back() -> None:
     topology = machine(3, [(0, 2), (2, 1)], is_helper=np.arange(3) == 2, may_sum=np.arange(3) < 2)
     problem = Problem(
         topology,
-        make_collective("broadcast", 2, 2).beside(1),
+        make_collective("broadcast", 2, 2).with_helpers(1),
         chunk_mb=1.0,
         sizes=[1.0, 2.0],
         ready_us=[0.0, 3.0],

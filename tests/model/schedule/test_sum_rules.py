@@ -131,9 +131,9 @@ def test_no_contribution_leaves_before_it_is_ready() -> None:
 
 
 def test_a_rank_that_may_not_sum_passes_on_one_part() -> None:
-    asked = sum_chain()
-    unable = replace(asked.problem.topology, may_sum=np.array([True, False, True]))
-    broken = replace(asked, problem=replace(asked.problem, topology=unable))
+    requested = sum_chain()
+    unable = replace(requested.problem.topology, may_sum=np.array([True, False, True]))
+    broken = replace(requested, problem=replace(requested.problem, topology=unable))
     assert findings(broken) == ("rank 1 sums 2 parts of chunk 0 (piece 0 of rank 0's part), and may not sum",)
     relayed = planned(
         sum_of([0, 2], wanted=[0]), [([0], (2, 1), 0.0, "add"), ([0], (1, 0), 3.0, "add")], unable

@@ -124,8 +124,8 @@ def test_the_predicted_time_is_that_of_the_file(tmp_path: Path):
 
 def test_chunks_are_chosen_with_the_rest():
     line = parse_topology(MACHINE.replace("{from: gpus, to: gpus,", "{pairs: [0-1, 1-2],"))
-    asked = {"protocol": "Simple", "instances": 1, "thread_blocks": "two-way"}
-    result = synthesize("broadcast", topology=line, size="3MB", **(QUICK | asked | {"chunks": "auto"}))
+    requested = {"protocol": "Simple", "instances": 1, "thread_blocks": "two-way"}
+    result = synthesize("broadcast", topology=line, size="3MB", **(QUICK | requested | {"chunks": "auto"}))
     assert len(result.chunks_tried) > 1
     taken = [tried.chunks for tried in result.chunks_tried if tried.remark.startswith("chosen")]
     assert taken == [result.collective.chunks_per_rank]
@@ -248,8 +248,8 @@ def test_plans_are_predicted_by_links_alone_where_a_machine_says_nothing_else() 
     assert large.execution is not None and large.execution.bound.value_us <= large.execution.time_us
     assert large.instances == 1 and large.machine is None
     assert {tried.protocol for tried in large.files_tried} == {"LL", "Simple"}
-    asked = synthesize("allgather", size="768B", protocol="Simple", **PLAN)
-    assert (asked.protocol, asked.files[0].program.protocol) == ("Simple", "Simple")
+    requested = synthesize("allgather", size="768B", protocol="Simple", **PLAN)
+    assert (requested.protocol, requested.files[0].program.protocol) == ("Simple", "Simple")
 
 
 def test_plans_take_as_many_instances_as_blocks_are_slower_than_links() -> None:
@@ -262,8 +262,13 @@ def test_plans_take_as_many_instances_as_blocks_are_slower_than_links() -> None:
 
 
 def test_sums_are_pulled_where_that_is_predicted_faster() -> None:
-    asked = PLAN | {"topology": machine(), "instances": 4, "thread_blocks": "two-way", "protocol": "Simple"}
-    made = synthesize("reducescatter", size="48MB", **(asked | {"topology": pair()}))
+    requested = PLAN | {
+        "topology": machine(),
+        "instances": 4,
+        "thread_blocks": "two-way",
+        "protocol": "Simple",
+    }
+    made = synthesize("reducescatter", size="48MB", **(requested | {"topology": pair()}))
     plan = made.files[0].program
     assert {each.name.value for each in plan.ranks[0].blocks[0].operations} >= {"rre"}
 

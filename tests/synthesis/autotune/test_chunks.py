@@ -162,8 +162,8 @@ def test_a_number_whose_trial_fails_costs_no_other_number_its_turn(
     numbers = [tried.chunks for tried in choice.tried]
     assert numbers[:3] == [1, 3, 4]
     assert first_schedules_only.count(2) == 1
-    told = [failure for failure in choice.found.failures if failure.name == "chunks 2"]
-    assert len(told) == (0 if isinstance(fault, NoScheduleInTime) else 1)
+    reported = [failure for failure in choice.found.failures if failure.name == "chunks 2"]
+    assert len(reported) == (0 if isinstance(fault, NoScheduleInTime) else 1)
 
 
 def test_a_number_that_is_too_large_to_state_ends_the_trials_of_finer_ones(

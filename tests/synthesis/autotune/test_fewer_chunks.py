@@ -45,7 +45,7 @@ def test_what_there_is_no_time_to_try_is_not_named() -> None:
 
 
 def allgather(chunks: int, **changes: object) -> Result:
-    asked = {"protocol": "Simple", "instances": 1, "thread_blocks": "two-way", "effort": 1000} | changes
+    requested = {"protocol": "Simple", "instances": 1, "thread_blocks": "two-way", "effort": 1000} | changes
     return synthesize(
         "allgather",
         topology=machine(thread_blocks=2),
@@ -53,7 +53,7 @@ def allgather(chunks: int, **changes: object) -> Result:
         chunks=chunks,
         engine="greedy",
         target="mscclpp",
-        **asked,
+        **requested,
     )
 
 

@@ -64,6 +64,6 @@ def test_a_cluster_without_workers_is_told() -> None:
 
 def test_without_dask_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(ClusterError, match="needs Dask distributed") as told:
+    with pytest.raises(ClusterError, match="needs Dask distributed") as reported:
         synthesize("allgather", topology="ring:3", size="3MB", scheduler="host:8786")
-    assert told.value.hint == "pip install 'taccl[cluster]'"
+    assert reported.value.hint == "pip install 'taccl[cluster]'"

@@ -87,23 +87,23 @@ def test_the_command_tells_what_became_of_each_task(address: str) -> None:
         main, [*words.split(), "--effort", "40", "--scheduler", address, "--no-file", "--json", "-q"]
     )
     assert ran.exit_code == 0, ran.stderr
-    told = json.loads(ran.stdout)
-    Draft202012Validator(json_schema(told["schema"])).validate(told)
-    assert told["scheduler"] == address
-    assert [task["seed"] for task in told["tasks"]] == list(range(8))
-    assert {task["chunks"] for task in told["tasks"]} == {1}
-    assert all(task["time_us"] >= told["time_us"] for task in told["tasks"])
-    assert f"8 of 8 tasks at {address} gave a valid schedule" in told["notes"]
+    reported = json.loads(ran.stdout)
+    Draft202012Validator(json_schema(reported["schema"])).validate(reported)
+    assert reported["scheduler"] == address
+    assert [task["seed"] for task in reported["tasks"]] == list(range(8))
+    assert {task["chunks"] for task in reported["tasks"]} == {1}
+    assert all(task["time_us"] >= reported["time_us"] for task in reported["tasks"])
+    assert f"8 of 8 tasks at {address} gave a valid schedule" in reported["notes"]
 
 
 def test_the_same_seed_and_effort_give_the_same_answer_whoever_is_faster(
     address: str, problem: Problem
 ) -> None:
-    def told(sharing: Sharing) -> list[object]:
+    def reported(sharing: Sharing) -> list[object]:
         return [replace(run, worker="", seconds=0.0) for run in sharing.runs]
 
     (once, of_once), (again, of_again) = (searched(address, problem) for _ in range(2))
-    assert told(of_once) == told(of_again)
+    assert reported(of_once) == reported(of_again)
     assert once.schedule.to_dict() == again.schedule.to_dict()
 
 

@@ -43,8 +43,8 @@ def test_links_between_gpus_add_up_and_join_no_others():
 
 def test_gpus_beside_one_nic_share_its_port():
     machine = box(switch_links=1).build("m", 2, "nccl")
-    ways = [{machine.links[i].src for i in machine.path(gpu, 4).links} for gpu in range(4)]
-    assert [{nic for nic in way if "node0.nic" in nic} for way in ways] == [
+    routes = [{machine.links[i].src for i in machine.path(gpu, 4).links} for gpu in range(4)]
+    assert [{nic for nic in way if "node0.nic" in nic} for way in routes] == [
         {"node0.nic0"},
         {"node0.nic0"},
         {"node0.nic1"},

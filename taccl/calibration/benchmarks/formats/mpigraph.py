@@ -57,9 +57,9 @@ def read(text: str, path: str | None) -> Measured:
 def _sends(lines: list[Line], path: str | None) -> _Sends:
     sends = _Sends()
     for line in lines:
-        header, row, told = _HEADER.match(line.text), _ROW.match(line.text), _SIZE.match(line.text)
-        if told is not None:
-            sends.size = int(told[1])
+        header, row, reported = _HEADER.match(line.text), _ROW.match(line.text), _SIZE.match(line.text)
+        if reported is not None:
+            sends.size = int(reported[1])
         elif header is not None and header[1] == "Send":
             sends.line = line.number
             names = [word.rpartition(":") for word in header[2].split()]

@@ -194,19 +194,19 @@ def _matrix(path: str | None, test: str, table: _Table) -> Matrix:
         )
         for a, row in zip(sources, cells, strict=True)
     )
-    both_ways = found["arrow"] == "<->" or "bidirectional" in test
+    both_directions = found["arrow"] == "<->" or "bidirectional" in test
     return Matrix(
         path,
         table.line,
         "nvbandwidth",
-        " ".join([test, *rest]) if both_ways else test,
+        " ".join([test, *rest]) if both_directions else test,
         quantity,
         ends,
         sources,
         targets,
         values,
-        both_ways=both_ways,
-        sums_ways=both_ways and "total" in rest,
+        both_directions=both_directions,
+        sums_routes=both_directions and "total" in rest,
         peer=True if ends == "gpu to gpu" else None,
         at_once="all_to" in test or "to_all" in test or ends == "gpu totals",
         size_bytes=_SIZE_BYTES if quantity == "bandwidth_gbps" else None,

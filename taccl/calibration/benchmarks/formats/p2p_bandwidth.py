@@ -28,7 +28,7 @@ class _Block:
     line: int
     test: str
     quantity: Quantity
-    both_ways: bool
+    both_directions: bool
     peer: bool
     half: str = ""
     targets: tuple[int, ...] = ()
@@ -115,7 +115,7 @@ def _titled(title: re.Match[str], line: int) -> _Block:
         line,
         f"{way}P2P={title[2]} {title[3].lower()}" + (f" ({title[4]})" if title[4] else ""),
         "latency_us" if latency else "bandwidth_gbps",
-        both_ways=way.startswith("bi"),
+        both_directions=way.startswith("bi"),
         peer=title[2].lower() == "enabled",
     )
 
@@ -153,8 +153,8 @@ def _matrix(block: _Block, path: str | None) -> Matrix:
         tuple(block.sources),
         block.targets,
         cells,
-        both_ways=block.both_ways,
-        sums_ways=block.both_ways,
+        both_directions=block.both_directions,
+        sums_routes=block.both_directions,
         peer=block.peer,
         size_bytes=_LATENCY_BYTES if block.quantity == "latency_us" else None,
     )

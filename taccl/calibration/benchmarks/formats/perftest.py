@@ -95,8 +95,8 @@ def time_us(size: int, value: float, table: Table) -> float:
     if table.unit == "us":
         # a read is timed there and back, a write and a send one way
         return value / (2 if "read" in title or "atomic" in title else 1)
-    ways = 2 if "bidirectional" in title else 1
-    return size * ways * table.ports / (value * UNITS[table.unit]) * 1e6
+    routes = 2 if "bidirectional" in title else 1
+    return size * routes * table.ports / (value * UNITS[table.unit]) * 1e6
 
 
 def sweep_of(table: Table, path: str | None) -> Sweep:

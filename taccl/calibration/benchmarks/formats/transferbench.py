@@ -31,7 +31,7 @@ class _Table:
 
     line: int
     devices: list[Device]
-    both_ways: bool
+    both_directions: bool
     has_sums: bool
     rows: dict[tuple[Device, str], list[float | None]] = field(default_factory=dict)
 
@@ -71,8 +71,8 @@ def _tables(text: str, path: str | None) -> tuple[int | None, list[_Table]]:
     is_bidirectional = False
     for line in lines_of(text):
         plain = line.text.replace(",", "   ")
-        if (told := _BYTES.search(plain)) is not None:
-            size = int(told[1] or told[2])
+        if (reported := _BYTES.search(plain)) is not None:
+            size = int(reported[1] or reported[2])
         if re.search(r"\b(Uni|Bi)directional copy", plain) is not None:
             is_bidirectional = "Bidirectional" in plain
         if "NIC Device" in plain and tables:
@@ -131,12 +131,12 @@ def _matrix(table: _Table, ends: Ends, path: str | None, size: int | None) -> Ma
         path,
         table.line,
         "transferbench",
-        "bidirectional copy" if table.both_ways else "unidirectional copy",
+        "bidirectional copy" if table.both_directions else "unidirectional copy",
         "bandwidth_gbps",
         ends,
         tuple(number for _, number in sources),
         tuple(table.devices[at][1] for at in columns),
         cells,
-        both_ways=table.both_ways,
+        both_directions=table.both_directions,
         size_bytes=size,
     )

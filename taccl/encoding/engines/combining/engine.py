@@ -84,7 +84,7 @@ def searched(
     orbits = instance.once(_orbits)
     for decoded in _improving(instance, best, options, budget):
         schedule = soonest(
-            in_order(problem, decoded.decisions(orbits, apart)) for apart in orbits.ways_to_send
+            in_order(problem, decoded.decisions(orbits, apart)) for apart in orbits.routes_to_send
         )
         if best is None or schedule.makespan_us < best.makespan_us - TOLERANCE_US:
             best = schedule

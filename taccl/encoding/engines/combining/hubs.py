@@ -46,7 +46,7 @@ def by_hubs(instance: Instance, known: Run, options: SearchOptions, budget: Budg
     `known` : an engine that is asked first what happens inside a node.
     """
     problem = instance.problem
-    nodes = alike(problem.topology)
+    nodes = equivalent(problem.topology)
     if nodes is None or _takes_too_long(problem, budget):
         return
     choices = list(_choices(problem, nodes))
@@ -77,7 +77,7 @@ def _are_allowed(problem: Problem, sends: list[Decision]) -> bool:
     return may_use is None or all(may_use[owner[list(each.chunks)], each.link].all() for each in sends)
 
 
-def alike(topology: LogicalTopology) -> _Nodes | None:
+def equivalent(topology: LogicalTopology) -> _Nodes | None:
     """The nodes, if there are several of one size with the same links and ports inside; else None."""
     sizes = np.bincount(topology.node_of)
     if len(sizes) < 2 or sizes[0] < 2 or (sizes != sizes[0]).any():
@@ -103,10 +103,10 @@ def alike(topology: LogicalTopology) -> _Nodes | None:
 def _shared(topology: LogicalTopology, links: IntArray) -> IntArray:
     """The ports of some links, numbered as they come, with how many each link has between them."""
     number: dict[int, int] = {}
-    told = []
+    reported = []
     for link in links.tolist():
-        told += [-1, *(number.setdefault(port, len(number)) for port in topology.ports[link])]
-    return np.array(told, dtype=np.int64)
+        reported += [-1, *(number.setdefault(port, len(number)) for port in topology.ports[link])]
+    return np.array(reported, dtype=np.int64)
 
 
 #: For each step, who sends to whom, by the numbers of nodes.

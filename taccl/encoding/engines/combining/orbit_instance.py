@@ -161,7 +161,7 @@ class OrbitInstance:
         return last + alphas + body
 
     @property
-    def ways_to_send(self) -> tuple[bool, ...]:
+    def routes_to_send(self) -> tuple[bool, ...]:
         """Whether to send apart what need not go together: as few sends as can be, then also that."""
         return (False, True) if any(self.one_by_one) else (False,)
 

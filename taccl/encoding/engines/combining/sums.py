@@ -21,7 +21,7 @@ from taccl.encoding.engines.combining.decode import Decoded
 from taccl.encoding.engines.combining.engine import SMALL
 from taccl.encoding.engines.combining.exchange import ExchangeDecoder
 from taccl.encoding.engines.combining.fullest import fullest
-from taccl.encoding.engines.combining.hubs import alike, by_hubs
+from taccl.encoding.engines.combining.hubs import by_hubs, equivalent
 from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendGene
 from taccl.encoding.engines.combining.partners import as_exchanges, rounds
 from taccl.encoding.engines.combining.sends import decisions, soonest, without_unused
@@ -51,7 +51,7 @@ from taccl.support.budget import Budget
 def serves_exchange(instance: Instance) -> Verdict:
     """Whether messages are small, all chunks are sums, some wanted in several places, and ranks are few."""
     problem = instance.problem
-    if problem.num_ranks > SUMS_MOST_RANKS and alike(problem.topology) is None:
+    if problem.num_ranks > SUMS_MOST_RANKS and equivalent(problem.topology) is None:
         return no(
             f"a sequence over more than {SUMS_MOST_RANKS} ranks takes too long to decode, "
             "and no nodes are equivalent"
@@ -98,7 +98,7 @@ def _combine_exchange(
         if found.seconds > max(SUMS_SOON_S, SUMS_MOST_OVERTIME * budget.remaining_s()):
             return
         orbits = found.decoder.orbits
-        sends = [decisions(orbits, found.decoded, apart) for apart in orbits.ways_to_send]
+        sends = [decisions(orbits, found.decoded, apart) for apart in orbits.routes_to_send]
         schedule = soonest(
             without_unused(in_order(problem, expanded(problem, orbits, each))) for each in sends
         )

@@ -46,7 +46,7 @@ def near_candidates(instance: Instance, ticks: Ticks, horizon: int, slack: float
     return _in_time(instance, ticks, horizon, allowed, owner)
 
 
-def candidates_beside(
+def candidates_alongside(
     instance: Instance, best: Schedule, ticks: Ticks, horizon: int, slack: float
 ) -> Candidates:
     """Between nodes the links of a schedule, inside them also paths up to `slack` times the shortest.

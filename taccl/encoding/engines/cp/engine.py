@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.ticks import Ticks, ticks_of
 from taccl.encoding.core.update import Update
-from taccl.encoding.engines.cp.candidates import Candidates, candidates_beside, near_candidates
+from taccl.encoding.engines.cp.candidates import Candidates, candidates_alongside, near_candidates
 from taccl.encoding.engines.cp.hints import add_hint
 from taccl.encoding.engines.cp.model import build
 from taccl.encoding.engines.cp.proof import (
@@ -24,9 +24,9 @@ from taccl.encoding.engines.cp.proof import (
 )
 from taccl.encoding.engines.cp.solve import events, schedule_of
 from taccl.encoding.engines.cp.tuning import (
-    BESIDE_SHARE,
-    BESIDE_SLACK,
-    BESIDE_SLOTS,
+    ALONGSIDE_SHARE,
+    ALONGSIDE_SLACK,
+    ALONGSIDE_SLOTS,
     MOST_CELLS,
     MOST_JOINT,
     REPORTED_GROWTH,
@@ -89,7 +89,7 @@ def _models(instance: Instance, options: SearchOptions, budget: Budget, known: _
     free = not problem.symmetry and problem.limits.own_first is None and options.slack is None
     small = free and provable and is_small(problem)
     if problem.topology.internode.any() and not problem.collective.is_reduction:
-        yield from _beside(instance, options, budget.share(BESIDE_SHARE), known)
+        yield from _alongside(instance, options, budget.share(ALONGSIDE_SHARE), known)
     for slack, slots, share in STAGES_IF_SMALL if small else _STAGES_BEFORE_PROOF if provable else STAGES:
         if budget.remaining_s():
             yield from _near(instance, options, budget.share(share), known, options.slack or slack, slots)
@@ -143,12 +143,12 @@ def _near(
     yield from _on(candidates, slots, ticks, instance, options, budget, known)
 
 
-def _beside(instance: Instance, options: SearchOptions, budget: Budget, known: _Known) -> Iterator[Update]:
+def _alongside(instance: Instance, options: SearchOptions, budget: Budget, known: _Known) -> Iterator[Update]:
     """Schedules that send between nodes what the best one does, with the problem's symmetry."""
     ticks = ticks_of(instance.problem, known.best.makespan_us)
     horizon = ticks.at_most(known.best.makespan_us)
-    candidates = candidates_beside(instance, known.best, ticks, horizon, BESIDE_SLACK)
-    yield from _on(candidates, BESIDE_SLOTS, ticks, instance, options, budget, known)
+    candidates = candidates_alongside(instance, known.best, ticks, horizon, ALONGSIDE_SLACK)
+    yield from _on(candidates, ALONGSIDE_SLOTS, ticks, instance, options, budget, known)
 
 
 def _on(

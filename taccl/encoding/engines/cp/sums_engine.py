@@ -169,7 +169,7 @@ class _Search:
         model = build(smaller, ticks, (0, last), in_order=group is None)
         if group is not None:
             keep_symmetric(model, group)
-        for each in self._asked(model, budget):
+        for each in self._requested(model, budget):
             if isinstance(each, tuple):
                 yield from self._better(unbundled(self.problem, each, together))
 
@@ -213,7 +213,7 @@ class _Search:
             return
         model = build(self.instance, ticks, (ticks.at_least(self.bound_us), last), False, needs)
         add_hint(model, self.best)
-        for each in self._asked(model, self.budget.share(share)):
+        for each in self._requested(model, self.budget.share(share)):
             if isinstance(each, tuple):
                 yield from self._better(schedule_of(self.problem, each))
                 return
@@ -259,7 +259,7 @@ class _Search:
         model = build(self.instance, ticks, lasting)
         add_hint(model, self.best)
         proved = reported = 0
-        for each in self._asked(model, budget):
+        for each in self._requested(model, budget):
             if isinstance(each, tuple):
                 yield from self._better(schedule_of(self.problem, each))
                 continue
@@ -269,7 +269,7 @@ class _Search:
                 yield from self._proved(ticks, proved)
         yield from self._proved(ticks, proved)
 
-    def _asked(self, model: SumModel, budget: Budget) -> Iterator[Program | int]:
+    def _requested(self, model: SumModel, budget: Budget) -> Iterator[Program | int]:
         """Programs that end by `model.horizon`, and how many ticks all last at least, as far as is proved."""
         for each in events_of(model.cp, lambda value: program_of(model, value), self.options.seed, budget):
             if each.decisions is not None:

@@ -18,7 +18,7 @@ STAGES = ((1.0, 3, 0.35), (1.5, 2, 0.5), (2.0, 4, 1.0))
 STAGES_IF_SMALL = ((1.0, 3, 0.15),)
 #: Where there are nodes: links between them as in the best schedule, paths inside up to so many times the
 #: shortest, shared sends per link, and the part of the time for that.
-BESIDE_SLACK, BESIDE_SLOTS, BESIDE_SHARE = 2.0, 4, 0.6
+ALONGSIDE_SLACK, ALONGSIDE_SLOTS, ALONGSIDE_SHARE = 2.0, 4, 0.6
 #: A bound that grows by less than this fraction is not worth telling before the end.
 REPORTED_GROWTH = 1e-3
 

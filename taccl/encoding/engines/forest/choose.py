@@ -155,13 +155,13 @@ def _together(num_arcs: int, is_any_free: bool) -> int:
 
 def _turns(kind: IntArray, root: IntArray, mb: FloatArray, most: int) -> IntArray:
     """The tree of each batch, by number, in the order of their first batches: some `most` different ones."""
-    _, alike = np.unique(np.stack([kind, root, mb]), axis=1, return_inverse=True)
-    alike = alike.ravel()
-    each = max(1, most // (int(alike.max()) + 1))
-    order = np.argsort(alike, kind="stable")
-    place = np.arange(len(alike)) - np.searchsorted(alike[order], alike[order])
-    tree = np.empty(len(alike), dtype=np.int64)
-    tree[order] = alike[order] * each + place % each
+    _, equivalent = np.unique(np.stack([kind, root, mb]), axis=1, return_inverse=True)
+    equivalent = equivalent.ravel()
+    each = max(1, most // (int(equivalent.max()) + 1))
+    order = np.argsort(equivalent, kind="stable")
+    place = np.arange(len(equivalent)) - np.searchsorted(equivalent[order], equivalent[order])
+    tree = np.empty(len(equivalent), dtype=np.int64)
+    tree[order] = equivalent[order] * each + place % each
     _, first, number = np.unique(tree, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[number.ravel()]
 

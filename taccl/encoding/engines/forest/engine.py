@@ -91,8 +91,8 @@ def forest(
     if quotient is not None and instance.quotient_instance is not None:
         part = instance.quotient_instance
         search = _Search(part, options.seed)
-        ways = search.schedules(budget.share(FOR_QUOTIENT))
-        for schedule in _lifted(quotient, ways, best_us, budget):
+        candidates = search.schedules(budget.share(FOR_QUOTIENT))
+        for schedule in _lifted(quotient, candidates, best_us, budget):
             best_us = schedule.makespan_us
             yield Update("forest", schedule)
         images = instance.problem.num_chunks / part.problem.num_chunks
@@ -105,14 +105,14 @@ def forest(
 
 
 def _lifted(
-    quotient: Quotient, ways: Iterator[Schedule], best_us: float, budget: Budget
+    quotient: Quotient, candidates: Iterator[Schedule], best_us: float, budget: Budget
 ) -> Iterator[Schedule]:
     """What is faster than the best, lifted: the first at once, the last of all, and some in between.
 
     To make millions of images takes longer than a way, so no more time goes to them than to ways.
     """
     last_s, took_s, held = budget.remaining_s(), 0.0, None
-    for schedule in ways:
+    for schedule in candidates:
         if schedule.makespan_us >= best_us - TOLERANCE_US:
             continue
         best_us, held = schedule.makespan_us, schedule
@@ -161,7 +161,7 @@ class _Search:
         is_large = self.transfers > MANY
         self.takes_s = UNITS * self.transfers / UNITS_PER_S if is_large else 0.0
         waves = list(WAVES_BOTH if self.both else WAVES_ONE)
-        for grouping, shape, seed in self._ways(budget):
+        for grouping, shape, seed in self._candidates(budget):
             if best_us < np.inf and budget.remaining_s() <= self.takes_s:
                 return
             began_s = budget.read_s()
@@ -218,7 +218,7 @@ class _Search:
         if held is not None:
             yield self._schedule(*held)
 
-    def _ways(self, budget: Budget) -> Iterator[tuple[Grouping, Shape, int]]:
+    def _candidates(self, budget: Budget) -> Iterator[tuple[Grouping, Shape, int]]:
         """How chunks are put together, what promises most first, which trees are preferred, and a seed.
 
         None where even the trees of a few chunks are not there in time: those of all take longer.

@@ -43,7 +43,7 @@ from taccl.encoding.core.port_queues import (
 )
 from taccl.encoding.engines.forest.arcs import NO_LINK, Arcs
 from taccl.encoding.engines.forest.choose import Forest
-from taccl.encoding.engines.forest.tree_tables import DOWN, UP, Trees, arcs_taken, rest_of_ways, trees_of
+from taccl.encoding.engines.forest.tree_tables import DOWN, UP, Trees, arcs_taken, rest_of_routes, trees_of
 from taccl.encoding.engines.forest.tuning import PIPELINE_LATER_US, PIPELINE_MOST_OPEN
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray
@@ -162,7 +162,7 @@ def scheduled(
     """
     batch_of = np.repeat(np.arange(len(forest.root)), np.diff(batches.first))
     trees = trees_of(network.arcs, batch_of, forest.root, forest.arc, forest.arc)
-    after = rest_of_ways(network.arcs, network.costs, chunk_mb * most, trees)
+    after = rest_of_routes(network.arcs, network.costs, chunk_mb * most, trees)
     key = wave_us * np.arange(len(batch_of))[:, None, None] - after[batch_of]
     return _pipeline(network, batches, kind[batch_of], chunk_mb, most, trees, key)
 
@@ -235,9 +235,9 @@ def _uses(network: Network, trees: Trees, kind: IntArray) -> IntArray:
     """
     arcs = network.arcs
     chunks = np.bincount(trees.of, minlength=len(trees.root))
-    beside = np.bincount(kind, minlength=len(network.allowed)) @ network.allowed
+    alongside = np.bincount(kind, minlength=len(network.allowed)) @ network.allowed
     uses = np.zeros(len(network.costs.alpha_us), dtype=np.int64)
-    for links, arc, more in ((arcs.up, trees.up, 0 * beside), (arcs.down, trees.down, beside)):
+    for links, arc, more in ((arcs.up, trees.up, 0 * alongside), (arcs.down, trees.down, alongside)):
         tree, rank = np.nonzero(arc >= 0)
         count = np.bincount(arc[tree, rank], chunks[tree], len(links)) + more
         used = links != NO_LINK
@@ -388,9 +388,9 @@ def _offer_copies(inputs: Any, queues: Any, state: Any, c: int, rank: int) -> No
             offer(queues, key[c, DOWN, below], _index(inputs, c, DOWN, below))
     if c < inputs.first_open:
         return
-    beside = len(trees.of) * 2 * trees.up.shape[1] + (c - inputs.first_open) * len(arcs.child)
+    alongside = len(trees.of) * 2 * trees.up.shape[1] + (c - inputs.first_open) * len(arcs.child)
     for a in range(arcs.first[rank], arcs.first[rank + 1]):
         below = arcs.child[a]
         is_open = below != trees.root[t] and inputs.allowed[inputs.kind_of[c], a]
         if is_open and trees.down[t, below] != a and state.start[c, DOWN, below] < 0.0:
-            offer(queues, PIPELINE_LATER_US + key[c, DOWN, below], beside + a)
+            offer(queues, PIPELINE_LATER_US + key[c, DOWN, below], alongside + a)

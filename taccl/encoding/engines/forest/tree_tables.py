@@ -76,7 +76,7 @@ def _children(arcs: Any, arc: Any) -> Any:
 
 
 @compiled
-def rest_of_ways(arcs: Any, costs: Any, mb: float, trees: Any) -> Any:
+def rest_of_routes(arcs: Any, costs: Any, mb: float, trees: Any) -> Any:
     """How long a chunk's way takes from a transfer on, with that one, shape (num_trees, 2, num_ranks).
 
     Of trees that are the same for sums and for copies.

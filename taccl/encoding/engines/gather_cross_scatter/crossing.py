@@ -93,14 +93,14 @@ def plans(instance: Instance, crossing: Crossing) -> list[Plan]:
     unit = int(np.gcd.reduce(counts))
     away = _distances(nodes)
     to_all = instance.demand.to_all
-    gathered = {out: _gathered(nodes, away, out, counts, many) for out in {out for out, _ in nodes.ways}}
+    gathered = {out: _gathered(nodes, away, out, counts, many) for out in {out for out, _ in nodes.routes}}
     spread = {
         into: _spread(nodes, away, into, many * (nodes.num - 1), to_all)
-        for into in {into for _, into in nodes.ways}
+        for into in {into for _, into in nodes.routes}
     }
     found = []
     most = CROSSING_MOST_GROUPS if many // unit <= CROSSING_MANY_UNITS else CROSSING_FEW_GROUPS
-    for (out, into), links in nodes.ways.items():
+    for (out, into), links in nodes.routes.items():
         link = int(links[0, 1])
         alpha_us = float(topology.alpha_us[link])
         cost_us = float(topology.beta_us_per_mb[link] * problem.chunk_mb)

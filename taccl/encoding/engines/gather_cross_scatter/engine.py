@@ -36,8 +36,8 @@ from taccl.encoding.engines.gather_cross_scatter.tuning import (
     LATER,
     LEAST_S,
     MOST_PLACES,
+    MOST_ROUTES,
     MOST_S,
-    MOST_WAYS,
     PARTS,
     SHARE,
 )
@@ -55,7 +55,7 @@ def serves(instance: Instance) -> Verdict:
     if not crossing.many:
         return no("not as many chunks cross from each node to each other")
     items = len(np.unique(instance.problem.collective.source[crossing.chunks[0, 1]]))
-    if items * len(nodes.inside) > MOST_WAYS or len(nodes.ways) > MOST_PLACES:
+    if items * len(nodes.inside) > MOST_ROUTES or len(nodes.routes) > MOST_PLACES:
         return no("there are too many links in a node, or too many between nodes")
     if not _stays_inside(instance, nodes):
         return no("some rank does not reach another one of its node, which wants its chunks, inside the node")
@@ -233,7 +233,7 @@ class _Search:
         self, around: Around, items: Sequence[Item], before_us: float, leaving: Leaving | None = None
     ) -> Decided | None:
         """The same, of whatever is alike up to the moment at which it begins."""
-        if len(items) * len(self._nodes.inside) > MOST_WAYS:
+        if len(items) * len(self._nodes.inside) > MOST_ROUTES:
             return None
         from_us = min((when for item in items for _, when in item.starts), default=0.0)
         items = [item.later(-from_us) for item in items]
@@ -256,7 +256,7 @@ class _Search:
     def _leaving(self, plan: Plan) -> Leaving:
         """How chunks leave every node: what follows each group on its way out."""
         turns = [(group, shift) for group in range(len(plan.sizes)) for shift in range(1, self._nodes.num)]
-        link = int(self._nodes.ways[plan.out, plan.into][0, 1])
+        link = int(self._nodes.routes[plan.out, plan.into][0, 1])
         topology = self._problem.topology
         tails, tail = {}, 0.0
         for group, shift in reversed(turns):
@@ -271,13 +271,13 @@ class _Search:
         for shift in range(1, self._nodes.num):
             for chunk in self._crossing.chunks[node, shift].tolist():
                 shifts[chunk].add(shift)
-        alike: dict[tuple[int, frozenset[int]], list[int]] = defaultdict(list)
+        equivalent: dict[tuple[int, frozenset[int]], list[int]] = defaultdict(list)
         for chunk, to in shifts.items():
-            alike[self._source(chunk), frozenset(to)].append(chunk)
+            equivalent[self._source(chunk), frozenset(to)].append(chunk)
         return [
             Item(part, ((place, 0.0),), frozenset(), to)
             for (place, to), chunks in sorted(
-                alike.items(), key=lambda each: (each[0][0], sorted(each[0][1]))
+                equivalent.items(), key=lambda each: (each[0][0], sorted(each[0][1]))
             )
             for part in _in_parts(chunks, parts)
         ]
@@ -287,7 +287,7 @@ class _Search:
 
     def _crossed(self, plan: Plan, gathered: list[tuple[list[Item], Decided]]) -> list[_Group]:
         """The groups of all nodes, each as soon as its chunks and its ports are there."""
-        ports, links = Ports(self._problem), self._nodes.ways[plan.out, plan.into]
+        ports, links = Ports(self._problem), self._nodes.routes[plan.out, plan.into]
         found = []
         for number, size in enumerate(plan.sizes):
             for shift in range(1, self._nodes.num):
@@ -312,10 +312,10 @@ class _Search:
         for group in groups:
             if group.node != node:
                 continue
-            alike: dict[frozenset[int], list[int]] = defaultdict(list)
+            equivalent: dict[frozenset[int], list[int]] = defaultdict(list)
             for chunk in group.decision.chunks:
-                alike[self._wanted_in(chunk, node)].append(chunk)
-            for wanted, chunks in sorted(alike.items(), key=lambda each: sorted(each[0])):
+                equivalent[self._wanted_in(chunk, node)].append(chunk)
+            for wanted, chunks in sorted(equivalent.items(), key=lambda each: sorted(each[0])):
                 if wanted - {plan.into}:
                     starts = ((plan.into, group.end_us),)
                     items += [Item(part, starts, wanted) for part in _in_parts(chunks, parts)]
@@ -336,14 +336,14 @@ class _Search:
             for index in send.items:
                 for chunk in leave[index].chunks:
                     starts[chunk][self._nodes.inside[send.link].dst] = send.end_us
-        alike: dict[tuple[tuple[tuple[int, float], ...], frozenset[int]], list[int]] = defaultdict(list)
+        equivalent: dict[tuple[tuple[tuple[int, float], ...], frozenset[int]], list[int]] = defaultdict(list)
         for chunk, places in starts.items():
             wanted = self._wanted_in(chunk, node) - set(places)
             if wanted:
-                alike[tuple(sorted(places.items())), wanted].append(chunk)
+                equivalent[tuple(sorted(places.items())), wanted].append(chunk)
         return [
             Item(part, places, wanted)
-            for (places, wanted), chunks in alike.items()
+            for (places, wanted), chunks in equivalent.items()
             for part in _in_parts(chunks, -(-len(chunks) // self._problem.max_group))
         ]
 

@@ -36,7 +36,7 @@ class Nodes:
     ranks: IntArray
     inside: tuple[Inside, ...]
     links: IntArray
-    ways: dict[tuple[int, int], IntArray]
+    routes: dict[tuple[int, int], IntArray]
 
     @property
     def num(self) -> int:
@@ -62,7 +62,7 @@ def serves(instance: Instance) -> Verdict:
     nodes = instance.once(equal_nodes)
     if nodes is None:
         return no(f"there are no 2 to {MOST_NODES} equal nodes of 2 to {MOST_RANKS} ranks")
-    if not nodes.ways:
+    if not nodes.routes:
         return no("no two places of the nodes have a link between all nodes")
     if not _cross_one_by_one(instance):
         return no("links between nodes share no port of their node, so several chunks can cross at once")
@@ -102,7 +102,7 @@ def equal_nodes(instance: Instance) -> Nodes | None:
     if any(each[0] != own[0][0] for each in own):
         return None
     links = np.array([order for _, order in own], dtype=np.int64).reshape(len(members), -1)
-    return Nodes(ranks, own[0][0], links, _ways(instance, node, place, len(members)))
+    return Nodes(ranks, own[0][0], links, _routes(instance, node, place, len(members)))
 
 
 def _inside(instance: Instance, links: list[int], place: IntArray) -> tuple[Inside, ...]:
@@ -120,7 +120,7 @@ def _inside(instance: Instance, links: list[int], place: IntArray) -> tuple[Insi
     )
 
 
-def _ways(instance: Instance, node: IntArray, place: IntArray, num: int) -> dict[tuple[int, int], IntArray]:
+def _routes(instance: Instance, node: IntArray, place: IntArray, num: int) -> dict[tuple[int, int], IntArray]:
     """Between which places a link leads from every node to every other."""
     topology = instance.problem.topology
     found: dict[tuple[int, int], IntArray] = defaultdict(lambda: np.full((num, num), -1, dtype=np.int64))

@@ -17,7 +17,7 @@ PARTS = (1, 2, 3, 8)
 #: How much later a plan has its turn than the one before it, as a power of its place.
 LATER = 1.5
 #: More ways of an item over a link are more than CP-SAT decides in seconds.
-MOST_WAYS = 1_500
+MOST_ROUTES = 1_500
 #: More pairs of places that have links between nodes are too many to try.
 MOST_PLACES = 64
 #: The part of what is left for each model, and its least and most seconds.

@@ -20,7 +20,7 @@ from taccl.encoding.core.sequence import in_sequence, of_columns
 from taccl.encoding.core.timing import Ports
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
-from taccl.encoding.engines.greedy.grown import grown, ways_of
+from taccl.encoding.engines.greedy.grown import grown, routes_of
 from taccl.encoding.engines.greedy.tuning import (
     ALONG_TREES_LATENESS,
     ALONG_TREES_MANY_ROWS,
@@ -216,7 +216,7 @@ def _trees(instance: Instance, sources: _Sources, which: IntArray) -> IntArray:
     busy = topology.slowest_busy_us(np.arange(topology.num_links), problem.chunk_mb)
     if len(which) * topology.num_ranks**3 > ALONG_TREES_MOST_OFFERS:
         return grown(
-            ways_of(link, duration, busy, shares), sources.usable, kinds, holds, tie, ALONG_TREES_LATENESS
+            routes_of(link, duration, busy, shares), sources.usable, kinds, holds, tie, ALONG_TREES_LATENESS
         )
     free = np.zeros((len(which), int(shares.max(initial=-1)) + 2))  # the last column: no shared port
     at = np.where(holds, 0.0, np.inf)

@@ -15,7 +15,7 @@ from taccl.model.network import FloatArray
 from taccl.support.jit import compiled
 
 
-class Ways(NamedTuple):
+class Routes(NamedTuple):
     """Links by their senders, one for each receiver: those of rank r stand at first[r] .. first[r + 1] - 1.
 
     `duration_us` and `busy_us` are how long a chunk is on its way, and how long it keeps the sender; `shares`
@@ -30,16 +30,16 @@ class Ways(NamedTuple):
     shares: IntArray
 
 
-def ways_of(link: IntArray, duration_us: FloatArray, busy_us: FloatArray, shares: IntArray) -> Ways:
+def routes_of(link: IntArray, duration_us: FloatArray, busy_us: FloatArray, shares: IntArray) -> Routes:
     """The ways over a table of links between each two ranks, -1 for none; times of each link."""
     src, dst = np.nonzero(link >= 0)
     number = link[src, dst]
     first = np.concatenate([[0], np.cumsum(np.bincount(src, minlength=len(link)))])
-    return Ways(first, number, dst, duration_us[number], busy_us[number], shares)
+    return Routes(first, number, dst, duration_us[number], busy_us[number], shares)
 
 
 def grown(
-    ways: Ways, usable: BoolArray, kinds: IntArray, holds: BoolArray, tie: FloatArray, lateness: float
+    routes: Routes, usable: BoolArray, kinds: IntArray, holds: BoolArray, tie: FloatArray, lateness: float
 ) -> IntArray:
     """For each source the link by which each rank is reached, -1 at the source or for none, shape (S, R).
 
@@ -51,13 +51,13 @@ def grown(
     lateness : what it counts that a sender has a chunk later.
     """
     via = np.full(holds.shape, -1, dtype=np.int64)
-    _grow(ways, usable, kinds, holds, tie, lateness, int(ways.shares.max(initial=-1)) + 1, via)
+    _grow(routes, usable, kinds, holds, tie, lateness, int(routes.shares.max(initial=-1)) + 1, via)
     return via
 
 
 @compiled
 def _grow(
-    ways: Any, usable: Any, kinds: Any, holds: Any, tie: Any, lateness: float, num_shared: int, via: Any
+    routes: Any, usable: Any, kinds: Any, holds: Any, tie: Any, lateness: float, num_shared: int, via: Any
 ) -> None:
     many, num_ranks = holds.shape
     price, at = np.empty(num_ranks), np.empty(num_ranks)
@@ -76,17 +76,17 @@ def _grow(
         while True:
             for number in range(num_offering):
                 rank = offering[number]
-                ready, shared = at[rank], ways.shares[rank]
+                ready, shared = at[rank], routes.shares[rank]
                 if shared >= 0 and free[shared] > ready:
                     ready = free[shared]
                 late = lateness * ready + tie[s, rank]
-                for way in range(ways.first[rank], ways.first[rank + 1]):
-                    to = ways.dst[way]
+                for way in range(routes.first[rank], routes.first[rank + 1]):
+                    to = routes.dst[way]
                     if not outside[to]:
                         continue
                     new = np.inf
-                    if usable[kinds[s], ways.link[way]]:
-                        new = ways.duration_us[way] + late + tie[s, to]
+                    if usable[kinds[s], routes.link[way]]:
+                        new = routes.duration_us[way] + late + tie[s, to]
                     if new < price[to] or sender[to] == rank:
                         price[to], sender[to], inward[to] = new, rank, way
             nearest, least = -1, np.inf
@@ -96,11 +96,11 @@ def _grow(
             if nearest < 0:
                 break
             came, way = sender[nearest], inward[nearest]
-            start, shared = at[came], ways.shares[came]
+            start, shared = at[came], routes.shares[came]
             if shared >= 0 and free[shared] > start:
                 start = free[shared]
-            via[s, nearest], outside[nearest] = ways.link[way], False
-            at[nearest] = start + ways.duration_us[way]
+            via[s, nearest], outside[nearest] = routes.link[way], False
+            at[nearest] = start + routes.duration_us[way]
             if shared >= 0:
-                free[shared] = start + ways.busy_us[way]
+                free[shared] = start + routes.busy_us[way]
             offering[0], offering[1], num_offering = came, nearest, 2

@@ -61,7 +61,7 @@ def hierarchical(
     found = None
     demand = instance.demand
     copies = demand.to_all
-    for sends in _ways(cluster, demand.sums, copies, budget):
+    for sends in _routes(cluster, demand.sums, copies, budget):
         way = timed(cluster, sends, demand.sums, copies)
         budget.spend(UNITS * len(sends))
         if way.makespan_us < best_us - TOLERANCE_US:
@@ -70,14 +70,14 @@ def hierarchical(
         yield Update("hierarchical", lifted(cluster, *found))
 
 
-def _ways(cluster: Cluster, sums: bool, copies: bool, budget: Budget) -> Iterator[Sends]:
+def _routes(cluster: Cluster, sums: bool, copies: bool, budget: Budget) -> Iterator[Sends]:
     """Sends over all rails, in rounds of all kinds, what promises most first; some even without time."""
     problem = cluster.problem
     topology = problem.topology if copies else problem.topology.reversed()
     if not spans_node(topology, cluster.gpus):
         return
     each = problem.num_chunks // problem.num_ranks
-    all_rails = rails_of(cluster, topology, both_ways=sums and copies)
+    all_rails = rails_of(cluster, topology, both_directions=sums and copies)
     # What other nodes pass on has to have come: where they do, rounds of falling widths wait for it.
     passed_on = any(any(rails.parent) for rails in all_rails)
     plans = [_mixed_plans, _falling_plans, _divided_plans]

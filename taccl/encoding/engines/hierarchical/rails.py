@@ -35,12 +35,12 @@ class Rails:
     parent: tuple[int, ...]
 
 
-def rails_of(cluster: Cluster, topology: LogicalTopology, both_ways: bool) -> list[Rails]:
+def rails_of(cluster: Cluster, topology: LogicalTopology, both_directions: bool) -> list[Rails]:
     """The rails of a cluster, in the ways that promise something, the most rails first.
 
     `both_ways` : sums take the way back, so the link back must be there, too.
     """
-    between = _betas_from_node_0(cluster, topology, both_ways)
+    between = _betas_from_node_0(cluster, topology, both_directions)
     reach = Counter(pair for pairs in between.values() for pair in pairs)
     if not reach:
         return []
@@ -51,7 +51,7 @@ def rails_of(cluster: Cluster, topology: LogicalTopology, both_ways: bool) -> li
     found: dict[tuple[tuple[int, int], ...], Rails] = {}
     for pairs in (common, fastest):
         chosen = _divides(_matched(pairs, beta), cluster.gpus)
-        neighbours = [node for node, ways in between.items() if all(pair in ways for pair in chosen)]
+        neighbours = [node for node, routes in between.items() if all(pair in routes for pair in chosen)]
         tree = _by_breadth(cluster, neighbours)
         if chosen not in found and tree is not None:
             found[chosen] = Rails(chosen, *tree)
@@ -59,14 +59,14 @@ def rails_of(cluster: Cluster, topology: LogicalTopology, both_ways: bool) -> li
 
 
 def _betas_from_node_0(
-    cluster: Cluster, topology: LogicalTopology, both_ways: bool
+    cluster: Cluster, topology: LogicalTopology, both_directions: bool
 ) -> dict[int, dict[tuple[int, int], float]]:
     """Node -> (GPU of node 0, GPU of that node) -> the beta of the link between them."""
     gpus = cluster.gpus
     found: dict[int, dict[tuple[int, int], float]] = {}
     for link in np.flatnonzero((topology.src < gpus) & (topology.dst >= gpus)).tolist():
         src, dst = int(topology.src[link]), int(topology.dst[link])
-        if both_ways and (dst, src) not in topology.link_index:
+        if both_directions and (dst, src) not in topology.link_index:
             continue
         found.setdefault(dst // gpus, {})[src, dst % gpus] = float(topology.beta_us_per_mb[link])
     return found

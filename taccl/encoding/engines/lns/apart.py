@@ -87,12 +87,12 @@ def bundles_of(problem: Problem, decisions: Sequence[Decision]) -> list[tuple[in
         for chunk, rank in zip(placement.chunk.tolist(), placement.rank.tolist(), strict=True):
             places[chunk].append(rank + shift)
     by_rule = problem.limits.may_use is not None or problem.limits.own_first is not None
-    alike: dict[object, list[int]] = defaultdict(list)
+    equivalent: dict[object, list[int]] = defaultdict(list)
     for chunk in range(problem.num_chunks):
         owner = int(collective.owner[chunk]) if by_rule else -1
         key = (tuple(travels[chunk]), tuple(sorted(places[chunk])), bool(collective.reduces[chunk]), owner)
-        alike[key].append(chunk)
-    return [tuple(chunks) for chunks in alike.values()]
+        equivalent[key].append(chunk)
+    return [tuple(chunks) for chunks in equivalent.values()]
 
 
 def _carried(decision: Decision) -> tuple[int, ...]:

@@ -87,8 +87,8 @@ class Chooser:
         topology = apart.problem.topology
         self._src: list[int] = topology.src.tolist()
         self._dst: list[int] = topology.dst.tolist()
-        self._ways_into: list[int] = [len(links) for links in topology.links_into]
-        self._ways_out_of: list[int] = [len(links) for links in topology.links_from]
+        self._routes_into: list[int] = [len(links) for links in topology.links_into]
+        self._routes_out_of: list[int] = [len(links) for links in topology.links_from]
         self._num_links = topology.num_links
 
     def draw(self, kind: str, size: int) -> Window:
@@ -112,15 +112,17 @@ class Chooser:
                 break
             if self._can_be_open(number):
                 taken.add(number)
-                size -= self._ways(number)
+                size -= self._routes(number)
         return Window(frozenset(), frozenset(taken), self._movable(sorted(taken), CHOOSE_MOST_MOVABLE))
 
     def _seed(self) -> int:
         return int(self._lots.choice(self._critical))
 
-    def _ways(self, number: int) -> int:
+    def _routes(self, number: int) -> int:
         row = self._apart.rows[number]
-        return self._ways_out_of[self._src[row.link]] if row.is_sum else self._ways_into[self._dst[row.link]]
+        return (
+            self._routes_out_of[self._src[row.link]] if row.is_sum else self._routes_into[self._dst[row.link]]
+        )
 
     def _can_be_open(self, number: int) -> bool:
         row = self._apart.rows[number]

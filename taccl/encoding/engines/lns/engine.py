@@ -95,11 +95,11 @@ def lns(instance: Instance, options: SearchOptions, budget: Budget, best: Schedu
     if not serves(instance) or len(best) > 4 * MOST_TRANSFERS or not budget.remaining_s():
         return
     search = _Search(instance, options, best)
-    told_us = best.makespan_us
+    reported_us = best.makespan_us
     while budget.remaining_s() and search.goes_on():
         search.step(budget)
-        if search.best.makespan_us < told_us - TOLERANCE_US:
-            told_us = search.best.makespan_us
+        if search.best.makespan_us < reported_us - TOLERANCE_US:
+            reported_us = search.best.makespan_us
             yield Update("lns", search.best)
 
 

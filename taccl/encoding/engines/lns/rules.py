@@ -73,20 +73,20 @@ def copies_come_once_and_sums_leave_once(variables: Variables) -> None:
 def _comes_once(variables: Variables, cell: Cell) -> None:
     """A copy comes to a rank once, or is made there, if it is wanted there or anything takes it on."""
     (bundle, rank), cp, sends = cell, variables.cp, variables.sends
-    ways = [*sends.into.get(((bundle, False), rank), ()), *_made_at(variables, cell)]
+    routes = [*sends.into.get(((bundle, False), rank), ()), *_made_at(variables, cell)]
     if rank in variables.around.wanted_at[bundle] or cell in variables.around.taken_on:
-        cp.add_exactly_one(ways)
+        cp.add_exactly_one(routes)
         return
-    cp.add_at_most_one(ways)
+    cp.add_at_most_one(routes)
     for literal in sends.out_of.get(((bundle, False), rank), ()):
-        cp.add_bool_or(*ways, literal.negated())
+        cp.add_bool_or(*routes, literal.negated())
 
 
 def _leaves_once(variables: Variables, cell: Cell) -> None:
     """A partial sum leaves a rank once, unless the whole is made there."""
     bundle, rank = cell
-    ways = variables.sends.out_of.get(((bundle, True), rank), ())
-    variables.cp.add_exactly_one(*ways, *_made_at(variables, cell))
+    routes = variables.sends.out_of.get(((bundle, True), rank), ())
+    variables.cp.add_exactly_one(*routes, *_made_at(variables, cell))
 
 
 def _made_at(variables: Variables, cell: Cell) -> list[Any]:

@@ -204,8 +204,8 @@ class _Drafts:
         """Whether an item may go with what stays: copies and sums mix only where sums are named."""
         if not draft.kept:
             return False
-        alike = self._around.apart.explicit or draft.kept[0].is_sum == item[1]
-        return alike and all(row.bundle != item[0] for row in draft.kept)
+        equivalent = self._around.apart.explicit or draft.kept[0].is_sum == item[1]
+        return equivalent and all(row.bundle != item[0] for row in draft.kept)
 
     def _start(self, now: int | None, name: str) -> Any:
         start = self._cp.new_int_var(0, self._clock.last, name)

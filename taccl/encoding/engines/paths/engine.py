@@ -97,7 +97,7 @@ class _Search:
     def schedules(self, budget: Budget, best_us: float) -> Iterator[Schedule]:
         """Schedules of all ways, each better than all before; the first way is tried even without time."""
         powers, takes_s = list(POWERS), 0.0
-        for blend, seed in self._ways():
+        for blend, seed in self._routes():
             if takes_s and not budget.remaining_s() > takes_s:
                 return
             chosen = choose(
@@ -123,7 +123,7 @@ class _Search:
         most = min(self.problem.max_group, MOST_TOGETHER, len(self.ends))
         return [1 << power for power in range(most.bit_length())]
 
-    def _ways(self) -> Iterator[tuple[float, int]]:
+    def _routes(self) -> Iterator[tuple[float, int]]:
         """How trees are blended, and a seed."""
         topology = self.problem.topology
         blends = BLENDS if 1 < topology.num_nodes < topology.num_ranks else BLENDS[-1:]

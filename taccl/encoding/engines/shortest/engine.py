@@ -56,17 +56,17 @@ def shortest(
 
 def along_shortest_paths(problem: Problem) -> list[Decision] | None:
     """A send for each transfer of each chunk; None if some chunk does not get where it is wanted."""
-    ways = _Ways(problem)
+    routes = _Routes(problem)
     decisions: list[Decision] = []
     for chunk in range(problem.num_chunks):
-        sends = ways.summed(chunk) if problem.collective.reduces[chunk] else ways.copied(chunk)
+        sends = routes.summed(chunk) if problem.collective.reduces[chunk] else routes.copied(chunk)
         if sends is None:
             return None
         decisions += sends
     return decisions
 
 
-class _Ways:
+class _Routes:
     """The trees of one problem, each found once."""
 
     def __init__(self, problem: Problem) -> None:

@@ -31,7 +31,7 @@ class Algorithm:
 
     name: str
     rows: int
-    ways: tuple[Way, ...]
+    routes: tuple[Way, ...]
     first: IntArray
     moves: int
     shares: int = 1
@@ -39,18 +39,18 @@ class Algorithm:
 
     def most_batches(self, parts: Parts) -> int:
         """Into so many batches can the pieces be split that a variant has of a part."""
-        return -(-parts.most_pieces // (len(self.ways) * self.shares))
+        return -(-parts.most_pieces // (len(self.routes) * self.shares))
 
     def cut(self, parts: Parts, batches: int) -> Cut:
         """Each part cut into so many batches, its pieces dealt to the variants."""
-        return parts.cut(self.first % len(self.ways), len(self.ways), batches * self.shares)
+        return parts.cut(self.first % len(self.routes), len(self.routes), batches * self.shares)
 
     def built(self, parts: Parts, batches: int) -> tuple[Cut, Steps] | None:
         """What is sent if each part is cut into batches; each follows a step behind the one before."""
         cut = self.cut(parts, batches)
         streams = []
         for batch, variant, units in cut.streams(self.shares):
-            steps = self.ways[variant](cut, units)
+            steps = self.routes[variant](cut, units)
             if steps is None:
                 return None
             streams.append((batch, steps))

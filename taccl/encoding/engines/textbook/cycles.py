@@ -38,12 +38,12 @@ def cycles(problem: Problem, among: Sequence[int] | None = None) -> list[Cycle]:
     return list(found)
 
 
-def disjoint(rings: list[Cycle], both_ways: bool) -> list[Cycle]:
+def disjoint(rings: list[Cycle], both_directions: bool) -> list[Cycle]:
     """Rings that share no link with one taken before; with `both_ways`, also their reverses."""
     taken: list[Cycle] = []
     used: set[tuple[int, int]] = set()
     for ring in rings:
-        for cycle in (ring, ring[::-1]) if both_ways else (ring,):
+        for cycle in (ring, ring[::-1]) if both_directions else (ring,):
             links = set(zip(cycle, (*cycle[1:], cycle[0]), strict=True))
             if not links & used:
                 taken.append(cycle)
@@ -55,10 +55,10 @@ def chains(problem: Problem, root: int) -> list[Cycle]:
     """Ways from one rank past all others, each once."""
     if not _is_searchable(problem):
         return []
-    ways = _Ways(problem)
+    routes = _Routes(problem)
     found: dict[Cycle, None] = {}
-    for limit in ways.speeds():
-        chain = ways.walk(root, None, range(problem.num_ranks), limit)
+    for limit in routes.speeds():
+        chain = routes.walk(root, None, range(problem.num_ranks), limit)
         if chain is not None:
             found.setdefault(chain)
     return list(found)
@@ -86,11 +86,11 @@ def _tried(problem: Problem, ranks: Cycle) -> Iterator[Cycle]:
         return
     if len(ranks) == problem.num_ranks:
         yield from through_doors(problem)[:1]
-    ways, used = _Ways(problem), set[tuple[int, int]]()
-    for limit in ways.speeds():
+    routes, used = _Routes(problem), set[tuple[int, int]]()
+    for limit in routes.speeds():
         # What a ring has used is left out for the next, so that together they use more of the machine.
         for _ in range(CYCLES_MOST_WALKS):
-            cycle = ways.walk(ranks[0], ranks[0], ranks, limit, used)
+            cycle = routes.walk(ranks[0], ranks[0], ranks, limit, used)
             if cycle is None:
                 break
             yield cycle
@@ -115,8 +115,8 @@ def _way_past_all(grid: IntArray) -> IntArray:
     """The rows of a grid of any number of axes, each as a way from neighbour to neighbour."""
     if grid.ndim <= 2:
         return grid
-    ways = [_way_past_all(part) for part in np.moveaxis(grid, 1, 0)]
-    return np.concatenate([way[:, :: 1 - 2 * (number % 2)] for number, way in enumerate(ways)], axis=1)
+    routes = [_way_past_all(part) for part in np.moveaxis(grid, 1, 0)]
+    return np.concatenate([way[:, :: 1 - 2 * (number % 2)] for number, way in enumerate(routes)], axis=1)
 
 
 def through_doors(problem: Problem) -> list[Cycle]:
@@ -133,7 +133,7 @@ def through_doors(problem: Problem) -> list[Cycle]:
     if len(nodes) < 2 or size == 1 or len({len(node) for node in nodes}) > 1:
         return []
     following = list(zip(nodes, (*nodes[1:], nodes[0]), strict=True))
-    ways, rings = _Ways(problem), list[Cycle]()
+    routes, rings = _Routes(problem), list[Cycle]()
     used_out, used_into = set[int](), set[int]()
     for shift in range(1, size):
         for out in range(size):
@@ -142,7 +142,7 @@ def through_doors(problem: Problem) -> list[Cycle]:
                 continue
             if not all((here[out], there[into]) in index for here, there in following):
                 continue
-            ring = _along(nodes, out, into, ways)
+            ring = _along(nodes, out, into, routes)
             if ring is not None:
                 used_out.add(out)
                 used_into.add(into)
@@ -150,16 +150,16 @@ def through_doors(problem: Problem) -> list[Cycle]:
     return rings[:: -(-len(rings) // CYCLES_MOST_RINGS)] if rings else []
 
 
-def _along(nodes: list[list[int]], out: int, into: int, ways: _Ways) -> Cycle | None:
+def _along(nodes: list[list[int]], out: int, into: int, routes: _Routes) -> Cycle | None:
     """The ring over all nodes that enters each at one place and leaves it at another."""
-    for limit in ways.speeds(inside=True):
-        paths = [ways.walk(node[into], node[out], node, limit, closed=False) for node in nodes]
+    for limit in routes.speeds(inside=True):
+        paths = [routes.walk(node[into], node[out], node, limit, closed=False) for node in nodes]
         if all(path is not None for path in paths):
             return tuple(rank for path in paths if path is not None for rank in path)
     return None
 
 
-class _Ways:
+class _Routes:
     """Who can go where, and how fast: the walks over a machine."""
 
     def __init__(self, problem: Problem) -> None:
@@ -193,7 +193,7 @@ class _Ways:
         """
         inside = {int(rank) for rank in among}
         used = used or set()
-        ways = {
+        routes = {
             rank: [
                 other
                 for other, cost in sorted(self._next[rank].items(), key=lambda each: each[1])
@@ -204,7 +204,7 @@ class _Ways:
         if len(inside) == 1:
             return (first,)
         path, left = [first], inside - {first}
-        trials = [iter(self._by_few_ways(first, ways, left, last if not closed else None))]
+        trials = [iter(self._by_few_routes(first, routes, left, last if not closed else None))]
         for _ in range(_STEPS_PER_RANK * len(inside)):
             rank = next(trials[-1], None)
             if rank is None:
@@ -215,16 +215,16 @@ class _Ways:
                 continue
             path.append(rank)
             left.discard(rank)
-            if not left and (last is None or (rank == last if not closed else last in ways[rank])):
+            if not left and (last is None or (rank == last if not closed else last in routes[rank])):
                 return tuple(path)
-            trials.append(iter(self._by_few_ways(rank, ways, left, last if not closed else None)))
+            trials.append(iter(self._by_few_routes(rank, routes, left, last if not closed else None)))
         return None
 
-    def _by_few_ways(
-        self, rank: int, ways: dict[int, list[int]], left: set[int], kept: int | None
+    def _by_few_routes(
+        self, rank: int, routes: dict[int, list[int]], left: set[int], kept: int | None
     ) -> list[int]:
         """The next ranks of a walk, those with the fewest ways on first; its end only as its last rank."""
-        candidates = [other for other in ways[rank] if other in left and (other != kept or len(left) == 1)]
-        few = {other: sum(further in left for further in ways[other]) for other in candidates}
+        candidates = [other for other in routes[rank] if other in left and (other != kept or len(left) == 1)]
+        few = {other: sum(further in left for further in routes[other]) for other in candidates}
         cost = self._next[rank]
         return sorted(candidates, key=lambda other: (round(cost[other], 9), few[other]))

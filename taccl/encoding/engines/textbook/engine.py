@@ -56,7 +56,7 @@ from taccl.model.schedule.schedule import compacted
 from taccl.support.budget import UNITS_PER_S, Budget
 
 #: So many with one estimate are timed before the others have their turn.
-_ALIKE = 2
+_EQUIVALENT = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,15 +97,15 @@ class _Known:
     """The algorithms for an instance, and what was estimated of them so far."""
 
     def __init__(self, copying: Instance) -> None:
-        self._asked, self._parts = copying.problem, copying.once(parts_of)
-        self.algorithms = () if self._parts is None else tuple(algorithms(self._asked, self._parts))
+        self._requested, self._parts = copying.problem, copying.once(parts_of)
+        self.algorithms = () if self._parts is None else tuple(algorithms(self._requested, self._parts))
         self.estimates_us = dict[tuple[Algorithm, int], float | None]()
 
     def estimate_us(self, algorithm: Algorithm, batches: int) -> float | None:
         """About how long so many batches take; None if they cannot be."""
         key = algorithm, batches
         if self._parts is not None and key not in self.estimates_us:
-            self.estimates_us[key] = _estimate_us(self._asked, self._parts, algorithm, batches)
+            self.estimates_us[key] = _estimate_us(self._requested, self._parts, algorithm, batches)
         return self.estimates_us.get(key)
 
 
@@ -137,7 +137,7 @@ def built(
     `wanted` : whether an algorithm of that name is.
     """
     copying = _copying(instance)
-    parts, asked = copying.once(parts_of), copying.problem
+    parts, requested = copying.once(parts_of), copying.problem
     if parts is None:
         return
     every = written(copying, parts, budget.share(WRITING), wanted)
@@ -152,7 +152,7 @@ def built(
         sends = candidate.sends + rows // CHUNKS_AS_TIMED
         if rows > MOST_ROWS or not work.allows(sends):
             continue
-        schedule = _schedule(instance.problem, asked, parts, candidate, seen)
+        schedule = _schedule(instance.problem, requested, parts, candidate, seen)
         if schedule is not None:
             work.did(sends)
             in_vain = 0 if schedule.makespan_us < best_us - TOLERANCE_US else in_vain + 1
@@ -174,7 +174,7 @@ def fastest(instances: Sequence[Instance], budget: Budget) -> Iterator[Schedule]
             every = written(copying, parts, share, promise.__contains__, promise.__getitem__)
             pool += [(instance, parts, candidate) for candidate in every]
     best_us, seen, work = float("inf"), set[int](), _Work(budget, SURELY_TIMED, TIMED_PER_S)
-    for instance, parts, candidate in few_alike_first(pool):
+    for instance, parts, candidate in few_equivalent_first(pool):
         if candidate.estimate_us > HOPELESS * best_us:
             continue
         rows = candidate.algorithm.rows * parts.most_pieces
@@ -187,7 +187,7 @@ def fastest(instances: Sequence[Instance], budget: Budget) -> Iterator[Schedule]
                 yield compacted(schedule)
 
 
-def few_alike_first(
+def few_equivalent_first(
     pool: Iterable[tuple[Instance, Parts, Candidate]],
 ) -> list[tuple[Instance, Parts, Candidate]]:
     """The most promising first; of those of one instance with the same estimate, some after all others.
@@ -195,12 +195,12 @@ def few_alike_first(
     They are often the same in other words. And with more chunks, sends above the largest group are cut, of
     which a schedule in another order may be faster than its estimate says.
     """
-    alike = Counter[tuple[int, float]]()
+    equivalent = Counter[tuple[int, float]]()
     turns = list[tuple[int, float, tuple[Instance, Parts, Candidate]]]()
     for each in pool:
         key = id(each[0]), round(each[2].estimate_us, 3)
-        turns.append((alike[key] // _ALIKE, each[2].estimate_us, each))
-        alike[key] += 1
+        turns.append((equivalent[key] // _EQUIVALENT, each[2].estimate_us, each))
+        equivalent[key] += 1
     return [each for _, _, each in sorted(turns, key=lambda turn: turn[:2])]
 
 
@@ -258,10 +258,10 @@ def written(
             batches, least_us = min(2 * batches, most), min(least_us, time_us)
 
 
-def _is_small(asked: Problem) -> bool:
+def _is_small(requested: Problem) -> bool:
     """Whether all the data together takes less than an alpha on most links."""
-    topology = asked.topology
-    data_mb = asked.chunk_mb * asked.num_chunks
+    topology = requested.topology
+    data_mb = requested.chunk_mb * requested.num_chunks
     return bool(np.median(topology.alpha_us - data_mb * topology.beta_us_per_mb) > 0)
 
 
@@ -292,14 +292,14 @@ def _as_columns(algorithm: Algorithm, batches: int) -> bool:
     return algorithm.wide is not None and batches * algorithm.moves > MOST_TO_REORDER
 
 
-def _estimate_us(asked: Problem, parts: Parts, algorithm: Algorithm, batches: int) -> float | None:
+def _estimate_us(requested: Problem, parts: Parts, algorithm: Algorithm, batches: int) -> float | None:
     """About how long so many batches take; None if they cannot be."""
     if algorithm.wide is not None and _is_wide_enough(algorithm, batches):
         cut = algorithm.cut(parts, batches)
         sends = algorithm.wide(cut)
-        return None if sends is None else estimate_wide_us(asked, sends, cut, batches)
+        return None if sends is None else estimate_wide_us(requested, sends, cut, batches)
     made = algorithm.built(parts, batches)
-    return None if made is None else estimate_us(asked, made[1], made[0].chunks, batches)
+    return None if made is None else estimate_us(requested, made[1], made[0].chunks, batches)
 
 
 def _copying(instance: Instance) -> Instance:
@@ -309,19 +309,19 @@ def _copying(instance: Instance) -> Instance:
 
 
 def _schedule(
-    problem: Problem, asked: Problem, parts: Parts, candidate: Candidate, seen: set[int]
+    problem: Problem, requested: Problem, parts: Parts, candidate: Candidate, seen: set[int]
 ) -> Schedule | None:
     """What a candidate comes to; None if it cannot be, or is the same as one before."""
     algorithm, batches = candidate.algorithm, candidate.batches
     if algorithm.wide is not None and _as_columns(algorithm, batches):
         cut = algorithm.cut(parts, batches)
         columns = algorithm.wide(cut)
-        schedule = None if columns is None else timed_wide(asked, columns, cut)
-        return schedule if schedule is None or asked is problem else backwards(problem, schedule)
+        schedule = None if columns is None else timed_wide(requested, columns, cut)
+        return schedule if schedule is None or requested is problem else backwards(problem, schedule)
     made = algorithm.built(parts, batches)
-    sends = None if made is None else decisions(asked, made[1], made[0].chunks)
+    sends = None if made is None else decisions(requested, made[1], made[0].chunks)
     if sends is None or hash(tuple(sends)) in seen:
         return None
     seen.add(hash(tuple(sends)))
-    schedule = timed(asked, sends)
-    return schedule if schedule is None or asked is problem else backwards(problem, schedule)
+    schedule = timed(requested, sends)
+    return schedule if schedule is None or requested is problem else backwards(problem, schedule)

@@ -19,7 +19,7 @@ from taccl.encoding.engines.textbook.layouts import by_nodes, line, sides
 from taccl.encoding.engines.textbook.leaders import by_leaders
 from taccl.encoding.engines.textbook.line import LineAlgorithm, is_power_of_two
 from taccl.encoding.engines.textbook.parts import Parts
-from taccl.encoding.engines.textbook.ring import RING, RING_BOTH_WAYS
+from taccl.encoding.engines.textbook.ring import RING, RING_BOTH_DIRECTIONS
 from taccl.encoding.engines.textbook.scattered import by_scattering
 from taccl.encoding.engines.textbook.trees import on_trees
 from taccl.encoding.engines.textbook.wide import is_wide, written_wide
@@ -55,11 +55,11 @@ def _of_plans(problem: Problem, parts: Parts, every: Iterator[Plans]) -> Iterato
     for plans in every:
         if for_all and not all(plan.has_links(index) for plan in plans):
             continue
-        ways = tuple(partial(steps_of, plan, parts.kind) for plan in plans)
+        routes = tuple(partial(steps_of, plan, parts.kind) for plan in plans)
         rows = max(_rows(plan, parts) for plan in plans)
         moves = min(rows, sum(_moves(plan, parts) for plan in plans))
         wide = partial(written_wide, plans, parts.kind) if is_wide(problem, plans, parts.kind) else None
-        yield Algorithm(_name(plans), rows, ways, plans[0].place.sum(axis=1), moves, wide=wide)
+        yield Algorithm(_name(plans), rows, routes, plans[0].place.sum(axis=1), moves, wide=wide)
 
 
 def _name(plans: Plans) -> str:
@@ -102,7 +102,7 @@ def _spreads(size: int) -> tuple[LineAlgorithm, ...]:
     if size == 2:
         return (ALL_PAIRS,)
     doubling = (DOUBLING, DOUBLING_FAR_FIRST) if is_power_of_two(size) else (BRUCK,)
-    return (RING, *((RING_BOTH_WAYS,) if size > 3 else ()), ALL_PAIRS, *doubling)
+    return (RING, *((RING_BOTH_DIRECTIONS,) if size > 3 else ()), ALL_PAIRS, *doubling)
 
 
 def _totals(size: int) -> tuple[LineAlgorithm, ...]:
@@ -114,7 +114,7 @@ def _routes(size: int) -> tuple[LineAlgorithm, ...]:
     """Ways to route along a line of so many: those that differ."""
     if size == 2:
         return (ALL_PAIRS,)
-    return (ALL_PAIRS, RING_BOTH_WAYS, RING, DOUBLING if is_power_of_two(size) else BRUCK)
+    return (ALL_PAIRS, RING_BOTH_DIRECTIONS, RING, DOUBLING if is_power_of_two(size) else BRUCK)
 
 
 def _stages(grid: IntArray, order: tuple[int, ...], algorithms: tuple[LineAlgorithm, ...]) -> Plan:
@@ -231,10 +231,10 @@ def _rings(problem: Problem, parts: Parts) -> Iterator[Plans]:
         grid = np.array(ring)
         if ring != tuple(range(problem.num_ranks)):  # those are there already
             yield (_one(grid, RING),)
-            yield (_one(grid, RING_BOTH_WAYS),)
+            yield (_one(grid, RING_BOTH_DIRECTIONS),)
         yield _one(grid, RING), _one(grid[::-1], RING)
     sets = (disjoint(found, False), disjoint(found, True), through_doors(problem))
-    for rings, algorithm in product(sets, (RING, RING_BOTH_WAYS)):
+    for rings, algorithm in product(sets, (RING, RING_BOTH_DIRECTIONS)):
         if len(rings) > 1:
             yield tuple(_one(np.array(ring), algorithm) for ring in rings)
     if parts.is_from_one and parts.kind != "summed":

@@ -23,7 +23,7 @@ def _round(n: int) -> Spread:
 
 
 @lru_cache(maxsize=64)
-def _both_ways_round(n: int) -> Spread:
+def _both_directions_round(n: int) -> Spread:
     """Each block goes both ways at once, and stops where it meets itself."""
     ahead, back = n // 2, (n - 1) // 2
     return tuple(
@@ -54,9 +54,9 @@ RING = LineAlgorithm(
     repeats=lambda n: n - 1,
 )
 #: Half as many steps, over the links back too.
-RING_BOTH_WAYS = LineAlgorithm(
+RING_BOTH_DIRECTIONS = LineAlgorithm(
     "ring both ways",
-    spread=_both_ways_round,
+    spread=_both_directions_round,
     hops=_shorter_way_hops,
     mean_hops=lambda n: n / 4,
     reaches=lambda n: (1, n - 1) if n > 2 else (1,),

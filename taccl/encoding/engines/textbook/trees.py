@@ -58,10 +58,10 @@ def on_trees(problem: Problem, parts: Parts) -> Iterator[Algorithm]:
 
 
 def _on(trees: list[Parents], parts: Parts, name: str, first: IntArray) -> Algorithm:
-    ways = tuple(partial(_along, parents, parts.kind == "summed") for parents in trees)
+    routes = tuple(partial(_along, parents, parts.kind == "summed") for parents in trees)
     both = 2 if parts.kind == "summed" else 1
-    rows, moves = both * parts.num_parts * len(first), both * len(ways) * len(first)
-    return Algorithm(name, rows, ways, first, min(rows, moves))
+    rows, moves = both * parts.num_parts * len(first), both * len(routes) * len(first)
+    return Algorithm(name, rows, routes, first, min(rows, moves))
 
 
 def double(n: int) -> list[tuple[Parents, int]]:

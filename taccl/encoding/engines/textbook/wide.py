@@ -111,8 +111,8 @@ def _owners(plan: Plan, axes: list[int]) -> IntArray:
     """For each rank, the ranks with the same positions on some axes, shape (num_ranks, as many)."""
     shape = tuple(plan.grid.shape[axis] for axis in axes)
     key = np.ravel_multi_index(tuple(plan.place[:, axes].T), shape)
-    alike = np.argsort(key, kind="stable").reshape(int(np.prod(shape)), -1)
-    return np.asarray(alike[key])
+    equivalent = np.argsort(key, kind="stable").reshape(int(np.prod(shape)), -1)
+    return np.asarray(equivalent[key])
 
 
 @dataclass(frozen=True, eq=False)

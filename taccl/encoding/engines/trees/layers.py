@@ -120,14 +120,14 @@ def _dealt(
 ) -> Iterator[Carried]:
     """Whole chunks for the loads; the chunks that a rank takes over one link are neighbours."""
     dst = problem.topology.dst
-    ways: dict[tuple[int, int], list[Path]] = {}
+    candidates: dict[tuple[int, int], list[Path]] = {}
     for source, link, load in zip(onward.source.tolist(), onward.link.tolist(), loads.tolist(), strict=True):
         if load > 1e-6:
-            ways.setdefault((source, int(dst[link])), []).append(Path((link,), load))
-    wanted = {(source, rank): len(chunks[source]) for source, rank in ways}
-    for (source, rank), counts in whole_chunks(problem, ways, wanted).items():
+            candidates.setdefault((source, int(dst[link])), []).append(Path((link,), load))
+    wanted = {(source, rank): len(chunks[source]) for source, rank in candidates}
+    for (source, rank), counts in whole_chunks(problem, candidates, wanted).items():
         first = 0
-        for way, count in zip(ways[source, rank], counts, strict=True):
+        for way, count in zip(candidates[source, rank], counts, strict=True):
             if count:
                 yield Carried(tuple(chunks[source][first : first + count]), way.links[0])
             first += count

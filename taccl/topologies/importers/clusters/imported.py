@@ -16,7 +16,7 @@ from taccl.topologies.importers.clusters.merge import (
     MachineFile,
     check_fits,
     merged,
-    named_alike,
+    named_equally,
     switch_of_domains,
 )
 from taccl.topologies.importers.clusters.plan import Plan, plan
@@ -127,7 +127,7 @@ def import_cluster(
         cluster = replace(cluster, blocks=tuple(replace(block, is_nvlink=True) for block in cluster.blocks))
     try:
         names = None if hosts is None else expanded(hosts)
-        if nics is None and machine is not None and named_alike(cluster, machine.nics, names):
+        if nics is None and machine is not None and named_equally(cluster, machine.nics, names):
             nics = machine.nics
         planned = plan(cluster, names, nodes, nics)
     except TopologyError as fault:

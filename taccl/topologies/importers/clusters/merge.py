@@ -95,15 +95,15 @@ def _known(value: Node, lines: Sequence[str]) -> tuple[How, str]:
     return how, said[2].strip()
 
 
-def named_alike(cluster: Cluster, nics: Sequence[str], hosts: Sequence[str] | None) -> bool:
+def named_equally(cluster: Cluster, nics: Sequence[str], hosts: Sequence[str] | None) -> bool:
     """Whether these hosts of a cluster (None: all with as many NICs) have NICs of all these names."""
     names_of: dict[str, set[str | None]] = {}
     for port in cluster.ports:
         names_of.setdefault(port.host, set()).add(port.nic)
     chosen = names_of.keys() if hosts is None else set(hosts)
-    asked = [names for host, names in names_of.items() if host in chosen]
-    asked = [names for names in asked if len(names) >= len(nics)]
-    return bool(nics) and bool(asked) and all(set(nics) <= names for names in asked)
+    requested = [names for host, names in names_of.items() if host in chosen]
+    requested = [names for names in requested if len(names) >= len(nics)]
+    return bool(nics) and bool(requested) and all(set(nics) <= names for names in requested)
 
 
 def check_fits(machine: MachineFile, planned: Plan) -> None:

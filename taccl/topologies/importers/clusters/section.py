@@ -133,14 +133,14 @@ class _Writer:
     def _nic_gbps(self) -> tuple[float, tuple[How, str]]:
         """Of what the cluster's file and the machine tell the slower, and how it is known."""
         ports = [port for host in self.plan.hosts for port in self.ports_of.get(host, ())]
-        told = sorted((port.gbps, str(port.place)) for port in ports if port.gbps is not None)
-        if not told:
+        reported = sorted((port.gbps, str(port.place)) for port in ports if port.gbps is not None)
+        if not reported:
             if self.costs is None:
                 return NIC_GBPS, ("assumed", _NIC_SOURCE)
             return self.costs.gbps, self.costs.gbps_known
-        slowest, place = told[0]
-        if told[-1][0] > slowest:
-            shown = ", ".join(f"{speed:g}" for speed in sorted({speed for speed, _ in told}))
+        slowest, place = reported[0]
+        if reported[-1][0] > slowest:
+            shown = ", ".join(f"{speed:g}" for speed in sorted({speed for speed, _ in reported}))
             self.warnings.append(f"NICs of {shown} GB/s: the slowest is taken, {place}")
         if self.costs is None or self.costs.gbps_known[0] == "assumed":
             return slowest, ("read", place)

@@ -82,11 +82,11 @@ def gpu_gbps(dump: Dump, bandwidth: Bandwidth) -> tuple[Figure | None, ...]:
 
 def _pcie_to_others(dump: Dump, gpu: int, bandwidth: Bandwidth) -> Figure:
     """A GPU's PCIe link, or the way up of a bridge that it shares with NICs only, whichever is slower."""
-    ways = [pcie_figure(dump.gpus[gpu], bandwidth)]
+    routes = [pcie_figure(dump.gpus[gpu], bandwidth)]
     for bridge in dump.bridges or ():
         if bridge.gpus == (gpu,) and bridge.gbps is not None:
-            ways.append(pcie_gbps(bridge.gbps, bridge.place, bandwidth))
-    return min(ways, key=lambda way: way.value)
+            routes.append(pcie_gbps(bridge.gbps, bridge.place, bandwidth))
+    return min(routes, key=lambda way: way.value)
 
 
 def pcie_figure(gpu: Gpu, bandwidth: Bandwidth) -> Figure:
@@ -101,14 +101,14 @@ def card_figure(nic: Nic, bandwidth: Bandwidth) -> Figure | None:
     return pcie_gbps(nic.card_gbps, nic.card_place or nic.place, bandwidth)
 
 
-def pcie_gbps(told: float | None, place: Place, bandwidth: Bandwidth) -> Figure:
+def pcie_gbps(reported: float | None, place: Place, bandwidth: Bandwidth) -> Figure:
     """A PCIe link: as it is told, in NCCL's reckoning or the vendor's; NCCL's guess where it is not."""
-    if told is None:
+    if reported is None:
         value = UNKNOWN_PCIE_GBPS if bandwidth == "nccl" else pcie_peak_gbps(UNKNOWN_PCIE_GBPS)
         return Figure(value, "assumed", "PCIe x16 gen 3, what NCCL takes for a link that is not told")
     if bandwidth == "nccl":
-        return Figure(told, "read", str(place))
-    return Figure(pcie_peak_gbps(told), "inferred", f"raw speed of the link at {place}")
+        return Figure(reported, "read", str(place))
+    return Figure(pcie_peak_gbps(reported), "inferred", f"raw speed of the link at {place}")
 
 
 def nic_figure(nic: Nic) -> Figure:

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from taccl.errors import TopologyError
 from taccl.topologies import PhysicalTopology, parse_topology
 from taccl.topologies.devices import MAX_GPUS
-from taccl.topologies.importers.nodes.beside_nics import add_nic_ways, used_nics
 from taccl.topologies.importers.nodes.facts import Dump, Known
 from taccl.topologies.importers.nodes.figures import Figure, RatedLink, gpu_gbps, nic_figure, rated_links
 from taccl.topologies.importers.nodes.layout import Layout, nic_names
 from taccl.topologies.importers.nodes.machine_yaml import machine_yaml
+from taccl.topologies.importers.nodes.next_to_nics import add_nic_paths, used_nics
 from taccl.topologies.importers.nodes.pcie_tree import add_pcie_tree
 from taccl.topologies.importers.nodes.rates import Alphas, Protocol, alphas
 from taccl.topologies.importers.nodes.report import known_values, nearest_names
@@ -150,7 +150,7 @@ def _lay_out(dump: Dump, costs: Alphas, bandwidth: Bandwidth) -> Layout:
             )
         add_pcie_tree(layout, dump, costs, bandwidth)
     else:
-        add_nic_ways(layout, dump, used_nics(dump), costs, bandwidth, all_linked=all_linked)
+        add_nic_paths(layout, dump, used_nics(dump), costs, bandwidth, all_linked=all_linked)
     if layout.nics:
         _add_network(layout, dump, costs)
     return layout
@@ -161,15 +161,15 @@ def _name_nics(layout: Layout, dump: Dump) -> None:
 
     One that no GPU would use and that is slower than those in use is left out, for the network has one speed.
     """
-    nics, ways = dump.nics or (), used_nics(dump)
-    used = {i for mine in ways for i in mine}
+    nics, routes = dump.nics or (), used_nics(dump)
+    used = {i for mine in routes for i in mine}
     slowest = min((nic_figure(nics[i]).value for i in used), default=0.0)
     kept = [i for i, nic in enumerate(nics) if i in used or nic_figure(nic).value >= slowest]
     for i in sorted(set(range(len(nics))) - set(kept)):
         layout.warnings.append(
             f"{nics[i].place}: {nics[i].name} is slower than those beside GPUs: not in the machine file"
         )
-    first = {i: next((gpu for gpu, mine in enumerate(ways) if i in mine), len(ways)) for i in kept}
+    first = {i: next((gpu for gpu, mine in enumerate(routes) if i in mine), len(routes)) for i in kept}
     kept.sort(key=lambda i: (first[i], i))
     layout.nic_of = nic_names(nics, kept)
     layout.nics = tuple(layout.nic_of[i] for i in kept)

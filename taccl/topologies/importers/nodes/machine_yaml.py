@@ -33,7 +33,7 @@ def machine_yaml(
         if names:
             lines.append(f"  {key}: [{', '.join(names)}]")
     lines.append("  links:" if layout.wires else "  links: []")
-    for wires in _alike(layout.wires):
+    for wires in _equivalent(layout.wires):
         lines += _entry(wires, layout)
     if layout.fabric is not None:
         lines.append("fabric:")
@@ -41,7 +41,7 @@ def machine_yaml(
     return "\n".join(lines) + "\n"
 
 
-def _alike(wires: Sequence[Wire]) -> list[list[Wire]]:
+def _equivalent(wires: Sequence[Wire]) -> list[list[Wire]]:
     """Wires that one entry can hold, in the order of the first of each."""
     groups: dict[tuple[object, ...], list[Wire]] = {}
     for wire in wires:

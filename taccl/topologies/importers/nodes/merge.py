@@ -90,8 +90,8 @@ def _refined(whole: Dump, later: Dump) -> Dump:
 
 def _still_true(warnings: Sequence[str], links: Sequence[GpuLink] | None) -> tuple[str, ...]:
     """Without what only one of the dumps did not tell."""
-    told = links is not None and all(link.count is not None for link in links)
-    return tuple(warning for warning in warnings if warning != COUNTS_UNTOLD or not told)
+    reported = links is not None and all(link.count is not None for link in links)
+    return tuple(warning for warning in warnings if warning != COUNTS_UNTOLD or not reported)
 
 
 def _without_unnamed(dump: Dump, other: Dump) -> Dump:
@@ -116,8 +116,8 @@ def _same_gpus(whole: Dump, later: Dump) -> tuple[int, ...]:
     keys: tuple[Callable[[Gpu], object], ...] = (lambda gpu: gpu.busid, lambda gpu: gpu.dev)
     for key in keys:
         mine, theirs = [key(gpu) for gpu in whole.gpus], [key(gpu) for gpu in later.gpus]
-        told = None not in mine and None not in theirs and len({*mine}) == len(mine)
-        if told and len({*theirs}) == len(theirs) and {*mine} >= {*theirs}:
+        reported = None not in mine and None not in theirs and len({*mine}) == len(mine)
+        if reported and len({*theirs}) == len(theirs) and {*mine} >= {*theirs}:
             return tuple(mine.index(each) for each in theirs)
     if len(whole.gpus) == len(later.gpus):
         busids = [(a.busid, b.busid) for a, b in zip(whole.gpus, later.gpus, strict=True)]
@@ -187,7 +187,7 @@ def _one_nic(one: Nic, other: Nic) -> Nic:
 
 def _gpu_nearness(whole: Dump, later: Dump, at: _Map) -> tuple[tuple[Nearness | None, ...], ...] | None:
     theirs = _square(later.gpu_nearness, len(whole.gpus), at.gpus, None)
-    return _first_told(whole.gpu_nearness, theirs)
+    return _first_reported(whole.gpu_nearness, theirs)
 
 
 def _nic_nearness(
@@ -216,7 +216,7 @@ def _nic_nearness(
                 )
     if whole.nic_nearness is None and later.nic_nearness is None:
         return None
-    return _first_told(mine, tuple(map(tuple, theirs)))
+    return _first_reported(mine, tuple(map(tuple, theirs)))
 
 
 def _nearest(
@@ -259,7 +259,7 @@ def _square(
     return tuple(map(tuple, table))
 
 
-def _first_told(
+def _first_reported(
     one: Sequence[Sequence[_Row | None]] | None, other: Sequence[Sequence[_Row | None]] | None
 ) -> tuple[tuple[_Row | None, ...], ...] | None:
     if one is None or other is None:

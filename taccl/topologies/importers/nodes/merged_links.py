@@ -228,8 +228,8 @@ def _one_link(one: GpuLink, other: GpuLink) -> GpuLink:
             one.place,
         )
     best = one if one.count is not None or other.count is None else other
-    told = min(one, other, key=lambda link: (link.gbps is None, link.is_raw))  # of equals, the first
-    return replace(best, gbps=told.gbps, is_raw=told.is_raw, switch=one.switch or other.switch)
+    reported = min(one, other, key=lambda link: (link.gbps is None, link.is_raw))  # of equals, the first
+    return replace(best, gbps=reported.gbps, is_raw=reported.is_raw, switch=one.switch or other.switch)
 
 
 def _no_such_link(link: GpuLink, place: Place) -> TopologyError:

@@ -147,9 +147,9 @@ def _clusters(
     gpus, nics = len(dump.gpus), len(dump.nics or ())
     of = list(range(gpus + nics))
     rows = [*(dump.gpu_nearness or [[None] * gpus] * gpus)]
-    beside = [*(dump.nic_nearness or [[None] * nics] * gpus)]
+    alongside = [*(dump.nic_nearness or [[None] * nics] * gpus)]
     for a in range(gpus):
-        for b, near in enumerate([*rows[a], *beside[a]]):
+        for b, near in enumerate([*rows[a], *alongside[a]]):
             if near is not None and near <= most and of[a] != of[b]:
                 of = [of[a] if one == of[b] else one for one in of]
     for bridge in bridges:

@@ -119,7 +119,7 @@ def parse_dump(text: str, path: str | None = None) -> Dump:
     parts = sorted(found, key=lambda part: part.kind)
     if not parts:
         return format_of(text, path).read(text, path)
-    told = ", ".join(f"{FORMATS[part.kind].summary} from line {part.line}" for part in parts)
+    reported = ", ".join(f"{FORMATS[part.kind].summary} from line {part.line}" for part in parts)
     dumps: list[Dump] = []
     left_out = []
     for part in parts:
@@ -128,18 +128,18 @@ def parse_dump(text: str, path: str | None = None) -> Dump:
             dumps.append(each.read(part.text, path))
         except TopologyError as fault:
             if not dumps:
-                raise _in_parts(fault, told) from fault
+                raise _in_parts(fault, reported) from fault
             place = Place(path, fault.line or part.line)
             left_out.append(f"{place}: {each.summary} is left out: {fault.message}")
     try:
         whole = merge(dumps)
     except TopologyError as fault:
-        raise _in_parts(fault, told) from fault
+        raise _in_parts(fault, reported) from fault
     return replace(whole, warnings=(*whole.warnings, *left_out))
 
 
-def _in_parts(fault: TopologyError, told: str) -> TopologyError:
-    hint = f"the file holds {told}; give the outputs of one machine, or each in a file"
+def _in_parts(fault: TopologyError, reported: str) -> TopologyError:
+    hint = f"the file holds {reported}; give the outputs of one machine, or each in a file"
     return TopologyError(fault.message, path=fault.path, line=fault.line, hint=hint)
 
 

@@ -67,8 +67,8 @@ def known_values(
     rows += _rows_of_links(dump, bandwidth)
     pcie = [pcie_figure(gpu, bandwidth) for gpu in dump.gpus]
     if layout.pcie or any(figure.how != "assumed" for figure in pcie):
-        rows += _rows_alike("PCIe GB/s of GPUs", pcie)
-    rows += _rows_alike("GB/s to other GPUs, of GPUs", figures)
+        rows += _rows_equivalent("PCIe GB/s of GPUs", pcie)
+    rows += _rows_equivalent("GB/s to other GPUs, of GPUs", figures)
     if dump.nics is not None:
         rows += _rows_of_nics(dump, dump.nics)
     for wire in layout.wires:
@@ -94,7 +94,7 @@ def _row(quantity: str, figure: Figure) -> Known:
     return Known(quantity, value, figure.how, figure.source)
 
 
-def _rows_alike(quantity: str, figures: Sequence[Figure | None]) -> list[Known]:
+def _rows_equivalent(quantity: str, figures: Sequence[Figure | None]) -> list[Known]:
     rows = []
     for which in grouped(
         figures, lambda i: None if (one := figures[i]) is None else (one.value, one.how)

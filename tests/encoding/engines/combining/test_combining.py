@@ -234,9 +234,9 @@ def test_unequal_costs_ports_and_limits_are_no_symmetry() -> None:
 
 
 def test_symmetries_that_are_asked_for_are_the_only_ones() -> None:
-    asked = Instance(problem(ring(6), "allgather", symmetry=[[3, 4, 5, 0, 1, 2]]))
-    assert asked.assumed_group() is asked.group
-    assert len(asked.group) == 2
+    requested = Instance(problem(ring(6), "allgather", symmetry=[[3, 4, 5, 0, 1, 2]]))
+    assert requested.assumed_group() is requested.group
+    assert len(requested.group) == 2
 
 
 def test_sums_are_made_on_both_sides_of_a_shared_nic() -> None:

@@ -7,7 +7,7 @@ import pytest
 from small_problems import machine, problem
 
 from taccl.encoding.core.options import SearchOptions
-from taccl.encoding.engines.combining.hubs import alike, by_hubs
+from taccl.encoding.engines.combining.hubs import by_hubs, equivalent
 from taccl.encoding.engines.textbook import textbook
 from taccl.encoding.instance import Instance
 from taccl.model.network import LogicalTopology
@@ -30,8 +30,8 @@ def one_nic_a_node(nodes: int, size: int = 3, slow: float = 1.0) -> LogicalTopol
 
 
 def found(topology: LogicalTopology) -> list[Schedule]:
-    asked = Instance(problem(topology, "allreduce"))
-    return list(by_hubs(asked, textbook, SearchOptions(), Budget.of_work(60)))
+    requested = Instance(problem(topology, "allreduce"))
+    return list(by_hubs(requested, textbook, SearchOptions(), Budget.of_work(60)))
 
 
 @pytest.mark.parametrize(("nodes", "steps"), [(2, 1), (3, 1), (4, 2)])
@@ -52,14 +52,14 @@ def test_only_the_rank_with_links_to_all_other_nodes_is_a_hub() -> None:
 
 
 def test_nodes_that_differ_have_no_hubs() -> None:
-    assert alike(one_nic_a_node(2)) is not None
-    assert alike(one_nic_a_node(2, slow=2.0)) is None
+    assert equivalent(one_nic_a_node(2)) is not None
+    assert equivalent(one_nic_a_node(2, slow=2.0)) is None
     assert not found(one_nic_a_node(2, slow=2.0))
 
 
 def test_links_of_nodes_are_told_in_one_order() -> None:
     topology = one_nic_a_node(3)
-    nodes = alike(topology)
+    nodes = equivalent(topology)
     assert nodes is not None
     src = topology.src[nodes.links]
     assert np.array_equal(src - src[:1], np.repeat([[0], [3], [6]], src.shape[1], axis=1))
@@ -67,12 +67,12 @@ def test_links_of_nodes_are_told_in_one_order() -> None:
 
 @pytest.mark.parametrize(("units", "tried"), [(0, 1), (500, 2)])
 def test_once_the_time_is_up_no_further_hub_is_tried(units: int, tried: int) -> None:
-    asked = Instance(problem(one_nic_a_node(4), "allreduce", chunk_mb=0.01))
-    assert len(list(by_hubs(asked, textbook, SearchOptions(), Budget.of_work(units)))) == tried
+    requested = Instance(problem(one_nic_a_node(4), "allreduce", chunk_mb=0.01))
+    assert len(list(by_hubs(requested, textbook, SearchOptions(), Budget.of_work(units)))) == tried
 
 
 def test_hubs_of_more_transfers_than_there_is_time_for_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = Instance(problem(one_nic_a_node(2), "allreduce", chunk_mb=0.01))
-    assert list(by_hubs(asked, textbook, SearchOptions(), Budget.of_work(0)))
+    requested = Instance(problem(one_nic_a_node(2), "allreduce", chunk_mb=0.01))
+    assert list(by_hubs(requested, textbook, SearchOptions(), Budget.of_work(0)))
     monkeypatch.setattr("taccl.encoding.engines.combining.hubs.HUBS_MANY", 0)
-    assert not list(by_hubs(asked, textbook, SearchOptions(), Budget.of_work(0)))
+    assert not list(by_hubs(requested, textbook, SearchOptions(), Budget.of_work(0)))

@@ -137,8 +137,8 @@ def test_where_alpha_keeps_no_port_busy_nothing_is_gained_by_sharing_it() -> Non
 def test_an_order_that_a_sketch_asks_for_takes_nothing_off_the_bound() -> None:
     topology = full(3, 100.0, 1.0)
     own_first = RoutingLimits(own_first=np.ones(topology.num_links, dtype=np.bool_))
-    asked = problem(topology, "allreduce", limits=own_first)
-    updates = list(all_programs(asked, SearchOptions(), Budget.of_work(2_000), first(asked)))
+    requested = problem(topology, "allreduce", limits=own_first)
+    updates = list(all_programs(requested, SearchOptions(), Budget.of_work(2_000), first(requested)))
     assert all(update.schedule is None for update in updates)
     assert max(update.lower_bound_us for update in updates) <= 103.0
 

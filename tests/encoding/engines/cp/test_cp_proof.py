@@ -184,16 +184,16 @@ def test_a_sum_is_proved_by_its_mirror_image() -> None:
 
 def notes(small: Problem, seconds: float = 20.0) -> tuple[float, list[str]]:
     """The time that `jointly` ends with, and what it notes about the last schedule; it must tell no bound."""
-    time_us, told = first(small).makespan_us, []
+    time_us, reported = first(small).makespan_us, []
     for update in jointly(small, SearchOptions(), Budget.of_work(round(1000 * seconds)), first(small)):
         assert update.lower_bound_us == 0.0
         if update.schedule is not None:
             update.schedule.check()
-            time_us, told = update.schedule.makespan_us, []
-        told += [update.note] if update.note else []
+            time_us, reported = update.schedule.makespan_us, []
+        reported += [update.note] if update.note else []
         if "is faster" in update.note:
             break
-    return time_us, told
+    return time_us, reported
 
 
 def test_what_is_proved_of_sums_that_are_made_once_is_a_note_and_no_bound() -> None:
@@ -201,9 +201,9 @@ def test_what_is_proved_of_sums_that_are_made_once_is_a_note_and_no_bound() -> N
     everyone = (0, 1, 2)
     both = Problem(ring(3, 0.5, 3.0), custom(3, [(everyone, everyone, True)] * 2), 1.0, max_group=2)
     assert fastest(both).makespan_us == pytest.approx(13.0)
-    time_us, told = notes(both)
+    time_us, reported = notes(both)
     assert time_us == pytest.approx(14.0)
-    assert told[-1] == (
+    assert reported[-1] == (
         "no schedule that makes each sum once, at one rank, is faster "
         "(proved by CP-SAT, which says nothing of others)"
     )
@@ -235,8 +235,8 @@ def test_a_bound_holds_without_the_symmetry_that_a_problem_asks_for() -> None:
         (1, 0, 1.0, 9.0),
     ]
     plain = problem(machine(3, sides, shared=[(0, 1)]), "allgather")
-    asked = problem(plain.topology, "allgather", symmetry=[[1, 0, 2]])
-    assert proved(asked)[1] <= fastest(plain).makespan_us + 1e-6
+    requested = problem(plain.topology, "allgather", symmetry=[[1, 0, 2]])
+    assert proved(requested)[1] <= fastest(plain).makespan_us + 1e-6
 
 
 def test_a_bound_holds_without_the_order_of_own_chunks_that_a_sketch_asks_for() -> None:

@@ -115,8 +115,8 @@ def test_a_pair_that_no_flow_reaches_is_left_out() -> None:
 def test_halves_of_single_chunks_are_dealt_so_that_the_ports_stay_even() -> None:
     """Four pairs, each half over one link and half over the other: two chunks end up on each link."""
     small = problem(full(2), "alltoall", 1)
-    ways = {(0, target): [Path((0,), 0.5), Path((1,), 0.5)] for target in range(4)}
-    counts = whole_chunks(small, ways, dict.fromkeys(ways, 1))
+    routes = {(0, target): [Path((0,), 0.5), Path((1,), 0.5)] for target in range(4)}
+    counts = whole_chunks(small, routes, dict.fromkeys(routes, 1))
     assert all(sum(each) == 1 for each in counts.values())
     assert np.sum(list(counts.values()), axis=0).tolist() == [2, 2]
 
@@ -124,9 +124,9 @@ def test_halves_of_single_chunks_are_dealt_so_that_the_ports_stay_even() -> None
 def test_chunks_are_moved_off_the_busiest_port() -> None:
     """Whole parts that are uneven by themselves: three over the first link and one over the second."""
     small = problem(full(2), "alltoall", 1)
-    ways = {(0, target): [Path((0,), 1.0), Path((1,), 0.0)] for target in range(3)}
-    ways[0, 3] = [Path((1,), 1.0)]
-    counts = whole_chunks(small, ways, dict.fromkeys(ways, 1))
+    routes = {(0, target): [Path((0,), 1.0), Path((1,), 0.0)] for target in range(3)}
+    routes[0, 3] = [Path((1,), 1.0)]
+    counts = whole_chunks(small, routes, dict.fromkeys(routes, 1))
     assert sum(each[0] for pair, each in counts.items() if pair != (0, 3)) == 2
     assert counts[0, 3] == [1]
 

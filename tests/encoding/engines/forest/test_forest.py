@@ -29,12 +29,12 @@ from taccl.support.budget import Budget
 SPREADING = ["allgather", "reducescatter", "allreduce", "broadcast", "reduce"]
 
 
-def schedules(asked: Problem, effort: int = 400, seed: int = 0) -> list[Schedule]:
-    return checked(forest(Instance(asked), SearchOptions(seed=seed), Budget.of_work(effort), None))
+def schedules(requested: Problem, effort: int = 400, seed: int = 0) -> list[Schedule]:
+    return checked(forest(Instance(requested), SearchOptions(seed=seed), Budget.of_work(effort), None))
 
 
-def fastest(asked: Problem, effort: int = 400) -> Schedule:
-    return schedules(asked, effort)[-1]
+def fastest(requested: Problem, effort: int = 400) -> Schedule:
+    return schedules(requested, effort)[-1]
 
 
 def of(name: str, collective: str, chunks: int, nodes: int | None = None, size: str = "64MB") -> Problem:
@@ -58,12 +58,12 @@ def least_prices(search: _Search) -> Shape:
 def test_every_schedule_is_valid_and_no_faster_than_the_bounds(
     topology, name, chunks, most, seed, units
 ) -> None:
-    asked = problem(topology, name, chunks, max_group=most)
-    if not serves(Instance(asked)):
+    requested = problem(topology, name, chunks, max_group=most)
+    if not serves(Instance(requested)):
         assert name == "allreduce"  # sums need a way back, which a one-way ring lacks
         return
-    bound = lower_bound(asked, Budget.of_work(units)).value_us
-    found = schedules(asked, 60, seed)
+    bound = lower_bound(requested, Budget.of_work(units)).value_us
+    found = schedules(requested, 60, seed)
     assert found
     assert found[-1].makespan_us >= bound * (1 - 1e-9)
     assert max(schedule.sends.count.max() for schedule in found) <= most
@@ -86,9 +86,9 @@ def test_a_ring_of_three_sums_and_copies_on_all_links_at_once() -> None:
     ],
 )
 def test_large_messages_come_near_the_bandwidth_of_the_machine(name, nodes, collective, chunks, part) -> None:
-    asked = of(name, collective, chunks, nodes, "1GB")
-    bound = lower_bound(asked, Budget.of_work(1000))
-    assert bound.value_us >= part * fastest(asked, 800).makespan_us
+    requested = of(name, collective, chunks, nodes, "1GB")
+    bound = lower_bound(requested, Budget.of_work(1000))
+    assert bound.value_us >= part * fastest(requested, 800).makespan_us
 
 
 def test_no_port_carries_much_more_than_others() -> None:
@@ -125,14 +125,14 @@ def test_shallow_trees_are_rooted_in_the_middle_and_hardly_deeper_than_they_must
 @settings(max_examples=30, deadline=None)
 @given(networks(), st.sampled_from(SPREADING), st.sampled_from([0.0, 0.2, 1.0]), st.integers(0, 9))
 def test_trees_of_any_slack_span_all_ranks(topology, name, slack, seed) -> None:
-    asked = problem(topology, name, 2)
-    if not serves(Instance(asked)):
+    requested = problem(topology, name, 2)
+    if not serves(Instance(requested)):
         return
-    search = _Search(Instance(asked), seed)
-    shape = shape_of(search.arcs, search.costs, asked.chunk_mb, 0.3, slack, True)
+    search = _Search(Instance(requested), seed)
+    shape = shape_of(search.arcs, search.costs, requested.chunk_mb, 0.3, slack, True)
     trees = search._trees(search._batches(Grouping(1)), shape, seed)
     assert trees is not None
-    assert ((trees.arc >= 0).sum(axis=1) == asked.num_ranks - 1).all()
+    assert ((trees.arc >= 0).sum(axis=1) == requested.num_ranks - 1).all()
 
 
 def test_sums_for_one_rank_each_take_no_longer_than_copies_to_all() -> None:
@@ -143,32 +143,32 @@ def test_sums_for_one_rank_each_take_no_longer_than_copies_to_all() -> None:
 def test_it_begins_nothing_that_takes_longer_than_what_is_left() -> None:
     search = _Search(Instance(of("mesh:3x3", "allgather", 2)), 0)
     budget = Budget.of_work(1000)
-    ways = search.schedules(budget)
-    next(ways)
+    candidates = search.schedules(budget)
+    next(candidates)
     search.takes_s = 2.0
-    assert next(ways, None) is None
+    assert next(candidates, None) is None
 
 
 def test_a_link_with_nothing_to_do_takes_a_copy_beside_the_tree() -> None:
-    asked = problem(full(3), "allreduce")
-    search = _Search(Instance(asked), 0)
+    requested = problem(full(3), "allreduce")
+    search = _Search(Instance(requested), 0)
     arc_of = {ends: a for a, ends in enumerate(zip(search.arcs.parent, search.arcs.child, strict=True))}
     # A chain for each chunk: r, r + 1, r + 2. The last could have its copy from the root at once.
     arc = np.full((3, 3), -1)
     for root in range(3):
         second, last = (root + 1) % 3, (root + 2) % 3
         arc[root, second], arc[root, last] = arc_of[root, second], arc_of[second, last]
-    chains = Forest(np.arange(3), arc, np.ones(asked.topology.num_ports))
+    chains = Forest(np.arange(3), arc, np.ones(requested.topology.num_ports))
     schedule = search._schedule(search._pipeline(chains, search._batches(Grouping(1)), 0.0), False)
     schedule.check()
     copies = schedule.link[~schedule.reduce]
-    beside = [asked.topology.link_index[root, (root + 2) % 3] for root in range(3)]
-    assert np.isin(copies, beside).any()
+    alongside = [requested.topology.link_index[root, (root + 2) % 3] for root in range(3)]
+    assert np.isin(copies, alongside).any()
 
 
-def pipelined(asked: Problem, size: int = 1) -> tuple[_Search, Pipeline]:
+def pipelined(requested: Problem, size: int = 1) -> tuple[_Search, Pipeline]:
     """A search, and a pipeline of it with so many chunks in a send."""
-    search = _Search(Instance(asked), 0)
+    search = _Search(Instance(requested), 0)
     batches = search._batches(Grouping(size))
     trees = search._trees(batches, least_prices(search), 0)
     assert trees is not None
@@ -178,10 +178,10 @@ def pipelined(asked: Problem, size: int = 1) -> tuple[_Search, Pipeline]:
 @settings(max_examples=10, deadline=None)
 @given(networks(), st.integers(1, 3), st.sampled_from([1, 2]))
 def test_a_pipeline_scheduled_again_from_its_end_is_valid_each_time(topology, chunks, size) -> None:
-    asked = problem(topology, "allreduce", chunks, max_group=size)
-    if not serves(Instance(asked)) or not topology.reads_backwards:
+    requested = problem(topology, "allreduce", chunks, max_group=size)
+    if not serves(Instance(requested)) or not topology.reads_backwards:
         return
-    search, pipeline = pipelined(asked, size)
+    search, pipeline = pipelined(requested, size)
     for is_backwards in (True, False, True):
         pipeline = again(pipeline)
         schedule = search._schedule(pipeline, is_backwards)
@@ -229,18 +229,18 @@ def test_large_sends_promise_more_the_more_alpha_counts() -> None:
 
 def test_a_few_trees_promise_what_all_keep_a_port_busy() -> None:
     # A ring of 4: 3 of 8 links up and the 3 beside them down for each chunk, alpha 1 us and 1 us per MB.
-    asked = problem(ring(4, both=True), "allreduce")
-    search = _Search(Instance(asked), 0)
+    requested = problem(ring(4, both=True), "allreduce")
+    search = _Search(Instance(requested), 0)
     trees = search._trees(search._batches(Grouping(1)), least_prices(search), 0)
     assert trees is not None
-    promise = promise_of(trees, search.arcs, search.costs, 1.0, 2 * asked.num_chunks)
+    promise = promise_of(trees, search.arcs, search.costs, 1.0, 2 * requested.num_chunks)
     assert promise.alpha_us == promise.us_per_mb == trees.load_us.max()
     assert promise.way_alpha_us == promise.way_us_per_mb <= 6
 
 
 def test_chunks_that_share_a_tree_share_sends_and_alphas() -> None:
-    asked = problem(ring(4, alpha_us=50.0, both=True), "allreduce", 8)
-    assert fastest(asked).sends.count.max() > 1
+    requested = problem(ring(4, alpha_us=50.0, both=True), "allreduce", 8)
+    assert fastest(requested).sends.count.max() > 1
 
 
 def test_rules_on_who_may_use_which_link_are_kept() -> None:
@@ -248,9 +248,9 @@ def test_rules_on_who_may_use_which_link_are_kept() -> None:
     may_use = np.ones((3, topology.num_links), dtype=np.bool_)
     forbidden = [topology.link_index[0, 1], topology.link_index[1, 0]]
     may_use[2, forbidden] = False
-    asked = problem(topology, "allreduce", 2, limits=RoutingLimits(may_use=may_use))
-    schedule = fastest(asked)
-    of_rank_2 = asked.collective.owner[schedule.chunk] == 2
+    requested = problem(topology, "allreduce", 2, limits=RoutingLimits(may_use=may_use))
+    schedule = fastest(requested)
+    of_rank_2 = requested.collective.owner[schedule.chunk] == 2
     assert not np.isin(schedule.link[of_rank_2], forbidden).any()
 
 
@@ -261,7 +261,7 @@ def test_a_symmetry_that_is_asked_for_is_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "reason"),
+    ("requested", "reason"),
     [
         (problem(full(3), "alltoall"), "some go elsewhere"),
         (problem(ring(3), "allreduce"), "two-way links do not join all ranks"),
@@ -274,21 +274,21 @@ def test_a_symmetry_that_is_asked_for_is_kept() -> None:
         ),
     ],
 )
-def test_what_it_does_not_serve_is_told(asked: Problem, reason: str) -> None:
-    assert reason in serves(Instance(asked)).reason
+def test_what_it_does_not_serve_is_told(requested: Problem, reason: str) -> None:
+    assert reason in serves(Instance(requested)).reason
 
 
 def test_the_same_seed_and_effort_give_the_same_schedule() -> None:
-    asked = of("mesh:2x3", "allreduce", 4)
-    first, again = fastest(asked), fastest(asked)
+    requested = of("mesh:2x3", "allreduce", 4)
+    first, again = fastest(requested), fastest(requested)
     assert np.array_equal(first.start_us, again.start_us)
     assert np.array_equal(first.link, again.link)
 
 
 def test_without_time_to_compile_it_says_so(monkeypatch) -> None:
     monkeypatch.setattr("taccl.encoding.engines.forest.engine.is_compiled", lambda: False)
-    asked = problem(ring(3, both=True), "allreduce")
-    assert_waits_for_no_compiler(forest(Instance(asked), SearchOptions(), Budget(1.0), None))
+    requested = problem(ring(3, both=True), "allreduce")
+    assert_waits_for_no_compiler(forest(Instance(requested), SearchOptions(), Budget(1.0), None))
 
 
 def test_a_transfer_waits_for_no_chunk_of_its_batch() -> None:

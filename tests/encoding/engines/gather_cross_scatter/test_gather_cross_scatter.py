@@ -51,8 +51,8 @@ def lines(num_nodes: int, across: tuple[float, float] = (2.0, 4.0)) -> LogicalTo
 def of(
     topology: LogicalTopology, collective: str = "allgather", chunks: int = 1, max_group: int = 99
 ) -> Instance:
-    asked = make_collective(collective, topology.num_ranks, chunks)
-    return Instance(Problem(topology, asked, chunk_mb=1.0, max_group=max_group))
+    requested = make_collective(collective, topology.num_ranks, chunks)
+    return Instance(Problem(topology, requested, chunk_mb=1.0, max_group=max_group))
 
 
 def found(instance: Instance, units: int = 3_000) -> list[Schedule]:
@@ -90,9 +90,11 @@ def test_what_stays_is_sent_in_groups_that_are_allowed() -> None:
     inside = [(0, 1, 1.0, 1.0), (1, 0, 1.0, 1.0), (2, 3, 1.0, 1.0), (3, 2, 1.0, 1.0)]
     topology = machine(4, [*inside, (0, 2, 1.0, 1.0), (2, 0, 1.0, 1.0)], node_of=[0, 0, 1, 1])
     chunks = [([0], [1], False)] * 3 + [([0], [2], False), ([2], [0], False)]
-    asked = Instance(Problem(topology, custom(4, chunks), 1.0, max_group=2))
-    slow = in_order(asked.problem, [Decision((chunk,), link) for chunk, link in enumerate([0, 0, 0, 4, 5])])
-    (best,) = checked(gather_cross_scatter(asked, SearchOptions(), Budget.of_work(3_000), slow))
+    requested = Instance(Problem(topology, custom(4, chunks), 1.0, max_group=2))
+    slow = in_order(
+        requested.problem, [Decision((chunk,), link) for chunk, link in enumerate([0, 0, 0, 4, 5])]
+    )
+    (best,) = checked(gather_cross_scatter(requested, SearchOptions(), Budget.of_work(3_000), slow))
     assert best.makespan_us == pytest.approx(5.0)
     assert sorted(best.sends.count.tolist()) == [1, 1, 1, 2]
 
@@ -127,7 +129,7 @@ def test_nodes_with_other_links_are_not_equal() -> None:
     assert nodes is not None
     assert nodes.ranks.tolist() == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
     assert [(link.src, link.dst) for link in nodes.inside] == [(0, 1), (1, 0), (1, 2), (2, 1)]
-    assert list(nodes.ways) == [(0, 0)]
+    assert list(nodes.routes) == [(0, 0)]
 
 
 def test_plans_keep_to_the_longest_group_and_come_in_order() -> None:

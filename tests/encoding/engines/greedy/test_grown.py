@@ -5,7 +5,7 @@ import pytest
 
 from taccl.api import make_problem
 from taccl.encoding.engines.greedy.along_trees import at_once
-from taccl.encoding.engines.greedy.grown import grown, ways_of
+from taccl.encoding.engines.greedy.grown import grown, routes_of
 from taccl.encoding.instance import Instance
 
 #: Links 0 .. 3 on a line of three ranks: 0 -> 1, 1 -> 0, 1 -> 2, 2 -> 1.
@@ -15,9 +15,9 @@ ALONE = np.full(3, -1)
 
 
 def grown_on_the_line(usable: np.ndarray, source: int) -> list[int]:
-    ways = ways_of(LINE, np.ones(4), np.ones(4), ALONE)
+    routes = routes_of(LINE, np.ones(4), np.ones(4), ALONE)
     holds = np.arange(3)[None] == source
-    (via,) = grown(ways, usable, np.zeros(1, dtype=np.int64), holds, np.zeros((1, 3)), 0.25)
+    (via,) = grown(routes, usable, np.zeros(1, dtype=np.int64), holds, np.zeros((1, 3)), 0.25)
     return via.tolist()
 
 
@@ -37,9 +37,9 @@ def test_a_sender_whose_links_share_a_port_leaves_some_of_its_work_to_others() -
     usable, holds = np.ones((1, 16), dtype=np.bool_), np.arange(4)[None] == 0
     kinds, tie = np.zeros(1, dtype=np.int64), np.zeros((1, 4))
     busy = np.full(16, 10.0)
-    (alone,) = grown(ways_of(link, np.ones(16), busy, np.full(4, -1)), usable, kinds, holds, tie, 0.25)
+    (alone,) = grown(routes_of(link, np.ones(16), busy, np.full(4, -1)), usable, kinds, holds, tie, 0.25)
     assert (alone[1:] // 4).tolist() == [0, 0, 0]
-    (shared,) = grown(ways_of(link, np.ones(16), busy, np.arange(4)), usable, kinds, holds, tie, 0.25)
+    (shared,) = grown(routes_of(link, np.ones(16), busy, np.arange(4)), usable, kinds, holds, tie, 0.25)
     assert (shared[1:] // 4).tolist() == [0, 1, 2]
 
 

@@ -31,8 +31,8 @@ from taccl.support.budget import Budget
 COMPOSED = ["allgather", "reducescatter", "allreduce"]
 
 
-def composed(asked: Problem) -> Schedule:
-    instance = Instance(asked)
+def composed(requested: Problem) -> Schedule:
+    instance = Instance(requested)
     assert serves(instance)
     (update,) = hierarchical(instance, SearchOptions(), Budget.of_work(500), None)
     assert update.schedule is not None
@@ -40,8 +40,10 @@ def composed(asked: Problem) -> Schedule:
     return update.schedule
 
 
-def of(name: str, collective: str, nodes: int, chunks: int = 1, **asked: object) -> Problem:
-    return make_problem(collective, topology=name, nodes=nodes, size="64MB", chunks=chunks, **asked).problem
+def of(name: str, collective: str, nodes: int, chunks: int = 1, **requested: object) -> Problem:
+    return make_problem(
+        collective, topology=name, nodes=nodes, size="64MB", chunks=chunks, **requested
+    ).problem
 
 
 def cluster(num_nodes: int, gpus: int, distances: list[int]) -> LogicalTopology:
@@ -87,9 +89,9 @@ def test_every_schedule_is_valid_and_no_faster_than_the_bounds(
 ) -> None:
     distances = sorted({1, num_nodes - 1}) if sparse else list(range(1, num_nodes))
     topology = cluster(num_nodes, gpus, distances)
-    asked = machine_problem(topology, name, chunks, most)
-    found = composed(asked)
-    assert found.makespan_us >= quick_bound(Instance(asked)).value_us * (1 - 1e-9)
+    requested = machine_problem(topology, name, chunks, most)
+    found = composed(requested)
+    assert found.makespan_us >= quick_bound(Instance(requested)).value_us * (1 - 1e-9)
     assert found.sends.count.max() <= most
 
 
@@ -112,9 +114,9 @@ def test_all_reduce_sums_at_the_owners_and_takes_the_time_of_both_halves() -> No
 
 def test_wide_rounds_send_a_node_s_chunks_together() -> None:
     # Where alpha is half of what a chunk takes, a node's 4 chunks pay it once.
-    asked = machine_problem(cluster(14, 4, list(range(1, 14))), "allgather", 1, 71)
-    sends = composed(asked).sends
-    assert sends.count[asked.topology.internode[sends.link]].max() == 4
+    requested = machine_problem(cluster(14, 4, list(range(1, 14))), "allgather", 1, 71)
+    sends = composed(requested).sends
+    assert sends.count[requested.topology.internode[sends.link]].max() == 4
 
 
 @given(st.integers(1, 300), st.sampled_from([(8, 8), (8, 4), (8, 1), (6, 3), (16, 8)]), st.booleans())
@@ -162,16 +164,16 @@ def test_rounds_that_fall_are_nearer_to_the_bound_than_divided_ones() -> None:
     # Links inside are nearly as busy as rails: what comes last is spread soon only where it is little.
     topology = cluster(11, 4, list(range(1, 11)))
     slow = replace(topology, beta_us_per_mb=np.where(topology.internode, 4.0, 3.6))
-    asked = machine_problem(slow, "allgather", 4, 71)
-    cluster_found = cluster_of(asked)
+    requested = machine_problem(slow, "allgather", 4, 71)
+    cluster_found = cluster_of(requested)
     ends = []
     for plans in (_falling_plans, _divided_plans):
-        rails = rails_of(cluster_found, slow, both_ways=False)[0]
-        ways = (
+        rails = rails_of(cluster_found, slow, both_directions=False)[0]
+        routes = (
             timed(cluster_found, sends_of(cluster_found, slow, rails, plan, 4, most), False, True)
             for plan, most in plans(cluster_found, slow, rails, 4)
         )
-        ends.append(min(way.makespan_us for way in ways))
+        ends.append(min(way.makespan_us for way in routes))
     assert ends[0] < 0.98 * ends[1]
 
 
@@ -186,8 +188,8 @@ def test_what_waits_for_a_port_goes_in_order() -> None:
     assert in_order_us(tasks, [2, 0, 1, 3], 3).tolist() == [3.0, 5.0, 0.0, 0.0]
 
 
-def declined(asked: Problem) -> str:
-    return serves(Instance(asked)).reason
+def declined(requested: Problem) -> str:
+    return serves(Instance(requested)).reason
 
 
 def test_what_is_no_cluster_of_equal_nodes_is_declined_with_the_reason() -> None:
@@ -204,6 +206,6 @@ def test_what_is_no_cluster_of_equal_nodes_is_declined_with_the_reason() -> None
 
 def test_a_sketch_s_rules_are_left_to_other_engines() -> None:
     topology = cluster(2, 2, [1])
-    asked = machine_problem(topology, "allgather", 1, 1)
+    requested = machine_problem(topology, "allgather", 1, 1)
     rules = RoutingLimits(may_use=np.ones((topology.num_ranks, topology.num_links), dtype=np.bool_))
-    assert "a sketch says" in declined(replace(asked, limits=rules))
+    assert "a sketch says" in declined(replace(requested, limits=rules))

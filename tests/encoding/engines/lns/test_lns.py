@@ -47,19 +47,19 @@ def apart_of(schedule: Schedule, lots: random.Random | None = None) -> Apart:
 
 def decided_anew(schedule: Schedule, apart: Apart, window: Window) -> Schedule:
     """The best schedule of a window, which has at least the known one."""
-    asked = schedule.problem
-    ticks = ticks_of(asked, schedule.makespan_us)
+    requested = schedule.problem
+    ticks = ticks_of(requested, schedule.makespan_us)
     model = build(
         apart,
         times_of(schedule)[0],
         window,
         ticks,
         ticks.at_most(schedule.makespan_us),
-        lambda bundle, link: bool(asked.usable(apart.bundles[bundle][0])[link]),
+        lambda bundle, link: bool(requested.usable(apart.bundles[bundle][0])[link]),
     )
     solver, status = solved(model.cp, num_workers=1)
     assert status in (cp_model.OPTIMAL, cp_model.FEASIBLE), "the known schedule is a solution"
-    found = in_order(asked, decisions(model, solver.value))
+    found = in_order(requested, decisions(model, solver.value))
     found.check()
     return found
 
@@ -88,10 +88,10 @@ def test_every_window_holds_the_known_schedule_and_nothing_that_is_not_valid(
     assert found.makespan_us <= schedule.makespan_us + rounding
 
 
-def best_of(engine, asked: Problem, units: int = 300, known: Schedule | None = None) -> Schedule:
+def best_of(engine, requested: Problem, units: int = 300, known: Schedule | None = None) -> Schedule:
     """The last schedule that an engine has within some work."""
     found = known
-    for update in engine(asked, SearchOptions(), Budget.of_work(units), known):
+    for update in engine(requested, SearchOptions(), Budget.of_work(units), known):
         found = update.schedule or found
     assert found is not None
     found.check()
@@ -106,8 +106,8 @@ def hubs(chunks: int = 1, nodes_of: int = 3) -> Schedule:
     pairs = [*inside, (0, nodes_of), (nodes_of, 0)]
     links = [(a, b, 1.0, 1.0) for a, b in pairs]
     topology = machine(2 * nodes_of, links, node_of=[0] * nodes_of + [1] * nodes_of)
-    asked = problem(topology, "allreduce", chunks, chunk_mb=0.125, max_group=100)
-    every = tuple(range(asked.num_chunks))
+    requested = problem(topology, "allreduce", chunks, chunk_mb=0.125, max_group=100)
+    every = tuple(range(requested.num_chunks))
 
     def send(one: int, other: int, contributions: int) -> Decision:
         link = topology.link_index[one, other]
@@ -118,7 +118,7 @@ def hubs(chunks: int = 1, nodes_of: int = 3) -> Schedule:
     sends = [send(rank, hub, 1 << rank) for hub, rank in others]
     sends += [send(0, nodes_of, node), send(nodes_of, 0, node << nodes_of)]
     sends += [send(hub, rank, 0) for hub, rank in others]
-    return in_order(asked, sends)
+    return in_order(requested, sends)
 
 
 def doubling() -> Schedule:
@@ -146,21 +146,21 @@ def test_small_messages_spread_from_a_hub_in_unequal_parts() -> None:
     2 * (1 + 3 * 2) = 14 us; 4 chunks by the fast way and 2 by the other, 10.
     """
     links = [(0, 1, 1.0, 1.0), (1, 3, 1.0, 1.0), (0, 2, 1.0, 2.0), (2, 3, 1.0, 2.0)]
-    asked = Problem(machine(4, links), custom(4, [([0], [3], False)] * 6), 1.0)
-    link = asked.topology.link_index
+    requested = Problem(machine(4, links), custom(4, [([0], [3], False)] * 6), 1.0)
+    link = requested.topology.link_index
     halves = [((0, 1, 2), one, other) for one, other in ((0, 1), (1, 3))]
     halves += [((3, 4, 5), one, other) for one, other in ((0, 2), (2, 3))]
-    known = in_order(asked, [Decision(chunks, link[one, other]) for chunks, one, other in halves])
+    known = in_order(requested, [Decision(chunks, link[one, other]) for chunks, one, other in halves])
     assert known.makespan_us == 14.0
     assert within(known, 10.0, 5_000)
 
 
 def test_a_chunk_takes_a_way_that_nobody_uses() -> None:
     """Round a ring with links both ways, all chunks going one way take 3 steps; both ways, 2."""
-    asked = problem(ring(4, both=True), "allgather")
-    link = asked.topology.link_index
+    requested = problem(ring(4, both=True), "allgather")
+    link = requested.topology.link_index
     known = in_order(
-        asked,
+        requested,
         [
             Decision((rank,), link[(rank + step) % 4, (rank + step + 1) % 4])
             for step in range(3)
@@ -173,9 +173,9 @@ def test_a_chunk_takes_a_way_that_nobody_uses() -> None:
 
 def test_a_sum_takes_another_tree() -> None:
     """All parts of a sum for 0 pass one rank after another; straight ways are faster."""
-    asked = Problem(full(4), custom(4, [([0, 1, 2, 3], [0], True)]), 1.0)
-    link = asked.topology.link_index
-    known = in_order(asked, [Decision((0,), link[rank, rank - 1], True) for rank in (3, 2, 1)])
+    requested = Problem(full(4), custom(4, [([0, 1, 2, 3], [0], True)]), 1.0)
+    link = requested.topology.link_index
+    known = in_order(requested, [Decision((0,), link[rank, rank - 1], True) for rank in (3, 2, 1)])
     assert known.makespan_us == 6.0
     assert within(known, 2.0, 5_000)
 
@@ -188,9 +188,9 @@ def test_the_same_work_and_seed_draw_the_same_windows() -> None:
 
 
 def test_a_known_optimum_ends_the_search() -> None:
-    asked = problem(ring(3), "broadcast")
-    known = best_of(greedy, asked, 10)
-    instance = Instance(asked)
+    requested = problem(ring(3), "broadcast")
+    known = best_of(greedy, requested, 10)
+    instance = Instance(requested)
     instance.proves(known.makespan_us)
     budget = Budget.of_work(500)
     assert list(search(instance, SearchOptions(), budget, known)) == []
@@ -205,8 +205,8 @@ def test_more_transfers_than_can_be_taken_apart_are_declined() -> None:
 def test_only_the_critical_path_has_no_slack() -> None:
     """0 -> 1 -> 2 takes 2 + 2 us, and what goes to 3 alone could wait for 2."""
     links = [(0, 1, 1.0, 1.0), (1, 2, 1.0, 1.0), (0, 3, 1.0, 1.0)]
-    asked = problem(machine(4, links), "broadcast")
-    schedule = in_order(asked, [Decision((0,), link) for link in (0, 2, 1)])
+    requested = problem(machine(4, links), "broadcast")
+    schedule = in_order(requested, [Decision((0,), link) for link in (0, 2, 1)])
     apart = apart_of(schedule)
     assert [apart.decisions[send].link for send in range(3)] == [0, 2, 1]
     assert slacks_us(apart, *times_of(schedule)) == [0.0, 2.0, 0.0]

@@ -23,12 +23,12 @@ from taccl.model.schedule import Schedule
 from taccl.support.budget import Budget
 
 
-def schedules(asked: Problem, effort: int = 300, seed: int = 0) -> list[Schedule]:
-    return checked(paths(Instance(asked), SearchOptions(seed=seed), Budget.of_work(effort), None))
+def schedules(requested: Problem, effort: int = 300, seed: int = 0) -> list[Schedule]:
+    return checked(paths(Instance(requested), SearchOptions(seed=seed), Budget.of_work(effort), None))
 
 
-def fastest(asked: Problem, effort: int = 300) -> Schedule:
-    return schedules(asked, effort)[-1]
+def fastest(requested: Problem, effort: int = 300) -> Schedule:
+    return schedules(requested, effort)[-1]
 
 
 def of(name: str, chunks: int = 1, nodes: int | None = None, collective: str = "alltoall") -> Problem:
@@ -44,11 +44,11 @@ def of(name: str, chunks: int = 1, nodes: int | None = None, collective: str = "
     st.integers(0, 9),
 )
 def test_every_schedule_is_valid_and_no_faster_than_the_bounds(topology, name, chunks, most, seed) -> None:
-    asked = problem(topology, name, chunks, max_group=most)
-    assert serves(Instance(asked))
-    found = schedules(asked, 20, seed)
+    requested = problem(topology, name, chunks, max_group=most)
+    assert serves(Instance(requested))
+    found = schedules(requested, 20, seed)
     assert found
-    assert found[-1].makespan_us >= lower_bound(asked).value_us * (1 - 1e-9)
+    assert found[-1].makespan_us >= lower_bound(requested).value_us * (1 - 1e-9)
     assert max(schedule.sends.count.max() for schedule in found) <= most
     times = [schedule.makespan_us for schedule in found]
     assert times == sorted(times, reverse=True)
@@ -71,8 +71,11 @@ def test_two_ways_round_a_ring_of_four_are_used_alike() -> None:
     ],
 )
 def test_large_messages_come_near_the_bandwidth_of_the_machine(name, nodes, part) -> None:
-    asked = of(name, 2, nodes)
-    assert lower_bound(asked, bounds=(THROUGHPUT, FLOW)).value_us >= part * fastest(asked, 150).makespan_us
+    requested = of(name, 2, nodes)
+    assert (
+        lower_bound(requested, bounds=(THROUGHPUT, FLOW)).value_us
+        >= part * fastest(requested, 150).makespan_us
+    )
 
 
 def test_chunks_for_one_node_share_the_sends_that_enter_it() -> None:
@@ -80,9 +83,9 @@ def test_chunks_for_one_node_share_the_sends_that_enter_it() -> None:
     inside = [(0, 1), (1, 0), (2, 3), (3, 2)]
     between = [(a, b) for a in (0, 1) for b in (2, 3)] + [(b, a) for a in (0, 1) for b in (2, 3)]
     links = [(a, b, 1.0, 1.0) for a, b in inside] + [(a, b, 100.0, 1.0) for a, b in between]
-    ways_out = [[i for i, link in enumerate(links) if link[0] == r and link[2] == 100.0] for r in range(4)]
-    ways_in = [[i for i, link in enumerate(links) if link[1] == r and link[2] == 100.0] for r in range(4)]
-    topology = machine(4, links, shared=[*ways_out, *ways_in], node_of=[0, 0, 1, 1])
+    routes_out = [[i for i, link in enumerate(links) if link[0] == r and link[2] == 100.0] for r in range(4)]
+    routes_in = [[i for i, link in enumerate(links) if link[1] == r and link[2] == 100.0] for r in range(4)]
+    topology = machine(4, links, shared=[*routes_out, *routes_in], node_of=[0, 0, 1, 1])
     schedule = fastest(problem(topology, "alltoall"))
     assert schedule.makespan_us < 2 * 100.0
     assert topology.internode[schedule.sends.link].sum() == 4
@@ -101,9 +104,9 @@ def test_rules_on_who_may_use_which_link_are_kept() -> None:
     may_use = np.ones((3, topology.num_links), dtype=np.bool_)
     forbidden = topology.link_index[2, 1]
     may_use[2, forbidden] = False
-    asked = problem(topology, "alltoall", 2, limits=RoutingLimits(may_use=may_use))
-    schedule = fastest(asked)
-    of_rank_2 = asked.collective.owner[schedule.chunk] == 2
+    requested = problem(topology, "alltoall", 2, limits=RoutingLimits(may_use=may_use))
+    schedule = fastest(requested)
+    of_rank_2 = requested.collective.owner[schedule.chunk] == 2
     assert of_rank_2.any()
     assert (schedule.link[of_rank_2] != forbidden).all()
 
@@ -114,7 +117,7 @@ def test_a_symmetry_that_is_asked_for_is_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "reason"),
+    ("requested", "reason"),
     [
         (problem(full(3), "allgather"), "some go to several"),
         (problem(full(3), "reducescatter"), "some go to several"),
@@ -125,8 +128,8 @@ def test_a_symmetry_that_is_asked_for_is_kept() -> None:
         (problem(full(1), "alltoall"), "nothing has to move"),
     ],
 )
-def test_what_it_does_not_serve_it_says_with_the_reason(asked, reason) -> None:
-    assert reason in serves(Instance(asked)).reason
+def test_what_it_does_not_serve_it_says_with_the_reason(requested, reason) -> None:
+    assert reason in serves(Instance(requested)).reason
 
 
 def test_a_chunk_without_a_way_leaves_no_schedule() -> None:
@@ -135,8 +138,8 @@ def test_a_chunk_without_a_way_leaves_no_schedule() -> None:
 
 def test_without_time_to_compile_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paths_engine, "is_compiled", lambda: False)
-    asked = problem(ring(3), "alltoall")
-    assert_waits_for_no_compiler(paths(Instance(asked), SearchOptions(), Budget(1.0), None))
+    requested = problem(ring(3), "alltoall")
+    assert_waits_for_no_compiler(paths(Instance(requested), SearchOptions(), Budget(1.0), None))
 
 
 def test_the_same_seed_gives_the_same_schedule() -> None:
@@ -146,8 +149,8 @@ def test_the_same_seed_gives_the_same_schedule() -> None:
 
 
 def test_the_first_schedule_takes_no_budget() -> None:
-    for asked in (of("torus:3x3"), problem(machine(2, [(0, 1, 1.0, 1.0), (1, 0, 1.0, 3.0)]), "alltoall")):
-        updates = list(paths_at_once(Instance(asked), SearchOptions(), Budget(0.0), None))
+    for requested in (of("torus:3x3"), problem(machine(2, [(0, 1, 1.0, 1.0), (1, 0, 1.0, 3.0)]), "alltoall")):
+        updates = list(paths_at_once(Instance(requested), SearchOptions(), Budget(0.0), None))
         assert len(updates) == 1
         assert updates[0].schedule is not None
         updates[0].schedule.check()

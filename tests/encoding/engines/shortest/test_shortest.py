@@ -40,7 +40,7 @@ def star(members: int, **can: np.ndarray) -> LogicalTopology:
 
 
 def around(members: int, name: str, **can: np.ndarray) -> Problem:
-    return Problem(star(members, **can), make_collective(name, members).beside(1), 1.0)
+    return Problem(star(members, **can), make_collective(name, members).with_helpers(1), 1.0)
 
 
 def all_but_the_hub(members: int) -> np.ndarray:
@@ -60,16 +60,18 @@ def test_a_hub_that_sums_and_copies_makes_the_sum() -> None:
 
 
 def test_a_hub_that_may_not_sum_passes_on_what_comes() -> None:
-    asked = around(3, "reduce", may_sum=all_but_the_hub(3))
-    assert found(asked) is None  # the only way of each contribution is through the hub, which has one part
-    asked = Problem(asked.topology, make_collective("gather", 3).beside(1), 1.0)
-    found(asked).check()
+    requested = around(3, "reduce", may_sum=all_but_the_hub(3))
+    assert (
+        found(requested) is None
+    )  # the only way of each contribution is through the hub, which has one part
+    requested = Problem(requested.topology, make_collective("gather", 3).with_helpers(1), 1.0)
+    found(requested).check()
 
 
 def test_a_hub_that_may_not_copy_carries_a_chunk_to_one() -> None:
-    asked = around(3, "broadcast", may_copy=all_but_the_hub(3))
-    assert found(asked) is None
-    found(Problem(asked.topology, make_collective("alltoall", 3).beside(1), 1.0)).check()
+    requested = around(3, "broadcast", may_copy=all_but_the_hub(3))
+    assert found(requested) is None
+    found(Problem(requested.topology, make_collective("alltoall", 3).with_helpers(1), 1.0)).check()
 
 
 def test_a_rank_that_may_not_copy_is_the_end_of_a_way() -> None:
@@ -95,14 +97,14 @@ def test_late_contributions_decide_where_the_sum_is_made() -> None:
 
 def test_a_transfer_starts_when_its_input_is_ready_and_the_tail_is_added() -> None:
     scatter = problem(machine(2, [(0, 1, 1.0, 2.0)]), "scatter")
-    asked = replace(scatter, ready_us=[0.0, 7.0], tail_us=[12.0, 1.5], sizes=[1.0, 3.0])
-    schedule = found(asked)
+    requested = replace(scatter, ready_us=[0.0, 7.0], tail_us=[12.0, 1.5], sizes=[1.0, 3.0])
+    schedule = found(requested)
     schedule.check()
     assert schedule.start_us.tolist() == [7.0]
     assert schedule.end_us.tolist() == [14.0]
     assert schedule.makespan_us == 15.5
-    assert Instance(asked).earliest_us.tolist() == [12.0, 15.5]
-    proof = lower_bound(asked)
+    assert Instance(requested).earliest_us.tolist() == [12.0, 15.5]
+    proof = lower_bound(requested)
     assert (proof.value_us, proof.kind) == (15.5, "arrival")
     assert proof.witness == "chunk 1 (piece 0 of rank 0's part) at rank 1"
 
@@ -123,12 +125,12 @@ def test_it_declines_what_it_could_not_order_in_time() -> None:
 
 
 def test_auto_asks_this_engine_where_no_other_knows_the_problem() -> None:
-    asked = around(4, "allreduce")
-    done = search(asked, SearchOptions(time_limit_s=2.0))
+    requested = around(4, "allreduce")
+    done = search(requested, SearchOptions(time_limit_s=2.0))
     assert done.schedule.makespan_us == 15.0
     assert 0 < done.lower_bound_us <= 15.0
     with pytest.raises(SolverError, match="the engine greedy does not serve this problem: it knows no help"):
-        search(asked, SearchOptions(time_limit_s=2.0, engine="greedy"))
+        search(requested, SearchOptions(time_limit_s=2.0, engine="greedy"))
 
 
 @pytest.mark.parametrize(
@@ -156,13 +158,13 @@ def test_a_file_of_msccl_xml_refuses_helpers() -> None:
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(featured_problems())
-def test_what_it_finds_is_valid_and_no_earlier_than_can_be(asked: Problem) -> None:
-    schedule = found(asked)
+def test_what_it_finds_is_valid_and_no_earlier_than_can_be(requested: Problem) -> None:
+    schedule = found(requested)
     if schedule is None:
-        assert "helpers" in asked.features
+        assert "helpers" in requested.features
         return
     schedule.check()
-    assert schedule.makespan_us >= Instance(asked).earliest_us.max() * (1 - 1e-12)
+    assert schedule.makespan_us >= Instance(requested).earliest_us.max() * (1 - 1e-12)
     assert schedule_from_json(schedule_to_json(schedule)).schedule.makespan_us == schedule.makespan_us
 
 
@@ -171,8 +173,8 @@ def test_the_problems_above_use_every_feature() -> None:
 
     @settings(max_examples=60, deadline=None, database=None, derandomize=True)
     @given(featured_problems())
-    def collect(asked: Problem) -> None:
-        used.update(asked.features)
+    def collect(requested: Problem) -> None:
+        used.update(requested.features)
 
     collect()
     assert used == FEATURES
@@ -186,16 +188,16 @@ def test_among_members_alone_it_is_an_engine_like_others(name: str) -> None:
 
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(featured_problems())
-def test_the_decisions_of_a_schedule_taken_again_end_no_later(asked: Problem) -> None:
+def test_the_decisions_of_a_schedule_taken_again_end_no_later(requested: Problem) -> None:
     """With late inputs and tails, too; also if its sums name what they carry."""
-    schedule = found(asked)
+    schedule = found(requested)
     assume(schedule is not None)
     assert schedule is not None
     decisions = decisions_of(schedule)
-    again = in_order(asked, decisions)
+    again = in_order(requested, decisions)
     again.check()
     assert again.makespan_us <= schedule.makespan_us * (1 + 1e-12)
-    whole = contributors(asked.collective)
+    whole = contributors(requested.collective)
     rows = zip(schedule.chunk.tolist(), schedule.link.tolist(), schedule.reduce.tolist(), strict=True)
     carried = dict(zip(rows, sets_of_rows(schedule, whole), strict=True))
     named = [
@@ -204,7 +206,7 @@ def test_the_decisions_of_a_schedule_taken_again_end_no_later(asked: Problem) ->
         )
         for each in decisions
     ]
-    if asked.topology.may_copy is None and any(each.reduce for each in decisions):
-        explicit = in_order(asked, named)
+    if requested.topology.may_copy is None and any(each.reduce for each in decisions):
+        explicit = in_order(requested, named)
         explicit.check()
         assert explicit.makespan_us <= schedule.makespan_us * (1 + 1e-12)

@@ -28,12 +28,12 @@ from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.textbook.all_pairs import ALL_PAIRS
 from taccl.encoding.engines.textbook.bruck import BRUCK, addition_chain
 from taccl.encoding.engines.textbook.doubling import DOUBLING, DOUBLING_FAR_FIRST
-from taccl.encoding.engines.textbook.engine import Candidate, few_alike_first
+from taccl.encoding.engines.textbook.engine import Candidate, few_equivalent_first
 from taccl.encoding.engines.textbook.grid import Plan, steps_of
 from taccl.encoding.engines.textbook.layouts import by_nodes
 from taccl.encoding.engines.textbook.line import LineAlgorithm
 from taccl.encoding.engines.textbook.parts import parts_of
-from taccl.encoding.engines.textbook.ring import RING, RING_BOTH_WAYS
+from taccl.encoding.engines.textbook.ring import RING, RING_BOTH_DIRECTIONS
 from taccl.encoding.engines.textbook.transfer import decisions, timed, together
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.solve import solve
@@ -43,7 +43,7 @@ from taccl.model.problem import Problem, RoutingLimits
 from taccl.model.schedule import Schedule
 from taccl.support.budget import Budget
 
-ALGORITHMS = (RING, RING_BOTH_WAYS, DOUBLING, DOUBLING_FAR_FIRST, ALL_PAIRS, BRUCK)
+ALGORITHMS = (RING, RING_BOTH_DIRECTIONS, DOUBLING, DOUBLING_FAR_FIRST, ALL_PAIRS, BRUCK)
 line_algorithms = pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda each: each.name)
 
 
@@ -85,7 +85,7 @@ def whole(problem: Problem, algorithm: LineAlgorithm) -> Schedule | None:
     ("algorithm", "by_hand_us"),
     [
         (RING, 7 * (1 + 1)),
-        (RING_BOTH_WAYS, 7 * (1 + 1)),  # behind a switch, both ways are one
+        (RING_BOTH_DIRECTIONS, 7 * (1 + 1)),  # behind a switch, both ways are one
         (DOUBLING, (1 + 1) + (1 + 2) + (1 + 4)),
         (DOUBLING_FAR_FIRST, (1 + 1) + (1 + 2) + (1 + 4)),
         (ALL_PAIRS, 7 * (1 + 1)),
@@ -101,7 +101,7 @@ def test_an_allgather_on_a_switch_takes_as_long_as_by_hand(
 
 @pytest.mark.parametrize(
     ("algorithm", "by_hand_us"),
-    [(RING, 7 * 2.0), (RING_BOTH_WAYS, 4 * 2.0), (DOUBLING, 10.0), (ALL_PAIRS, 2.0), (BRUCK, 10.0)],
+    [(RING, 7 * 2.0), (RING_BOTH_DIRECTIONS, 4 * 2.0), (DOUBLING, 10.0), (ALL_PAIRS, 2.0), (BRUCK, 10.0)],
     ids=lambda each: getattr(each, "name", None),
 )
 def test_an_allgather_where_each_pair_has_a_link_takes_as_long_as_by_hand(
@@ -149,7 +149,7 @@ def test_an_allreduce_by_shares_takes_as_long_as_by_hand(algorithm: LineAlgorith
         (switch(8), DOUBLING, 3 * (1 + 4)),
         (switch(8), BRUCK, 3 * (1 + 4)),
         (ring(4), RING, (1 + 3) + (1 + 2) + (1 + 1)),
-        (ring(5, both=True), RING_BOTH_WAYS, (1 + 2) + (1 + 1)),
+        (ring(5, both=True), RING_BOTH_DIRECTIONS, (1 + 2) + (1 + 1)),
     ],
 )
 def test_an_alltoall_takes_as_long_as_by_hand(
@@ -227,7 +227,7 @@ def test_a_torus_is_used_along_both_axes_at_once() -> None:
     """Buckets along one axis use half of the links at a time; two of them, turned, use all."""
     small = problem(torus(4, 4), "allgather", 2)
     grid = np.arange(16).reshape(4, 4)
-    along = [Plan(grid, ((axis, RING_BOTH_WAYS), (1 - axis, RING_BOTH_WAYS))) for axis in (0, 1)]
+    along = [Plan(grid, ((axis, RING_BOTH_DIRECTIONS), (1 - axis, RING_BOTH_DIRECTIONS))) for axis in (0, 1)]
     assert time_us(run(small, along[0])) == pytest.approx(2 * (1 + 2) + 2 * (1 + 8))
     assert time_us(run(small, *along)) == pytest.approx(2 * (1 + 1) + 2 * (1 + 4))
 
@@ -320,7 +320,7 @@ def test_of_algorithms_that_look_alike_two_come_before_the_others_have_their_tur
         for instance, estimate_us, number in ((coarse, 5.0, 3), (fine, 6.0, 1), (coarse, 7.0, 1))
         for batches in range(1, number + 1)
     ]
-    turns = [(each[0] is coarse, each[2].estimate_us, each[2].batches) for each in few_alike_first(pool)]
+    turns = [(each[0] is coarse, each[2].estimate_us, each[2].batches) for each in few_equivalent_first(pool)]
     assert turns == [(True, 5.0, 1), (True, 5.0, 2), (False, 6.0, 1), (True, 7.0, 1), (True, 5.0, 3)]
 
 

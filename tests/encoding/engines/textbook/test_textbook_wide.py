@@ -24,10 +24,10 @@ MACHINES = {"switch": switch(4), "ring": ring(5), "torus": torus(2, 3), "nodes":
 @pytest.mark.parametrize(("collective", "chunks"), [("allreduce", 3), ("allgather", 1), ("broadcast", 2)])
 @pytest.mark.parametrize("name", MACHINES)
 def test_columns_say_what_sends_one_by_one_say(name: str, collective: str, chunks: int) -> None:
-    asked = problem(MACHINES[name], collective, chunks)
-    parts = parts_of(Instance(asked))
+    requested = problem(MACHINES[name], collective, chunks)
+    parts = parts_of(Instance(requested))
     assert parts is not None
-    wide = [algorithm for algorithm in algorithms(asked, parts) if algorithm.wide is not None]
+    wide = [algorithm for algorithm in algorithms(requested, parts) if algorithm.wide is not None]
     assert wide
     for algorithm in wide:
         for batches in range(1, min(algorithm.most_batches(parts), 2) + 1):
@@ -36,18 +36,18 @@ def test_columns_say_what_sends_one_by_one_say(name: str, collective: str, chunk
             assert (made is None) == (columns is None)
             if made is None or columns is None:
                 continue
-            sends = decisions(asked, made[1], made[0].chunks)
-            schedule = timed_wide(asked, columns, cut)
+            sends = decisions(requested, made[1], made[0].chunks)
+            schedule = timed_wide(requested, columns, cut)
             assert (sends is None) == (schedule is None)
             if sends is None or schedule is None:
                 continue
             schedule.check()
-            by_hand = in_order(asked, sends)
+            by_hand = in_order(requested, sends)
             assert schedule.makespan_us == pytest.approx(by_hand.makespan_us)
             assert np.array_equal(schedule.link, by_hand.link)
             assert np.array_equal(schedule.chunk, by_hand.chunk)
-            estimate = estimate_us(asked, made[1], made[0].chunks, batches)
-            assert estimate_wide_us(asked, columns, cut, batches) == pytest.approx(estimate)
+            estimate = estimate_us(requested, made[1], made[0].chunks, batches)
+            assert estimate_wide_us(requested, columns, cut, batches) == pytest.approx(estimate)
 
 
 def mesh(rows: int, columns: int) -> LogicalTopology:

@@ -95,7 +95,7 @@ def test_hosts_with_few_nics_are_left_out_unless_they_are_named():
 
 
 @pytest.mark.parametrize(
-    ("asked", "says"),
+    ("requested", "says"),
     [
         ({"hosts": ["m0"]}, "no host 'm0' is in the file"),
         ({"hosts": ["n0", "n0"]}, "named twice"),
@@ -104,9 +104,9 @@ def test_hosts_with_few_nics_are_left_out_unless_they_are_named():
         ({"nics": ["mlx4_0"]}, "no host of the file has a NIC 'mlx4_0'"),
     ],
 )
-def test_what_the_file_does_not_have_is_told(asked, says):
+def test_what_the_file_does_not_have_is_told(requested, says):
     with pytest.raises(TopologyError, match=says):
-        plan(network(4, lambda h, k: "leaf"), **asked)
+        plan(network(4, lambda h, k: "leaf"), **requested)
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def mutilated(draw: st.DrawFn, text: str) -> str:
     return text
 
 
-def told(read, text: str) -> Dump | None:
+def reported(read, text: str) -> Dump | None:
     """The dump, or None where it is refused as a user's mistake is: with the file and the line."""
     try:
         return read(text, "x.txt")

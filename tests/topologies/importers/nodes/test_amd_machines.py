@@ -12,9 +12,9 @@ from taccl.topologies.importers.nodes.registry import read_dump
 def test_a_real_dump_becomes_the_machine_of_its_verdict(verdict: Verdict) -> None:
     dump = read_dump(DUMPS / verdict.file)
     machine = make_machine(dump)
-    told = machine.to_dict()
-    assert (told["gpus"], told["nics"]) == (verdict.gpus, verdict.nics)
-    assert told["nvswitch"] == (verdict.to_switch > 0)
+    reported = machine.to_dict()
+    assert (reported["gpus"], reported["nics"]) == (verdict.gpus, verdict.nics)
+    assert reported["nvswitch"] == (verdict.to_switch > 0)
     assert machine.nearest_nics == verdict.nearest
     assert all(any(words in warning for warning in machine.warnings) for words in verdict.warned)
     assert {(link.a, link.b): link.count for link in dump.links or () if link.b is not None} == verdict.links

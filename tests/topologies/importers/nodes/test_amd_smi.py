@@ -5,7 +5,7 @@ import json
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from mutilations import dump_text, linked, mutilated, told
+from mutilations import dump_text, linked, mutilated, reported
 
 from taccl.errors import TopologyError
 from taccl.topologies.importers.nodes.facts import Nearness
@@ -279,7 +279,7 @@ TRUE = {frozenset(BUSIDS[:2]), frozenset(BUSIDS[1:])}
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(mutilated(TEXT) | mutilated(json.dumps(new_json(), indent=2)) | mutilated(XGMI))
 def test_no_accident_makes_a_link_between_gpus_that_are_told_apart(text):
-    dump = told(amd_smi.read, text)
+    dump = reported(amd_smi.read, text)
     if dump is not None and {gpu.busid for gpu in dump.gpus} <= {*BUSIDS}:
         assert linked(dump) <= TRUE
 
@@ -288,7 +288,7 @@ def test_no_accident_makes_a_link_between_gpus_that_are_told_apart(text):
 @given(st.text(st.sampled_from('[]{}":,gpu_01linkstyeXGMI \n')) | st.text())
 def test_any_text_at_all_is_read_or_refused(text):
     for whole in (text, TEXT + text, as_csv() + text, XGMI + text, '[{"gpu": 0, "links": ' + text):
-        told(amd_smi.read, whole)
+        reported(amd_smi.read, whole)
 
 
 @pytest.mark.parametrize("apart", [True, False], ids=["two files", "one file"])

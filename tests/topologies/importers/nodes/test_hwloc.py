@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from mutilations import dump_text, linked, mutilated, told
+from mutilations import dump_text, linked, mutilated, reported
 
 from taccl.errors import TopologyError
 from taccl.topologies.importers.nodes.facts import Nearness
@@ -341,7 +341,7 @@ def test_what_cannot_be_understood_is_refused_with_its_line(text, line, said):
     )
 )
 def test_no_accident_makes_a_link(text):
-    dump = told(hwloc.read, text)
+    dump = reported(hwloc.read, text)
     buses = {f"0000:0{i}:00.0" for i in (2, 3)} | {"0000:82:00.0"}
     if dump is not None and {gpu.busid for gpu in dump.gpus} <= buses:
         assert linked(dump) <= {frozenset(pair) for pair in ([a, b] for a in buses for b in buses if a < b)}
@@ -351,4 +351,4 @@ def test_no_accident_makes_a_link(text):
 @given(st.text(st.sampled_from('<>/"= objecttypPCIDvgpu_nx0')) | st.text())
 def test_any_text_at_all_is_read_or_refused(text):
     for whole in (text, HEAD + text, HEAD + "<topology>" + text, file(*THREE, text)):
-        told(hwloc.read, whole)
+        reported(hwloc.read, whole)

@@ -67,6 +67,6 @@ def test_what_is_imported_reaches_other_nodes_as_fast_as_the_catalogue(name: str
         parse_topology(make_machine(read_dump(path), nodes=2).yaml),
         build_topology(name, nodes=2),
     )
-    ways = [[machine.path(gpu, machine.num_ranks // 2) for gpu in (0, 1, 5)] for machine in machines]
-    imported, known = ([(way.alpha_us, round(way.beta_us_per_mb, 6)) for way in each] for each in ways)
+    routes = [[machine.path(gpu, machine.num_ranks // 2) for gpu in (0, 1, 5)] for machine in machines]
+    imported, known = ([(way.alpha_us, round(way.beta_us_per_mb, 6)) for way in each] for each in routes)
     assert imported == known

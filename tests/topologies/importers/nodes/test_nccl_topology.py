@@ -60,9 +60,9 @@ def links_of(dump: Dump) -> dict[tuple[int, int | None], int | None]:
 def test_a_real_file_agrees_with_its_verdict(verdict: Verdict) -> None:
     dump = read_dump(DUMPS / verdict.file)
     machine = make_machine(dump)
-    told = machine.to_dict()
-    assert (told["gpus"], told["nics"]) == (verdict.gpus, verdict.nics)
-    assert told["nvswitch"] == (verdict.to_switch > 0)
+    reported = machine.to_dict()
+    assert (reported["gpus"], reported["nics"]) == (verdict.gpus, verdict.nics)
+    assert reported["nvswitch"] == (verdict.to_switch > 0)
     assert machine.gpu_gbps == pytest.approx((verdict.gbps,) * verdict.gpus)
     assert machine.nearest_nics == verdict.nearest
     if verdict.links is not None:
@@ -85,16 +85,16 @@ def test_the_machine_file_of_a_real_file_is_that_machine(verdict: Verdict) -> No
     assert machine.num_ranks == 2 * verdict.gpus
     assert machine.nic_count(0) == verdict.nics
     for rank, gbps in enumerate(made.gpu_gbps):
-        ways = [
+        routes = [
             1048.576 / link.beta_us_per_mb
             for link in machine.links
             if link.src == f"node0.gpu{rank}" and ("gpu" in link.dst or "nvswitch" in link.dst)
         ]
         if dump.links:
-            assert sum(ways) == pytest.approx(gbps)
-    beside = range(verdict.gpus, 2 * verdict.gpus)
+            assert sum(routes) == pytest.approx(gbps)
+    alongside = range(verdict.gpus, 2 * verdict.gpus)
     assert all(machine.path(rank, rank + verdict.gpus) for rank in range(verdict.gpus))
-    assert all(machine.path(rank, 0) for rank in beside)
+    assert all(machine.path(rank, 0) for rank in alongside)
 
 
 def test_a_file_of_bare_bus_ids_is_refused_with_the_reason() -> None:

@@ -51,9 +51,9 @@ VERDICTS = (
 @pytest.mark.parametrize("verdict", VERDICTS, ids=str)
 def test_a_real_file_agrees_with_its_verdict(verdict: Verdict) -> None:
     machine = make_machine(read_dump(DUMPS / verdict.file))
-    told = machine.to_dict()
-    assert (told["gpus"], told["nics"]) == (verdict.gpus, verdict.nics)
-    assert told["nvswitch"] == (verdict.to_switch > 0)
+    reported = machine.to_dict()
+    assert (reported["gpus"], reported["nics"]) == (verdict.gpus, verdict.nics)
+    assert reported["nvswitch"] == (verdict.to_switch > 0)
     assert machine.gpu_gbps == pytest.approx((verdict.gbps,) * verdict.gpus)
     assert machine.nearest_nics == verdict.nearest
     links = machine.dump.links or ()

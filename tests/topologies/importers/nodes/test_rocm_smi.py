@@ -5,7 +5,7 @@ import json
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from mutilations import dump_text, linked, mutilated, told
+from mutilations import dump_text, linked, mutilated, reported
 
 from taccl.errors import TopologyError
 from taccl.topologies.importers.nodes.facts import Nearness
@@ -217,7 +217,7 @@ def test_what_cannot_be_understood_is_refused_with_its_line(text, line, said):
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(mutilated(MI250X + table("Bandwidth", BANDWIDTHS)))
 def test_no_accident_makes_a_link(text):
-    dump = told(rocm_smi.read, text)
+    dump = reported(rocm_smi.read, text)
     if dump is not None:
         assert linked(dump) <= {frozenset(pair) for pair in [(0, 1), (0, 2), (1, 3), (2, 3)]}
 
@@ -225,5 +225,5 @@ def test_no_accident_makes_a_link(text):
 @settings(deadline=None)
 @given(st.text(st.sampled_from('GPU01 5XGMIPCE\n\t=[]:{}"-')) | st.text())
 def test_any_text_at_all_is_read_or_refused(text):
-    told(rocm_smi.read, text)
-    told(rocm_smi.read, table("Weight between two GPUs", WEIGHTS) + text)
+    reported(rocm_smi.read, text)
+    reported(rocm_smi.read, table("Weight between two GPUs", WEIGHTS) + text)

@@ -43,8 +43,8 @@ def test_eight_v100_may_be_a_cube_mesh_and_get_no_link_in_the_machine():
 
 
 def test_what_dumps_tell_stays_as_it_is():
-    told = listed("A100-SXM4-80GB", [12] * 8)
-    for dump in (Dump("x", told.gpus), Dump("x", told.gpus, links=told.links, has_switch=True)):
+    reported = listed("A100-SXM4-80GB", [12] * 8)
+    for dump in (Dump("x", reported.gpus), Dump("x", reported.gpus, links=reported.links, has_switch=True)):
         assert settled(dump) is dump
 
 

@@ -48,6 +48,6 @@ def read(text: str, path: str | None, choice: str | None = None) -> Cluster:
         blocks.add(place, domain, (name,), is_nvlink=True)
     cluster = blocks.cluster("netq", gpus=next(iter(gpus)) if len(gpus) == 1 else None)
     if len(gpus) > 1:
-        told = ", ".join(f"{count} ({place})" for count, place in gpus.items())
-        return replace(cluster, warnings=(f"trays have different numbers of GPUs: {told}",))
+        reported = ", ".join(f"{count} ({place})" for count, place in gpus.items())
+        return replace(cluster, warnings=(f"trays have different numbers of GPUs: {reported}",))
     return cluster

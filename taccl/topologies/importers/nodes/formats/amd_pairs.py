@@ -279,13 +279,13 @@ def _links(
     pairs: Sequence[_Pair], names: Sequence[str], path: str | None, warnings: list[str]
 ) -> Iterator[GpuLink]:
     """The pairs with links of their own, and how many."""
-    told = any(pair.bandwidth is not None and pair.bandwidth[1] > 0 for pair in pairs)
+    reported = any(pair.bandwidth is not None and pair.bandwidth[1] > 0 for pair in pairs)
     weighed = any(pair.weight for pair in pairs)
     uncounted, by_hops, against = [], False, []
     for pair in pairs:
         if pair.kind != _XGMI or not _is_direct(pair, weighed):
             continue
-        if told and pair.bandwidth == (0, 0):
+        if reported and pair.bandwidth == (0, 0):
             if pair.weight is not None:
                 against.append(_both(pair, names))
             continue

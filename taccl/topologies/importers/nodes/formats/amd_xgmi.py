@@ -109,11 +109,11 @@ def read_json(entries: Sequence[Located], path: str | None) -> Dump | None:
         )
     if not rows:
         return None
-    for row, told in zip(rows, peers, strict=True):
-        unknown = sorted({*told} - {other.busid for other in rows})
+    for row, reported in zip(rows, peers, strict=True):
+        unknown = sorted({*reported} - {other.busid for other in rows})
         if unknown:
             raise TopologyError(f"{unknown[0]!r} is linked and has no entry", path=path, line=row.line)
-        row.linked = [told.get(other.busid, False) for other in rows]
+        row.linked = [reported.get(other.busid, False) for other in rows]
     return _dump(rows, {}, path)
 
 

@@ -245,8 +245,8 @@ def _taken_apart(word: str, is_cell: Callable[[str], bool]) -> tuple[str, ...]:
         return (word,)
     if len(word) > _LONGEST:
         return ()
-    ways = [(word[:k], word[k:]) for k in range(1, len(word)) if is_cell(word[:k]) and is_cell(word[k:])]
-    return ways[0] if len(ways) == 1 else ()
+    routes = [(word[:k], word[k:]) for k in range(1, len(word)) if is_cell(word[:k]) and is_cell(word[k:])]
+    return routes[0] if len(routes) == 1 else ()
 
 
 def _rows(lines: Sequence[str], first: int, table: _Table) -> tuple[dict[str, Row], int]:

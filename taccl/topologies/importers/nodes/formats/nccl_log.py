@@ -186,7 +186,7 @@ def _gpu(node: Node, named: _Named, shared: Sequence[Node]) -> Gpu:
 
 def _own_gbps(node: Node, shared: Sequence[Node]) -> float | None:
     """Of the narrowest PCIe link between a device and its CPU, or the first bridge that it shares."""
-    own = takewhile(lambda each: each not in shared, node.ways_up)
+    own = takewhile(lambda each: each not in shared, node.routes_up)
     return min((each.gbps for each in own if each.link == "PCI"), default=None)
 
 
@@ -287,8 +287,8 @@ def _merged(names: Sequence[str]) -> list[str]:
 
 def _cpu(node: Node) -> Cpu:
     """A CPU, with the slowest of its ways to others."""
-    ways = [(other.gbps, other.place) for other in node.below if other.link == "SYS" and other.gbps]
-    gbps, place = min(ways, key=lambda way: way[0], default=(None, node.place))
+    routes = [(other.gbps, other.place) for other in node.below if other.link == "SYS" and other.gbps]
+    gbps, place = min(routes, key=lambda way: way[0], default=(None, node.place))
     return Cpu(place, numa=node.numa, gbps=gbps)
 
 

@@ -48,7 +48,7 @@ class Node:
     below: list[Node] = field(default_factory=list)
 
     @property
-    def ways_up(self) -> list[Node]:
+    def routes_up(self) -> list[Node]:
         """Itself and all above it, up to what is attached to the CPU."""
         node: Node | None = self
         found = []
@@ -60,11 +60,11 @@ class Node:
     @property
     def bridges(self) -> list[Node]:
         """Above it, the nearest first."""
-        return [node for node in self.ways_up[1:] if node.kind == "PCI"]
+        return [node for node in self.routes_up[1:] if node.kind == "PCI"]
 
     @property
     def cpu(self) -> Node | None:
-        return self.ways_up[-1].above if self.kind != "CPU" else self
+        return self.routes_up[-1].above if self.kind != "CPU" else self
 
     @property
     def numa(self) -> int | None:

@@ -98,11 +98,11 @@ def _xgmi_links(matrix: _Matrix, placed: Sequence[PlacedGpu]) -> Links:
     warnings: list[str] = []
     pairs = [(a, b, value) for a, b, value in _pairs(matrix, warnings) if b is not None]
     if pairs and all(value == _XGMI_PLACEHOLDER for _, _, value in pairs):
-        told = (
+        reported = (
             f"{matrix.place}: XGMIBandwidth has {_XGMI_PLACEHOLDER} for every pair, linked or not, "
             f"so which GPUs have an xGMI link is not told; {_hives(placed)}"
         )
-        return Links(None, False, [told])
+        return Links(None, False, [reported])
     links = [_link(matrix.place, a, b, "xgmi", value, _XGMI, warnings) for a, b, value in pairs]
     return Links(links, False, warnings)
 

@@ -124,12 +124,12 @@ def _agree(stated: dict[tuple[int, int], Stated], found: Links, gpus: int) -> No
         for b in range(a + 1, gpus):
             one, other = stated.get((a, b)), stated.get((b, a))
             if one is None or other is None:
-                silent, told = (b, one) if one is not None else (a, other)
-                if told is None:
+                silent, reported = (b, one) if one is not None else (a, other)
+                if reported is None:
                     continue
                 found.warnings.append(
-                    f"{told.place}: {told.count} links between GPUs {a} and {b}, GPU {silent} states none:"
-                    " they are down, and left out"
+                    f"{reported.place}: {reported.count} links between GPUs {a} and {b}, GPU {silent} states "
+                    "none: they are down, and left out"
                 )
                 continue
             if one.count != other.count:

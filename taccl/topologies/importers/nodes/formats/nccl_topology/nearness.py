@@ -73,11 +73,11 @@ def shared_bridges(
         )
         if len(below[0]) + len({nics[i].device for i in below[1]}) < 2:
             continue
-        one = SharedBridge(bridge.here(path), bridge.busid, *below, bridge.gbps if bridge.told else None)
+        one = SharedBridge(bridge.here(path), bridge.busid, *below, bridge.gbps if bridge.reported else None)
         lower = found.get(below)
         if lower is not None:
-            told = [gbps for gbps in (lower.gbps, one.gbps) if gbps is not None]
-            one = replace(lower, gbps=min(told, default=None))
+            reported = [gbps for gbps in (lower.gbps, one.gbps) if gbps is not None]
+            one = replace(lower, gbps=min(reported, default=None))
         found[below] = one
     return tuple(found.values())
 
@@ -85,9 +85,9 @@ def shared_bridges(
 def own_link(device: Device, shared: Sequence[SharedBridge]) -> Device | None:
     """Whose link is the narrowest told from a device up to the first shared bridge, or to its CPU."""
     names = {bridge.name for bridge in shared}
-    links = [device] if device.told else []
+    links = [device] if device.reported else []
     for bridge in device.bridges:
         if switch_of(bridge).busid in names:
             break
-        links += [bridge] if bridge.told else []
+        links += [bridge] if bridge.reported else []
     return min(links, key=lambda link: link.gbps, default=None)

@@ -78,7 +78,7 @@ def _port(net: Element, device: Device, number: int, warnings: list[str], path: 
     if mbps is not None and mbps <= 0:
         warnings.append(f"{place}: {name} states {mbps} Mb/s: {_UNKNOWN_MBPS} are taken, as NCCL does")
         mbps = _UNKNOWN_MBPS
-    card_gbps = device.gbps if device.told else None
+    card_gbps = device.gbps if device.reported else None
     gbps = None if mbps is None else mbps / 8000
     at = device.here(path)
     nic = Nic(place, name, gbps, _card(device), card_gbps, device.numa, at, device.host or None)

@@ -29,7 +29,7 @@ _LANE = {2.5: 15, 5.0: 30, 8.0: 60, 16.0: 120, 32.0: 240, 64.0: 480}
 _UNKNOWN_LANE, _UNKNOWN_WIDTH = 60, 16
 _SPEED = re.compile(r"\s*([0-9]{1,4}(?:\.[0-9]{1,4})?)\s*GT/s", re.IGNORECASE)
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
-_BESIDE_ELEMENTS = re.compile(r"<!--.*?-->|<\?.*?\?>|<!DOCTYPE[^>]*>", re.DOTALL)
+_BETWEEN_ELEMENTS = re.compile(r"<!--.*?-->|<\?.*?\?>|<!DOCTYPE[^>]*>", re.DOTALL)
 _NUMBER = re.compile(r"\s*([+-]?)(?:0[xX]([0-9a-fA-F]{1,16})|([0-9]{1,18}))\s*")
 
 #: So many times slower than a link below it, a bridge's way up is a reading that firmware makes up.
@@ -60,7 +60,7 @@ class Device:
     kind: str = ""
     chip: str = ""
     gbps: float = math.inf
-    told: bool = False
+    reported: bool = False
     numa: int | None = None
     host: str = ""
     below: list[Device] = field(default_factory=list)
@@ -109,7 +109,7 @@ def cut_out(text: str, path: str | None) -> tuple[str, tuple[str, ...]]:
         return text, ()
     end += len("</system>")
     before, after = text[: begin.start()], text[end:]
-    around = [_BESIDE_ELEMENTS.sub("", part).strip("\ufeff \t\r\n") for part in (before, after)]
+    around = [_BETWEEN_ELEMENTS.sub("", part).strip("\ufeff \t\r\n") for part in (before, after)]
     if not any(around):
         return text, ()
     kept = "\n" * before.count("\n") + text[begin.start() : end]
@@ -184,7 +184,7 @@ def _cpu(element: Element, path: str | None) -> Device:
 
 def _add_below(device: Device, path: str | None) -> None:
     for element in device.children("pci"):
-        lane, told_rate = _lane(element.attributes.get("link_speed", ""))
+        lane, reported_rate = _lane(element.attributes.get("link_speed", ""))
         width = whole(element, "link_width", path) or 0
         vendor, chip = (element.attributes.get(name, "").strip().lower() for name in ("vendor", "device"))
         child = Device(
@@ -194,14 +194,14 @@ def _add_below(device: Device, path: str | None) -> None:
             kind=element.attributes.get("class", "").strip().lower(),
             chip=f"{vendor}:{chip}" if vendor and chip else "",
             gbps=(width if width > 0 else _UNKNOWN_WIDTH) * lane / 80,
-            told=told_rate or width > 0,
+            reported=reported_rate or width > 0,
             numa=device.numa,
             host=device.host,
         )
         device.below.append(child)
         _add_below(child, path)
         if child.gbps * _UNBELIEVABLE <= max((each.gbps for each in child.below), default=0.0):
-            child.told = False
+            child.reported = False
 
 
 def _busid(element: Element) -> str:

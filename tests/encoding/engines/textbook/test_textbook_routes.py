@@ -60,7 +60,7 @@ def test_a_ring_passes_every_rank_once_over_links_that_are_there(topology: Logic
     for cycle in [*found, *through_doors(small)]:
         assert sorted(cycle) == list(range(small.num_ranks))
         assert all(pair in topology.link_index for pair in pairwise((*cycle, cycle[0])))
-    links = [set(pairwise((*cycle, cycle[0]))) for cycle in disjoint(found, both_ways=True)]
+    links = [set(pairwise((*cycle, cycle[0]))) for cycle in disjoint(found, both_directions=True)]
     assert sum(map(len, links)) == len(set.union(*links))
 
 

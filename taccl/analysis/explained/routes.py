@@ -77,9 +77,9 @@ def number_of_demands(collective: Collective) -> int:
     return int((~is_sum[copies]).sum() + sum(is_sum[rows].sum() for rows in to_and_from_owner))
 
 
-def unmet_demands(asked: Inputs, apart: TakenApart, max_hops: int | None, budget: Budget) -> Unmet:
+def unmet_demands(requested: Inputs, apart: TakenApart, max_hops: int | None, budget: Budget) -> Unmet:
     """All demands that cannot be met over at most `max_hops` links (None: any number); see `Unmet`."""
-    finder = _Finder(asked.collective, apart, max_hops)
+    finder = _Finder(requested.collective, apart, max_hops)
     every_rule = range(len(apart.rules))
     gaps = list(finder.gaps(every_rule))
     found: list[_Cut] = []
@@ -97,9 +97,9 @@ def unmet_demands(asked: Inputs, apart: TakenApart, max_hops: int | None, budget
         else:
             untold += 1
     return Unmet(
-        demands=number_of_demands(asked.collective),
+        demands=number_of_demands(requested.collective),
         unmet=len(gaps),
-        conflicts=tuple(finder.told(cut, asked.topology.name) for cut in found),
+        conflicts=tuple(finder.reported(cut, requested.topology.name) for cut in found),
         untold=untold,
         helps=tuple(finder.remedies(gaps, found, budget)) if gaps else (),
     )
@@ -121,8 +121,8 @@ def _ranks(problem: Problem, demand: Demand) -> tuple[int, ...]:
     topology = problem.topology
     ones = np.ones(topology.num_links)
     usable = problem.usable(demand.chunk)
-    ways = (shortest_path(topology, ones, source, demand.dst, usable) for source in demand.sources)
-    way = min((way for way in ways if way is not None), key=len)
+    routes = (shortest_path(topology, ones, source, demand.dst, usable) for source in demand.sources)
+    way = min((way for way in routes if way is not None), key=len)
     return (int(topology.src[way[0]]), *(int(topology.dst[link]) for link in way))
 
 
@@ -175,7 +175,7 @@ class _Finder:
         core = replace(core, members=members)
         return _Cut(gap, core, by_hops, Reach(*self.apart.network(members)))
 
-    def told(self, cut: _Cut, machine: str) -> Conflict:
+    def reported(self, cut: _Cut, machine: str) -> Conflict:
         """A conflict in words."""
         gap = cut.gap
         what = (

@@ -9,7 +9,7 @@ from taccl.model.collective import Collective
 
 
 @dataclass(frozen=True, eq=False)
-class RunAsked:
+class RunRequested:
     """A run.
 
     Parameters

@@ -43,10 +43,10 @@ def used_nics(dump: Dump) -> tuple[tuple[int, ...], ...]:
     return tuple(found)
 
 
-def add_nic_ways(
+def add_nic_paths(
     layout: Layout,
     dump: Dump,
-    ways: Sequence[Sequence[int]],
+    routes: Sequence[Sequence[int]],
     alphas: Alphas,
     bandwidth: Bandwidth,
     *,
@@ -60,17 +60,17 @@ def add_nic_ways(
     all_linked : every two GPUs have a link or a switch between them, so PCIe is no better way.
     """
     for number, ports in enumerate(cards(layout, dump)):
-        users = [gpu for gpu, mine in enumerate(ways) if set(ports) & set(mine)]
+        users = [gpu for gpu, mine in enumerate(routes) if set(ports) & set(mine)]
         nics = [(dump.nics or ())[i] for i in ports]
         lines = {i: nic_figure(nic) for i, nic in zip(ports, nics, strict=True)}
         card = card_figure(nics[0], bandwidth)
         is_tight = card is not None and sum(line.value for line in lines.values()) > card.value
         if card is not None and is_tight and len(users) > 0 and (len(ports) > 1 or len(users) > 1):
-            _share_card(layout, dump, number, (ports, users, ways), card, alphas, bandwidth, all_linked)
+            _share_card(layout, dump, number, (ports, users, routes), card, alphas, bandwidth, all_linked)
             continue
         for gpu in users:
             for i in ports:
-                if i in ways[gpu]:
+                if i in routes[gpu]:
                     alpha, limits = _way(dump, gpu, i, alphas, bandwidth)
                     own = (lines[i], *((card,) if card is not None else ()), *limits)
                     layout.wire((layout.gpus[gpu], layout.nic_of[i]), "GPU to NIC", alpha, narrowest(*own))
@@ -87,7 +87,7 @@ def _share_card(
     all_linked: bool,
 ) -> None:
     """A card that is narrower than its ports, or that several GPUs use: its link is a device's way."""
-    ports, users, ways = shared
+    ports, users, routes = shared
     none = Figure(0.0, "assumed", "the network's latency is from NIC to NIC")
     one_way = not all_linked and len(users) > 1
     for suffix, inwards in (("_out", False), ("_in", True)) if one_way else (("", False),):
@@ -97,7 +97,7 @@ def _share_card(
             return (b, a) if inwards else (a, b)
 
         for gpu in users:
-            alpha, limits = _way(dump, gpu, next(i for i in ports if i in ways[gpu]), alphas, bandwidth)
+            alpha, limits = _way(dump, gpu, next(i for i in ports if i in routes[gpu]), alphas, bandwidth)
             layout.wire(
                 ends(layout.gpus[gpu], slot),
                 "GPU to a network card",

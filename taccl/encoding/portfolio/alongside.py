@@ -12,7 +12,7 @@ from taccl.encoding.portfolio.journal import Journal
 from taccl.support.budget import Budget
 
 
-class BoundsBeside:
+class BoundsAlongside:
     """The bounds of an instance that had no turn yet.
 
     What they prove is kept in the instance, so engines know it, too; only what is better than all before is
@@ -31,14 +31,14 @@ class BoundsBeside:
         quick = [bound for bound in self._waiting if bound.is_quick]
         for bound in quick:
             self._waiting.remove(bound)
-            yield from self._told(bound, budget)
+            yield from self._reported(bound, budget)
 
     def within(self, budget: Budget) -> Iterator[Update]:
         """What the next bounds say, as many as there is time for."""
         while self._waiting and budget.remaining_s():
-            yield from self._told(self._waiting.popleft(), budget)
+            yield from self._reported(self._waiting.popleft(), budget)
 
-    def _told(self, bound: Bound, budget: Budget) -> Iterator[Update]:
+    def _reported(self, bound: Bound, budget: Budget) -> Iterator[Update]:
         return self._journal.guarded(f"bound {bound.name}", self._proved(bound, budget))
 
     def _proved(self, bound: Bound, budget: Budget) -> Iterator[Update]:
