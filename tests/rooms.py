@@ -95,10 +95,23 @@ ENCODING = (
     Room("conflicts", "which lines of a sketch contradict each other", ("instance",)),
     Room("frontier", "SCCL's synchronous encoding and its walk ([page](pareto.md))", ("bounds",)),
     Room("engines.engine", "what an engine is: its features, and which instances it serves", ("instance",)),
-    Room("engines.by_phases", "an engine run on each phase of a collective", ("engines.engine",)),
-    Room("engines.pipelined", "a schedule repeated on pieces of its chunks", ("engines.engine",)),
+    Room("engines.tuning", "numbers of the engines that are one module", ()),
+    Room(
+        "engines.by_phases",
+        "an engine run on each phase of a collective",
+        ("engines.engine", "engines.tuning"),
+    ),
+    Room(
+        "engines.pipelined",
+        "a schedule repeated on pieces of its chunks",
+        ("engines.engine", "engines.tuning"),
+    ),
     Room("engines.*", "one package an engine ([pages](engines.md))", ("engines.engine", "engines.pipelined")),
-    Room("engines.needs", "what engines need of a problem, beside that they serve it", ("engines.engine",)),
+    Room(
+        "engines.needs",
+        "what engines need of a problem, besides that they serve it",
+        ("engines.engine", "engines.tuning"),
+    ),
     Room(
         "engines.registry",
         "the one module that names all engines",

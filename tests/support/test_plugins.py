@@ -133,7 +133,7 @@ def test_a_bound_that_does_not_know_a_feature_is_skipped_with_its_reason() -> No
     ("group", "toy", "reported"),
     [
         ("engines", "LIAR", "not valid"),
-        ("engines", "UNSURE", "ZeroDivisionError: asked"),
+        ("engines", "UNSURE", "ZeroDivisionError: requested"),
         ("engines", "MUTE", "no Verdict"),
         ("engines", "EAGER", "ZeroDivisionError: called"),
         ("engines", "LEAVER", "SystemExit: leaving"),
@@ -179,7 +179,7 @@ def test_help_is_there_whatever_other_packages_add(tmp_path: Path, monkeypatch: 
             ("synthesize", "--engine", "unsure", "--chunks", "1"),
             "engines",
             "UNSURE",
-            "ZeroDivisionError: asked",
+            "ZeroDivisionError: requested",
         ),
         (("synthesize", "--engine", "mute", "--chunks", "1"), "engines", "MUTE", "no Verdict"),
         (("synthesize", "--engine", "toy"), "engines", "NOTHING", "toys_that_fail:NOTHING"),
@@ -242,7 +242,7 @@ def test_first_schedules_are_looked_for_with_the_engines_that_are_whole(
     failures: list[tuple[str, Exception]] = []
     whole = list(first_engines(Instance(late), lambda name, fault: failures.append((name, fault))))
     assert [engine.name for engine in whole] == ["shortest"]
-    assert "ZeroDivisionError: asked" in str(failures[0][1])
+    assert "ZeroDivisionError: requested" in str(failures[0][1])
     with pytest.raises(TacclError, match="unsure-of-all"):
         list(first_engines(Instance(late)))
 

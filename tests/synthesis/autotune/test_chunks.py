@@ -113,7 +113,7 @@ def test_numbers_whose_schedules_would_take_gigabytes_are_not_tried(
     whole = [tried.chunks for tried in chosen().tried]
     assert len(whole) > 3
     rows = len(chosen().found.schedule) // chosen().formulated.problem.num_chunks
-    monkeypatch.setattr("taccl.synthesis.autotune.chunk_search._MOST_TRANSFERS", rows * whole[2])
+    monkeypatch.setattr("taccl.synthesis.autotune.chunk_search.CHUNK_SEARCH_MOST_TRANSFERS", rows * whole[2])
     assert [tried.chunks for tried in chosen().tried] == whole[:3]
 
 
