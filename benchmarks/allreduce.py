@@ -1,4 +1,4 @@
-"""AllReduce beside the algorithms of the books, at every size: no search should end above the best of them.
+"""AllReduce next to the algorithms of the books, at every size: no search should end above the best of them.
 
     python -m benchmarks.allreduce [--time-limit S] [--only TEXT ...] [--size SIZE ...] [--again]
 
@@ -43,7 +43,7 @@ KINDS = ("hierarchical", "double binary tree", "ring", "halving-doubling", "doub
 CHUNKS, CHUNKS_OF_SMALL, SMALL_MB = (1, 4, 16), (1,), 1
 #: How long one kind is built with one number of chunks, and the most transfers of a textbook schedule.
 TEXTBOOK_S, MOST_TRANSFERS = 10.0, 600_000
-#: What counts as slower: a thousandth, the difference of two ways of adding up the same numbers.
+#: What counts as slower: a thousandth, the difference of two routes of adding up the same numbers.
 SLOWER = 1.001
 
 
@@ -183,7 +183,7 @@ def _write(rows: list[Row]) -> None:
     limits = ", ".join(f"{limit:g} s" for limit in sorted({row.limit_s for row in rows}))
     slower = sum(row.is_slower for row in rows)
     intro = (
-        f"AllReduce with `--chunks auto`, search limit {limits} a row, beside what the books have: each "
+        f"AllReduce with `--chunks auto`, search limit {limits} a row, next to what the books have: each "
         "column is the fastest of its kind (us), built where the machine has the links, with 1, 4 or 16 "
         "chunks per rank. *Hierarchical* is an algorithm along each level of the machine or each side of a "
         "torus; *doubling* is that of whole buffers, *all-pairs* one-shot and two-shot. "

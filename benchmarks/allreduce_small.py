@@ -1,4 +1,4 @@
-"""Small AllReduces beside recursive doubling and one-shot, which make each sum at every rank.
+"""Small AllReduces next to recursive doubling and one-shot, which make each sum at every rank.
 
     python -m benchmarks.allreduce_small [--time-limit S]
 

@@ -20,13 +20,13 @@ from taccl.synthesis.search import Progress
 
 #: How often a process is looked at, and how many times what is allowed it may take before it is ended.
 _LOOK_S, _MOST_TIMES = 0.05, 4.0
-#: A schedule is near the best one if it takes at most so many times as long.
+#: A schedule is near the best one if it takes at most this many times as long.
 _NEAR = 1.01
 
 
 @dataclass(frozen=True)
 class Case:
-    """One call; `chunks` is a number or `auto`, `busy` whether it runs beside busy loops."""
+    """One call; `chunks` is a number or `auto`, `busy` whether it runs next to busy loops."""
 
     machine: str
     nodes: int | None

@@ -1,4 +1,4 @@
-"""What lies around the benchmarks in a checkout: helpers of its tests, their data, and data beside it."""
+"""What lies around the benchmarks in a checkout: helpers of its tests, their data, and data next to it."""
 
 from __future__ import annotations
 

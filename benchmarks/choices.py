@@ -1,4 +1,4 @@
-"""What `synthesize` chooses on a machine whose executor is fitted, beside the best program measured there.
+"""What `synthesize` chooses on a machine whose executor is fitted, next to the best program measured there.
 
     python -m benchmarks.choices [--machine FILE] [--runs FOLDER] [--time-limit SECONDS]
 

@@ -86,7 +86,7 @@ def left_out(names: tuple[str, ...]) -> Iterator[None]:
 
 
 def problems(published: int, others: int) -> list[tuple[str, str, str, Mapping[str, Any]]]:
-    """(machine, collective, size, what is asked) of each."""
+    """(machine, collective, size, what is requested) of each."""
     sketches = [
         (sketch.name, collective, "", {"sketch": sketch.name, "effort": published})
         for sketch in published_sketches()

@@ -37,7 +37,7 @@ RUNS = SHARED / "measured" / "mi300x-8"
 BASE = "name: mi300x-8\ngpus: 8\nlinks: [{from: gpus, to: gpus, alpha_us: 0.7, bandwidth_gbps: 48}]\n"
 #: Sizes that are judged.
 LEAST, MOST = 16 * units.KB, 256 * units.MB
-#: Bands of sizes in which what the model misses is told, and how much it is that is told.
+#: Bands of sizes in which what the model misses is reported, and how much it is that is reported.
 BANDS = (("up to 128KB", 2**17), ("to 4MB", 2**22), ("above 4MB", MOST))
 MISSED = 0.05
 
@@ -227,7 +227,7 @@ def _write_hangs(measured: MeasuredRuns) -> None:
         "What `taccl verify` says of the measured programs, from the file alone, and where the machine "
         "stopped: a sweep doubled the size until a call did not end within 1000 s. Verification knows how "
         "many pieces a connection holds, and that a step of several chunks becomes several pieces once they "
-        "no longer fit into one; so the limit depends on the size, and is told to the byte."
+        "no longer fit into one; so the limit depends on the size, and is reported to the byte."
     )
     header = ("program", "predicted", "last size that ended", "first that did not", "agrees")
     report.write("hangs", "Hangs: predicted, and seen", intro, report.table(header, rows))

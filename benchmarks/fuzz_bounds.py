@@ -7,8 +7,8 @@ tests/encoding/brute_force.py, which knows nothing but the cost model. Problems 
 many sends say nothing and are drawn again; they are counted. A bound above the optimum is a *violation*.
 How tight the largest bound is, is its part of the optimum, where that is not 0.
 
-With `--clusters` only so many small clusters are drawn, a third of them with sums, and only their section of
-the page is written anew; without, it stays as it is.
+With `--clusters` only this many small clusters are drawn, a third of them with sums, and only their section
+of the page is written anew; without, it stays as it is.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _collective(problem: Problem) -> str:
     return "allreduce" if everywhere else "custom sums"
 
 
-_TITLE = "Bounds beside exhaustive search"
+_TITLE = "Bounds next to exhaustive search"
 _CLUSTERS = "\n## Small clusters\n\n"
 
 _INTRO = """\

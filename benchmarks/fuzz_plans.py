@@ -3,10 +3,10 @@
     python -m benchmarks.fuzz_plans [--mutants N] [--runs N] [--seed N] [--only PLAN] [--page]
 
 A mutant is a right plan with one random change (tests/backend/plan_mutations.py). It is *bad* if the runtime
-would refuse it or touch memory that is not meant, or if one of so many random executions, three calls in a
+would refuse it or touch memory that is not meant, or if one of this many random executions, three calls in a
 row with ranks drifting apart, is wrong or hangs (tests/backend/plan_machine.py, and a few of `taccl run`'s).
 A bad mutant that passes verification is *missed*. What execution shows is kept in
-docs/results/fuzz_plans.jsonl, so that several goes fill one page; verification is asked anew each time.
+docs/results/fuzz_plans.jsonl, so that several goes fill one page; verification is requested anew each time.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Row:
 
 
 def main() -> None:
-    """Run what is asked for and write docs/results/fuzz_plans.md."""
+    """Run what is requested and write docs/results/fuzz_plans.md."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--mutants", type=int, default=250, help="of each plan")
     parser.add_argument("--runs", type=int, default=1000)

@@ -1,7 +1,7 @@
-"""What was measured, kept beside a page of results, so that several goes fill one page.
+"""What was measured, kept next to a page of results, so that several goes fill one page.
 
 One line of JSON for each call that was made, in `docs/results/NAME.jsonl`; of a call made again the last
-counts. It knows lines and calls, and neither which are asked for nor what a page looks like.
+counts. It knows lines and calls, and neither which are requested nor what a page looks like.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Large messages, bandwidth alone: shares of the throughput bound beside those of other tools.
+"""Large messages, bandwidth alone: shares of the throughput bound next to those of other tools.
 
     python -m benchmarks.large [--time-limit SECONDS] [--only NAME ...]
 
@@ -96,7 +96,7 @@ def main() -> None:
         "chunks (ForestColl's trees, TE-CCL's LP), it speaks of a steady state; no schedule has filled its "
         "pipeline at the start. Peers' seconds were taken on a machine of this kind."
     )
-    report.write("large", "Large messages beside other tools", intro, report.table(HEADER, rows))
+    report.write("large", "Large messages next to other tools", intro, report.table(HEADER, rows))
 
 
 def _in_a_fresh_process(number: int, time_limit: float) -> list[str]:

@@ -1,11 +1,11 @@
-"""Limits that are kept: wall time beside the time limit, on machines of up to 256 ranks.
+"""Limits that are kept: wall time next to the time limit, on machines of up to 256 ranks.
 
     python -m benchmarks.limits [--limits SECONDS ...] [--load idle|busy|both] [--only TEXT ...] [--all]
 
 A call is to be back within `limit * 1.1 + 3` seconds, with a schedule. Each row is a fresh process that
 imports taccl, makes the problem and searches, without a file; its wall time is from its start to its end,
 and its memory the most that was ever resident. A process that needs more than `--memory` GiB, or far
-longer than it may, is ended, and its row says so. `busy` rows run beside a busy loop for each core.
+longer than it may, is ended, and its row says so. `busy` rows run next to a busy loop for each core.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ SMALLER = (
     ("torus:8x8", None),
     ("mesh:8x8", None),
 )
-#: The collectives whose rows run at every limit, beside busy loops, and with a search for the number of
-#: chunks, where not the whole matrix is asked for; and on which machines.
+#: The collectives whose rows run at every limit, next to busy loops, and with a search for the number of
+#: chunks, where not the whole matrix is requested; and on which machines.
 CENTRAL = ("allgather", "allreduce", "alltoall")
 HARD = ("a100x32", "dgx2x16", "mesh:16x16")
 
@@ -77,7 +77,7 @@ HEADER = (
 
 
 def main() -> None:
-    """Run the rows asked for and write docs/results/limits.md."""
+    """Run the rows requested and write docs/results/limits.md."""
     arguments = _arguments()
     cases = [case for case in _cases(arguments) if _is_wanted(case, arguments.only)]
     done: list[tuple[Case, Outcome]] = []
@@ -114,7 +114,9 @@ def _arguments() -> argparse.Namespace:
 
 
 def _cases(arguments: argparse.Namespace) -> Iterator[Case]:
-    """The whole matrix, or of it what says most: every large machine at the least limit, some in all ways."""
+    """The whole matrix, or of it what says most: every large machine at the least limit, some in all
+    forms.
+    """
     least = min(arguments.limits)
     for machine, nodes in (*LARGE, *SMALLER) if arguments.all or arguments.only else LARGE:
         for collective in COLLECTIVES:
@@ -124,7 +126,7 @@ def _cases(arguments: argparse.Namespace) -> Iterator[Case]:
                         if busy != (arguments.load == "busy") and arguments.load != "both":
                             continue
                         case = Case(machine, nodes, collective, arguments.size, chunks, limit_s, busy)
-                        # Of three ways to be harder, one at a time.
+                        # Of three routes to be harder, one at a time.
                         harder = (limit_s > least) + busy + (chunks == "auto")
                         one_way = case.place in HARD and collective in CENTRAL and harder == 1
                         plain = harder == 0 or (harder == 1 and arguments.load == "busy")
@@ -187,7 +189,7 @@ def _intro(done: list[tuple[Case, Outcome]], arguments: argparse.Namespace) -> s
     return (
         f"{arguments.size}; every row is a fresh process, and `wall s` is all of its life, with importing.\n"
         "It is to end within `limit` x 1.1 + 3 s with a schedule (`kept`). `first s` is when its first\n"
-        "schedule was there. `busy` rows ran beside a busy loop for each core. `GiB` is the most memory\n"
+        "schedule was there. `busy` rows ran next to a busy loop for each core. `GiB` is the most memory\n"
         "that was resident.\n\n"
         f"{kept} of {len(done)} rows kept their limit; the latest was {abs(late):.1f} s "
         f"{'after' if late > 0 else 'before'} its time; the most memory was\n"

@@ -35,10 +35,10 @@ RUNS = SHARED / "measured" / "mi300x-8"
 COLLECTIVES = ("allgather", "allreduce", "reducescatter", "alltoall")
 SIZES = tuple(units.parse_size(size) for size in ("16KB", "1MB", "16MB", "256MB"))
 CHUNKS, INSTANCES = (1, 2, 4, 8), (1, 2, 4)
-HEADER = ("collective", "size", "beside, two-way us", "", "apart, two-way us", "", "apart, one-way us", "")
+HEADER = ("collective", "size", "next to, two-way us", "", "apart, two-way us", "", "apart, one-way us", "")
 INTRO = """\
 Full mesh of 8 MI300X, as its executor runs the files, for rccl: the least predicted time over Simple and
-LL (LL up to 1 MB), 1, 2, 4 or 8 chunks in each part and 1, 2 or 4 instances. *Beside*: local copies and sums
+LL (LL up to 1 MB), 1, 2, 4 or 8 chunks in each part and 1, 2 or 4 instances. *Next to*: local copies and sums
 run in the thread blocks that send and receive, as for machines without `executor:`. *Apart*: they have thread
 blocks of their own. Behind each time: protocol, chunks x instances, thread blocks of a rank. All files in
 this table pass verification, in place (but AlltoAll) and out of place. The measured files work in place only

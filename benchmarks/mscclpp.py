@@ -5,7 +5,7 @@
 One search a row; the plan that it chose, and its schedule as MSCCL-XML, each simulated with the machine's
 costs. `--full` takes all sizes in factors of 4 and not of 32. Rows are kept in
 docs/results/mscclpp.jsonl, so that several goes fill one page; a row that is there is not made again, unless
-`--again`. Beside them: the plans of ../shared/data/mscclpp and ours for the same machine and size, and how
+`--again`. Next to them: the plans of ../shared/data/mscclpp and ours for the same machine and size, and how
 long a plan of 64 ranks with 10,000 operations takes to verify.
 """
 
@@ -150,7 +150,9 @@ def main() -> None:
     parser.add_argument("--only", default="", help="rows with all of these words")
     parser.add_argument("--full", action="store_true", help="all sizes")
     parser.add_argument("--again", action="store_true", help="make rows that are there, too")
-    parser.add_argument("--wall", type=float, default=float("inf"), help="begin no row after so many seconds")
+    parser.add_argument(
+        "--wall", type=float, default=float("inf"), help="begin no row after this many seconds"
+    )
     parser.add_argument("--page", action="store_true", help="only write the page of what is kept")
     arguments = parser.parse_args()
     rows, began = _kept(), time.monotonic()
@@ -370,7 +372,7 @@ def _write(rows: list[Row], by_hand: list[list[str]], fitted: list[list[str]]) -
     body = "\n\n".join(
         (
             report.table(_HEADER, [_cells(row) for row in rows]),
-            "## Beside plans that others wrote",
+            "## Next to plans that others wrote",
             "Of ../shared/data/mscclpp: read, verified, simulated; ours are for the same machine and size.",
             report.table(_HEADER_BY_HAND, by_hand),
             "## Where executing has a price",

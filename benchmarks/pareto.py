@@ -1,4 +1,4 @@
-"""SCCL's frontiers on one DGX-1 node (NDv2's), beside the points and times that SCCL's authors publish.
+"""SCCL's frontiers on one DGX-1 node (NDv2's), next to the points and times that SCCL's authors publish.
 
 python -m benchmarks.pareto [--time-limit SECONDS]
 """
@@ -47,7 +47,7 @@ def main() -> None:
     rows = [row for case in CASES for row in _rows(*case, limit)]
     intro = (
         "`taccl pareto`: steps, rounds and chunks, with the bound on rounds per chunk (least), whether it is "
-        "proved that no fewer rounds do, the schedule's time under alpha-beta at 16MB beside the bound for "
+        "proved that no fewer rounds do, the schedule's time under alpha-beta at 16MB next to the bound for "
         f"its own chunks, and seconds of search. Limit {limit:g} s a walk. SCCL's published AllGather "
         "frontier on the DGX-1: 2, 2, 1 (0.2 to 0.5 s); 2, 3, 2 (0.9 s); up to 3, 7, 6 (56 s), on its "
         "authors' machine."

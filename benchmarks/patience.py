@@ -1,4 +1,4 @@
-"""What a search without a time limit gives away: its time and seconds beside those of a whole minute.
+"""What a search without a time limit gives away: its time and seconds next to those of a whole minute.
 
 python -m benchmarks.patience        a table for docs/results/patience.md
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 from taccl import synthesize
 
-#: A collective, and what else is asked.
+#: A collective, and what else is requested.
 _CASES: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("allgather", {"topology": "ring:4", "size": "4MB"}),
     ("allgather", {"sketch": "ndv2-sk-1", "size": "16MB"}),

@@ -3,10 +3,10 @@
     python -m benchmarks.scale [--part targets|growth|none] [--only TEXT ...] [--missing] [--most-ranks N]
                                [--memory GIB]
 
-`targets` are the rows that the project sets itself, each with the share of the bound that is asked and the
-time limit for it; `growth` are machines of one kind from 64 ranks on, with one chunk for each rank, for the
-plot of time and quality against ranks. Each row is a fresh process, without a file. Rows are kept beside the
-page as they are measured, so that several goes, also at once, fill it: `--missing` goes on where another
+`targets` are the rows that the project sets itself, each with the share of the bound that is requested and
+the time limit for it; `growth` are machines of one kind from 64 ranks on, with one chunk for each rank, for
+the plot of time and quality against ranks. Each row is a fresh process, without a file. Rows are kept next to
+the page as they are measured, so that several goes, also at once, fill it: `--missing` goes on where another
 stopped, and `--part none` only writes the page anew.
 """
 
@@ -21,10 +21,10 @@ from benchmarks import kept, report, scale_plot
 from benchmarks.calls import Case, Outcome, outcome
 from benchmarks.kept import Measured
 
-#: The page, the rows beside it, and the plot.
+#: The page, the rows next to it, and the plot.
 NAME = "scale"
 
-#: (machine, nodes, ranks, the share of the bound that is asked for): AllReduce of 1 GB, 60 s.
+#: (machine, nodes, ranks, the share of the bound that is requested): AllReduce of 1 GB, 60 s.
 ALLREDUCE = (
     ("ndv2", 1, 8, 0.99),
     ("ndv2", 2, 16, 0.99),
@@ -93,7 +93,7 @@ HEADER = (
 
 @dataclass(frozen=True)
 class Row:
-    """A call, on how many ranks, and the share of the bound that is asked for; 0: none is."""
+    """A call, on how many ranks, and the share of the bound that is requested; 0: none is."""
 
     case: Case
     ranks: int
@@ -101,7 +101,7 @@ class Row:
 
 
 def main() -> None:
-    """Measure the rows asked for, and write docs/results/scale.md of all that were ever measured."""
+    """Measure the rows requested, and write docs/results/scale.md of all that were ever measured."""
     arguments = _arguments()
     parts = {"targets": _targets(), "growth": _growth()}
     before = kept.kept(NAME)

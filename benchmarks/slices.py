@@ -4,7 +4,7 @@
 
 A schedule is searched for with 2 chunks in each part; then each chunk goes in 1, 2 or 4 slices over the same
 links, and a slice is sent on while the next one comes, as in a pipeline, but with operations of its own. The
-fastest plan of several orders is told; one that the runtime has no room for counts for nothing.
+fastest plan of several orders is reported; one that the runtime has no room for counts for nothing.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def _times(schedule: Schedule, slices: int) -> Iterator[tuple[float, float]]:
-    """Of plans with every chunk in so many slices, each with its bound."""
+    """Of plans with every chunk in this many slices, each with its bound."""
     network, size_mb = schedule.problem.topology, schedule.problem.size_bytes / units.MB
     for each in _orders(schedule, slices):
         for takes_turns in (False, True):

@@ -5,7 +5,7 @@
 Sizes are decimal, as TE-CCL's are, but for 1KB: 1000 bytes are not a whole number of bytes for each of
 32 ranks, so its row is measured with 1024, to our disadvantage. Each row is one call of `synthesize` with
 `chunks="auto"`. The last column is the XML on the same machine under `taccl simulate`, where a connection
-holds only so many pieces as its protocol has slots; the cost model, and TE-CCL's, know no such limit.
+holds only this many pieces as its protocol has slots; the cost model, and TE-CCL's, know no such limit.
 """
 
 from __future__ import annotations

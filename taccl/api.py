@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 def make_problem(
     collective: AnyCollective | Request = "allgather", **requested: Unpack[RequestKeywords]
 ) -> Formulated:
-    """What is asked, as an engine sees it.
+    """What is requested, as an engine sees it.
 
     Parameters
     ----------
     collective : a collective, or a whole `taccl.Request`.
-    asked : what else a `taccl.Request` says, by name; its docstring says what each word means.
+    requested : what else a `taccl.Request` says, by name; its docstring says what each word means.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def synthesize(
     Parameters
     ----------
     collective : a collective, or a whole `taccl.Request`.
-    asked : what else a `taccl.Request` says, by name; its docstring says what each word means.
+    requested : what else a `taccl.Request` says, by name; its docstring says what each word means.
     engine, solver, seed : which engine searches, with which MILP solver, from which random seed.
     time_limit : seconds for the call, from stating the problem on, of which at least one is for the search;
         default: until nothing has improved for a while (`taccl.support.budget.PatientClock`), and at most
@@ -88,8 +88,8 @@ def synthesize(
     effort : units of work in place of seconds, nominally milliseconds of one core: the same seed and effort
         give the same answer on an idle or a busy machine, unless a `time_limit` ends the call before.
     gap : stop when (time - bound) / time is proven to be no more than this.
-    slack : the longest ways that MILP and CP consider, relative to a chunk's shortest; None: short
-        ways first, then longer ones.
+    slack : the longest routes that MILP and CP consider, relative to a chunk's shortest; None: short
+        routes first, then longer ones.
     file : whether to make the target's file at all.
     protocol, instances : of the file: one of the target's protocols (Simple, LL, LL128), and how many
         parallel copies of the program share each chunk.

@@ -60,7 +60,7 @@ class TopologyError(TacclError):
 
 
 class MeasurementError(TacclError):
-    """A benchmark's output that no reader knows, that is damaged, or that cannot tell what is asked."""
+    """A benchmark's output that no reader knows, that is damaged, or that cannot tell what is requested."""
 
 
 class SketchError(TacclError):

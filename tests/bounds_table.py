@@ -17,7 +17,7 @@ _HEADER = (
 
 
 def table() -> str:
-    """A row for each bound, in the order in which they are asked."""
+    """A row for each bound, in the order in which they are requested."""
     return _HEADER + "".join(_row(bound) for bound in BOUNDS)
 
 

@@ -1,1 +1,1 @@
-"""Makes the modules beside it (`strategies`) importable from the tests in the folders below."""
+"""Makes the modules next to it (`strategies`) importable from the tests in the folders below."""

@@ -13,7 +13,9 @@ from taccl.encoding.engines.registry import ENGINES
 PAGE = Path(__file__).parents[1] / "docs" / "engines.md"
 BEGIN, END = "<!-- table: engines -->", "<!-- end of table -->"
 
-_HEADER = "| engine | works on | role | in `auto` it needs, beside serving the problem |\n|---|---|---|---|\n"
+_HEADER = (
+    "| engine | works on | role | in `auto` it needs, next to serving the problem |\n|---|---|---|---|\n"
+)
 
 
 def table() -> str:

@@ -29,7 +29,7 @@ class OnProblem:
 
 
 def reducing(engine: OnProblem) -> OnProblem:
-    """The engine asked for each phase of a problem with sums."""
+    """The engine requested each phase of a problem with sums."""
     return OnProblem(by_phases(engine.run))
 
 

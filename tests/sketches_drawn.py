@@ -22,7 +22,7 @@ _SOME = st.lists(st.integers(0, GPUS - 1), min_size=1, max_size=GPUS, unique=Tru
 
 
 def small_machine(nodes: int = 2) -> PhysicalTopology:
-    """Nodes of three GPUs behind a switch, with a NIC beside GPU 0."""
+    """Nodes of three GPUs behind a switch, with a NIC next to GPU 0."""
     return parse_topology(_TEXT, nodes)
 
 

@@ -1,4 +1,4 @@
-"""A few rows of docs/results/teccl.md that take a moment: TE-CCL's machines, beside its published times."""
+"""A few rows of docs/results/teccl.md that take a moment: TE-CCL's machines, next to its published times."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def use(program: Listing, readers: tuple[str, ...], path: Path | None) -> list[s
     return [f"read it: {len(program.sends)} sends"]
 
 
-#: Two chunks per send at most, so that its limits can be told from those of MSCCL-XML.
+#: Two chunks per send at most, so that its limits can be stated from those of MSCCL-XML.
 LISTING = Target(
     name="listing",
     title="a plain list of sends",
@@ -140,5 +140,5 @@ def breaks(*given: object, **named: object) -> None:
     raise ZeroDivisionError("of the target")
 
 
-#: Whatever it is asked, it breaks down.
+#: Whatever it is requested, it breaks down.
 BREAKS = replace(LISTING, name="breaks", format="break", refuse=breaks, read=breaks, verify=breaks)

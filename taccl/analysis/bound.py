@@ -40,7 +40,8 @@ class ServedBy:
     protocol, instances, thread_blocks : as in `bounds`; None: as many as there can be, and either kind.
     blocks : thread blocks on each link.
     launch_us : what a call takes before anything moves; it is in no bound of schedules.
-    any_file : no file with this protocol, so many instances and chunks as fine is faster when it is executed,
+    any_file : no file with this protocol, this many instances and chunks as fine is faster when it is
+    executed,
         launch included, however many thread blocks it has.
     """
 
@@ -165,7 +166,7 @@ def bounds(
 
     Parameters
     ----------
-    collective, asked : as in `taccl.make_problem`.
+    collective, requested : as in `taccl.make_problem`.
     protocol : of a file for the target: on a machine with an executor bounds are then of schedules under its
         costs, as `synthesize` has them, and there is one of files too. None or `auto`: by links alone.
     instances, thread_blocks : parallel copies of the program; whether a thread block may send and receive
@@ -173,7 +174,7 @@ def bounds(
 
     Raises
     ------
-    TacclError : as `taccl.make_problem`, or the target has no such protocol, or not so many instances.
+    TacclError : as `taccl.make_problem`, or the target has no such protocol, or not this many instances.
     TopologyError : the executor says nothing about the protocol.
     """
     request = request_of(collective, requested)
@@ -216,7 +217,7 @@ def _served_by(
     instances: int | None,
     kind: ThreadBlocks | None,
 ) -> ServedBy:
-    """By what links are served at best, of what is asked."""
+    """By what links are served at best, of what is requested."""
     most = _MOST_BLOCKS if target.limits.instances is None else target.limits.instances
     if executor.thread_blocks is not None:
         most = min(most, executor.thread_blocks)

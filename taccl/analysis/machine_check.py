@@ -181,7 +181,7 @@ def check_machine(
 
     Raises
     ------
-    TacclError : the machine, a size or the time limit cannot be understood, or there are too many ways.
+    TacclError : the machine, a size or the time limit cannot be understood, or there are too many routes.
     """
     began_s = time.monotonic()
     end_s = began_s + check_time_limit(time_limit, example="20")
@@ -242,7 +242,7 @@ def _bounds(
 
 
 def _proofs(instance: Instance, budget: Budget) -> tuple[Proof, ...]:
-    """What is proved within the budget, largest first; what holds for any cutting is asked first."""
+    """What is proved within the budget, largest first; what holds for any cutting is requested first."""
     bounds = known_bounds()
     first = [bound for bound in bounds if bound.is_quick and bound.holds_for_any_chunks]
     rest = [bound for bound in bounds if bound not in first]

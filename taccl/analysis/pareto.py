@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
     from taccl.model.schedule.plot import Lanes
 
-#: Why a walk ended: at the bound on rounds per chunk; nothing more to try with so many steps and chunks; the
-#: time was up; the user stopped it.
+#: Why a walk ended: at the bound on rounds per chunk; nothing more to try with this many steps and chunks;
+#: the time was up; the user stopped it.
 FrontierStatus = Literal["bandwidth optimal", "finished", "time limit", "interrupted"]
 
 #: Steps beyond the fewest that are tried by default.
@@ -59,7 +59,7 @@ _MOST_STEPS, _MOST_CHUNKS = 2**16, 2**12
 #: Seconds for each linear program of the bounds on the points' times.
 _BOUND_S = 1.0
 
-#: As high as a timeline of so many lanes.
+#: As high as a timeline of this many lanes.
 _LANES = 12
 
 #: What people read of a point.
@@ -158,7 +158,7 @@ class Frontier(Reported):
 
     @property
     def fastest(self) -> FrontierPoint:
-        """The point with the least time at the size asked for."""
+        """The point with the least time at the size requested."""
         return min(self.points, key=lambda each: each.time_us)
 
     def report(self) -> Report:

@@ -12,7 +12,7 @@ from taccl.model.tolerance import is_above
 
 #: Seconds for proving again what a file claims; programs that take longer say nothing.
 _AGAIN_S = 5.0
-#: So much of a file's reason for its bound is told.
+#: So much of a file's reason for its bound is reported.
 _SHOWN = 60
 
 

@@ -39,7 +39,7 @@ _PER_RANK = ("gather", "scatter")
 _MOST_SLOTS = 2**20
 #: Findings of verification that are written out.
 _FINDINGS = 5
-#: Why no bound stands beside a plan with switch channels.
+#: Why no bound stands next to a plan with switch channels.
 _IN_SWITCH = (
     "no bound: the plan sums or copies in a switch, and bounds are for programs that send over links alone; "
     "its time is of the same bytes over links, so the plan may be faster"
@@ -54,7 +54,7 @@ _BOUND_WRONG = (
 def _at_size(
     subject: Subject | PlanSubject, problem: Problem, settings: _Settings, *, own: bool
 ) -> tuple[SimulatedSize, Sequence[str]]:
-    """A simulation beside its bound, and notes on what the file of a schedule claims."""
+    """A simulation next to its bound, and notes on what the file of a schedule claims."""
     simulation = _simulated(subject, problem, settings)
     bound, schedule_us = _bound_of(subject, problem, simulation, settings, own=own)
     has_claims = subject.saved is not None and schedule_us is not None
@@ -285,7 +285,7 @@ def _rounding_notes(
 ) -> Iterator[str]:
     """The sizes that became smaller, since they are no whole number of the program's chunks."""
     chunks = subject.num_chunks
-    for size, run in zip(requested, runs, strict=False):  # none is asked for where it is the schedule's own
+    for size, run in zip(requested, runs, strict=False):  # none is requested where it is the schedule's own
         yield from rounding_notes(units.parse_size(size), run.size_bytes // chunks, chunks)
 
 

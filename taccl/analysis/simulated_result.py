@@ -34,7 +34,7 @@ class SimulatedSize:
     size_bytes : what nccl-tests prints as `size`.
     simulation : all that happened; where the machine has an executor, what that says.
     lower_bound_us, bound_source : no program with these chunks is faster on these links, and why; where the
-        machine has an executor, none with this protocol and so many thread blocks. None: no bound holds for
+        machine has an executor, none with this protocol and this many thread blocks. None: no bound holds for
         this file (`SimulatedFile.notes` says why).
     schedule_us : the time of the schedule that the program was made from, where one is known.
     """
@@ -132,8 +132,8 @@ class SimulatedSize:
 class SimulatedFile(Reported):
     """A program, the collective that it is for (cut as it cuts), its runs, and what the user should know.
 
-    `path`, `protocol`, `arbitration` : what was asked; a protocol of None is the file's own, without flags.
-    `wrong` : what verification finds in a file that is faster than any that computes its collective.
+    `path`, `protocol`, `arbitration` : what was requested; a protocol of None is the file's own, without
+    flags. `wrong` : what verification finds in a file that is faster than any that computes its collective.
     """
 
     program: Program | ExecutionPlan
@@ -171,7 +171,7 @@ class SimulatedFile(Reported):
 
     @property
     def protocol_name(self) -> str:
-        """The protocol that was asked for, else the file's own."""
+        """The protocol that was requested, else the file's own."""
         return self.own_protocol if self.protocol is None else self.protocol.value
 
     @property

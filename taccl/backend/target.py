@@ -42,7 +42,7 @@ class TargetLimits:
     max_group : chunks that travel as one send; the problem gets its `max_group` from here.
     ranks : ranks of a program.
     instances : parallel copies of a program.
-    chunk_bytes : chunks are multiples of so many bytes; where their number is open, no others are tried.
+    chunk_bytes : chunks are multiples of this many bytes; where their number is open, no others are tried.
     fewer_chunks_fit : whether a file that is too large fits with fewer chunks, whatever the schedule is.
     """
 
@@ -131,7 +131,7 @@ class Target(Generic[ProgramT, DocumentT]):
     read : what a text (or its bytes) says, as far as `verify` wants to know; with the name of the file, for
         messages. Raises a `TacclError` if it is another kind of file.
     verify : whether what was read is right; it owes nothing to `lower`.
-    variants : programs that users are told they can turn a file into; they are verified with it.
+    variants : programs that users are reported they can turn a file into; they are verified with it.
     use : how to run a file, as lines for people, given its program, its runtimes, and where it is (None:
         in no file).
     knows : whether bytes are a file of this kind, whatever its name; None: if its name has the ending.

@@ -32,7 +32,7 @@ class MeasuredFit:
     Parameters
     ----------
     formats : of the files.
-    found : the numbers, and what could not be told.
+    found : the numbers, and what could not be stated.
     changes : of the machine; empty without one.
     warnings : all of them, in sentences.
     machine_text : the YAML of the machine with the measured numbers; None without a machine.

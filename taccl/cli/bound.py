@@ -46,7 +46,7 @@ def bound(as_json: bool, **request: Any) -> None:
     No engine runs. The largest bound counts, and its witness says where the machine is the limit.
 
     On a machine with an executor, --protocol says with which costs; what every schedule pays (the launch) is
-    told apart, and so is a bound of the file's own time.
+    distinguished, and so is a bound of the file's own time.
 
     \b
     taccl bound --sketch ndv2-sk-1 --collective allgather --size 16MB

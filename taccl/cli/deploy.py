@@ -30,7 +30,7 @@ from taccl.support.folders import check_folder
     required=True,
     metavar="MODULE.py|FOLDER",
     help="Where to write the module, which names the plans where they are; or a new folder, for the module "
-    "with all plans beside it; - for standard output.",
+    "with all plans next to it; - for standard output.",
 )
 @click.option(
     "--ranks-per-node",

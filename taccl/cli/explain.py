@@ -28,7 +28,7 @@ from taccl.cli.targets import TARGET_OF_PROBLEM, target_option
     "--max-hops",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Ask also whether each chunk has a way of at most so many links.",
+    help="Ask also whether each chunk has a way of at most this many links.",
 )
 @click.option(
     "--time-limit",

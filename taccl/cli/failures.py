@@ -26,7 +26,7 @@ _DEBUG = "TACCL_DEBUG"
 
 @contextmanager
 def in_one_line() -> Iterator[None]:
-    """Errors that pass here are told, and end as `click.exceptions.Exit` with the code of their kind.
+    """Errors that pass here are reported, and end as `click.exceptions.Exit` with the code of their kind.
 
     Raises
     ------

@@ -12,7 +12,7 @@ from taccl.backend.targets.registry import DEFAULT_TARGET
 from taccl.errors import InfeasibleError
 from taccl.synthesis.request import Request
 
-#: What `taccl explain` is asked about: all of a request but what is no line of a sketch.
+#: What `taccl explain` is requested about: all of a request but what is no line of a sketch.
 _STATING = tuple(each.name for each in fields(Request) if each.name != "symmetry")
 
 

@@ -50,7 +50,7 @@ class _Taccl(click.Group):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        with in_one_line():  # --help and --version are told here
+        with in_one_line():  # --help and --version are reported here
             return super().make_context(info_name, args, parent, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:

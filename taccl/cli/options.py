@@ -60,7 +60,7 @@ _MACHINE = (
 )
 
 
-#: What simulation of a plan for MSCCL++ wants to know beside the machine.
+#: What simulation of a plan for MSCCL++ wants to know next to the machine.
 proxy_option = click.option(
     "--proxy-cost",
     "proxy_us",

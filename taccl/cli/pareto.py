@@ -125,7 +125,7 @@ def pareto(schedule: Path | None, point: int | None, as_json: bool, quiet: bool,
 
 def _report(found: FrontierPoint) -> None:
     point = found.point
-    with suppress(OSError):  # the search goes on where nobody can be told
+    with suppress(OSError):  # the search goes on where nobody can be informed
         click.echo(
             f"{point.seconds:6.1f} s  {point.steps} steps, {point.rounds} rounds, {point.chunks} chunks: "
             f"{point.rounds_per_chunk} rounds per chunk",
@@ -165,7 +165,7 @@ def _show(frontier: Frontier, size: str, written: str | None, *, as_json: bool, 
         f"{frontier.collective.name}, {frontier.collective.num_ranks} ranks, on {frontier.topology}, "
         f"{units.format_size(units.parse_size(size))}"
     )
-    say(f"at least {frontier.least_steps} steps: the longest of the shortest ways")
+    say(f"at least {frontier.least_steps} steps: the longest of the shortest routes")
     say(f"at least {bound.rounds_per_chunk} rounds per chunk: {bound.witness}")
     show_table(_HEADER, [_row(each) for each in frontier.points], err=aside)
     for each in frontier.undecided:

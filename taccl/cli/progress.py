@@ -21,7 +21,7 @@ Report = Callable[[Progress], None]
 def progress_reports(*, quiet: bool, verbose: bool) -> Iterator[Report | None]:
     """Something to give to `synthesize` as `on_progress`; it stops showing when the context ends.
 
-    A search goes on where nobody can be told: standard error may be closed or full.
+    A search goes on where nobody can be informed: standard error may be closed or full.
     """
     if quiet:
         yield None

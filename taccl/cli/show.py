@@ -116,7 +116,7 @@ def show(
 
 
 class _Subject(NamedTuple):
-    """A file that was read, and its two ways to be shown."""
+    """A file that was read, and its two routes to be shown."""
 
     lines: Callable[[int | None], Iterable[str]]
     timeline: Callable[[], Timeline]

@@ -86,7 +86,7 @@ def _number_or_auto(ctx: click.Context, option: click.Parameter, value: str | No
     type=int,
     metavar="N",
     help="Units of work in place of seconds, nominally milliseconds: the same seed and effort give the same "
-    "answer on an idle or a busy machine. A --time-limit beside it still ends the call.",
+    "answer on an idle or a busy machine. A --time-limit next to it still ends the call.",
 )
 @click.option(
     "--gap",
@@ -100,7 +100,7 @@ def _number_or_auto(ctx: click.Context, option: click.Parameter, value: str | No
     "--slack",
     type=float,
     metavar="FACTOR",
-    help="Longest ways that MILP and CP consider, relative to the shortest. Default: 1, then more.",
+    help="Longest routes that MILP and CP consider, relative to the shortest. Default: 1, then more.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Of every random choice.")
 @click.option(

@@ -74,7 +74,7 @@ def _protocols() -> list[str]:
 
 
 def _loadable() -> tuple[AnyTarget, ...]:
-    """The targets that can be offered: those of a broken package are told where one is asked for."""
+    """The targets that can be offered: those of a broken package are reported where one is requested."""
     return all_targets(lambda name, fault: None)
 
 

@@ -170,13 +170,13 @@ def _path_classes(machine: PhysicalTopology) -> list[dict[str, object]]:
 
 
 def _sources(machine: PhysicalTopology) -> tuple[int, int]:
-    """Of how many GPUs ways are looked for, from the first on, and for how many times as many they stand.
+    """Of how many GPUs routes are looked for, from the first on, and for how many times as many they stand.
 
-    Of machines with too many ways, where nodes are alike, those of the first node stand for all.
+    Of machines with too many routes, where nodes are equivalent, those of the first node stand for all.
 
     Raises
     ------
-    TopologyError : there are too many ways, and nodes are not alike.
+    TopologyError : there are too many routes, and nodes are not equivalent.
     """
     layout = layout_of(machine)
     if machine.num_ranks**2 > MAX_LINKS and machine.num_nodes > 1 and nodes_are_equivalent(machine, layout):

@@ -28,7 +28,7 @@ _OPTIONS = (
     click.option(
         "--hosts",
         metavar="LIST",
-        help="Hosts of the cluster, as nodes in order: n[01-04],x1. Default: all alike.",
+        help="Hosts of the cluster, as nodes in order: n[01-04],x1. Default: all equivalent.",
     ),
     click.option(
         "--nics",

@@ -63,7 +63,7 @@ def import_machine(
     """Make a machine file of what tools print about one node, and about how nodes are joined.
 
     Each FILE is found to be of its kind by what is in it. Several files refine each other; where they
-    contradict each other, both lines are told.
+    contradict each other, both lines are reported.
     """
     check_options(network, bool(files))
     if not files:

@@ -20,7 +20,7 @@ from taccl.support.arguments import shown
 from taccl.support.files import read_bytes
 from taccl.synthesis.collective_file import load_collective
 
-#: Words of a file are shown as they are up to so many letters.
+#: Words of a file are shown as they are up to this many letters.
 LONGEST_WORD = 60
 
 
@@ -68,7 +68,7 @@ def verify(
 
 
 def _kind(path: Path, content: bytes, target: AnyTarget | None) -> AnyTarget:
-    """Who reads a file: the target asked for, unless its content says that it is of another format."""
+    """Who reads a file: the target requested, unless its content says that it is of another format."""
     known = target_of_file(path, content)
     if target is None or known.knows is None or known.format == target.format:
         return known if target is None else target

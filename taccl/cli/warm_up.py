@@ -1,8 +1,4 @@
-"""Making machine code of loops ahead of time, so that no search and no file has to wait for it.
-
-It knows which engines and which stages of a file have loops, and a problem small enough to run each on; what
-the loops compute it must not know.
-"""
+"""Making machine code of loops ahead of time, so that no search and no file has to wait for it."""
 
 from __future__ import annotations
 
@@ -31,7 +27,7 @@ def compile_engines() -> Iterator[tuple[str, bool]]:
     """Compile the loops of each engine that has any, once on a computer.
 
     Yields the engine's name, and whether its loops were machine code already. Compiling takes some ten
-    seconds for an engine; what was compiled is kept beside the package, or where `NUMBA_CACHE_DIR` says.
+    seconds for an engine; what was compiled is kept next to the package, or where `NUMBA_CACHE_DIR` says.
     """
     problems = [
         make_problem(each, topology="mesh:2x2", size="1MB", chunks=2).problem for each in _COLLECTIVES

@@ -90,7 +90,7 @@ def convert_file(
     CollectiveError : MSCCL++ has no such collective, or the file serves no such calls.
     ProgramLimitError : over a limit of MSCCL++, which the message names.
     UnitError : MSCCL++ serves no call of the sizes that it is for.
-    TacclError : it is no MSCCL-XML, or its ranks are not so many nodes.
+    TacclError : it is no MSCCL-XML, or its ranks are not this many nodes.
     """
     content = read_bytes(path)
     source = target_of_file(path, content)
@@ -147,7 +147,7 @@ def _notes(program: Program, plan: ExecutionPlan) -> Iterator[str]:
         yield (f"the file is for {program.protocol.value}; the plan is Simple, without packets")
     if program.in_place and program.out_of_place:
         served, other = ("in place", "out of place") if plan.in_place else ("out of place", "in place")
-        yield (f"the file is for both ways to call it; the plan is for calls {served}, not {other}")
+        yield (f"the file is for both directions to call it; the plan is for calls {served}, not {other}")
     if (program.min_bytes, program.max_bytes) != (plan.min_bytes, plan.max_bytes):
         yield (
             f"the file is for calls of {program.min_bytes} to {program.max_bytes} bytes; the plan for "

@@ -1,4 +1,4 @@
-"""`deploy()`: plans in files become a module, alone or in a folder of its own with the plans beside it."""
+"""`deploy()`: plans in files become a module, alone or in a folder of its own with the plans next to it."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Deployment:
         return {**texts, f"{MODULE}.py": module_text(MODULE, self.plans, places, self.order)}
 
     def write(self, path: str | Path) -> Path:
-        """Write the module to `path`.py, or into the new or empty folder `path` with all plans beside it.
+        """Write the module to `path`.py, or into the new or empty folder `path` with all plans next to it.
 
         Returns
         -------
@@ -131,7 +131,7 @@ class Deployment:
         )
 
     def file_of(self, plan: DeployedPlan, output: Path | None) -> Path:
-        """The plan's file that the module loads: in a folder of its own, the one beside it."""
+        """The plan's file that the module loads: in a folder of its own, the one next to it."""
         if output is None or is_module(output):
             return plan.path.resolve()
         return (output / plan.path.name).resolve()

@@ -43,13 +43,13 @@ class Plan(NamedTuple):
 
 PLANS: tuple[Plan, ...] = ()
 
-#: By collective and ranks: up to so many bytes, these plans, the best first.
+#: By collective and ranks: up to this many bytes, these plans, the best first.
 ORDER: dict[tuple[str, int], tuple[tuple[int, tuple[str, ...]], ...]] = {}
 
 #: What MSCCL++ sums and copies; for other types it launches nothing, or says that it cannot.
 DTYPES = ("float16", "float32", "bfloat16", "int32", "uint32")
 
-#: No node has so many ranks, so MSCCL++'s own selection never takes one of these plans: it would ask
+#: No node has this many ranks, so MSCCL++'s own selection never takes one of these plans: it would ask
 #: neither for whole chunks nor, rightly, whether a call is in place.
 NO_NODE = -1
 
@@ -58,7 +58,7 @@ VECTOR_BYTES = 16
 
 
 def register(rank: int | None = None, world_size: int | None = None) -> dict[str, Any]:
-    """Load the plans for so many ranks, and have `select` choose among them.
+    """Load the plans for this many ranks, and have `select` choose among them.
 
     Call it once in each process, before the communicator is made.
 
@@ -118,7 +118,7 @@ def fitting(request: Any) -> Plan | None:
 
 
 def fits(plan: Plan, request: Any, size: int) -> bool:
-    """Whether a plan is right for a call of so many bytes."""
+    """Whether a plan is right for a call of this many bytes."""
     return (
         plan.collective == request.collective
         and plan.ranks == request.world_size
@@ -136,7 +136,7 @@ def fits(plan: Plan, request: Any, size: int) -> bool:
 
 
 def is_in_place(request: Any) -> bool:
-    """Whether a call is in place, told alike on all ranks.
+    """Whether a call is in place, reported equivalent on all ranks.
 
     MSCCL++ itself says of a ReduceScatter in place that it is so on rank 0 only.
     """

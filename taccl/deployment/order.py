@@ -1,8 +1,4 @@
-"""Which of the plans that serve the same calls comes first at which size: the one predicted faster.
-
-It knows sizes and times; how times are predicted it is handed, and what is written of the order it must not
-know.
-"""
+"""Which of the plans that serve the same calls comes first at which size: the one predicted faster."""
 
 from __future__ import annotations
 
@@ -37,7 +33,7 @@ Predict = Callable[[DeployedPlan, Sequence[int]], Sequence[Predicted]]
 
 @dataclass(frozen=True)
 class Preferred:
-    """Up to so many bytes, these plans, the best first.
+    """Up to this many bytes, these plans, the best first.
 
     `is_choice` : whether some of them serve the same calls there, so that the order decides.
     """

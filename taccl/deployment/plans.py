@@ -177,7 +177,7 @@ def _places(report: Verification) -> Iterator[bool]:
 
 
 def ranks_per_node_of(plan: ExecutionPlan, requested: int | None) -> int:
-    """As asked, else as the plan tells: whoever touches memory of others is on a node with them.
+    """As requested, else as the plan tells: whoever touches memory of others is on a node with them.
 
     Raises
     ------

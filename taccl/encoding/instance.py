@@ -27,22 +27,22 @@ from taccl.model.problem import Problem
 
 _Derived = TypeVar("_Derived")
 
-#: What an instance is of the problem that is asked: all of it, its sums, or the copies that follow them.
+#: What an instance is of the problem that is requested: all of it, its sums, or the copies that follow them.
 Part = Literal["whole", "reduce phase", "broadcast phase"]
 
-#: A quotient is looked for at about so many pairs of a rank and a link a second.
+#: A quotient is looked for at about this many pairs of a rank and a link a second.
 _QUOTIENT_CELLS_PER_S = 5_000_000
 
 
 class Instance:
-    """A problem, and what is derived from it as it is asked for.
+    """A problem, and what is derived from it as it is requested.
 
     Whoever has the same instance shares what was derived, so it must not be changed.
 
     Parameters
     ----------
     problem : what engines and bounds answer.
-    part : what it is of the problem that is asked.
+    part : what it is of the problem that is requested.
     is_quotient : whether it asks for schedules with a symmetry only, so its bounds say nothing of others.
     """
 
@@ -179,7 +179,7 @@ class Instance:
         """An instance of a phase: the same links (`forwards`) or the reversed ones, with the same limits."""
         phase = Instance(problem, part, is_quotient=self.is_quotient)
         phase._equivalent = self if forwards else None
-        if self.problem.limits.own_first is None:  # of the reversed problem that is not asked
+        if self.problem.limits.own_first is None:  # of the reversed problem that is not requested
             phase._refused = self._refused
         return phase
 

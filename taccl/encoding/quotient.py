@@ -46,7 +46,7 @@ class Quotient:
 
     Parameters
     ----------
-    whole : what is asked.
+    whole : what is requested.
     problem : one chunk of each orbit, one port for each orbit of ports; no symmetry left.
     chunk_map : shape (num_elements, chunks of `problem`); images, as chunks of `whole`, of 32 bits.
     link_map : shape (num_elements, num_links), of 32 bits.

@@ -159,7 +159,7 @@ def _broken_roles(ranks: IntArray, topology: LogicalTopology) -> str | None:
 
 
 def _broken_links(ranks: IntArray, links: IntArray, topology: LogicalTopology) -> str | None:
-    """Links must go to links that cost as much; of those that do not, the most unlike is told."""
+    """Links must go to links that cost as much; of those that do not, the most unlike is reported."""
     missing = np.flatnonzero(links < 0)
     if len(missing):
         link = int(missing[0])

@@ -105,7 +105,8 @@ class Collective:
         one source, else the rank that the sum is for.
     in_place_shift : shape (num_ranks,); in place, input offset k is output offset k + shift.
     root : the root rank of Broadcast, Reduce, Gather and Scatter.
-    num_helpers : so many of the ranks, the last ones, are *helpers*: no data of theirs is in the collective.
+    num_helpers : this many of the ranks, the last ones, are *helpers*: no data of theirs is in the
+    collective.
         They may pass chunks on, sum and copy for the others, which are its *members*.
 
     Raises
@@ -237,7 +238,7 @@ class Collective:
         return np.where(least < self.num_ranks, least, -1)
 
     def with_helpers(self, num_helpers: int) -> Collective:
-        """The same collective among so many more ranks, which are helpers."""
+        """The same collective among this many more ranks, which are helpers."""
         whole_number(num_helpers, "num_helpers", CollectiveError, least=0, most=_MOST)
         return replace(
             self,

@@ -193,7 +193,7 @@ _WHOLE_NUMBERS_BYTES = 16
 
 
 def chunk_bytes(chunks_per_size: int, size_bytes: int) -> int:
-    """Bytes in each of so many equal chunks when nccl-tests' `size` is `size_bytes`.
+    """Bytes in each of this many equal chunks when nccl-tests' `size` is `size_bytes`.
 
     A size that is no whole number of equal chunks is rounded down, as nccl-tests does with the parts of
     ranks; then chunks of 16 bytes or more are also rounded down to a multiple of 16, which any type divides.

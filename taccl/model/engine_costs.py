@@ -29,7 +29,7 @@ LINKS_ONLY = "times are by links alone; what executing costs on this machine dep
 
 @dataclass(frozen=True)
 class Served:
-    """By what each link is served: a protocol, and so many thread blocks of either end, at some pace."""
+    """By what each link is served: a protocol, and this many thread blocks of either end, at some pace."""
 
     protocol: str
     blocks: int

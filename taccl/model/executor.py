@@ -37,7 +37,7 @@ class Shape:
     Parameters
     ----------
     slices : slices of a piece; each is sent, stored and received by itself, also an empty one.
-    least_slice_bytes : a slice has at least so many bytes, as long as there are any.
+    least_slice_bytes : a slice has at least this many bytes, as long as there are any.
     slots : slices that a connection holds before its sender waits.
     cut_through : whether a receive begins while the send is under way (there are flags in the data).
     wire : bytes on the wire for each byte of data.
@@ -67,7 +67,7 @@ class ProtocolCosts:
     ----------
     launch_us : what a call takes before anything moves.
     hop_us : from the end of a send until its receiver sees it, beyond the alpha of the link.
-    slice_us : what each slice takes at either end, beside its bytes.
+    slice_us : what each slice takes at either end, next to its bytes.
     block_gbps : what one thread block moves, 10**9 bytes of data per second; it sends or receives, never both
         at once, and a receive costs it as much as a send.
     piece_bytes : the most of a chunk that goes through the program in one round.

@@ -65,7 +65,7 @@ class LogicalTopology:
         pass it on, or pass it on to several. One that cannot does one of these, once.
     domain_of : shape (num_ranks,) or None for `node_of`; ranks of one number reach each other's memory: what
         joins them passes no NIC, although they may be of several nodes. Engines know nothing of it.
-    executor : what executing costs beside the links, where the machine says so. Engines and the cost model's
+    executor : what executing costs next to the links, where the machine says so. Engines and the cost model's
         bounds know nothing of it.
 
     Raises

@@ -27,7 +27,7 @@ FEATURES: frozenset[Feature] = frozenset(get_args(Feature))
 NO_LIMIT = 2**31
 
 _MAX_CHUNK_MB = 2.0**40
-#: No chunk is so many times as large, or small, as `chunk_mb`.
+#: No chunk is this many times as large, or small, as `chunk_mb`.
 _MOST_UNITS = 2.0**30
 
 
@@ -54,7 +54,7 @@ class RoutingLimits:
 
 @dataclass(frozen=True)
 class Statement:
-    """Something that a user asked for, in the words in which it was asked, and where."""
+    """Something that a user requested, in the words in which it was requested, and where."""
 
     text: str
     path: str | None = None

@@ -17,7 +17,7 @@ EQUAL = 1e-9
 SAME_COST = EQUAL / 2
 #: A schedule within this fraction of its bound is optimal.
 OPTIMAL_GAP = EQUAL
-#: So many steps of the clock are forgiven: sums of the same costs in another order differ by some.
+#: This many steps of the clock are forgiven: sums of the same costs in another order differ by some.
 ULPS = 8
 #: An engine keeps a schedule that is faster by more than this, microseconds. It judges no schedule.
 TOLERANCE_US = 1e-6

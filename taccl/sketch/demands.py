@@ -1,4 +1,4 @@
-"""Can every demand be met over the links that a chunk may use? Asked before any solver runs.
+"""Can every demand be met over the links that a chunk may use? Requested before any solver runs.
 
 A chunk that is copied must reach every rank that wants it from some rank that starts with it. A sum
 is made at the owner of its chunk: every contributor must reach the owner, and the owner every rank

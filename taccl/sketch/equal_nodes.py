@@ -3,7 +3,6 @@
 Between nodes only equal GPUs are linked then (rails), and where even that is too many, only nodes whose
 numbers differ by a power of two: from any node to any other in as many steps as its number has bits.
 Paths are found for the GPUs of node 0 and moved on from node to node.
-It knows machines; it must not know collectives.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from taccl.topologies.model import Path, PhysicalTopology
 
 
 def paths_of_equal_nodes(topology: PhysicalTopology, layout: Layout) -> list[Path] | None:
-    """Paths inside all nodes and between equal GPUs of nodes, at most MAX_LINKS; None: not alike."""
+    """Paths inside all nodes and between equal GPUs of nodes, at most MAX_LINKS; None: not equivalent."""
     gpus, num_nodes = layout.gpus_per_node, len(layout.ranks)
     if gpus is None or num_nodes < 2 or gpus * num_nodes != layout.num_ranks:
         return None

@@ -37,7 +37,7 @@ class Layout:
 
     @property
     def gpus_per_node(self) -> int | None:
-        """GPUs of each node if the nodes are alike and their ranks follow one another, else None."""
+        """GPUs of each node if the nodes are equivalent and their ranks follow one another, else None."""
         blocks = np.array_equal(self.node_of, np.arange(self.num_ranks) // self.smallest_node)
         return self.smallest_node if blocks else None
 

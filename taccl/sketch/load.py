@@ -71,7 +71,7 @@ def _mapping(node: Node, schema: Schema) -> dict[str, Node]:
 
 
 def _topology(node: Node, path: str | None) -> str:
-    """A machine's name, or its file: a file beside the sketch is found from any folder."""
+    """A machine's name, or its file: a file next to the sketch is found from any folder."""
     alongside = None if path is None else Path(path).parent / node.string()
     return str(alongside) if alongside is not None and alongside.is_file() else node.string()
 

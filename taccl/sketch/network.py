@@ -4,7 +4,7 @@ A logical link is a path of the machine that the sketch lets be used. Every phys
 is a port, because it serves one transfer at a time, each at its own rate. A port whose links all use
 another port as well, one that is no faster, adds nothing, since the other one already keeps them apart
 for longer, and is left out: so a plain link keeps one port, a GPU below an NVSwitch one in and one out, a
-NIC one each way, and a trunk between switches that is faster than the GPUs one beside theirs.
+NIC one each way, and a trunk between switches that is faster than the GPUs one next to theirs.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def has_too_many_links(sketch: Sketch, topology: PhysicalTopology, layout: Layou
 
 
 def few_links_note(logical: LogicalTopology, layout: Layout) -> str:
-    """What is told of a machine with too many links."""
+    """What is reported of a machine with too many links."""
     between = int(logical.internode.sum()) // layout.num_ranks
     return (
         f"all GPUs of {logical.name} reach each other, which is too many links: used are those inside nodes, "

@@ -1,4 +1,4 @@
-"""What each line of a sketch takes away from a machine, so that a conflict can be told in its lines.
+"""What each line of a sketch takes away from a machine, so that a conflict can be stated in its lines.
 
 A sketch is taken apart into *parts*, each with the lines that say it and with a sketch in which it is said
 no more. With no part left, what remains is all that any sketch could allow: every link inside the

@@ -95,7 +95,7 @@ INTERNODE = _object(
     "their node, and what is said holds for every node.",
     {
         "strategy": _words(
-            "none: the links between GPUs and the NICs beside them, as they are; relay: only from a "
+            "none: the links between GPUs and the NICs next to them, as they are; relay: only from a "
             "sender to its receivers on other nodes, as in `relay`; direct-map: GPU i to GPU i; "
             "fully-connected: every GPU to every GPU of another node.",
             INTERNODE_STRATEGIES,

@@ -52,7 +52,7 @@ _INTERNODE = """\
 #   relay            only from a sender to its receivers, as listed
 #   direct-map       GPU i to GPU i
 #   fully-connected  every GPU to every GPU
-#   none             between GPUs that a link or a NIC beside them joins, as they are
+#   none             between GPUs that a link or a NIC next to them joins, as they are
 internode:
 """
 _MORE = """\
@@ -69,7 +69,7 @@ symmetry:
 def starting_sketch(topology: PhysicalTopology, name: str) -> str:
     """The text of a sketch for a machine that `load_topology` knows by `name`; loads and applies as it is.
 
-    Between nodes, one GPU beside each NIC sends and another receives (or the same, where there is
+    Between nodes, one GPU next to each NIC sends and another receives (or the same, where there is
     only one). The symmetries in it are those of the network that it makes.
     """
     check_pairs(topology)
@@ -114,7 +114,7 @@ def _strategy(topology: PhysicalTopology, layout: Layout) -> str:
 
 
 def _gpus_by_nic(topology: PhysicalTopology, layout: Layout) -> list[list[int]]:
-    """The GPUs (by local index) that send through each NIC beside them; empty if the nodes differ."""
+    """The GPUs (by local index) that send through each NIC next to them; empty if the nodes differ."""
     kind_of = {device.name: device.kind for device in topology.devices}
     by_node = []
     for here, there in zip(layout.ranks, layout.ranks[1:] + layout.ranks[:1], strict=True):

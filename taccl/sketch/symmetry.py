@@ -22,7 +22,7 @@ def rank_map(sketch: Sketch, rotation: Rotation, layout: Layout) -> IntArray:
 
     Raises
     ------
-    SketchError : the group does not divide the ranks, or the nodes are not alike.
+    SketchError : the group does not divide the ranks, or the nodes are not equivalent.
     """
     offset = _number(sketch, rotation, rotation.offset, layout)
     group = _number(sketch, rotation, rotation.group, layout)
@@ -62,7 +62,7 @@ def check_rotation(
         raise sketch.error(
             f"{rotation} is no symmetry of this network: {reason}",
             line=rotation.line,
-            hint="leave it out, or make the links it names alike; `taccl explain` names the lines against it",
+            hint="leave it out, or make the links it names equal; `taccl explain` names the lines against it",
         )
 
 

@@ -19,7 +19,7 @@ from taccl.support.arguments import is_number, shown, whole_number
 MAX_TIME_LIMIT_S = 30 * 24 * 3600.0
 #: A unit of work is nominally one millisecond of one core.
 UNITS_PER_S = 1000.0
-#: Whoever does many small things looks at the budget after about so many units: a look costs one.
+#: Whoever does many small things looks at the budget after about this many units: a look costs one.
 UNITS_BETWEEN_LOOKS = 4.0
 MAX_EFFORT = int(MAX_TIME_LIMIT_S * UNITS_PER_S)
 #: Without a time limit: the least seconds without an improvement after which a search ends, and the fraction
@@ -130,7 +130,7 @@ class PatientClock(WallClock):
 class WorkClock:
     """Seconds that pass by work alone: UNITS_PER_S units are a second, and a look is one unit.
 
-    `limit_s` : after so many seconds of the day nothing is left; None: they do not matter.
+    `limit_s` : after this many seconds of the day nothing is left; None: they do not matter.
     """
 
     def __init__(self, limit_s: float | None = None) -> None:
@@ -171,7 +171,7 @@ class Budget:
 
     @staticmethod
     def of_work(units: int, limit_s: float | None = None) -> Budget:
-        """A budget of so many units of work; without a limit, no clock on the wall has a say in it."""
+        """A budget of this many units of work; without a limit, no clock on the wall has a say in it."""
         return Budget(units / UNITS_PER_S, WorkClock(limit_s))
 
     @property
@@ -200,7 +200,7 @@ class Budget:
         return self._clock.read_s()
 
     def spend(self, units: float) -> None:
-        """Note work that was done, or is about to be: nominally so many milliseconds of one core."""
+        """Note work that was done, or is about to be: nominally this many milliseconds of one core."""
         self._clock.spend(units)
 
     def meter(self) -> Meter:
@@ -212,7 +212,7 @@ class Budget:
         return self.at_most(self.remaining_s() * fraction)
 
     def at_most(self, seconds: float) -> Budget:
-        """A budget of so many seconds, or of what is left if that is less, on the same clock."""
+        """A budget of this many seconds, or of what is left if that is less, on the same clock."""
         return Budget(min(seconds, self.remaining_s()), self._clock)
 
     def without_end(self) -> Budget:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-#: From so many rows on, a loop over them is compiled: that takes a second or two, the first time.
+#: From this many rows on, a loop over them is compiled: that takes a second or two, the first time.
 _WORTH_COMPILING = 20_000
 
 
@@ -60,7 +60,7 @@ def is_at_hand(function: Any) -> bool:
     return folder is not None and any(path.name.startswith(name) for path in Path(folder).glob("*.nbi"))
 
 
-#: Where set: every loop is machine code, however few its rows, and says whether it was at hand before.
+#: Where set: every loop is machine code, however few its rows, and says whether it was available before.
 _ahead: ContextVar[dict[Loop, bool] | None] = ContextVar("_ahead", default=None)
 
 
@@ -79,7 +79,7 @@ def ahead_of_time() -> Iterator[dict[Loop, bool]]:
 
 
 def runs_compiled(rows: int) -> bool:
-    """Whether loops over so many rows are machine code."""
+    """Whether loops over this many rows are machine code."""
     return _ahead.get() is not None or rows >= _WORTH_COMPILING
 
 

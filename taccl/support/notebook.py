@@ -1,6 +1,7 @@
 """What a notebook shows of a result: small tables as HTML, data frames, and axes to draw on.
 
-pandas and matplotlib are loaded when they are asked for, and a user who has not installed them is told so.
+pandas and matplotlib are loaded when they are requested, and a user who has not installed them is reported
+so.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def data_frame(columns: Mapping[str, Any]) -> DataFrame:
 
 
 def new_axes(lanes: int) -> Axes:
-    """The axes of a new figure, as high as so many lanes need.
+    """The axes of a new figure, as high as this many lanes need.
 
     Raises
     ------

@@ -1,6 +1,6 @@
 """What other packages add: values that they name as entry points of a group, such as `taccl.engines`.
 
-Whatever fails in another package is told as its failure, and not as one of taccl: while it is loaded, and
+Whatever fails in another package is reported as its failure, and not as one of taccl: while it is loaded, and
 whenever a function of its values is called.
 """
 
@@ -22,7 +22,7 @@ _Kind = TypeVar("_Kind")
 #: Hears the name of an entry point and why its value is not there.
 Note = Callable[[str, TacclError], object]
 
-#: What is not the failure of whoever is asked.
+#: What is not the failure of whoever is requested.
 _NOT_THEIRS = (TacclError, MemoryError, KeyboardInterrupt, GeneratorExit)
 _HINT = "repair or remove that package"
 
@@ -66,7 +66,7 @@ def _points(group: str, path: tuple[tuple[str, int], ...]) -> tuple[EntryPoint, 
 
 @contextmanager
 def reported_as_of(who: str) -> Iterator[None]:
-    """Whatever fails here is told as the failure of `who`, which an installed package adds.
+    """Whatever fails here is reported as the failure of `who`, which an installed package adds.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def reported_as_of(who: str) -> Iterator[None]:
 
 
 def _loaded(point: EntryPoint, group: str, kind: type[_Kind]) -> _Kind:
-    """The value of an entry point, whose functions' failures are told as those of its package."""
+    """The value of an entry point, whose functions' failures are reported as those of its package."""
     what = f"{point.value!r}, which an installed package adds to {group},"
     try:
         value = point.load()
@@ -97,7 +97,7 @@ def _loaded(point: EntryPoint, group: str, kind: type[_Kind]) -> _Kind:
 
 
 def _reported(value: _Kind, who: str) -> _Kind:
-    """The same dataclass with each function in it told as of `who`."""
+    """The same dataclass with each function in it reported as of `who`."""
     if not is_dataclass(value) or isinstance(value, type):
         return value
     named = ((each.name, getattr(value, each.name)) for each in fields(value) if each.init)

@@ -18,7 +18,7 @@ _Reader = TypeVar("_Reader", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Format(Generic[_Reader]):
-    """What a tool prints, of many that are read alike.
+    """What a tool prints, of many that are read equivalent.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class Format(Generic[_Reader]):
     summary : for people: how it is made.
     looks_like : whether a text is one, or was meant to be. Damage in it is for `read` to tell.
     read : the text, its path for messages, and perhaps more -> what it tells; or a TacclError, with the line.
-    begins : whether a text beside other tools' holds one; None: as `looks_like` says.
+    begins : whether a text next to other tools' holds one; None: as `looks_like` says.
     """
 
     name: str

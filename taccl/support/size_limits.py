@@ -1,4 +1,4 @@
-"""What is too large to build, told before it is begun, with what would fit.
+"""What is too large to build, reported before it is begun, with what would fit.
 
 Sizes beyond these take more memory or time than any engine has for an answer: they are slips of the pen, or
 requests that a coarser question answers.
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from taccl.errors import CollectiveError, TopologyError
 from taccl.support.arguments import shown
 
-#: The most rows of a placement: so many transfers at least are more than any engine orders.
+#: The most rows of a placement: this many transfers at least are more than any engine orders.
 MAX_PLACES = 2**22
 #: The same for clusters of equal nodes, of which one node is decided, with one chunk per rank: 4,096 ranks.
 MAX_PLACES_COMPOSED = 2**24
@@ -66,7 +66,7 @@ def check_transfers(name: str, least: int) -> None:
     if least > MAX_TRANSFERS:
         raise CollectiveError(
             f"{name} takes more than {MAX_TRANSFERS} transfers on this machine, which is too large to build",
-            hint="fewer ranks, fewer --chunks, or a machine with shorter ways from rank to rank",
+            hint="fewer ranks, fewer --chunks, or a machine with shorter routes from rank to rank",
         )
 
 

@@ -1,6 +1,6 @@
 """A text that holds the outputs of several tools below each other, taken apart.
 
-It knows no format: it is told how to see which a text holds, and where an output begins and ends.
+It knows no format: it is reported how to see which a text holds, and where an output begins and ends.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Part:
 
     Parameters
     ----------
-    kind : which of the kinds that were asked for, by position.
+    kind : which of the kinds that were requested, by position.
     line : where it begins, from 1.
-    text : it alone, below so many empty lines that its own lines keep their numbers.
+    text : it alone, below this many empty lines that its own lines keep their numbers.
     """
 
     kind: int
@@ -85,7 +85,7 @@ def _reported(lines: Sequence[str], looked: int, looks_like: Callable[[str], boo
 
 
 def _boundary(no: int, yes: int, holds: Callable[[int], bool]) -> int:
-    """A number that holds beside one, towards `no`, that does not; `yes` is taken to hold."""
+    """A number that holds next to one, towards `no`, that does not; `yes` is taken to hold."""
     while abs(yes - no) > 1:
         middle = (no + yes) // 2
         no, yes = (no, middle) if holds(middle) else (middle, yes)

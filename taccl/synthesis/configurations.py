@@ -49,7 +49,8 @@ def configurations_to_try(
     executor : says what protocols cost; one that it does not know cannot be predicted. None: thread blocks
         cost nothing, all protocols are known, and one instance is as good as many.
     target : whose protocols there are, the usual one first.
-    asked : what the user says of the file. What is open is tried, or is as usual where nothing is predicted.
+    requested : what the user says of the file. What is open is tried, or is as usual where nothing is
+    predicted.
 
     Raises
     ------

@@ -26,7 +26,7 @@ _TO_TELL_WHAT_FITS = 0.5
 
 
 def emit(job: Job, choice: FileChoice, options: SearchOptions, searcher: Searcher, began_s: float) -> Result:
-    """The result, with the verified files of its schedule if any are asked for.
+    """The result, with the verified files of its schedule if any are requested.
 
     Parameters
     ----------

@@ -37,7 +37,7 @@ def problem_of(
     network: SketchedNetwork | None = None,
     served: Served | None = None,
 ) -> Formulated:
-    """The problem that the sketch leaves, with the symmetries that are asked for.
+    """The problem that the sketch leaves, with the symmetries that are requested.
 
     `network` : what the sketch makes of the machine, where that is known. `served` : by what its links are
     served, where the machine has an executor; None: by links' costs alone.

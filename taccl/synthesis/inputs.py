@@ -23,7 +23,7 @@ from taccl.topologies import PhysicalTopology, load_topology
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """What is asked, before the sketch is applied: chunks of `chunk_mb` MB of a collective on a machine.
+    """What is requested, before the sketch is applied: chunks of `chunk_mb` MB of a collective on a machine.
 
     `max_group` is the most chunks that one send of the target carries; `notes` say how the request was
     understood.
@@ -152,7 +152,7 @@ def _size_bytes(
     *,
     chunk_size_known: bool,
 ) -> int:
-    """What was asked; else a profile's costs hold for its chunk size; else the sketch's purpose."""
+    """What was requested; else a profile's costs hold for its chunk size; else the sketch's purpose."""
     if size is not None:
         return units.parse_size(size)
     if machine.chunk_bytes is not None and (chunk_size_known or sketch is None or sketch.size is None):

@@ -41,7 +41,7 @@ class Job:
     def lowers_while_searching(self) -> bool:
         """Whether a number of chunks is of use only if its schedule has a file.
 
-        Elsewhere no file is asked for, or predictions find out.
+        Elsewhere no file is requested, or predictions find out.
         """
         return self.output.file and (self.target.limits.fewer_chunks_fit or not self.has_predictions)
 

@@ -60,17 +60,17 @@ class OutputOptions:
 
     @property
     def requested_protocol(self) -> str | None:
-        """The protocol that is asked for; None: it is open."""
+        """The protocol that is requested; None: it is open."""
         return None if isinstance(self.protocol, str) and self.protocol == AUTO else self.protocol
 
     @property
     def requested_instances(self) -> int | None:
-        """The number of instances that is asked for; None: it is open."""
+        """The number of instances that is requested; None: it is open."""
         return None if isinstance(self.instances, str) and self.instances == AUTO else self.instances
 
     @property
     def requested_thread_blocks(self) -> ThreadBlocks | None:
-        """The kind of thread blocks that is asked for; None: it is open."""
+        """The kind of thread blocks that is requested; None: it is open."""
         return None if self.thread_blocks == AUTO else self.thread_blocks
 
     def most_instances(self, target: AnyTarget) -> int:
@@ -84,7 +84,7 @@ class OutputOptions:
 
         Raises
         ------
-        TacclError : the target has no such protocol, not so many instances, or no files for calls in place
+        TacclError : the target has no such protocol, not this many instances, or no files for calls in place
             alone.
         """
         if self.in_place is not None and not target.one_way_to_call:

@@ -46,7 +46,7 @@ class Execution:
     chunk_mb : MB of one chunk of the program.
     launch_us : what of it passes before anything moves.
     rounds : how often the program runs through its steps, each time for a piece of every chunk.
-    bound : no program of this collective with so many thread blocks is faster, with this protocol.
+    bound : no program of this collective with this many thread blocks is faster, with this protocol.
     raised_us : by how much `time_us` was raised to the bound, where the time of rounds that were not executed
         is extrapolated. It should be rounding: more than that means that the bound is wrong, or the time.
     """
@@ -218,7 +218,7 @@ def _wires(problem: Problem, costs: ProtocolCosts) -> Proof:
 
 
 def _fluid_wires(problem: Problem, wire: float) -> Proof:
-    """The same, with so many bytes on the wire for each of data."""
+    """The same, with this many bytes on the wire for each of data."""
     network = problem.topology
     fluid = replace(
         network,
@@ -246,7 +246,7 @@ def _latency(problem: Problem, costs: ProtocolCosts, instances: int = 1) -> Proo
 
 
 def _hops(problem: Problem, each_us: float) -> Proof:
-    """The farthest way, if bytes took no time and each hop so much beside its alpha."""
+    """The farthest way, if bytes took no time and each hop so much next to its alpha."""
     network = problem.topology
     hops = replace(
         network,
@@ -258,7 +258,7 @@ def _hops(problem: Problem, each_us: float) -> Proof:
 
 
 def _blocks(problem: Problem, program: Program, costs: ProtocolCosts) -> Iterator[Proof]:
-    """Bytes that thread blocks have to send and receive: each moves so many at once, one way."""
+    """Bytes that thread blocks have to send and receive: each moves this many at once, one way."""
     ranks = problem.num_ranks
     if ranks > _MOST_RANKS:
         return

@@ -1,4 +1,6 @@
-"""What is asked: one frozen object that every function and command shares, and the keywords that spell it."""
+"""What is requested: one frozen object that every function and command shares, and the keywords that spell
+it.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ AnyCollective = str | Path | Collective
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked, as the user says it; nothing is read or built yet.
+    """What is requested, as the user says it; nothing is read or built yet.
 
     Parameters
     ----------
@@ -88,7 +90,7 @@ class Request:
 
     @property
     def leaves_chunks_open(self) -> bool:
-        """Whether `synthesize` chooses the number of chunks: it is asked to, or nothing says how many."""
+        """Whether `synthesize` chooses the number of chunks: it is requested to, or nothing says how many."""
         if self.chunks is None:
             return self.sketch is None and not isinstance(self.collective, Collective)
         return self.chunks == AUTO
@@ -141,9 +143,9 @@ _Function = TypeVar("_Function", bound=Callable[..., object])
 
 
 def spelled_out(keywords: type[MachineKeywords]) -> Callable[[_Function], _Function]:
-    """Make `help()` and notebooks list the keywords where a function is written with `**asked`.
+    """Make `help()` and notebooks list the keywords where a function is written with `**requested`.
 
-    `keywords` is the TypedDict that type checkers are told of.
+    `keywords` is the TypedDict that type checkers are reported of.
     """
     stated = [field for field in fields(Request) if field.name in keywords.__annotations__]
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OutputFile", "Result"]
 
-#: Files that took so many seconds say so.
+#: Files that took this many seconds say so.
 _A_WHILE_S = 1.0
 
 #: What a time of the schedule leaves out.
@@ -47,11 +47,11 @@ class Result(Reported):
     Parameters
     ----------
     found : the schedule, its bound, and how the search ended.
-    options : what was asked of the engines.
+    options : what was requested of the engines.
     topology, sketch : their names; sketch is None when all links are used as they are.
-    files : the verified texts of its files, that for most runtimes first; none if no file was asked for.
+    files : the verified texts of its files, that for most runtimes first; none if no file was requested.
     notes : what the user should know about how the request was understood, and what else was proved.
-    chunks_tried : the numbers of chunks that were compared, where that was asked for.
+    chunks_tried : the numbers of chunks that were compared, where that was requested.
     file_seconds : how long lowering and verifying the files took, after the search.
     asked_for_file : whether there was to be a file.
     protocol, instances, thread_blocks : of the file.
@@ -154,7 +154,7 @@ class Result(Reported):
 
     @property
     def verified(self) -> bool:
-        """Whether all that was asked for is there and passed its checks.
+        """Whether all that was requested is there and passed its checks.
 
         False of what a `CheckError` keeps: a schedule that passed, without the file that could not be made
         or failed its own.
@@ -165,7 +165,7 @@ class Result(Reported):
         """Where `write(path)` puts each of `files`.
 
         No spelling of reduce-scatter suits every runtime, so it may take two files: the first gets
-        `path`, another one `NAME.READER.xml` beside it.
+        `path`, another one `NAME.READER.xml` next to it.
         """
         path = Path(path)
         others = (path.with_name(f"{path.stem}.{file.readers[0]}{path.suffix}") for file in self.files[1:])

@@ -19,7 +19,7 @@ from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.model.tolerance import OPTIMAL_GAP, contradicts
 from taccl.support.budget import Budget
 
-#: Why a search ended: the schedule is proven fastest; the gap asked for is proven; the engines have
+#: Why a search ended: the schedule is proven fastest; the gap requested is proven; the engines have
 #: nothing more to try; nothing had improved for a while, and no limit was given; the time was up; it was up
 #: before there was a first schedule; the user stopped it; an engine broke down after others had a schedule,
 #: which is kept.
@@ -38,7 +38,7 @@ Status = Literal[
 STOP: Final = "stop"
 Answer = Literal["stop"] | None
 
-#: So many of the schedules that a search passed through are kept beside the best, none of more transfers.
+#: This many of the schedules that a search passed through are kept next to the best, none of more transfers.
 _MOST_PASSED, _MOST_TRANSFERS_PASSED = 6, 100_000
 #: Engines that stop at the limit may do so a little before it.
 _NEARLY = 0.95
@@ -162,8 +162,8 @@ def search(
     Raises
     ------
     NoScheduleInTime : no engine found a schedule, or the observer said stop before there was one.
-    SolverError : an engine or solver is unknown, not installed, does not serve the problem and was asked
-        for by name, or broke down before any schedule.
+    SolverError : an engine or solver is unknown, not installed, does not serve the problem and was requested
+    by name, or broke down before any schedule.
     KeyboardInterrupt : there was no schedule when the user stopped it.
     ScheduleError : the only schedules that engines handed over are not valid.
     """
@@ -245,7 +245,7 @@ class _Listener:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing better is asked for, or the time is up; work ends by itself."""
+        """Whether nothing better is requested, or the time is up; work ends by itself."""
         if self._gap <= max(self._options.gap, OPTIMAL_GAP):
             return True
         return self._elapsed_s >= self._options.limit_s
@@ -318,7 +318,7 @@ class _Listener:
         """A bound above a valid schedule is a mistake of this program, and must not pass for a proof."""
         fault = ScheduleError(
             f"a lower bound of {bound_us:.6f} us ({source}) stands above a valid "
-            f"schedule of {self._time_us:.6f} us, so it is wrong and not told as a bound",
+            f"schedule of {self._time_us:.6f} us, so it is wrong and not stated as a bound",
             hint="please report this with your command and files",
         )
         self._journal.fails("bound", fault)

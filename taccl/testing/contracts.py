@@ -156,7 +156,7 @@ def _check_file(target: AnyTarget, lowered: Lowered[Any], schedule: Schedule, wh
         text = target.verified_text(lowered, collective)
     except TacclError as fault:
         raise AssertionError(f"{what} writes a file that it finds wrong itself: {fault}") from None
-    _require(text == target.write(lowered.program), what, "writes one program in two ways")
+    _require(text == target.write(lowered.program), what, "writes one program in two forms")
     _require(target.knows is None or target.knows(text.encode()), what, "does not know its own file")
     cut = text[: len(text) // 2]
     try:

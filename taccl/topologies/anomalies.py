@@ -19,11 +19,11 @@ from taccl.topologies.model import PhysicalTopology
 
 OddityKind = Literal[
     "one-way link",
-    "unequal ways",
+    "unequal routes",
     "slow link",
     "uneven GPUs",
     "uneven nodes",
-    "no NIC beside",
+    "no NIC next to",
     "idle NIC",
     "no way",
 ]
@@ -32,7 +32,7 @@ OddityKind = Literal[
 SLOW = 0.8
 #: What does not differ by more than this is the same speed.
 _SAME = 1e-6
-#: So many devices are named in a sentence.
+#: This many devices are named in a sentence.
 _NAMED = 4
 #: What a GPU reaches a NIC through.
 _TO_NIC: frozenset[DeviceKind] = frozenset(("switch", "pcie"))
@@ -67,7 +67,7 @@ class Anomaly:
 def anomalies(topology: PhysicalTopology) -> tuple[Anomaly, ...]:
     """All that is odd about a machine, faults of links first; none of a regular machine.
 
-    Whether all ranks reach each other is not asked here.
+    Whether all ranks reach each other is not requested here.
     """
     machine = _Machine(topology)
     return (
@@ -134,7 +134,8 @@ class _Machine:
     def kinds(self, link: Link) -> tuple[str, str, bool]:
         """The class of a link: what its ends are, in the order of the words, and whether it joins nodes.
 
-        Bridges and switches are told apart by their names without digits, as cpu and bridge, leaf and spine.
+        Bridges and switches are distinguished by their names without digits, as cpu and bridge, leaf and
+        spine.
         """
         src, dst = self.device[link.src], self.device[link.dst]
         one, other = sorted(_what(device) for device in (src, dst))
@@ -164,7 +165,7 @@ def _unequal_routes(machine: _Machine) -> Iterator[Anomaly]:
             back = machine.link[first.dst, first.src]
             more = f", and {len(unequal) - 1} more like it" if len(unequal) > 1 else ""
             yield Anomaly(
-                "unequal ways",
+                "unequal routes",
                 _devices(unequal),
                 f"{first.src} -> {first.dst} has {_cost(first)}, and back {_cost(back)}{more}",
                 "measured one way only, or degraded in one direction",
@@ -189,7 +190,7 @@ def _slow_links(machine: _Machine) -> Iterator[Anomaly]:
 def _uneven_gpus(machine: _Machine) -> Iterator[Anomaly]:
     """GPUs with other numbers of links to GPUs and switches than most, or with other speeds.
 
-    Links that are slow, which is told already, count as if they were not.
+    Links that are slow, which is reported already, count as if they were not.
     """
     profiles = {gpu.name: _profile(machine, gpu) for gpu in machine.topology.gpus}
     usual = _most(list(profiles.values()))
@@ -291,9 +292,9 @@ def _without_nic(machine: _Machine) -> Iterator[Anomaly]:
     without = [gpu.name for gpu in machine.topology.gpus if not machine.nics_near[gpu.name]]
     if without:
         yield Anomaly(
-            "no NIC beside",
+            "no NIC next to",
             tuple(without),
-            f"{named(without)} ({len(without)} of {machine.topology.num_ranks} GPUs) have no NIC beside them",
+            f"{named(without)} ({len(without)} of {machine.topology.num_ranks} GPUs) have no NIC near them",
             "what they send to other nodes passes another GPU or their host",
         )
 
@@ -313,7 +314,7 @@ def _far_nics(machine: _Machine) -> Iterator[Anomaly]:
 def _untaken_nics(machine: _Machine) -> Iterator[Anomaly]:
     """In a machine of several nodes, NICs that GPUs are near and that no GPU's own way takes.
 
-    This is not asked of machines that have too many ways to be built.
+    This is not requested of machines that have too many routes to be built.
     """
     topology = machine.topology
     if topology.num_nodes == 1 or not machine.near_nics or topology.num_ranks**2 > MAX_LINKS:
@@ -330,7 +331,7 @@ def _untaken_nics(machine: _Machine) -> Iterator[Anomaly]:
 
 
 def _nics_taken(machine: _Machine) -> set[str]:
-    """The NICs on the ways of all GPUs to a GPU of another node, and of that GPU back."""
+    """The NICs on the routes of all GPUs to a GPU of another node, and of that GPU back."""
     topology = machine.topology
     first = {gpu.node: rank for rank, gpu in reversed(list(enumerate(topology.gpus)))}
     taken: set[str] = set()
@@ -380,7 +381,7 @@ def _cost(link: Link) -> str:
 
 
 def _lead(links: Sequence[Link]) -> str:
-    """`links a - b, c -> d`: both ways where both are among them."""
+    """`links a - b, c -> d`: both directions where both are among them."""
     ends = {(link.src, link.dst) for link in links}
     routes = dict.fromkeys(
         f"{min(end)} - {max(end)}" if end[::-1] in ends else f"{end[0]} -> {end[1]}"

@@ -49,7 +49,7 @@ def bisection(topology: PhysicalTopology) -> Bisection:
     """The bisection bandwidth, and a split that shows it.
 
     A machine of several nodes is split between nodes, never inside one. When there are more than
-    MAX_SPLITS ways to halve it, only some are tried: the first half in order, every other one, and
+    MAX_SPLITS routes to halve it, only some are tried: the first half in order, every other one, and
     the halves by the second eigenvector of the graph's Laplacian, which finds the narrow place of
     most regular machines.
 

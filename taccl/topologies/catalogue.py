@@ -67,9 +67,9 @@ class _Machine:
 
 @dataclass(frozen=True)
 class _Shape:
-    """`build` takes the sizes after the colon: so many as `example` has, or as are in `counts`.
+    """`build` takes the sizes after the colon: this many as `example` has, or as are in `counts`.
 
-    `nodes` are those of the example, and `params` what `build` takes beside a cost and an occupancy. With
+    `nodes` are those of the example, and `params` what `build` takes next to a cost and an occupancy. With
     `oversubscription` among them, its values may follow the sizes: `fat-tree:16x8:2`.
     """
 
@@ -113,7 +113,7 @@ _MACHINES: dict[str, _Machine] = {
     ),
     "ndv2": _published(
         published.ndv2,
-        "Azure NDv2: 8 V100s in a hybrid cube mesh, one NIC beside GPUs 0 and 1",
+        "Azure NDv2: 8 V100s in a hybrid cube mesh, one NIC next to GPUs 0 and 1",
         *("measured", published.TACCL, published.NDV2_FIGURES),
     ),
     "a100": _published(
@@ -156,16 +156,16 @@ _MACHINES: dict[str, _Machine] = {
         "NVIDIA GB200 NVL72: racks of 72 GPUs at one NVLink fabric, each a node; 72 NICs of 400 Gb/s",
         *("vendor", "NVIDIA; trays as in a dump", 1),
     ),
-    "p4d": _box(cloud.P4D, "AWS p4d: 8 A100s, 4 NICs of 100 Gb/s, each beside 2 GPUs", "dump", "AWS's file"),
+    "p4d": _box(cloud.P4D, "AWS p4d: 8 A100s, 4 NICs of 100 Gb/s, each next to 2 GPUs", "dump", "AWS's file"),
     "ndv4": _box(
-        cloud.NDV4, "Azure ND A100 v4: 8 A100s, 8 NICs of 200 Gb/s, 2 beside 2 GPUs", "dump", "Azure's file"
+        cloud.NDV4, "Azure ND A100 v4: 8 A100s, 8 NICs of 200 Gb/s, 2 next to 2 GPUs", "dump", "Azure's file"
     ),
     "ndv5": _box(
         cloud.NDV5, "Azure ND H100 v5: 8 H100s, a NIC of 400 Gb/s for each GPU", "vendor", "Microsoft"
     ),
     "mi250x": _box(
         amd.MI250X,
-        "8 AMD MI250X, 16 GCDs, 7 xGMI links each, not all wired alike; 8 NICs of 200 Gb/s",
+        "8 AMD MI250X, 16 GCDs, 7 xGMI links each, not all wired equivalent; 8 NICs of 200 Gb/s",
         *("dump", "RCCL's topology file"),
     ),
     "mi300x": _box(
@@ -199,7 +199,7 @@ _ANY = range(1, 100)
 
 _SHAPES = {
     "switch": _Shape(generators.single_switch, "8", "N GPUs behind one switch"),
-    "ring": _Shape(generators.ring, "8", "N GPUs in a ring, links both ways"),
+    "ring": _Shape(generators.ring, "8", "N GPUs in a ring, links both directions"),
     "ring-oneway": _Shape(_one_way_ring, "8", "N GPUs in a ring, links one way"),
     "torus": _Shape(generators.torus, "4x4", "a grid whose lines are rings: AxB, AxBxC", counts=_ANY),
     "mesh": _Shape(generators.mesh, "4x4", "a grid with borders: AxB, AxBxC", counts=_ANY),
@@ -288,7 +288,7 @@ def build_topology(name: str, nodes: int | None = None, **params: Any) -> Physic
     name : a machine of `catalogue()`, such as `dgx-h100`, or a shape and its size: `switch:8`, `ring:8`,
         `torus:4x4`, `mesh:3x3x3`, `full:8`, `pcie:2x4`, `tpu-v4:4x4x4`, `fat-tree:8x8`, `dragonfly:8x4x2`.
     nodes : how many nodes (2 of most machines when not given). A shape is one node; of a fat tree and a
-        dragonfly, whose sizes say how many, only so many are used.
+        dragonfly, whose sizes say how many, only this many are used.
     params : for a shape, what its generator takes: `alpha_us`, `beta_us_per_mb` or `bandwidth_gbps`,
         `occupancy`, and of a fat tree and a dragonfly more. For all others `occupancy`, and for those whose
         figures have a peak `bandwidth`: `nccl`, what kernels get of a link (the default), or `peak`, what the
@@ -350,7 +350,9 @@ def _build_shape(family: str, shape: str, nodes: int | None, **params: Any) -> P
 
 
 def _first_nodes(topology: PhysicalTopology, nodes: int) -> PhysicalTopology:
-    """The machine with so many of its nodes; what joins nodes stays as it is, and goes where one is left."""
+    """The machine with this many of its nodes; what joins nodes stays as it is, and goes where one is
+    left.
+    """
     kept = [device for device in topology.devices if device.node < nodes]
     names = {device.name for device in kept if nodes > 1 or device.node != NO_NODE}
     return replace(

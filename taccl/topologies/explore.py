@@ -97,7 +97,7 @@ def _hop_times(topology: PhysicalTopology, size_bytes: int) -> FloatArray:
 
 
 def _shortest(hops: FloatArray) -> tuple[FloatArray, IntArray]:
-    """All shortest ways over one-hop costs (Floyd and Warshall): their costs, and each one's first stop."""
+    """All shortest routes over one-hop costs (Floyd and Warshall): their costs, and each one's first stop."""
     costs = hops.copy()
     np.fill_diagonal(costs, 0.0)
     num_ranks = len(costs)

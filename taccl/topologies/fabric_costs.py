@@ -41,7 +41,7 @@ def links_with_costs(place: Node, nics: Sequence[Sequence[str]]) -> tuple[list[D
 
     Parameters
     ----------
-    place : the value of `fabric`: the name of the file, beside the machine's file.
+    place : the value of `fabric`: the name of the file, next to the machine's file.
     nics : the names of the NICs of each node.
 
     Raises

@@ -128,7 +128,7 @@ def grid(
     cost: tuple[float, float],
     occupancy: Occupancy,
 ) -> PhysicalTopology:
-    """A grid with a link both ways between neighbours, of alpha and beta `cost`.
+    """A grid with a link both directions between neighbours, of alpha and beta `cost`.
 
     Parameters
     ----------

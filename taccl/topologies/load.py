@@ -54,6 +54,6 @@ def names_a_file(source: str | Path) -> bool:
     if isinstance(source, Path) or "/" in source or source.lower().endswith((".yaml", ".yml", ".json")):
         return True
     try:
-        return not is_catalogue_name(source) and Path(source).exists()  # a directory is told as such
+        return not is_catalogue_name(source) and Path(source).exists()  # a directory is reported as such
     except (OSError, ValueError):  # no name of a file at all
         return False

@@ -44,7 +44,7 @@ class PhysicalTopology:
         into as many parts: their bandwidths add up, and the largest alpha is that of the last part to come.
     occupancy : `serial` (a port is busy for alpha + size * beta) or `pipelined` (for size * beta).
     chunk_bytes : the chunk size that the costs were measured for, where a profile says so.
-    executor : what executing costs beside the links, where that is known.
+    executor : what executing costs next to the links, where that is known.
 
     Raises
     ------
@@ -142,7 +142,7 @@ class PhysicalTopology:
     def host_path(self, src_rank: int, dst_rank: int) -> Path | None:
         """`path`; where GPUs of different nodes have none, the way from NIC to NIC.
 
-        A GPU that is not beside a NIC is then served through its host: the path's links are those
+        A GPU that is not next to a NIC is then served through its host: the path's links are those
         from the NIC nearest to the source (fewest links, passing anything) to the NIC nearest to
         the destination, and no others. None if a node has no NIC or the NICs are not connected.
 

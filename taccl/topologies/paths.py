@@ -1,7 +1,7 @@
 """The best way from one GPU to another, past no other GPU.
 
-Of two ways the one with the smaller beta (its largest link beta) is better, then the one with the
-smaller alpha (the sum of its links'), then the one with fewer links. Ways that are still equal
+Of two routes the one with the smaller beta (its largest link beta) is better, then the one with the
+smaller alpha (the sum of its links'), then the one with fewer links. Routes that are still equal
 differ in the NICs they take, in the switches, or not at all: GPU g of G prefers NIC number g * N // G of its
 node's N, so that GPUs which are equally far from several NICs spread over them; and where switches of nodes
 are linked past any NIC, GPUs g and h of two nodes take way number (g + h) mod n of n. NICs and switches of a
@@ -194,7 +194,7 @@ class PathFinder:
         return tuple(reversed(way))
 
     def _taken(self, candidates: Sequence[int], start: int, end: int) -> int:
-        """Of links that equally good ways end with, the one for these two ends."""
+        """Of links that equally good routes end with, the one for these two ends."""
         one, other = self.devices[start], self.devices[end]
         if self._has_switch_exits and one.node != other.node:
             return candidates[(one.local + other.local) % len(candidates)]

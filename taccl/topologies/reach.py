@@ -20,8 +20,8 @@ _BETWEEN_NODES: frozenset[DeviceKind] = frozenset(("switch", "pcie", "nic", "fab
 def may_reach(topology: PhysicalTopology) -> BoolArray:
     """Whether the GPU of a row has a way to that of a column past no GPU, shape (num_ranks, num_ranks).
 
-    In a node ways pass switches and PCIe bridges, between nodes NICs and the fabric too. Links between
-    such devices count both ways: where some lead one way only, there may be fewer pairs than these.
+    In a node routes pass switches and PCIe bridges, between nodes NICs and the fabric too. Links between
+    such devices count both directions: where some lead one way only, there may be fewer pairs than these.
     """
     node = np.array([gpu.node for gpu in topology.gpus])
     same = node[:, None] == node
@@ -30,7 +30,7 @@ def may_reach(topology: PhysicalTopology) -> BoolArray:
 
 
 def check_pairs(topology: PhysicalTopology) -> None:
-    """Raise TopologyError where so many GPUs reach each other that finding all paths takes too long."""
+    """Raise TopologyError where this many GPUs reach each other that finding all paths takes too long."""
     if topology.num_ranks**2 > MAX_LINKS:
         check_links(topology.name, int(may_reach(topology).sum()))
 

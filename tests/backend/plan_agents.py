@@ -1,7 +1,5 @@
-"""What the agents of `plan_machine` do when it is their turn: hosts, ports and threads.
-
-It knows the steps of `plan_steps` and what state they are in; whose turn it is, and how often each plan runs,
-it must not know. It is machine code where `plan_machine` is, and runs as it stands where that does.
+"""What the agents of `plan_machine` do when it is their turn: hosts, ports and threads. It is machine code
+where `plan_machine` is, and runs as it stands where that does.
 """
 
 from typing import NamedTuple
@@ -53,8 +51,8 @@ class State(NamedTuple):
     at, inside, noted : per thread its step, whether it waits in it, and for what.
     held : per thread the words that it moves. is_running : whether its kernel has started and not ended.
     call, phase, ended : per rank its call, what its host does next, and how many threads are through.
-    queue : per port and item a transfer (-1: none) or -2 - end of a signal, and the call that asked for it.
-    stage : what was read of an item. queued, done : per port the items asked for, and those that are over.
+    queue : per port and item a transfer (-1: none) or -2 - end of a signal, and the call that requested it.
+    stage : what was read of an item. queued, done : per port the items requested, and those that are over.
     read, written : words of an item.
     bad : of each alternative whether an output was another.
     """
@@ -89,7 +87,7 @@ class State(NamedTuple):
 
 
 def state_of(fixed: Steps, given: np.ndarray, wanted: np.ndarray, most_pushes: int) -> State:
-    """A state in which nothing has happened, with room for so many pushes into each port."""
+    """A state in which nothing has happened, with room for this many pushes into each port."""
     ranks, ports, threads = len(fixed.inputs), len(fixed.port_rank), len(fixed.starts) - 1
     blocks = len(fixed.block_rank)
     longest = int(fixed.transfers[:, 4].max(initial=1))
@@ -325,7 +323,7 @@ def _begin_to_wait(fixed, state, thread, row):
 
 @alongside
 def _arrive(state, thread, arrived, opened, number, needed):
-    """Come where so many have to come before it opens."""
+    """Come where this many have to come before it opens."""
     state.noted[thread] = opened[number]
     arrived[number] += 1
     if arrived[number] >= needed:

@@ -98,7 +98,7 @@ def pick(some, number):
 
 @dataclass(eq=False)
 class Memory:
-    """The allocations of all ranks for a call with chunks of so many times 16 bytes."""
+    """The allocations of all ranks for a call with chunks of this many times 16 bytes."""
 
     plan: ExecutionPlan
     units: int

@@ -62,7 +62,7 @@ class Machine:
         return Machine(steps, given.reshape(calls, -1), wanted, int(pushes.max()) * calls)
 
     def runs(self, number: int, seed: int, run=None) -> tuple[str, int]:
-        """The first outcome of so many runs that is not right, and which run that was; else `right`, -1."""
+        """The first outcome of this many runs that is not right, and which run that was; else `right`, -1."""
         state = state_of(self.steps, self.given, self.wanted, max(1, self.most_pushes))
         outcome, which = (run or run_many)(self.steps, state, Orders.of(self.steps), number, seed)
         return _WORDS[outcome], which
@@ -98,7 +98,7 @@ class Orders(NamedTuple):
 
     Parameters
     ----------
-    pace : how readily it goes on, from 0 to 1. stops : after so many acts it freezes. acted : how many it
+    pace : how readily it goes on, from 0 to 1. stops : after this many acts it freezes. acted : how many it
         did. asleep : `wakes` when it last had to wait; until that has changed, it has to wait still.
     ready : room for a list of agents.
     of_rank, of_block : how readily all agents of a rank, and of a block, go on.
@@ -146,7 +146,8 @@ def run_many(fixed, state, orders, number, seed):
 
 @alongside
 def _draw_paces(fixed, orders):
-    """How unfair this order is: slow ranks, blocks and agents; all at paces of their own; or all alike."""
+    """How unfair this order is: slow ranks, blocks and agents; all at paces of their own; or all
+    equivalent."""
     ranks, ports, blocks = len(fixed.inputs), len(fixed.port_rank), len(fixed.block_rank)
     kind = np.random.randint(0, 5)
     of_rank, of_block = orders.of_rank, orders.of_block

@@ -146,7 +146,7 @@ def _operand(dice: random.Random, plan: ExecutionPlan) -> tuple[str, ExecutionPl
             ranges[place] = replace(each, index=max(0, each.index + dice.choice([-2, -1, 1, 2])))
         elif what == "size":
             ranges[place] = replace(each, size=max(1, each.size + dice.choice([-1, 1])))
-        elif what == "sizes":  # of all ranges alike
+        elif what == "sizes":  # of all ranges equivalent
             by = dice.choice([-1, 1])
             for side in ("sources", "targets"):
                 equivalent = [replace(one, size=max(1, one.size + by)) for one in getattr(some[at], side)]

@@ -297,7 +297,7 @@ class Machine:
             self.memory[place] = (total, call) if place[1] == "packets" else total
             yield None
 
-    # The agents beside the blocks.
+    # The agents next to the blocks.
 
     def port_agent(self, key: tuple[int, int]) -> Iterator[Step]:
         queue = self.queue[key]
@@ -456,5 +456,5 @@ def outcomes(plan: ExecutionPlan, runs: int, *, units: int = 2, seed: int = 0) -
 
 
 def goes_wrong(plan: ExecutionPlan, runs: int, *, units: int = 2, seed: int = 0) -> bool:
-    """Whether one of so many random runs does not end right."""
+    """Whether one of this many random runs does not end right."""
     return any(Machine(plan, units, random.Random(seed + k)).run() != "right" for k in range(runs))

@@ -63,7 +63,7 @@ class Steps(NamedTuple):
 
 
 def steps_of(plan: ExecutionPlan, units: int) -> Steps:
-    """One call with chunks of so many times 16 bytes."""
+    """One call with chunks of this many times 16 bytes."""
     return _Maker(plan, units).made()
 
 

@@ -50,7 +50,7 @@ def taccl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Taccl:
 
 @pytest.fixture
 def installed(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A package beside taccl that adds the toy, as an installer leaves it."""
+    """A package next to taccl that adds the toy, as an installer leaves it."""
     install(tmp_path_factory.mktemp("site"), monkeypatch, "LISTING")
 
 

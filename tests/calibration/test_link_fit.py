@@ -14,7 +14,7 @@ from taccl.topologies.yaml_file import parse_topology
 
 DATA = Path(__file__).parents[1] / "data" / "measurements"
 
-#: 4 GPUs on a switch, 2 NICs; the GPUs' ways to the NICs are slower than what is measured between nodes.
+#: 4 GPUs on a switch, 2 NICs; the GPUs' routes to the NICs are slower than what is measured between nodes.
 NODES = """\
 name: nodes
 nodes: 2

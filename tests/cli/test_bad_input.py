@@ -40,12 +40,12 @@ def fails(done: Result, code: int, *words: str) -> None:
 
 @pytest.fixture(autouse=True)
 def no_solver_runs(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    """Bad input is found before any engine is asked, unless a test says that it needs one."""
+    """Bad input is found before any engine is requested, unless a test says that it needs one."""
     if "needs_engine" in request.keywords:
         return
 
     def solve(problem: Problem, options: SearchOptions, *rest: object) -> Iterator[Update]:
-        raise AssertionError("an engine was asked")
+        raise AssertionError("an engine was requested")
         yield
 
     monkeypatch.setattr("taccl.synthesis.search.solve", solve)

@@ -16,7 +16,7 @@ NODES = ("--sketch", "ndv2-sk-1", "--size", "16MB")
 @pytest.fixture(autouse=True)
 def no_engine_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     def solve(problem: Problem, options: SearchOptions, *rest: object) -> Iterator[Update]:
-        raise AssertionError("an engine was asked")
+        raise AssertionError("an engine was requested")
         yield
 
     monkeypatch.setattr("taccl.synthesis.search.solve", solve)

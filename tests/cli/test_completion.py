@@ -1,4 +1,4 @@
-"""What a shell is told when somebody presses Tab."""
+"""What a shell is reported when somebody presses Tab."""
 
 import os
 import shutil

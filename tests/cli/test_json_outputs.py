@@ -267,7 +267,7 @@ def test_a_schema_is_one_and_says_its_name(name: str) -> None:
 
 @pytest.mark.parametrize("name", SCHEMA_NAMES)
 def test_units_have_one_spelling(name: str) -> None:
-    """A number that is no count, index or fraction ends in its unit, or stands beside the name that does."""
+    """A number that is no count, index or fraction ends in its unit, or stands next to the name that does."""
     fractions = {
         "gap",
         "oversubscription",

@@ -96,7 +96,7 @@ def test_a_process_for_every_rank(taccl: Taccl, right: Path) -> None:
 def test_a_timeout_is_for_the_whole_call_with_every_way_of_calling_it(
     taccl: Taccl, right: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A clock on which each look is a second, and a limit that one of the two ways stays below."""
+    """A clock on which each look is a second, and a limit that one of the two routes stays below."""
     both = right.with_name("both.xml")
     both.write_text(SWAP.replace('outofplace="0"', 'outofplace="1"'))
     looks: list[int] = []

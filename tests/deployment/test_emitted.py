@@ -1,4 +1,5 @@
-"""Which call takes which plan, asked of the module that is written, with a runtime that only looks real."""
+"""Which call takes which plan, requested of the module that is written, with a runtime that only looks
+real."""
 
 import importlib.util
 from collections.abc import Iterator

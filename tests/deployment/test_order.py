@@ -20,7 +20,7 @@ def plan(name: str, low: int = 1024, high: int = 2**20, **changes: object) -> De
 
 
 def affine(times: dict[str, tuple[float, float]]) -> Predict:
-    """Times of so many microseconds, and so many for each KB."""
+    """Times of this many microseconds, and this many for each KB."""
 
     def predict(requested: DeployedPlan, sizes: Sequence[int]) -> list[Predicted]:
         alpha, beta = times[requested.name]
@@ -61,7 +61,7 @@ def test_without_times_the_first_given_comes_first() -> None:
 )
 def test_plans_for_other_calls_are_not_compared(other: DeployedPlan) -> None:
     def predict(requested: DeployedPlan, sizes: Sequence[int]) -> list[Predicted]:
-        raise AssertionError("a time was asked for")
+        raise AssertionError("a time was requested")
 
     rows, _ = preferences([plan("a"), other], predict)
     assert [(row.up_to_bytes, row.names, row.is_choice) for row in rows] == [(LAST, ("a", "b"), False)]

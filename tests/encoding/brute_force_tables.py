@@ -1,4 +1,4 @@
-"""What the exhaustive search looks up: a tiny problem in ticks, distances, ways, chunks of a kind.
+"""What the exhaustive search looks up: a tiny problem in ticks, distances, routes, chunks of a kind.
 
 It knows the problem, and nothing of what was tried.
 """

@@ -1,1 +1,1 @@
-"""Makes the modules beside it importable from the tests in the folders below."""
+"""Makes the modules next to it importable from the tests in the folders below."""

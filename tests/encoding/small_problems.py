@@ -53,7 +53,7 @@ def machine(
 
 
 def grid(rows: int, columns: int, closed: bool = True) -> LogicalTopology:
-    """Links between neighbours, both ways; `closed`: around the edges too."""
+    """Links between neighbours, both directions; `closed`: around the edges too."""
     links = []
     for row in range(rows):
         for column in range(columns):
@@ -126,7 +126,7 @@ _BETAS = (0.0, 1.0, 2.0, 3.0, 1.0489130434782609)
 ENGINE_BETAS = _BETAS[1:]
 
 
-#: Units of work for bounds beside random schedules: for all there are one time in 16, else for those that
+#: Units of work for bounds next to random schedules: for all there are one time in 16, else for those that
 #: are cheap. `test_bounds_brute_force` holds all of them against every program that there is.
 WORK_FOR_BOUNDS = st.sampled_from([*(50,) * 15, 100_000])
 

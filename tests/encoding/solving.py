@@ -1,4 +1,4 @@
-"""CP-SAT asked by a test: always with a limit of work, so that no random model stalls the suite."""
+"""CP-SAT requested by a test: always with a limit of work, so that no random model stalls the suite."""
 
 from ortools.sat.python import cp_model
 

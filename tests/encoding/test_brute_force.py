@@ -28,7 +28,7 @@ _EVERYONE = (0, 1, 2, 3)
 
 
 class _Plain(_Search):
-    """The search without shortcuts: all that is new to its receiver, in every order, bounded by ways."""
+    """The search without shortcuts: all that is new to its receiver, in every order, bounded by routes."""
 
     def _is_news(self, state: _State, row: _Row, link: int, dst: int, start: int, end: int) -> bool:
         return end < state.families[row[0] * self.num_ranks + dst][row[1]]

@@ -1,4 +1,4 @@
-"""What is derived from a problem is derived once: by one instance of it, and by nobody beside that."""
+"""What is derived from a problem is derived once: by one instance of it, and by nobody next to that."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def content(value: Any) -> object:
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, name: str, calls: Counter[tuple[object, ...]]) -> None:
-    """Count the calls of a function of `taccl` by what they are asked, wherever it is imported."""
+    """Count the calls of a function of `taccl` by what they are requested, wherever it is imported."""
     holders = [
         module
         for path, module in list(sys.modules.items())

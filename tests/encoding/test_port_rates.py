@@ -44,7 +44,7 @@ def logical(name: str, occupancy: Occupancy = "serial") -> LogicalTopology:
 
 
 def to_peers(topology: LogicalTopology, chunks: int = 1) -> Problem:
-    """Each GPU of box 0 has 64 MB for its peer in box 1, in so many chunks; GPU 0's are the first."""
+    """Each GPU of box 0 has 64 MB for its peer in box 1, in this many chunks; GPU 0's are the first."""
     moved = [([gpu], [gpu + 4], False) for gpu in range(4) for _ in range(chunks)]
     return Problem(topology, custom(8, moved), chunk_mb=64 / chunks)
 
@@ -196,7 +196,8 @@ def test_between_two_cpus_an_all_to_all_takes_as_long_as_40_gbps_take() -> None:
 
 @cache
 def behind_a_trunk(collective: str) -> tuple[Problem, float]:
-    """A switch of 4 ranks whose ways in are twice as fast as their ways out, with a trunk; and the bound."""
+    """A switch of 4 ranks whose routes in are twice as fast as their routes out, with a trunk; and the
+    bound."""
     pairs = [(a, b) for a in range(4) for b in range(4) if a != b]
     users = [[i for i, (a, _) in enumerate(pairs) if a == rank] for rank in range(4)]
     users += [[i for i, (_, b) in enumerate(pairs) if b == rank] for rank in range(4)]
@@ -276,7 +277,7 @@ def test_parallel_links_of_a_machine_carry_twice_as_much() -> None:
 
 
 def test_a_profile_replaces_the_rates_of_ports_with_its_own(tmp_path: Path) -> None:
-    """Measured costs are of whole ways, so no port of the machine is faster than its links."""
+    """Measured costs are of whole routes, so no port of the machine is faster than its links."""
     profile = tmp_path / "topo-dgx2-1MB.json"
     profile.write_text(
         '{"name": "dgx2_1MB", "gpus_per_node": 16, "alpha": 0.7, "node_betas_list": [8], "node_invbws_list": '

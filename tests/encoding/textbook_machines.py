@@ -22,7 +22,7 @@ def switch(ranks: int, alpha_us: float = 1.0, beta: float = 1.0) -> LogicalTopol
 
 
 def torus(rows: int, columns: int) -> LogicalTopology:
-    """A grid whose lines are rings both ways; alpha 1, beta 1."""
+    """A grid whose lines are rings both directions; alpha 1, beta 1."""
     links = set()
     for row in range(rows):
         for column in range(columns):

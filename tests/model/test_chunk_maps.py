@@ -1,4 +1,4 @@
-"""Where chunks go when ranks change places: the fast map beside a plain one."""
+"""Where chunks go when ranks change places: the fast map next to a plain one."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def toy_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("toy_engine")
 @pytest.mark.parametrize("engine", ["straight", "auto"])
 def test_an_engine_of_another_package_takes_part(engine: str) -> None:
-    """An AllReduce whose bound is not met at once: it is asked for each phase."""
+    """An AllReduce whose bound is not met at once: it is requested each phase."""
     assert "straight" in names()
     result = synthesize("allreduce", topology="full:4", size="1KB", engine=engine, chunks=3, effort=2000)
     assert "straight" in [run.name for run in result.found.engines]
@@ -234,7 +234,7 @@ def test_an_engine_that_is_whole_is_found_beside_one_that_cannot_be_loaded(
 def test_first_schedules_are_looked_for_with_the_engines_that_are_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Inputs that come late are known to few engines, so those of other packages are asked, too."""
+    """Inputs that come late are known to few engines, so those of other packages are requested, too."""
     install(tmp_path, monkeypatch, "[taccl.engines]\ntoy = toys_that_fail:UNSURE_OF_ALL\n")
     plain = make_problem("allgather", topology="ring:3", size="3MB").problem
     late = replace(plain, ready_us=np.array([0.0, 0.0, 5.0]))

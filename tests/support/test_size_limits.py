@@ -81,4 +81,4 @@ def test_more_transfers_than_anyone_could_order_are_refused(monkeypatch: pytest.
     with pytest.raises(CollectiveError, match="more than 223 transfers on this machine") as refused:
         taccl.make_problem("alltoall", topology="ring-oneway:8", size="1MB", chunks=1)
     assert "fewer ranks" in (refused.value.hint or "")
-    taccl.make_problem("alltoall", topology="ring:8", size="1MB", chunks=1)  # shorter ways
+    taccl.make_problem("alltoall", topology="ring:8", size="1MB", chunks=1)  # shorter routes

@@ -79,7 +79,7 @@ def test_bridges_and_cpus_have_links_of_their_own_speeds():
 
 def test_a_link_that_is_slow_in_one_direction_has_unequal_ways():
     machine = slowed(build_topology("mi300x", 1), "node0.gpu2", "node0.gpu3", 2, both=False)
-    assert kinds(machine) == ["unequal ways", "slow link"]
+    assert kinds(machine) == ["unequal routes", "slow link"]
     assert "48 GB/s, and back 0.7 us" not in anomalies(machine)[0].message
     assert "24 GB/s, and back 0.7 us and 48 GB/s" in anomalies(machine)[0].message
 
@@ -117,7 +117,7 @@ def test_mi250x_has_gpus_of_two_kinds():
 
 def test_gpus_that_reach_no_nic_past_other_gpus_are_without_one():
     (anomaly,) = anomalies(build_topology("ndv2", 1))
-    assert anomaly.kind == "no NIC beside"
+    assert anomaly.kind == "no NIC next to"
     assert anomaly.devices == tuple(f"node0.gpu{gpu}" for gpu in range(2, 8))
 
 
@@ -125,7 +125,7 @@ def test_a_nic_that_nobody_is_near_is_idle():
     ends = ("node0.gpu1", "node0.nic1")
     machine = without(build_topology("mi300x", 1), ends, ends[::-1])
     assert [(anomaly.kind, anomaly.devices) for anomaly in anomalies(machine)] == [
-        ("no NIC beside", ("node0.gpu1",)),
+        ("no NIC next to", ("node0.gpu1",)),
         ("idle NIC", ("node0.nic1",)),
     ]
 

@@ -32,7 +32,7 @@ class Conflict:
     ----------
     what : what cannot be, as a sentence without a full stop.
     lines : what the user said that together makes it so; empty if no line is to blame, or if it could not
-        be told which.
+        be stated which.
     is_minimal : whether it is proved that it could be without any one of `lines`.
     minimal_means : what is so without any one of the lines, if they are minimal.
     machine : why the machine alone makes it so, where it does.

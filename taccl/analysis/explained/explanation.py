@@ -32,10 +32,10 @@ class Explanation(Reported):
     helps : sets of lines, each of which would be enough to leave out.
     unmet : the demands of the collective, and which of them cannot be met.
     bound : what no schedule can beat; None if there is none.
-    machine_bound : the bound without any line of the sketch, for any number of chunks; None if not asked.
+    machine_bound : the bound without any line of the sketch, for any number of chunks; None if not requested.
     found : the best schedule of a short search; None if there was none, or no reason to search.
-    way : the longest of the shortest ways of a possible request.
-    target_us, max_hops : what was asked, None if it was not.
+    way : the longest of the shortest routes of a possible request.
+    target_us, max_hops : what was requested, None if it was not.
     """
 
     collective: Collective
@@ -161,7 +161,7 @@ class Explanation(Reported):
 
 
 def _others_said(conflict: Conflict) -> str:
-    """How many demands are cut off beside the one that is named."""
+    """How many demands are cut off next to the one that is named."""
     others = []
     if conflict.demands > 1:
         others.append(f"{conflict.demands - 1} more by the same")

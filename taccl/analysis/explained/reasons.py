@@ -1,8 +1,8 @@
 """`explain()`: why there is no schedule, or none by a target time, in the words of the sketch.
 
-What can stand in the way is asked in the order in which a request is understood: symmetries that the network
-does not have, demands that cannot be met, a bound above the target. Only where nothing stands in the way, a
-short search shows that there is a schedule.
+What can stand in the way is requested in the order in which a request is understood: symmetries that the
+network does not have, demands that cannot be met, a bound above the target. Only where nothing stands in the
+way, a short search shows that there is a schedule.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from taccl.synthesis.search import STOP, Answer, Found, Progress, search
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-#: Above so many demands, which of them is farthest is not looked for.
+#: Above this many demands, which of them is farthest is not looked for.
 _MOST_ROUTES = 100_000
 #: Seconds for each linear program of the request's own bound.
 _PROGRAM_S = 10.0
 
-_HOPS_NOTE = "--max-hops asks whether such ways exist; a schedule that is found may take longer ones"
+_HOPS_NOTE = "--max-hops asks whether such routes exist; a schedule that is found may take longer ones"
 
 
 @spelled_out(RequestKeywords)
@@ -53,9 +53,9 @@ def explain(
 
     Parameters
     ----------
-    collective, asked : as in `taccl.make_problem`; the symmetries are those of the sketch.
+    collective, requested : as in `taccl.make_problem`; the symmetries are those of the sketch.
     target_time : by when a schedule has to end, like `500us`, or a number of microseconds.
-    max_hops : ask also whether each chunk has a way of at most so many links.
+    max_hops : ask also whether each chunk has a way of at most this many links.
     time_limit : seconds for finding minimal sets, and then again for the search.
 
     Raises
@@ -145,12 +145,12 @@ def _first_found(problem: Problem, target_us: float | None, time_limit: float) -
 
 
 def _chunks_said(requested: Inputs, chunks: int | str | None) -> Statement:
-    """What asks for so many chunks per rank."""
+    """What asks for this many chunks per rank."""
     number = requested.collective.chunks_per_rank
     if chunks is not None:
-        return Statement(f"--chunks {number}: each rank's part is cut into so many")
+        return Statement(f"--chunks {number}: each rank's part is cut into this many")
     sketch = requested.sketch
     if sketch is not None and sketch.chunks_line is not None:
-        text = f"chunks_per_rank: {number}: each rank's part is cut into so many"
+        text = f"chunks_per_rank: {number}: each rank's part is cut into this many"
         return Statement(text, sketch.path, sketch.chunks_line)
     return Statement(f"{number} chunk{'s' if number != 1 else ''} for each rank's part")

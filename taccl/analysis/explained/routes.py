@@ -1,7 +1,7 @@
 """Demands that cannot be met: which lines leave them no way, and which would have to go.
 
-Where several demands are cut off, each conflict is told once, with the first demand that it cuts off and the
-number of all: a demand belongs to a conflict if the lines of that conflict alone leave it no way.
+Where several demands are cut off, each conflict is reported once, with the first demand that it cuts off and
+the number of all: a demand belongs to a conflict if the lines of that conflict alone leave it no way.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from taccl.sketch.rules import TakenApart
 from taccl.support.budget import Budget
 from taccl.synthesis.inputs import Inputs
 
-#: So many conflicts are told; one line that is wrong seldom makes more, and the next run shows the rest.
+#: This many conflicts are reported; one line that is wrong seldom makes more, and the next run shows the
+#: rest.
 _MOST_CONFLICTS = 5
-#: So many images of a demand are looked at.
+#: This many images of a demand are looked at.
 _MOST_IMAGES = 64
 
 
@@ -203,7 +204,7 @@ class _Finder:
         """Each rule that is enough to leave out; if there is none, sets of which all have to go.
 
         Such a set is of one family of rules where that can be, and none of its rules can stay. When the
-        budget is spent, no more are told.
+        budget is spent, no more are reported.
         """
         if self.max_hops is not None and all(cut.by_hops for cut in found):
             yield (_hops_said(self.max_hops),)
@@ -261,7 +262,7 @@ def links_said(number: int | None) -> str:
 
 
 def _hops_said(max_hops: int | None) -> Statement:
-    return Statement(f"--max-hops {max_hops}: each chunk's way has at most so many links")
+    return Statement(f"--max-hops {max_hops}: each chunk's way has at most this many links")
 
 
 def _where(cut: _Cut) -> str:

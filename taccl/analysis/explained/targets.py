@@ -62,7 +62,7 @@ def target_missed(
 ) -> TargetMissed:
     """The lines without which no bound would exclude the target, for a request whose `bound` excludes it.
 
-    `chunks_said` is what asks for so many chunks per rank.
+    `chunks_said` is what asks for this many chunks per rank.
     """
     bounds = _Bounds(requested, apart, chunks_said, bound, budget)
     missed = not_by_any_schedule(bound, target_us)
@@ -101,7 +101,7 @@ def _needed(bounds: _Bounds, lines: frozenset[int], target_us: float) -> frozens
         if len(family) > 1 and bounds.exclude(target_us, kept - family):
             kept -= family
     checked: frozenset[int] | None = None
-    while checked != kept:  # a bound is not always larger with more lines, so what is left is asked again
+    while checked != kept:  # a bound is not always larger with more lines, so what is left is queried again
         checked = kept
         for line in sorted(kept):
             if bounds.exclude(target_us, kept - {line}):

@@ -53,7 +53,7 @@ class Compared:
 class Answer:
     """What goes in, and what must come out.
 
-    Inputs of other ranks are made anew when they are asked for, so that a process that runs one rank of
+    Inputs of other ranks are made anew when they are requested, so that a process that runs one rank of
     many needs room for its own buffers only.
 
     `look` is called every now and then while data is made or compared, and may raise.
@@ -63,7 +63,7 @@ class Answer:
     look: Callable[[], None]
 
     def input_of(self, rank: int) -> Array:
-        """The input of a rank: random by seed and rank, alike on ranks that start with the same data."""
+        """The input of a rank: random by seed and rank, equivalent on ranks that start with the same data."""
         return _random(self.call, rank, self.look) if self.call.custom is None else self._custom_inputs[rank]
 
     def _inputs(self) -> Iterator[Array]:

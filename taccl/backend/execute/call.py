@@ -135,7 +135,7 @@ def make_call(
     piece_bytes: int | None = None,
     seed: int = 0,
 ) -> Call:
-    """The call that is asked for.
+    """The call that is requested.
 
     Parameters
     ----------

@@ -9,7 +9,7 @@ from taccl.backend.execute.call import Call
 from taccl.backend.execute.plan import Plan
 from taccl.errors import VerificationError
 
-#: So many elements are made or compared between two looks.
+#: This many elements are made or compared between two looks.
 _BLOCK = 2**20
 
 
@@ -63,7 +63,7 @@ class Deadline:
             raise self.missed(elapsed_s)
 
     def missed(self, elapsed_s: float | None = None) -> VerificationError:
-        """What is told when there is no time left: what was moved, in how long, and what helps."""
+        """What is reported when there is no time left: what was moved, in how long, and what helps."""
         took_s = self.elapsed_s if elapsed_s is None else elapsed_s
         reported = (
             f"not at an end after {took_s:.1f} s, over the limit of {self.limit_s:g} s, while {self._doing}"
@@ -88,7 +88,7 @@ def planned_pieces(plan: Plan, call: Call) -> int:
 
 
 def blocks_of(size: int, look: Callable[[], None]) -> Iterator[slice]:
-    """Slices that cover so many elements, with a look before each."""
+    """Slices that cover this many elements, with a look before each."""
     for first in range(0, size, _BLOCK):
         look()
         yield slice(first, min(first + _BLOCK, size))

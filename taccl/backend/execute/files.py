@@ -42,7 +42,7 @@ def run_program(program: Program, requested: RunRequested) -> Iterator[Execution
 
 
 def modes_of(program: Program, requested: bool | None) -> list[bool]:
-    """In place or not: what is asked, or else each that the program claims."""
+    """In place or not: what is requested, or else each that the program claims."""
     if requested is not None:
         return [requested]
     claims = [mode for mode, claimed in ((False, program.out_of_place), (True, program.in_place)) if claimed]

@@ -86,7 +86,7 @@ def fill(
 
 
 def any_integers(dice: np.random.Generator, dtype: np.dtype[Any], size: int) -> Array:
-    """Random numbers, all of the type alike."""
+    """Random numbers, all of the type equivalent."""
     info = np.iinfo(dtype)
     numbers: Array = dice.integers(info.min, info.max, size=size, dtype=dtype, endpoint=True)
     return numbers

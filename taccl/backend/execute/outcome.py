@@ -38,7 +38,7 @@ class Execution(Reported):
     pieces : sent over connections; of a plan, operands written into memory of other ranks.
     checked, wrong : elements looked at, and those of them that are off.
     root : of a rooted collective, given or the one that fits best.
-    verdict : `not checked` if it ended and nobody asked, or nobody knows, what the outputs must hold.
+    verdict : `not checked` if it ended and nobody requested, or nobody knows, what the outputs must hold.
     findings : what is wrong, or who is stuck.
     seconds : wall time; it says nothing about a GPU.
     notes : how the call was understood, such as a size that was rounded down.

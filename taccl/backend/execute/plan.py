@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from taccl.backend.program import Buffer, Op, Program, Step, ThreadBlock
 
-#: A reduction has room for so many sources; the interpreter counts them over the whole thread block.
+#: A reduction has room for this many sources; the interpreter counts them over the whole thread block.
 _FUSED_SOURCES = 16
 
 Key = tuple[int, int, int]  # channel, source rank, destination rank

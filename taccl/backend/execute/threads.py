@@ -104,7 +104,7 @@ def run_threads(blocks: list[Block], exchange: Blocking, seed: int, deadline: De
     Raises
     ------
     VerificationError : they are not at an end in time, though not stuck; or a step failed.
-    TacclError : the system does not give so many threads.
+    TacclError : the system does not give this many threads.
     """
     failures: list[BaseException] = []
     threads = [

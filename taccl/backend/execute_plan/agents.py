@@ -15,7 +15,7 @@ class Wait:
     ----------
     is_over : whether it may go on.
     says : what it waits for, as the end of a sentence; None: for others of its own block or rank, which is
-        told of them.
+        reported of them.
     """
 
     is_over: Callable[[], bool]

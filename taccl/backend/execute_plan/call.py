@@ -35,7 +35,7 @@ class PlanCall:
     Parameters
     ----------
     plan : what is called.
-    asked : the first call, as NumPy's answer wants it described; sizes there are in elements.
+    requested : the first call, as NumPy's answer wants it described; sizes there are in elements.
     chunk : bytes of a chunk.
     calls : how many.
     """
@@ -83,7 +83,7 @@ def make_plan_call(
     seed: int = 0,
     calls: int = 3,
 ) -> PlanCall:
-    """The calls that are asked for.
+    """The calls that are requested.
 
     Parameters
     ----------
@@ -194,7 +194,9 @@ def _check_layout(plan: ExecutionPlan, name: str, collective: Collective | None)
 
 
 def _chunk_bytes(plan: ExecutionPlan, message: int, size_bytes: int | None) -> int:
-    """Bytes of a chunk when a message of so many chunks has a size, rounded down as the runtime wants it."""
+    """Bytes of a chunk when a message of this many chunks has a size, rounded down as the runtime wants
+    it.
+    """
     unit = message * plan.alignment
     least = max(unit, -(-max(plan.min_bytes, 0) // unit) * unit)
     if size_bytes is None:

@@ -27,7 +27,7 @@ _SHOWN = 5
 
 
 class Answers:
-    """NumPy's answer to each call, made when it is asked for."""
+    """NumPy's answer to each call, made when it is requested."""
 
     def __init__(self, call: PlanCall, look: Callable[[], None]) -> None:
         self.call, self._look = call, look
@@ -35,7 +35,7 @@ class Answers:
         requested = call.requested
         routes = senders(requested.num_ranks) or [np.arange(1)]
         self._senders = routes if requested.collective == SEND_RECEIVE else None
-        #: The roots that would be right; of sendrecv, numbers of the ways in which ranks may be grouped.
+        #: The roots that would be right; of sendrecv, numbers of the routes in which ranks may be grouped.
         self.choices = requested.roots if self._senders is None else tuple(range(len(self._senders)))
 
     def of(self, number: int) -> Answer:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from taccl.backend.execute_plan.agents import Wait
 from taccl.backend.execute_plan.memory import End, Words, World
 
-#: So many pieces a transfer has at most.
+#: This many pieces a transfer has at most.
 _PIECES = 3
 
 
@@ -28,7 +28,7 @@ class Transfer:
 class Port:
     """One end of a port channel, with what was pushed and is not yet done.
 
-    `pushed`, `done` : how many of all calls. `last_lanes` : of its rank, over all calls, so many lanes come
+    `pushed`, `done` : how many of all calls. `last_lanes` : of its rank, over all calls, this many lanes come
     to the ends of their kernels.
     """
 
@@ -46,12 +46,12 @@ class Port:
         self.queue.append(Transfer(source, target))
 
     def signal(self) -> None:
-        """Ask for a signal after all that was asked before."""
+        """Ask for a signal after all that was requested before."""
         self.pushed += 1
         self.queue.append(Transfer(None, None))
 
     def is_idle(self) -> bool:
-        """Whether all that was asked is done."""
+        """Whether all that was requested is done."""
         return self.done == self.pushed
 
     def run(self) -> Iterator[Wait | None]:

@@ -16,11 +16,11 @@ _RANKS_AS: dict[str, RanksAs] = {"threads": "threads", "processes": "processes",
 
 
 def run_plan(plan: ExecutionPlan, requested: RunRequested) -> Iterator[Execution]:
-    """The outcome of calling a plan, in the way that is asked for or that it says.
+    """The outcome of calling a plan, in the way that is requested or that it says.
 
     Raises
     ------
-    TacclError : as `execute_plan`; or slots or pieces are asked for, which plans do not have.
+    TacclError : as `execute_plan`; or slots or pieces are requested, which plans do not have.
     """
     if requested.slots is not None or requested.piece_bytes is not None:
         raise TacclError("a plan has no connections, and so no slots and pieces", hint="leave them out")

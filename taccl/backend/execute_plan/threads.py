@@ -25,7 +25,7 @@ def run_threads(world: World, ranks: Sequence[Ranked], deadline: Deadline) -> No
     Raises
     ------
     VerificationError : they are not at an end in time, though not stuck.
-    TacclError : the system does not give so many threads.
+    TacclError : the system does not give this many threads.
     """
     stop = threading.Event()
     failures: list[BaseException] = []

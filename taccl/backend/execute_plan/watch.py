@@ -1,4 +1,4 @@
-"""Ranks that run beside each other, in threads or in processes: how each naps, and who sees that all hang.
+"""Ranks that run next to each other, in threads or in processes: how each naps, and who sees that all hang.
 
 Each counts its acts, and its looks at waits that found none over, in memory that all share. When nobody has
 acted between two moments, and everyone has looked anew since the first and again since the second, nothing

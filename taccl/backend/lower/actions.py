@@ -149,7 +149,7 @@ COLUMNS = tuple(each.name for each in fields(Actions) if each.name not in ("know
 
 
 def local_copies(runs: Sequence[tuple[Place, Place, int]]) -> Actions:
-    """Copies from place to place of so many chunks, which belong to no send and may run anywhere."""
+    """Copies from place to place of this many chunks, which belong to no send and may run anywhere."""
     src, dst, count = np.array(runs, dtype=np.int64).reshape(-1, 3).T
     nobody, now = np.full(len(src), -1, dtype=np.int64), np.zeros(len(src))
     return Actions(
@@ -174,7 +174,7 @@ def by_first(pairs: Pairs, number: int) -> tuple[IntArray, IntArray]:
 
 
 def split(values: Sequence[_Value], parts: int) -> list[Sequence[_Value]]:
-    """The values in so many stretches of nearly one length."""
+    """The values in this many stretches of nearly one length."""
     return [values[len(values) * part // parts : len(values) * (part + 1) // parts] for part in range(parts)]
 
 

@@ -1,8 +1,8 @@
 """The channel of every send.
 
 A connection is a link and an instance. Instance j's sends take channel j where they can. A channel holds at
-most 32 sending and 32 receiving thread blocks of a rank, and a thread block only so many steps: what does not
-fit goes to a higher channel, connections with many steps in several parts, one after the other.
+most 32 sending and 32 receiving thread blocks of a rank, and a thread block only this many steps: what does
+not fit goes to a higher channel, connections with many steps in several parts, one after the other.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Events and layouts become actions: sends, receives, additions and local copies at each rank.
 
-What is there for every send is made as columns; what happens at arrivals beside that is the business of
+What is there for every send is made as columns; what happens at arrivals next to that is the business of
 `arrivals`. All of it is the same whatever channels the sends take, but for the places of copies to the output
 and what sends wait for: so the rows are made once, and put in order for each choice of channels.
 """

@@ -330,7 +330,7 @@ def _offsets(rank: IntArray, chunk: IntArray, offset: IntArray) -> dict[Cell, in
 def _columns(
     schedule: Schedule, instance: IntArray, position: IntArray, named: bool
 ) -> tuple[SendColumns, IntArray]:
-    """The sends, and the row of the schedule of each of all their chunks; `named` sums are told apart."""
+    """The sends, and the row of the schedule of each of all their chunks; `named` sums are distinguished."""
     sends, topology = schedule.sends, schedule.problem.topology
     order = np.lexsort((position[schedule.chunk], sends.of_row))
     stop = np.cumsum(sends.count)

@@ -56,7 +56,7 @@ def cut_into_instances(schedule: Schedule, instances: int) -> tuple[Schedule, In
 
 
 def cut_in_place(collective: Collective, instances: int) -> Collective:
-    """The collective with each chunk cut into so many, which lie where it lay."""
+    """The collective with each chunk cut into this many, which lie where it lay."""
 
     def cut(placement: Placement) -> Placement:
         number = np.tile(np.arange(instances), len(placement))

@@ -1,8 +1,9 @@
-"""What a program takes at the very least, told before a schedule is searched for, and before one is lowered.
+"""What a program takes at the very least, reported before a schedule is searched for, and before one is
+lowered.
 
 Lowering a million transfers takes half a minute, and searching for them takes minutes. What is counted here
-takes no longer than a look at columns. It knows demands, sends and limits; how steps are laid into thread
-blocks it must not know. So what is refused here has no file, and what is not may still turn out to have none.
+takes no longer than a look at columns. So what is refused here has no file, and what is not may still turn
+out to have none.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from taccl.model.collectives import COLLECTIVES
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
 
-#: Findings that are told.
+#: Findings that are reported.
 _FINDINGS = 3
 
 
@@ -68,7 +69,7 @@ def check_problem_fits(problem: Problem, runtimes: tuple[str, ...], instances: i
         limits = limits_of(dialect.readers)
 
         def findings(chunks: int, times: int, limits: RuntimeLimits = limits) -> list[str]:
-            """The same for so many chunks in each part, and so many instances."""
+            """The same for this many chunks in each part, and this many instances."""
             into, out, room = (-(-each * chunks // parts) for each in (receives, sends, buffer))
             least = _Least(times * -(-into // limits.count), times * -(-out // limits.count), times * room)
             return least.findings(limits, fused=fused)

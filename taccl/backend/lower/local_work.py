@@ -1,7 +1,8 @@
 """What a rank does by itself where that takes time: sums of what arrived together, copies of its own data.
 
 It knows what executing costs on a machine, and which cells are summed and copied; which thread block runs
-what is the business of `local_blocks`. Without these costs, local steps take no time and run beside receives.
+what is the business of `local_blocks`. Without these costs, local steps take no time and run next to
+receives.
 
 A *sum unit* is a range of cells whose contributions come with the same messages. It begins as a copy of the
 rank's own data, made while the messages are under way; what has arrived is added in one run of `re`, which
@@ -20,7 +21,7 @@ from taccl.backend.lower.layout import RankLayout
 from taccl.backend.lower.made_sums import Cell
 from taccl.model.executor import MAX_THREAD_BLOCKS, Executor
 
-#: Sources of a merged sum: the runtimes hold 16, and count the one that ends a run in two ways.
+#: Sources of a merged sum: the runtimes hold 16, and count the one that ends a run in two forms.
 _MOST_SOURCES = 15
 
 
@@ -49,11 +50,11 @@ class LocalWork:
         return MAX_THREAD_BLOCKS if self.executor.thread_blocks is None else self.executor.thread_blocks
 
     def sum_us(self, sources: int, cells: int) -> float:
-        """What adding so many sources takes beyond `reduce_us`."""
+        """What adding this many sources takes beyond `reduce_us`."""
         return sources * cells * self.chunk_bytes * 1e-3 / self.executor.reduce_gbps
 
     def gathering_pays(self, messages: int) -> bool:
-        """Whether one thread block adds so many messages sooner than those that receive them do in turn.
+        """Whether one thread block adds this many messages sooner than those that receive them do in turn.
 
         Of a chunk that takes several rounds, these add one round's pieces while others add another's.
         """
@@ -72,7 +73,7 @@ class LocalWork:
         return _parts(self.sum_us(sources, cells), self.executor.reduce_us, cells)
 
     def parts_of_copies(self, cells: int) -> int:
-        """In how many parts a rank copies its own data: so many that it is done with the schedule.
+        """In how many parts a rank copies its own data: this many that it is done with the schedule.
 
         Where even that is too late, bytes take no longer than the beginning of a copy.
         """
@@ -83,7 +84,7 @@ class LocalWork:
 
 
 def _parts(work_us: float, most_us: float, most: int) -> int:
-    """So many parts that none takes longer, at least one and at most `most`."""
+    """As many parts that none takes longer, at least one and at most `most`."""
     return min(most, max(1, math.ceil(work_us / max(most_us, 1e-9))))
 
 

@@ -55,7 +55,7 @@ def lower(
     thread_blocks : `two-way` blocks receive and send where that delays nothing; of `one-way` blocks each
         does one of the two, so no step is fused with the send of what it received.
     executor : what executing costs on the machine, so that local copies and sums get thread blocks of their
-        own as far as the limits allow it; None: not known, and they run beside what they follow.
+        own as far as the limits allow it; None: not known, and they run next to what they follow.
     min_bytes, max_bytes : sizes of the calls that it may serve, by default half and twice the size
         that the schedule was made for.
 

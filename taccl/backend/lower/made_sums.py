@@ -234,7 +234,7 @@ class AddingUp:
     """How far all ranks are with their sums.
 
     `apart` : (rank, value) of sums whose steps are made elsewhere, of the rank's own data and of messages: of
-    these it is only told when they are complete.
+    these it is only reported when they are complete.
     """
 
     def __init__(self, sums: MadeSums, apart: Collection[tuple[int, int]] = ()) -> None:

@@ -45,7 +45,7 @@ class Kind(IntEnum):
     SEND = 2
 
 
-#: Times that agree to so many decimals (of a microsecond) are one moment.
+#: Times that agree to this many decimals (of a microsecond) are one moment.
 _DECIMALS = 6
 
 #: (what, send)

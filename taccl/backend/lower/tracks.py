@@ -1,7 +1,7 @@
 """Runs of values that must lie at consecutive offsets, merged while they agree.
 
 A *track* is a stretch of scratch. `Tracks.place` asks for some values side by side, in order. Where that
-agrees with what was asked before, tracks grow or are joined; where it does not, the values
+agrees with what was requested before, tracks grow or are joined; where it does not, the values
 get a second place in a track of their own, to be filled by local copies.
 """
 

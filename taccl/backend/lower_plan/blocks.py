@@ -1,7 +1,4 @@
-"""The thread blocks of a plan: steps as operations, with all that tells peers and each other.
-
-It knows steps and where their messages land; collectives, and what a plan has room for, it must not know.
-"""
+"""The thread blocks of a plan: steps as operations, with all that tells peers and each other."""
 
 from __future__ import annotations
 
@@ -74,7 +71,7 @@ class Translation:
             if each.send in pulls:
                 continue
             self.landing_in.setdefault((each.dst, landings.at[each.send]), []).append(each.receive)
-        #: by first send, those that are one put; the last of them is told, and heard
+        #: by first send, those that are one put; the last of them is reported, and heard
         self.together: dict[int, tuple[int, ...]] = {}
         self.untold: frozenset[int] = frozenset()
         self._find_runs()
@@ -158,7 +155,7 @@ class Translation:
                 self.semaphores[node.rank] += 1
 
     def _find_handshakes(self) -> frozenset[int]:
-        """The messages whose sender must be told first that the receiver's kernel has begun."""
+        """The messages whose sender must be informed first that the receiver's kernel has begun."""
         return find_starts(self.steps, self._may_come, lambda message: message.send in self.apart)[0]
 
     def find_apart(self) -> frozenset[int]:

@@ -1,7 +1,6 @@
 """The operations of one thread block, with a meeting of its threads wherever one is needed and nowhere else.
-
-It knows what order threads keep by themselves; why an operation is there it must not know. Lane 0 may tell
-and push what it heard itself; what others heard, or what the threads of the block wrote, takes a meeting.
+Lane 0 may tell and push what it heard itself; what others heard, or what the threads of the block wrote,
+takes a meeting.
 """
 
 from __future__ import annotations

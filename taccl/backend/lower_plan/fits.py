@@ -1,6 +1,5 @@
-"""Whether a plan keeps to what the runtime has room for, and which sizes of calls it can serve.
-
-It knows the runtime's limits; how the plan was made it must not know. A plan over a limit overwrites memory.
+"""Whether a plan keeps to what the runtime has room for, and which sizes of calls it can serve. A plan over a
+limit overwrites memory.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ MAX_OPERANDS = 8
 MAX_BLOCKS = 304
 MAX_PORT_CHANNELS = 1024
 MAX_PORT_MEMORIES = 509
-#: Offsets have 32 bits; messages are cut in units of so many bytes.
+#: Offsets have 32 bits; messages are cut in units of this many bytes.
 MAX_BUFFER_BYTES = 2**32
 UNIT_BYTES = 16
 #: The smallest size is read as a number of 31 bits.
@@ -50,7 +49,7 @@ def check_plan_fits(
 
     Parameters
     ----------
-    plan : as it is, or to be shared out among so many `parts`.
+    plan : as it is, or to be shared out among this many `parts`.
     most_operations : of all ranks together; None: however many.
     most_blocks : of a rank on this machine; None: as many as any GPU runs.
     alone : the same plan with one instance, for what would fit; None: it has one.
@@ -177,7 +176,7 @@ def check_problem_fits(
 
     Raises
     ------
-    UnitError : the runtime does not serve calls of that size, or none of the sizes asked for.
+    UnitError : the runtime does not serve calls of that size, or none of the sizes requested.
     """
     collective = problem.collective
     sizes = sizes_of(collective, problem.size_bytes, min_bytes, max_bytes)
@@ -197,7 +196,7 @@ def check_problem_fits(
         )
     if not sizes.min_bytes <= problem.size_bytes <= sizes.max_bytes:
         raise UnitError(
-            f"a plan made for calls of {problem.size_bytes} bytes has to serve them, and those asked for are "
+            f"a plan made for calls of {problem.size_bytes} bytes has to serve them, and those requested are "
             f"of {sizes.min_bytes} to {sizes.max_bytes}",
             hint=f"--min-size {min(sizes.min_bytes, problem.size_bytes)} "
             f"--max-size {max(sizes.max_bytes, problem.size_bytes)}",

@@ -1,9 +1,8 @@
-"""Sums that read from several peers at once: what adds to one place becomes neighbours in one thread block.
-
-It knows steps and the memory of ranks; operations it must not know. A thread block of a program hears from
-one peer, a thread block of a plan from many: receives and sums move to where the last of them is, and so do
-sends of the sum, and of what peers read from the beginning. What steps of a rank do to each other's memory
-stays in its order, with a wait of its own wherever thread blocks kept that order until then.
+"""Sums that read from several peers at once: what adds to one place becomes neighbours in one thread block. A
+thread block of a program hears from one peer, a thread block of a plan from many: receives and sums move to
+where the last of them is, and so do sends of the sum, and of what peers read from the beginning. What steps
+of a rank do to each other's memory stays in its order, with a wait of its own wherever thread blocks kept
+that order until then.
 """
 
 from __future__ import annotations
@@ -242,7 +241,7 @@ class _Gathering:
             self.moved |= {*sends}
 
     def _depends(self, node: Node) -> list[int]:
-        """What a step waits for beside the one before it: not steps that move, but those of its memory."""
+        """What a step waits for next to the one before it: not steps that move, but those of its memory."""
         return [
             each
             for each in self.steps.before[node.index]

@@ -1,7 +1,4 @@
-"""From a schedule to a plan: the passes of programs, within the limits of a plan, and a translation.
-
-It knows schedules and the numbers that a plan may not exceed; what right plans are it must not know.
-"""
+"""From a schedule to a plan: the passes of programs, within the limits of a plan, and a translation."""
 
 from __future__ import annotations
 
@@ -58,7 +55,7 @@ def lower_to_plan(
     ------
     ProgramLimitError : over a limit of the runtime, which the message names.
     CollectiveError : a collective that the runtime does not know, or calls that it cannot serve (in place).
-    UnitError : no call that it could serve lies between the sizes asked for.
+    UnitError : no call that it could serve lies between the sizes requested.
     """
     problem = schedule.problem
     sizes = sizes_of(problem.collective, problem.size_bytes, options.min_bytes, options.max_bytes)

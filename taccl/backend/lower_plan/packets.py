@@ -1,4 +1,4 @@
-"""The thread blocks of a plan of packets: messages land in scratch with the number of the call beside them.
+"""The thread blocks of a plan of packets: messages land in scratch with the number of the call next to them.
 
 Who reads packets waits for them, so that messages take no signals. They tell nothing but their data: what
 else one thread block of a rank has to know of another takes a semaphore. Slots are used once in a call, and
@@ -186,7 +186,7 @@ class PacketTranslation(Translation):
 
 
 def _done_by(sums: Sums) -> dict[int, list[int]]:
-    """By sum, those that it does beside its own."""
+    """By sum, those that it does next to its own."""
     done: dict[int, list[int]] = {}
     for node, last in sums.put_off.items():
         done.setdefault(last, []).append(node)

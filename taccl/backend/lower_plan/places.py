@@ -1,6 +1,4 @@
 """Where each message lands: in the receiver's final place if that is surely free, else in scratch of its own.
-
-It knows the steps of a program and the memory of its ranks; how operations tell each other it must not know.
 A place is free when everything else that touches it is surely done before the sender writes, or surely begins
 after the receiver has heard of it. In place, input and output are one buffer, under one name.
 """
@@ -18,7 +16,7 @@ from taccl.backend.program import Buffer, Op, Step
 #: (rank, buffer, chunk)
 Cell: TypeAlias = tuple[int, Buffer, int]
 
-#: A step whose receiver stores what it adds up needs what came beside what it has.
+#: A step whose receiver stores what it adds up needs what came next to what it has.
 ADDING = frozenset({Op.RECV_REDUCE_COPY, Op.RECV_REDUCE_SEND, Op.RECV_REDUCE_COPY_SEND})
 STORING = frozenset({Op.RECV, Op.RECV_COPY_SEND, Op.RECV_REDUCE_COPY, Op.RECV_REDUCE_COPY_SEND})
 
@@ -69,7 +67,8 @@ class Aliases:
 def aliases(collective: str, ranks: int, part: int, in_place: bool) -> Aliases:
     """How a call's buffers lie in each other.
 
-    The name that all use begins alike at all ranks: of an AllGather the output, of a ReduceScatter the input.
+    The name that all use begins equivalent at all ranks: of an AllGather the output, of a ReduceScatter the
+    input.
 
     Parameters
     ----------
@@ -91,7 +90,7 @@ class Sums:
     Parameters
     ----------
     put_off : steps that do nothing, with the sum that does it.
-    also : by sum, what it adds beside its own source.
+    also : by sum, what it adds next to its own source.
     """
 
     put_off: Mapping[int, int]

@@ -1,7 +1,6 @@
 """Which messages are pulled: the receiver reads what it adds where the sender has it, and nothing is put.
-
-It knows steps and the memory of ranks; operations it must not know. That saves scratch, and the pass over
-what has landed; but the sender's place has to stay as it is until the receiver is done with it.
+That saves scratch, and the pass over what has landed; but the sender's place has to stay as it is until the
+receiver is done with it.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ def find_pulls(
 ) -> dict[int, int]:
     """By send, the sum that reads what it would send, at the receiver.
 
-    Beside the rows, those that wait for nothing but the message: a sum that waits for another one had better
+    Next to the rows, those that wait for nothing but the message: a sum that waits for another one had better
     find its bytes there.
 
     Parameters

@@ -1,7 +1,4 @@
-"""The channels, remote buffers and semaphores of a plan, by the numbers that ranks and blocks give them.
-
-It knows messages between thread blocks and where ranks are; operations it must not know.
-"""
+"""The channels, remote buffers and semaphores of a plan, by the numbers that ranks and blocks give them."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ class BlockNumbers:
 
 
 class Resources:
-    """A channel for each connection that carries anything, and all else as it is asked for.
+    """A channel for each connection that carries anything, and all else as it is requested.
 
     Parameters
     ----------

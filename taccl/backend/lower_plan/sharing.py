@@ -1,6 +1,4 @@
-"""Thread blocks that share out what one did: each moves a part of every range, on channels of its own.
-
-It knows plans and how the runtime cuts ranges among blocks; where a plan came from it must not know. All
+"""Thread blocks that share out what one did: each moves a part of every range, on channels of its own. All
 parts of a block do the same operations, so part i of each waits for parts i of others only, and chunks stay
 as large as they were: a plan takes no more operations, scratch or lowering for it.
 """

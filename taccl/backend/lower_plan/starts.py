@@ -1,8 +1,7 @@
 """Which messages may not be sent before the receiver's kernel is known to have begun, and which land apart.
-
-It knows steps and what surely comes before what; places and operations it must not know. Such a message waits
-until its sender is told, or it lands apart: where nobody else ever writes, so that it can be sent at once, if
-the sender does not end a call before it was told that the last one has been read.
+Such a message waits until its sender is reported, or it lands apart: where nobody else ever writes, so that
+it can be sent at once, if the sender does not end a call before it was reported that the last one has been
+read.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The steps of a two-sided program in one row, its messages, and what surely happens before what.
-
-It knows thread blocks that send and receive; plans it must not know. Nothing is taken from how deep the
-queues between ranks are: a step is known to be done only where data or a dependency says so.
+"""The steps of a two-sided program in one row, its messages, and what surely happens before what. Nothing is
+taken from how deep the queues between ranks are: a step is known to be done only where data or a dependency
+says so.
 """
 
 from __future__ import annotations
@@ -167,7 +166,7 @@ def rearranged(
     Parameters
     ----------
     blocks : by thread block, its steps; no cuts may have been made.
-    waits : by step, what it waits for beside the one before it and the send of its message.
+    waits : by step, what it waits for next to the one before it and the send of its message.
 
     Raises
     ------
@@ -212,7 +211,9 @@ def rearranged(
 
 
 def known_without_messages(steps: Steps) -> Known:
-    """`Steps.known` by the order of steps and dependencies alone: as if messages told nothing but data."""
+    """`Steps.known` by the order of steps and dependencies alone: as if messages reported nothing but
+    data.
+    """
     before = [
         tuple(wait for wait in waits if steps.nodes[wait].rank == node.rank)
         for node, waits in zip(steps.nodes, steps.before, strict=True)

@@ -1,8 +1,7 @@
 """Sums of several operands: what is added to one place one after another is added in one pass, by the last.
-
-It knows steps and the memory of ranks; operations it must not know. Nobody may look at the place in between,
-and what is added has to stay until the last. Only what is there as soon: sums whose bytes came over as many
-ranks, so that no sum is put off that could be done while bytes of others are on their way.
+Nobody may look at the place in between, and what is added has to stay until the last. Only what is there as
+soon: sums whose bytes came over as many ranks, so that no sum is put off that could be done while bytes of
+others are on their way.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Which puts are one: what a thread block sends to one peer one after another, where that waits for it all.
-
-It knows steps, where messages land and who waits for whom; operations it must not know. Nobody is told later
-than it goes on anyway: in between the sender waits for nobody, and the receiver does nothing.
+Nobody is reported later than it goes on anyway: in between the sender waits for nobody, and the receiver does
+nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Which puts through ports others wait for: a put that takes its turn after one begins when that is complete.
-
-It knows steps and who waits for whom; operations it must not know. A push into a port channel takes no time,
-so without this all that a thread block pushes is on its way at once, and shares the rank's ports.
+A push into a port channel takes no time, so without this all that a thread block pushes is on its way at
+once, and shares the rank's ports.
 """
 
 from __future__ import annotations

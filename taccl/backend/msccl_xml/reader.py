@@ -2,7 +2,7 @@
 
 Strict on structure: a step that cannot be understood, a number that is none, two thread blocks with one
 id are faults with their line. `read_xml` raises the first of them; `read_document`, for `verify`, goes on
-with the best guess and hands over all of them beside the program, the raw elements and the text. Lenient on
+with the best guess and hands over all of them next to the program, the raw elements and the text. Lenient on
 attributes that some writer leaves out: they get what the runtimes document as the default (`minBytes` 0,
 `maxBytes` 2**27, `outofplace` the opposite of `inplace`), or what leaving them out must have meant.
 Elements that every runtime skips are skipped. Whether a runtime would take the file is not decided here.

@@ -12,7 +12,7 @@ _JUDGED = ("allgather", "reducescatter", "allreduce", "alltoall", "sendrecv")
 
 
 def executor_test(plan: ExecutionPlan, path: Path, size_bytes: int) -> str | None:
-    """The command for a call of so many bytes, to be run in a checkout of mscclpp; None if it has no test.
+    """The command for a call of this many bytes, to be run in a checkout of mscclpp; None if it has no test.
 
     Parameters
     ----------

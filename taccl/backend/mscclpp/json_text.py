@@ -20,7 +20,7 @@ MAX_BYTES = 256 * 2**20
 MAX_BYTES_FOR_LINES = 16 * 2**20
 _HINT = "give the JSON file that a synthesizer or mscclpp's own language wrote, unedited"
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],]|[^\s{}\[\],:"]+', re.DOTALL)
-#: Python converts at least so many digits.
+#: Python converts at least this many digits.
 _LONG_NUMBER = 640
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
 
@@ -69,7 +69,7 @@ def parse_json(
         raise PlanError(f"this is not JSON: {fault.msg}", path=path, line=fault.lineno, hint=_HINT) from None
     except RecursionError:
         raise PlanError("lists and objects are nested too deep to be a plan", path=path, hint=_HINT) from None
-    except ValueError:  # Python converts no number of so many digits
+    except ValueError:  # Python converts no number of this many digits
         line = _line_where(text, lambda token: token[0] != '"' and len(token) > _LONG_NUMBER)
         raise PlanError("a number has too many digits", path=path, line=line, hint=_HINT) from None
 

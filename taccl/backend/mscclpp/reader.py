@@ -1,7 +1,7 @@
 """MSCCL++ plans (JSON, v0.8 and later) to `ExecutionPlan`: what a file says, not whether that is right.
 
 `parse_plan` raises the first thing that cannot be understood; `parse_plan_document`, for `verify`, goes on
-with the best guess and hands over all of them beside the plan and the text. Keys that the runtime does not
+with the best guess and hands over all of them next to the plan and the text. Keys that the runtime does not
 know are skipped, as it skips them, and kept as `ignored`; keys that it has a default for may be missing.
 """
 

@@ -1,7 +1,5 @@
-"""Values of JSON objects by key and type, with a fault for each that is not what it should be.
-
-It knows what JSON has and how the runtime's reader takes it; what a plan is it must not know. Every fault has
-a place, and reading goes on with a guess.
+"""Values of JSON objects by key and type, with a fault for each that is not what it should be. Every fault
+has a place, and reading goes on with a guess.
 """
 
 from __future__ import annotations

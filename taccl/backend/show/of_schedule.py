@@ -11,7 +11,7 @@ from taccl.model import units
 from taccl.model.collective import IntArray
 from taccl.model.schedule import SavedSchedule, Schedule
 
-#: Up to so many chunks each is described in words.
+#: Up to this many chunks each is described in words.
 _MAX_LABELS = 200_000
 
 

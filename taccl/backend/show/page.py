@@ -1,6 +1,6 @@
 """A timeline as one HTML page that needs nothing else: no network, no other file.
 
-The page is put together from the files beside this module: `page.html`, `page.css` and the scripts.
+The page is put together from the files next to this module: `page.html`, `page.css` and the scripts.
 What is to be shown goes into it as JSON, in columns.
 """
 

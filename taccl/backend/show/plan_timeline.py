@@ -290,7 +290,7 @@ def _in_steps(plan: ExecutionPlan) -> PlanSimulation:
 
 
 def _pairs(plan: ExecutionPlan) -> set[tuple[int, int]]:
-    """Ranks that have to do with each other, both ways."""
+    """Ranks that have to do with each other, both directions."""
     pairs = set()
     for number, rank in enumerate(plan.ranks):
         others = {each.rank for each in rank.remote_buffers}

@@ -1,7 +1,4 @@
-"""The events of a simulation, one after the other, as a loop over columns (the rules are in `simulator`).
-
-It knows steps, connections and ports by index, and times; it must not know programs and networks.
-"""
+"""The events of a simulation, one after the other, as a loop over columns (the rules are in `simulator`)."""
 
 from __future__ import annotations
 

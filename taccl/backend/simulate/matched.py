@@ -89,7 +89,7 @@ def links_of(executed: ExecutedSteps, connections: Connections, topology: Logica
 def hang(
     executed: ExecutedSteps, connections: Connections, slots: int, chunks_per_piece: int
 ) -> VerificationError:
-    """The error for a program that hangs where a connection holds so many pieces of so many chunks."""
+    """The error for a program that hangs where a connection holds this many pieces of this many chunks."""
     words = {
         "flag": "waits for a step that is never done",
         "data": "waits for data",

@@ -26,7 +26,7 @@ class Simulation:
 
     Parameters
     ----------
-    program, topology, chunk_mb : what ran where, with chunks of so many MB.
+    program, topology, chunk_mb : what ran where, with chunks of this many MB.
     time_us : when the last step is done.
     rank, thread_block, step : which step; `step` counts from 0 in the order of the file.
     link : the link that a step sends over, else the one that it receives from; -1 for local steps.

@@ -52,7 +52,7 @@ def simulate_program(
     Parameters
     ----------
     chunk_mb : MB of one chunk of the program.
-    protocol : run it as if the file asked for this one, and let its flags take their share of every
+    protocol : run it as if the file requested this one, and let its flags take their share of every
         link's bandwidth. By default the protocol of the file, with no such share: so the time is that
         of the cost model, which schedules are made for.
     slots : pieces that a connection holds; by default what the protocol has.

@@ -13,7 +13,7 @@ from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
 from taccl.support.jit import Loop
 
-#: Times that agree to so many decimals (of a microsecond) are equal.
+#: Times that agree to this many decimals (of a microsecond) are equal.
 DECIMALS = 6
 
 

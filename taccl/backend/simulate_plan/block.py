@@ -1,7 +1,4 @@
-"""A thread block: one operation after another, where a wait blocks all of it.
-
-It knows operations; what other blocks do meanwhile it must not know.
-"""
+"""A thread block: one operation after another, where a wait blocks all of it."""
 
 from __future__ import annotations
 
@@ -152,7 +149,7 @@ class Block:
             sim.store_packets(self.rank, first, size, 0.0, self.act)
 
     def _all_at_once(self, work: Work, go_on: Done) -> None:
-        """Bytes that go and come, and the work at home, beside each other."""
+        """Bytes that go and come, and the work at home, next to each other."""
         sim, clock = self.sim, self.sim.clock
         left = 1 + len(work.sends) + len(work.reads)
 

@@ -1,7 +1,4 @@
-"""What happened in a call, as columns: what blocks did when, who let whom go on, which bytes went where.
-
-It knows numbers and moments only; what operations mean it must not know.
-"""
+"""What happened in a call, as columns: what blocks did when, who let whom go on, which bytes went where."""
 
 from __future__ import annotations
 
@@ -45,7 +42,7 @@ class Moves:
 
     Parameters
     ----------
-    act : the row of `Acts` that asked for it.
+    act : the row of `Acts` that requested it.
     link : of the topology.
     size_bytes : on the wire.
     start_us, left_us : from when to when the link carried it.

@@ -80,7 +80,7 @@ class Run:
         return int(link)
 
     def no_link(self, source: int, target: int) -> TopologyError:
-        """What is told where ranks are not joined."""
+        """What is reported where ranks are not joined."""
         return TopologyError(
             f"the plan moves data from rank {source} to rank {target}, but {self.topology.name} has no link "
             "between them",
@@ -120,7 +120,7 @@ class Run:
         self.clock.at(self.clock.now_us + self.alpha_us(end.rank, end.peer), arrives)
 
     def has_come(self, end: int, count: int) -> bool:
-        """Whether so many signals have come to an end."""
+        """Whether this many signals have come to an end."""
         return self.come[end] >= count
 
     def store_packets(self, rank: int, first: float, size: float, delay_us: float, by: int) -> None:
@@ -140,7 +140,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class _Pushed:
-    """What a port channel does next, asked by an act: a transfer, or a signal (no size)."""
+    """What a port channel does next, requested by an act: a transfer, or a signal (no size)."""
 
     by: int
     ready_us: float
@@ -161,7 +161,7 @@ class Port:
     def push(
         self, by: int, link: int | None, size: float, packets: tuple[int, float, float] | None = None
     ) -> None:
-        """Ask for a transfer, or for a signal after all that was asked before."""
+        """Ask for a transfer, or for a signal after all that was requested before."""
         run, rank = self.run, self.end.rank
         ready_us = max(run.clock.now_us, run.proxy_free_us[rank]) + run.proxy_us
         run.proxy_free_us[rank] = ready_us
@@ -194,11 +194,11 @@ class Port:
         self._over(requested.by, alpha_us)
 
     def has_done(self, count: int) -> bool:
-        """Whether so much of what was asked is over."""
+        """Whether so much of what was requested is over."""
         return self.done >= count
 
     def _over(self, by: int, reported_after_us: float) -> None:
-        """The next may begin; who flushes is told that this has arrived."""
+        """The next may begin; who flushes is reported that this has arrived."""
 
         def reported() -> None:
             self.done += 1

@@ -28,7 +28,7 @@ class PlanSimulation:
 
     Parameters
     ----------
-    plan, topology, chunk_mb : what ran where, with chunks of so many MB.
+    plan, topology, chunk_mb : what ran where, with chunks of this many MB.
     time_us : from the call until the last block has ended and the last byte has come.
     launch_us : what of it passes before anything moves; None where the machine does not say what executing
         costs.

@@ -64,7 +64,9 @@ class Work:
 
 
 def work_of(plan: ExecutionPlan, at: At, chunk: float, turn: int, unit: int | None) -> Work:
-    """What an operation does with chunks of so many bytes, in a turn of a pipeline (None: it is in none)."""
+    """What an operation does with chunks of this many bytes, in a turn of a pipeline (None: it is in
+    none).
+    """
     operation, signature = at.operation, signature_of(at.operation)
     sources, targets = operation.sources, operation.targets
     paired = signature.sizes != "first"

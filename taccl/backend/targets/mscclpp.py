@@ -30,7 +30,8 @@ from taccl.support.gc_paused import gc_paused
 
 #: What the first key of a saved schedule says; it is JSON, too.
 _SCHEDULE = b'"taccl-schedule"'
-#: So many times as long as its schedule, and a plan is made in another way, too: less is alphas at its ends.
+#: This many times as long as its schedule, and a plan is made in another way, too: less is alphas at its
+#: ends.
 _MUCH_SLOWER = 1.005
 #: How far predictions of plans are off nobody has measured: of these, so little is taken for a tie.
 _TIE = 0.005
@@ -88,7 +89,7 @@ def _timed(
 
     What is pulled takes no pass over what has landed, but is not sent while others are added up. Sums at once
     take fewer passes, but begin when the last of what they add is there. Sends that take turns at a rank's
-    ports come in the schedule's order, but go when others are done, and not beside them; they can bring back
+    ports come in the schedule's order, but go when others are done, and not next to them; they can bring back
     what a plan lost against its schedule. So can messages that wait for no peer's start, but are copied.
     """
     chunk_mb = schedule.problem.size_bytes / units.MB / message_chunks(plan)

@@ -59,7 +59,7 @@ def _one_by_one(note: Note) -> Iterator[AnyTarget]:
 def target_of_file(path: str | Path, content: bytes | None = None) -> AnyTarget:
     """The first target that knows a file: by its content, then by the ending of its name; else the default.
 
-    The targets that come with taccl are asked by content first, and others are loaded only where none of
+    The targets that come with taccl are tried by content first, and others are loaded only where none of
     them knows it.
 
     Parameters

@@ -1,7 +1,4 @@
-"""Which accesses to memory have to be ordered: pairs of rows, one of which writes, linear in the accesses.
-
-It knows cells, times and who writes; what accesses them and what orders them it must not know.
-"""
+"""Which accesses to memory have to be ordered: pairs of rows, one of which writes, linear in the accesses."""
 
 from __future__ import annotations
 

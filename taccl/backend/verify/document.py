@@ -70,7 +70,9 @@ def check_document(document: Document, collector: Collector) -> None:
 
 
 def _faults(document: Document, collector: Collector) -> None:
-    """What could not be understood; attributes that are missing are told with the others of their element."""
+    """What could not be understood; attributes that are missing are reported with the others of their
+    element.
+    """
     for fault in document.faults:
         if fault.missing:
             collector.fatal = True
@@ -235,7 +237,9 @@ def _step_number(
 
 
 def _plain_step_numbers(plain: PlainSteps, rank: int | None, block: int | None, collector: Collector) -> None:
-    """The same for all steps of a thread block; of those that are told alike, the first are spelled out."""
+    """The same for all steps of a thread block; of those that are reported equivalent, the first are spelled
+    out.
+    """
     numbers = plain.numbers
     odd = np.flatnonzero((numbers != np.arange(len(numbers))) | (numbers >= _MOST_STEPS))
     if not len(odd):
@@ -280,7 +284,7 @@ def _unusual_number(
     element: Element, name: str, text: str, rank: int | None, block: int | None, collector: Collector
 ) -> None:
     value = parse_whole(text)
-    if value is None:  # told as a fault
+    if value is None:  # reported as a fault
         return
     message = f"{name} is written {text[:40]!r}, which the runtimes read as {value}"
     collector.add(

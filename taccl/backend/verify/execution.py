@@ -7,7 +7,7 @@ ends, all do, and if one gets stuck, all get stuck at the same steps; one run de
 Iterations cannot deadlock each other either: program order leads from an iteration to the next,
 flags and matched pieces stay within one, and a full connection waits for a piece of the same
 iteration or an earlier one. No edge leads back, so every cycle lies within one iteration, and as all
-iterations are alike, the first shows it. A second one is run all the same by default.
+iterations are equivalent, the first shows it. A second one is run all the same by default.
 """
 
 from __future__ import annotations

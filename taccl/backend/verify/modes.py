@@ -1,4 +1,4 @@
-"""In which ways each runtime calls a file: in place, out of place, both or neither."""
+"""In which routes each runtime calls a file: in place, out of place, both or neither."""
 
 from __future__ import annotations
 

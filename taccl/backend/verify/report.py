@@ -19,7 +19,7 @@ Severity = Literal["error", "warning"]
 #: Where a runtime turns the file down: when it loads it, when it looks for a file for a call, or at the call.
 Refusal = Literal["load", "select", "launch"]
 #: What a mode (in place, out of place) of a file turned out to be; `not used`: the file claims it, but
-#: none of the runtimes asked about calls the file so.
+#: none of the runtimes requested about calls the file so.
 Verdict = Literal["right", "wrong", "not claimed", "not used", "not checked"]
 
 #: Findings of one rule that are written out; the rest are counted.
@@ -39,7 +39,7 @@ class Finding:
     message : one sentence, with the rank, thread block and step in it.
     rank, thread_block, step, line : where, as far as there is one place. `step` counts the steps of
         the thread block from 0 in the order of the file.
-    runtimes : which runtimes it concerns; all that were asked about if they all behave alike.
+    runtimes : which runtimes it concerns; all that were requested about if they all behave equivalent.
     hint : what to do.
     refusal : set if the runtimes named do not run the file because of it.
     """
@@ -104,7 +104,9 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Verification(Reported):
-    """The outcome for one program. `ok` means that no finding is an error for the runtimes asked about."""
+    """The outcome for one program. `ok` means that no finding is an error for the runtimes requested
+    about.
+    """
 
     findings: tuple[Finding, ...]
     facts: Facts

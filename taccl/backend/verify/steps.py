@@ -73,7 +73,7 @@ def _offsets_are_as_declared(subject: Subject) -> None:
 
 
 def _waits_are_for_something(subject: Subject) -> None:
-    """A wait is for a thread block and a step of the same rank that exist, and can be told of."""
+    """A wait is for a thread block and a step of the same rank that exist, and can be stated of."""
     columns = subject.columns
     asker = np.flatnonzero(columns.dep_block >= 0)
     blocks, index_there = columns.dep_block[asker], columns.dep_step[asker]

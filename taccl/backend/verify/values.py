@@ -1,7 +1,7 @@
 """The values that cells hold, numbered, and in words.
 
 Values (see `expected`) are interned: a cell holds a small number, equal values have equal numbers, and each
-sum of two values is computed once. It knows contributions; programs, plans and how they run it must not know.
+sum of two values is computed once.
 """
 
 from __future__ import annotations

@@ -299,7 +299,7 @@ def _readers(collector: Collector) -> dict[str, str]:
 
 
 def _for_targets(collector: Collector, wanted: Sequence[Runtime]) -> tuple[Finding, ...]:
-    """Findings that concern at least one of the runtimes asked about."""
+    """Findings that concern at least one of the runtimes requested about."""
     names = {runtime.name for runtime in wanted}
     kept = []
     for finding in collector.findings():

@@ -1,7 +1,4 @@
-"""Who touches which cells when: the record of a run, from which races are found.
-
-It knows cells, moments and actors; what is moved, and what makes a pair of accesses wrong, it must not know.
-"""
+"""Who touches which cells when: the record of a run, from which races are found."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Acts: the single things that thread blocks do in one call, with the cells that they touch.
-
-It knows blocks, ends of channels, semaphores and cells; which operation of a plan becomes which acts, and
-in what order acts happen, it must not know.
-"""
+"""Acts: the single things that thread blocks do in one call, with the cells that they touch."""
 
 from __future__ import annotations
 

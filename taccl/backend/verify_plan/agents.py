@@ -1,7 +1,4 @@
-"""The agents of a run and where they are: thread blocks with their lanes, signals and transfers on their way.
-
-It knows what an agent is and knows; what it does next, and what that does to memory, it must not know.
-"""
+"""The agents of a run: thread blocks with their lanes, and signals and transfers on their way."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What every cell holds while a plan runs: a number for its contributions, by call, and who put it there.
-
-It knows cells and values; who may write when, and in what order anything happens, it must not know.
-"""
+"""What every cell holds while a plan runs: a number for its contributions, by call, and who put it there."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ class Contents:
     """The memory of all ranks.
 
     The input of rank r in call k counts as that of rank k * num_ranks + r, so that what is left over from an
-    earlier call is told from what belongs here.
+    earlier call is reported from what belongs here.
 
     Parameters
     ----------

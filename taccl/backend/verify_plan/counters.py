@@ -2,7 +2,7 @@
 
 They live on when a kernel ends, so what a call adds it must take; and each end has one block that waits
 there and one that signals, for else nobody can say which wait is for which signal. All this is so in every
-order, and is read from the acts of one call. It knows acts; how they are executed it must not know.
+order, and is read from the acts of one call.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def check_counters(unfolded: Unfolded, seen: set[tuple[object, ...]], collector:
 
     Parameters
     ----------
-    seen : what was told already, at another size of call; added to.
+    seen : what was reported already, at another size of call; added to.
     """
     teller = _Teller(unfolded, seen, collector)
     ends, semaphores = _uses(unfolded, teller)

@@ -1,7 +1,4 @@
-"""Who waits for whom, when a plan does not end.
-
-It knows blocks that are stuck and what each waits for; how they got there it must not know.
-"""
+"""Who waits for whom, when a plan does not end."""
 
 from __future__ import annotations
 

@@ -13,9 +13,9 @@ from taccl.backend.verify.report import Collector, Finding
 from taccl.support.arguments import shown
 
 _PLACE = re.compile(r"gpus\[(\d+)\](?:\.threadblocks\[(\d+)\](?:\.ops\[(\d+)\])?)?")
-#: So many of each are told in full; finding their lines is a walk through the text.
+#: This many of each are reported in full; finding their lines is a walk through the text.
 _REPORTED = 100
-#: So many faults are looked at; where there are more, the file is none that could be corrected one by one.
+#: This many faults are looked at; where there are more, the file is none that could be corrected one by one.
 _MOST = 10_000
 
 

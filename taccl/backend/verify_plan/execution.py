@@ -2,8 +2,7 @@
 
 Counters only grow, each end of a channel has one waiter and each semaphore one that acquires. So what can go
 on in one order can go on in every order, and a single greedy run decides whether a plan ends; if no accesses
-race, it also decides what every cell holds. A wait holds up the whole block, which is stricter than a GPU. It
-knows acts; which orders are bad, and what outputs should hold, it must not know.
+race, it also decides what every cell holds. A wait holds up the whole block, which is stricter than a GPU.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 A chunk is cut wherever an operation of the plan begins or ends inside one: at the parts of ranges that
 blocks share, and at the slices of pipelines. Every operation moves bytes by whole chunks, so the same cuts
-serve all. Scratch holds plain bytes and packets in different places, and with double buffering twice. It
-knows the places of a plan; what its operations do there it must not know.
+serve all. Scratch holds plain bytes and packets in different places, and with double buffering twice.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from taccl.backend.program import Buffer
 from taccl.backend.verify_plan.header import largest_chunk, smallest_chunk
 from taccl.model.collective import IntArray
 
-#: The most parts of a range that are told apart by a size that all of them divide.
+#: The most parts of a range that are distinguished by a size that all of them divide.
 MOST_PARTS = 10_000
-#: So many pipelines of unlike slices are held against each other.
+#: This many pipelines of unlike slices are held against each other.
 MOST_PIPELINES = 6
 
 

@@ -180,7 +180,7 @@ def _pipelines_can_be_run(subject: Subject) -> None:
         if at.inner is not None:
             message = "is inside another pipeline, which the kernel dies of"
             subject.operation(
-                at, "nested-pipeline", message, "put its operations beside each other", fatal=True
+                at, "nested-pipeline", message, "put its operations next to each other", fatal=True
             )
         elif turns is None:
             message = "has no iter_context, so that its operations run once, as if there were no pipeline"

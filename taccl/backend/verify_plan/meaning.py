@@ -1,7 +1,4 @@
-"""Does a plan compute its collective: compare what its outputs hold after every call with what they should.
-
-It knows values, outputs and who wrote them; how they came about it must not know.
-"""
+"""Whether a plan computes its collective: what its outputs hold after every call, and should hold."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from taccl.backend.verify_plan.wanted import Wanted
 from taccl.model.collective import BoolArray
 
 Seen = set[tuple[object, ...]]
-#: So many wrong pieces of a rank are put into words; a report shows fewer.
+#: This many wrong pieces of a rank are put into words; a report shows fewer.
 _REPORTED = 100
 
 
@@ -29,7 +26,7 @@ def check_meaning(
 
     Parameters
     ----------
-    seen : what was told already, at another size of call; added to.
+    seen : what was reported already, at another size of call; added to.
     """
     said = _Teller(unfolded, trace, seen, collector)
     wrong = said.changed_inputs() + said.packets_twice()
@@ -116,7 +113,7 @@ class _Teller:
         return wrong
 
     def _held(self, number: int, call: int) -> str:
-        """A value in words, what is of other calls told apart."""
+        """A value in words, what is of other calls distinguished."""
         value = self.trace.contents.values[number]
         num_ranks = len(self.unfolded.plan.ranks)
         everyone = (1 << num_ranks) - 1

@@ -131,7 +131,7 @@ def _numbers_lead_somewhere(subject: Subject) -> None:
         block = subject.plan.ranks[at.rank].blocks[at.block]
         channels = signature_of(operation).channels
         if channels and operation.channel not in (None, *channels) and not only_puts(operation):
-            continue  # told as that
+            continue  # reported as that
         if operation.channel is not None and uses_channels(operation.name, operation.channel):
             count = len(block.channels_of(operation.channel))
             for number in operation.channels:

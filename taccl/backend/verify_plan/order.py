@@ -8,7 +8,7 @@ made a bounded number of columns at a time.
 
 Knowledge has three levels. A full edge carries data: what is known to be done is also visible. A relaxed
 signal, and below it a packet, only say that something was done: of the sender's data they carry what was
-there when its kernel began. It knows moments and edges; what a plan is it must not know.
+there when its kernel began.
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@ write before it, and every write with the reads since then (see `verify.conflict
 in no order until they meet, but one thread does what it does in order: two accesses of one segment that
 begin at the same cell and are equally wide give each byte to the same thread. Packets of one call in one
 place hold the same, and need no order; only ports, which do not wait for them, must come after. What was
-only read may be overwritten once the read is known to be done; what was written must also be visible. It
-knows records and orders; what is executed it must not know.
+only read may be overwritten once the read is known to be done; what was written must also be visible.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ def check_races(unfolded: Unfolded, order: Order, record: Record, seen: Seen, co
 
     Parameters
     ----------
-    seen : pairs that were told already, which are not told again; added to.
+    seen : pairs that were reported already, which are not stated again; added to.
     """
     access = record.columns()
     first, second = _conflicts(access)

@@ -1,8 +1,7 @@
 """What an acquisition of a semaphore says of releases, whichever of several blocks was first.
 
-It has gone on after so many releases. Of one block's those are the first; of several blocks' only so many
-are certain as the others cannot make up for. It knows who releases how often; what blocks do besides it
-must not know.
+It has gone on after this many releases. Of one block's those are the first; of several blocks' only this many
+are certain as the others cannot make up for.
 """
 
 from __future__ import annotations

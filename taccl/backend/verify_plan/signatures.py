@@ -50,7 +50,7 @@ class Shape:
         return len(self.first) + self.least
 
     def kinds(self, count: int) -> tuple[Operand, ...]:
-        """What each of so many ranges has to be; those beyond the end of the tuple are not looked at."""
+        """What each of this many ranges has to be; those beyond the end of the tuple are not looked at."""
         rest = max(0, count - len(self.first)) if self.more is not None else 0
         return (*self.first[:count], *([self.more] * rest if self.more is not None else []))
 

@@ -113,7 +113,7 @@ def _verify(
 def check_structure(
     plan: ExecutionPlan, collector: Collector, look: Callable[[], None] = lambda: None
 ) -> None:
-    """All that can be told without executing the plan, as far as its numbers mean anything.
+    """All that can be stated without executing the plan, as far as its numbers mean anything.
 
     `look` is called now and then, and may raise.
     """
@@ -155,7 +155,7 @@ def _readers(collector: Collector) -> dict[str, str]:
 
 
 def _for_releases(findings: tuple[Finding, ...], wanted: tuple[str, ...]) -> tuple[Finding, ...]:
-    """Findings as they concern the releases asked about: what only others do is a warning."""
+    """Findings as they concern the releases requested about: what only others do is a warning."""
     judged = [
         replace(each, severity="warning", refusal=None)
         if each.runtimes and not set(each.runtimes) & set(wanted)

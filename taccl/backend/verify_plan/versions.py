@@ -53,7 +53,7 @@ def without(name: OpName) -> tuple[str, ...]:
 
 
 def find_versions(targets: str | Iterable[str] | None) -> tuple[str, ...]:
-    """Names of the releases asked about: `all`, some of them, or None: the newest.
+    """Names of the releases requested about: `all`, some of them, or None: the newest.
 
     Raises
     ------
@@ -65,6 +65,6 @@ def find_versions(targets: str | Iterable[str] | None) -> tuple[str, ...]:
     requested = [targets] if isinstance(targets, str) else list(targets)
     wrong = [name for name in requested if name not in known and name != "all"]
     if wrong or not requested:
-        message = f"unknown runtime {shown(wrong[0])}" if wrong else "no runtime is asked about"
+        message = f"unknown runtime {shown(wrong[0])}" if wrong else "no runtime is requested about"
         raise TacclError(message, hint=f"all, or some of {', '.join(known)}")
     return tuple(name for name in known if name in requested or "all" in requested)

@@ -1,8 +1,4 @@
-"""What the outputs of a plan must hold, and where input and output are one memory (contract, 4.1).
-
-It knows collectives by their names and as data, in the chunks of a plan; how a plan is executed it must not
-know.
-"""
+"""What the outputs of a plan must hold, and where input and output are one memory (contract, 4.1)."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 Pair = tuple[int, int]
-#: A gap between classes is more than so many times the spread inside them, which is taken as 1% at least.
+#: A gap between classes is more than this many times the spread inside them, which is taken as 1% at least.
 _GAP, _LEAST_SPREAD = 3.0, 0.01
 #: A pair slower than this share of its class is a degraded link.
 DEGRADED = 0.8

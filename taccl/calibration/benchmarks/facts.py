@@ -94,7 +94,7 @@ class Matrix:
     quantity, ends : what the cells are.
     sources, targets : the numbers of the devices; data goes from a source to a target.
     cells : shape (sources, targets), None where the tool has none, and for a GPU with itself.
-    both_ways : data went both ways at once. `sums_ways`: a cell then counts both of them.
+    both_ways : data went both directions at once. `sums_ways`: a cell then counts both of them.
     peer : whether GPUs reached each other's memory directly; None where the tool does not say.
     at_once : all cells of a row were measured at the same time.
     size_bytes : of one copy, where it is known.

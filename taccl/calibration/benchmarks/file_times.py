@@ -21,7 +21,7 @@ TIMES = "times.csv"
 
 _HINT = "a header such as file,size_bytes,in_place_us and a row per file and size"
 _DELIMITERS = ",;\t"
-#: So many columns are named where one is missing.
+#: This many columns are named where one is missing.
 _MOST_NAMES = 12
 #: What stands in a cell where nothing was measured.
 _NOTHING = frozenset(

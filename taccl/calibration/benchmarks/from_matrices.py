@@ -1,6 +1,6 @@
 """What a matrix over pairs can tell: the beta of each class of pairs, ports, and what hosts' copies share.
 
-A latency in a matrix holds the launch of a copy, so it is told as that and never as an alpha. It knows no
+A latency in a matrix holds the launch of a copy, so it is reported as that and never as an alpha. It knows no
 tool's layout and no machine.
 """
 
@@ -139,20 +139,22 @@ def _range(matrix: Matrix, link: str, name: str, pairs: Mapping[Pair, float], no
 
 
 def _host_copies(matrix: Matrix, pairs: Mapping[Pair, float]) -> list[Quantity]:
-    """Copies through the host: one way a bandwidth, both ways at once what shares a PCIe switch."""
+    """Copies through the host: one way a bandwidth, both directions at once what shares a PCIe switch."""
     if not matrix.both_directions:
         return [_range(matrix, "GPU to GPU through the host", "gbps", pairs, "")]
     reported = []
     for group in pcie_switches(pairs):
         own = {pair: value for pair, value in pairs.items() if set(pair) <= set(group)}
         names = ", ".join(map(str, group))
-        note = f"they share one way up: both ways at once; all pairs have {median_gbps(pairs):.4g}"
+        note = f"they share one way up: both directions at once; all pairs have {median_gbps(pairs):.4g}"
         reported.append(_range(matrix, f"PCIe switch of GPUs {names}", "gbps", own, note))
     return reported
 
 
 def both_directions(matrices: Sequence[Matrix]) -> list[Quantity]:
-    """What pairs of GPUs move each way while both ways are busy: less than one way alone, or as much."""
+    """What pairs of GPUs move each way while both directions are busy: less than one way alone, or as
+    much.
+    """
     found = []
     for matrix in matrices:
         is_of_links = (

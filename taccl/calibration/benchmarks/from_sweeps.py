@@ -23,7 +23,7 @@ from taccl.model.units import format_size
 _LONGEST_FLOOR_US = {"one way": 20 * 3.0, "launched": 20 * 25.0}
 #: With --at, sizes from an eighth of it to eight times it are fitted.
 AT_FACTOR = 8
-#: Repeats in several files that differ by more than this are told.
+#: Repeats in several files that differ by more than this are reported.
 _CONTRADICTION = 2.0
 
 

@@ -32,7 +32,8 @@ _TOLERANCE, _STRIKES = 0.05, 3
 _WEAK_ALPHA, _WEAK_BETA = 1.5, 0.10
 #: Times within this share of the smallest are as small as it.
 NOISE = 0.05
-#: Clocks count in steps: below a microsecond, times within so many microseconds are as small, up to a share.
+#: Clocks count in steps: below a microsecond, times within this many microseconds are as small, up to a
+#: share.
 TICK_US, NOISE_OF_TICKS = 0.05, 0.20
 _ROUNDS = 40
 
@@ -231,7 +232,7 @@ def _least_relative_deviation(sizes: Array, times_us: Array) -> tuple[float, flo
     miss = np.eye(count)
     rows = np.vstack([np.hstack([line, -miss]), np.hstack([-line, -miss])])
     limits = np.concatenate([np.ones(count), -np.ones(count)])
-    if count > 400:  # the program is dense; so many points are told as well by reweighting
+    if count > 400:  # the program is dense; this many points are reported as well by reweighting
         return _reweighted(sizes, times_us)
     done = linprog(np.concatenate([[0, 0], np.ones(count)]), A_ub=rows, b_ub=limits, bounds=(0, None))
     if not done.success:

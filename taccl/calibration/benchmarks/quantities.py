@@ -1,4 +1,4 @@
-"""Fitted numbers and what could not be told: the noun that fits make, and tables are made of.
+"""Fitted numbers and what could not be stated: the noun that fits make, and tables are made of.
 
 It knows no measurement and no machine.
 """
@@ -51,7 +51,7 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Refusal:
-    """What was asked of a measurement that cannot tell it."""
+    """What was requested of a measurement that cannot tell it."""
 
     link: str
     name: str
@@ -61,7 +61,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class LinkCost:
-    """Costs of a hop in one scope, for a machine: what is None was not told."""
+    """Costs of a hop in one scope, for a machine: what is None was not stated."""
 
     scope: Scope
     alpha: Quantity | None

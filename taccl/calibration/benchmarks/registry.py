@@ -82,7 +82,7 @@ FORMATS: tuple[Format[Read], ...] = (
 def parse_measured(text: str, path: str | None = None) -> Measured:
     """What a benchmark's output tells, or those of several benchmarks below each other.
 
-    One that cannot be understood, beside another that can, is left out with a warning.
+    One that cannot be understood, next to another that can, is left out with a warning.
 
     Parameters
     ----------

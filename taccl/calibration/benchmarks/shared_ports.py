@@ -1,4 +1,4 @@
-"""What pairs share, told from runs of several pairs at once: independent ports, and PCIe switches.
+"""What pairs share, reported from runs of several pairs at once: independent ports, and PCIe switches.
 
 It knows bandwidths of one pair and of several together, and no machine.
 """
@@ -65,7 +65,7 @@ def ports_of(sums_gbps: Mapping[int, float]) -> Ports | None:
 
 
 def pcie_switches(gbps: Mapping[Pair, float]) -> list[tuple[int, ...]]:
-    """GPUs under one PCIe switch, from copies through the host both ways at once (P2P disabled).
+    """GPUs under one PCIe switch, from copies through the host both directions at once (P2P disabled).
 
     Two GPUs under one switch share its way up, so their pair gets half: below 0.75 of the median of all.
     """

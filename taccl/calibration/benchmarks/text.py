@@ -29,7 +29,7 @@ _NCCL = re.compile(
     r"(?:\[[^\]\n]{0,40}\] {0,4})?[A-Za-z][\w.-]{0,80}:\d{1,9}:\d{1,9} (?:\[\w{1,9}\] )?[^\n]{0,60}?"
     r"NCCL (?:INFO|WARN|TRACE|VERSION)"
 )
-#: So many rows with decimal commas are no accident.
+#: This many rows with decimal commas are no accident.
 _COMMA_ROWS = 2
 #: No tool prints a longer line that tells anything here.
 _LONGEST = 4000

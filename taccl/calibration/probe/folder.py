@@ -1,4 +1,4 @@
-"""What stands beside the programs of a probe: how they are run, and what to bring back.
+"""What stands next to the programs of a probe: how they are run, and what to bring back.
 
 It knows names, commands and prose; it knows no program and no machine.
 """
@@ -13,7 +13,7 @@ _TESTS = {"allgather": "all_gather_perf", "allreduce": "all_reduce_perf"}
 
 _SCRIPT = """\
 #!/bin/sh
-# Runs each program of this folder with nccl-tests or rccl-tests, and keeps what that prints beside it.
+# Runs each program of this folder with nccl-tests or rccl-tests, and keeps what that prints next to it.
 #
 # usage: sh run.sh RUNTIME TESTS [LAUNCHER ...]
 #   RUNTIME   msccl, executor or rccl: who reads MSCCL-XML here

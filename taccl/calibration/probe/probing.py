@@ -28,7 +28,7 @@ from taccl.topologies.reach import may_reach
 
 #: Larger machines have the links of smaller ones.
 MOST_RANKS = 128
-#: The smallest and largest size asked for; the smallest divides into the chunks of every program.
+#: The smallest and largest size requested; the smallest divides into the chunks of every program.
 _LEAST_BYTES, _LARGEST_BYTES, _FACTOR = 2**14, 2**28, 4
 _WORD_BYTES = 16
 _MOST_INSTANCES = 8
@@ -249,7 +249,7 @@ def _sizes(num_ranks: int) -> tuple[int, int, int]:
 def _ring(reach: BoolArray) -> list[int]:
     """The ranks in an order in which each reaches the next, and the last the first: as counted, if it is one.
 
-    Else by depth first, the ranks with the fewest ways on first.
+    Else by depth first, the ranks with the fewest routes on first.
     """
     n = len(reach)
     counted = list(range(n))

@@ -1,6 +1,6 @@
 """`fit_runs()`: what a machine really takes, from times of any programs measured on it.
 
-It knows how programs, a machine and a fit come together, and what a user is told; it knows no click.
+It knows how programs, a machine and a fit come together, and what a user is reported; it knows no click.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from taccl.topologies.as_yaml import topology_text
 
 #: Rounds of a program that are executed while the search is under way, and at its end.
 _ROUGH_ROUNDS, _FINE_ROUNDS = 16, 48
-#: Of more times than this, so many sizes of a file are fitted; all are predicted.
+#: Of more times than this, this many sizes of a file are fitted; all are predicted.
 _MANY_ROWS, _SIZES_EACH = 120, 10
 #: An interval wider than this factor, from end to end, is said to be weak.
 _WEAK = 1.5
-#: Fewer measured times than this say nothing about so many parameters.
+#: Fewer measured times than this say nothing about this many parameters.
 _LEAST_ROWS_EACH = 1
 
 INTERVALS = (
@@ -183,7 +183,7 @@ def fit_runs(
 
     Raises
     ------
-    TopologyError : a program for another number of GPUs, or too few times for so many numbers.
+    TopologyError : a program for another number of GPUs, or too few times for this many numbers.
     TacclError : as `load_runs`.
     """
     machine = topology if isinstance(topology, PhysicalTopology) else load_topology(topology, nodes)
@@ -237,7 +237,7 @@ def residuals_of(machine: PhysicalTopology, files: Sequence[MeasuredFile]) -> tu
 
 
 def _thinned(files: Sequence[MeasuredFile]) -> list[MeasuredFile]:
-    """The files with so many sizes each as a fit needs, the smallest and the largest among them."""
+    """The files with this many sizes each as a fit needs, the smallest and the largest among them."""
     if sum(len(file.size_bytes) for file in files) <= _MANY_ROWS:
         return list(files)
     kept = []

@@ -19,7 +19,7 @@ from taccl.model.network import FloatArray
 _LEFT, _LEFT_TOO, _EVIDENCE = 0.8, 0.9, 12.0
 #: Less than this wakes no host that sleeps, microseconds.
 _LEAST_US = 5.0
-#: So many groups have times on both sides, and there are so many times on either.
+#: This many groups have times on both sides, and there are this many times on either.
 _GROUPS, _ROWS = 2, 3
 
 

@@ -17,7 +17,7 @@ from taccl.model.network import FloatArray
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
-#: Times of the rows asked for, microseconds, where the parameters have these values.
+#: Times of the rows requested, microseconds, where the parameters have these values.
 Predict = Callable[[FloatArray, IntArray], FloatArray]
 
 #: A relative deviation above this counts by its size, below it by its square.
@@ -165,7 +165,7 @@ class _Problem:
         self._last: tuple[bytes, FloatArray] = (b"", measured_us)
 
     def _log_predicted(self, x: FloatArray, rows: IntArray) -> FloatArray:
-        """Kept until it is asked for elsewhere: a slope is wanted where the residuals were."""
+        """Kept until it is requested elsewhere: a slope is wanted where the residuals were."""
         place = x.tobytes() + rows.tobytes()
         if place != self._last[0]:
             self._last = (place, np.log(self._predict(np.exp(x), rows)))

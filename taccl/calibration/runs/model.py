@@ -288,7 +288,7 @@ class Model:
         )
 
     def predict(self, values: FloatArray, rows: IntArray, rounds: int = ROUNDS) -> FloatArray:
-        """The times of these rows, microseconds, with so many rounds executed at most."""
+        """The times of these rows, microseconds, with this many rounds executed at most."""
         machine = self.fitted(values)
         network = network_of(machine)
         assert machine.executor is not None

@@ -31,7 +31,7 @@ from taccl.model.network import FloatArray
 from taccl.support.files import MOST_BYTES, read_bytes
 
 _HINT = f"a folder with MSCCL-XML files and {TIMES}, or FILE.xml=TIMES"
-#: What a folder may hold in place of a table, beside the program of the same name.
+#: What a folder may hold in place of a table, next to the program of the same name.
 _LOGS = (".txt", ".log", ".out")
 #: Benchmarks measure floats, and a chunk has a whole number of them.
 _ELEMENT_BYTES = 4
@@ -71,7 +71,7 @@ class MeasuredRuns:
 def load_runs(sources: Sequence[str | Path]) -> MeasuredRuns:
     """Programs and their times from folders and FILE.xml=TIMES.
 
-    A folder holds programs and `times.csv` (file, size_bytes, and in_place_us or time_us), or beside
+    A folder holds programs and `times.csv` (file, size_bytes, and in_place_us or time_us), or next to
     NAME.xml the text of nccl-tests as NAME.txt, .log or .out. TIMES is either. Sizes at which a program
     hangs are left out with a note, and so are rows without a time, with wrong results, or of a program that
     is not there.

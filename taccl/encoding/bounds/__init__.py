@@ -1,7 +1,7 @@
 """Proofs: times that no schedule of a problem can beat, each with its witness.
 
 A bound is a value (`bound`), made by one module of this room and listed in `registry`; `stream` asks them in
-turn, and `views` says which problems they are asked about where there are sums.
+turn, and `views` says which problems they are requested about where there are sums.
 """
 
 from __future__ import annotations

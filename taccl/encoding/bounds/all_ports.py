@@ -55,14 +55,14 @@ from taccl.support.budget import Budget
 
 @dataclass(frozen=True, eq=False)
 class _First:
-    """Sums that enter W, of which so many are not all collected before a moment."""
+    """Sums that enter W, of which this many are not all collected before a moment."""
 
     sums: SumsEntering
     many: int
     from_us: float
 
     def routes(self, rank: int, link: int, many: int) -> Iterator[Way]:
-        """How so many may cross: from then on, as ever; sooner, with a contribution less to each sum."""
+        """How this many may cross: from then on, as ever; sooner, with a contribution less to each sum."""
         contributors = self.sums.contributors
         at_first: Way | None = None
         for way in self.sums.routes(rank, link, many):
@@ -101,7 +101,7 @@ def _firsts(sums: SumsEntering) -> Iterator[_First]:
 
 
 def _collected_us(sums: SumsEntering, many: int) -> float:
-    """A moment before which so many sums cannot be there with all contributions from outside W."""
+    """A moment before which this many sums cannot be there with all contributions from outside W."""
     at, topology = sums.at, sums.at.problem.topology
     links, layer = at.crossing.links, at.every.so_many(many)
     held = np.zeros(len(at.inside), dtype=np.int64)
@@ -166,7 +166,7 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
 
 ALL_PORTS = Bound(
     name="all-ports",
-    about="a node behind several ports: sums that leave first through all of them are collected beside each "
+    about="a node behind several ports: sums that leave first through all of them are collected next to each "
     "other, in the same ranks, before the last of them can leave",
     remedy="more or faster links there, or shorter alphas where sums are collected",
     prove=_prove,

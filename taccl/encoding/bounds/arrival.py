@@ -4,7 +4,7 @@ r"""The arrival bound: the latency bound where chunks are unequal, come late, or
          arrival(c, r) = min (of a sum: max) over inputs (c, s) of   ready(c, s) + dist_c(s, r),
 
 dist_c being the time of chunk c alone over its cheapest path (`core.earliest`). It asks nothing about who may
-sum or copy, so it holds with helpers. It is about the problem as it is asked, and not about a relaxed one
+sum or copy, so it holds with helpers. It is about the problem as it is requested, and not about a relaxed one
 (`views`).
 """
 

@@ -37,10 +37,10 @@ _INFINITE = 2**60
 
 
 def bottleneck_cut(instance: Instance, budget: Budget | None = None) -> Cut | None:
-    """The set of ranks that is hardest to get all chunks into; None where the question is not asked.
+    """The set of ranks that is hardest to get all chunks into; None where the question is not requested.
 
-    It is asked where each chunk is copied from one rank to all others, on links that all cost time. If the
-    budget is over before it is answered, the narrowest set so far.
+    It is requested where each chunk is copied from one rank to all others, on links that all cost time. If
+    the budget is over before it is answered, the narrowest set so far.
     """
     problem = instance.problem
     topology, ranks = problem.topology, problem.num_ranks
@@ -56,7 +56,7 @@ def bottleneck_cut(instance: Instance, budget: Budget | None = None) -> Cut | No
         best = narrower
         bandwidth = network.bandwidth_into(best)
         if not bandwidth:
-            break  # too narrow, beside the fastest port, to tell from nothing
+            break  # too narrow, next to the fastest port, to tell from nothing
         narrower = network.narrower(weight, float(weight[~best].sum() / bandwidth))
     inside = np.flatnonzero(best).tolist()
     return Cut(frozenset(inside), f"into the set {{{', '.join(map(str, inside))}}}")

@@ -48,7 +48,9 @@ def _better(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
 
 
 def _classes(instance: Instance) -> list[IntArray]:
-    """Sets of chunks that start at the same ranks and may go the same ways; one of an orbit, and not many."""
+    """Sets of chunks that start at the same ranks and may go the same routes; one of an orbit, and not
+    many.
+    """
     kind = may_go_equally(instance)
     representative = instance.group.chunk_representative
     chosen = np.unique(kind[representative == np.arange(instance.problem.num_chunks)])

@@ -91,7 +91,7 @@ def name_ports(problem: Problem, ports: IntArray) -> str:
 
 
 def _choices(problem: Problem, links: IntArray) -> list[IntArray]:
-    """For each of the links one of its pairs, in several ways.
+    """For each of the links one of its pairs, in several forms.
 
     Each link's first port, each one's last (the sender's and the receiver's side of a switch), a greedy
     cover, and where ports have rates of their own each link's slowest.

@@ -26,7 +26,7 @@ So both transfers between r and x lie in windows of time that follow from T alon
 
 Let the ports pass N(T) transfers by T (`volume`), and M have to be. Then all but N(T) - M of the chunks have
 no more than the fewest. If no r is near enough to all, each of these has two transfers in the windows of its
-center. Those let a port through only so many: what passes port p after x and before y is no more than
+center. Those let a port through only this many: what passes port p after x and before y is no more than
 floor((y - x - alpha_p) / (s beta_p)), alpha_p and beta_p as in `capacity`.
 """
 
@@ -46,7 +46,7 @@ from taccl.encoding.instance import Instance
 from taccl.model.network import FloatArray
 from taccl.support.budget import Budget
 
-#: Moments are the same to this part of them, and bounds are told apart to that.
+#: Moments are the same to this part of them, and bounds are distinguished to that.
 _CLOSE, _APART = 1e-12, 1e-12
 #: More halvings than this tell nothing apart.
 _MOST_STEPS = 100
@@ -114,7 +114,7 @@ def _between(cover: Cover, first_us: FloatArray, last_us: FloatArray, end_us: fl
 
 @dataclass(frozen=True, eq=False)
 class _Centers:
-    """Links that are there both ways, and how the ranks can be parted between the two ends of each.
+    """Links that are there both directions, and how the ranks can be parted between the two ends of each.
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
 CENTER = Bound(
     name="center",
     about="where ports have hardly room for more than 2n - 2 transfers of each sum of n ranks, most sums are "
-    "complete at one rank at first, or at both ends of one link; and only so many can meet on such links",
+    "complete at one rank at first, or at both ends of one link; and only this many can meet on such links",
     remedy="more or faster links, or more of those that are near to all ranks",
     prove=_prove,
     features=RELAXED,

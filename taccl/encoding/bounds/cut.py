@@ -110,9 +110,9 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
 
 CUT = Bound(
     name="cut",
-    about="so many whole chunks must enter a set of ranks through its ports; none is there before its head, "
-    "and after the last one its tail still remains",
-    remedy="more or faster links there, or shorter ways to and from there",
+    about="this many whole chunks must enter a set of ranks through its ports; none is there before its "
+    "head, and after the last one its tail still remains",
+    remedy="more or faster links there, or shorter routes to and from there",
     prove=_prove,
     features=RELAXED,
     is_quick=True,

@@ -18,7 +18,7 @@ from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.problem import Problem
 
-#: Ranks whose figures agree to so many digits look alike.
+#: Ranks whose figures agree to this many digits look equal.
 _DIGITS = 9
 
 
@@ -41,7 +41,7 @@ class Crossing:
 def simple_cuts(instance: Instance) -> list[Cut]:
     """Each rank alone and all but it; each node alone and all but it; what lies beyond a fast port.
 
-    On large machines, of ranks and nodes that look alike one, and halves.
+    On large machines, of ranks and nodes that look equal one, and halves.
     """
     problem = instance.problem
     everyone = frozenset(range(problem.num_ranks))
@@ -53,7 +53,7 @@ def simple_cuts(instance: Instance) -> list[Cut]:
 
 
 def node_cuts(instance: Instance) -> list[Cut]:
-    """Each node alone and all but it; of many nodes that look alike one."""
+    """Each node alone and all but it; of many nodes that look equal one."""
     problem = instance.problem
     everyone = frozenset(range(problem.num_ranks))
     cuts = []

@@ -227,8 +227,8 @@ def gathered(
     near : for each rank the moments, in order, at which another chunk can be there by a shortest path; None:
         they say nothing beyond what the recurrence does.
     horizon_us : later steps are not looked for.
-    enough : shape (num_ranks,); once each rank holds so many, no later steps are looked for; None: never.
-    arrivals : how many come to each rank beside those that the links of the layer bring; None: none.
+    enough : shape (num_ranks,); once each rank holds this many, no later steps are looked for; None: never.
+    arrivals : how many come to each rank next to those that the links of the layer bring; None: none.
 
     Raises
     ------

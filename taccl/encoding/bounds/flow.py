@@ -32,7 +32,8 @@ from taccl.support.budget import Budget
 
 #: Sums of millions of numbers are rounded by less than this part.
 _ROUNDING = 1e-9
-#: Ports of so many speeds are looked at, where the program is too large, and speeds agree in so many digits.
+#: Ports of this many speeds are looked at, where the program is too large, and speeds agree in this many
+#: digits.
 _MOST_SPEEDS, _DIGITS = 3, 6
 
 
@@ -71,12 +72,12 @@ def even_flow_bound(instance: Instance, budget: Budget) -> Proof:
         far = distances_us(topology, length)[collective.source, collective.destination]
         value_us = float(far[np.isfinite(far)].sum()) * (1 - _ROUNDING)
         if value_us > best.value_us:
-            best = FLOW.proof(value_us, f"the ways of all chunks through {int(ports.sum())} ports")
+            best = FLOW.proof(value_us, f"the routes of all chunks through {int(ports.sum())} ports")
     return best
 
 
 def has_flow(instance: Instance) -> bool:
-    """Whether the program is asked: each chunk goes from one rank to one, on a machine not too large."""
+    """Whether the program is requested: each chunk goes from one rank to one, on a machine not too large."""
     topology = instance.problem.topology
     return bool(
         instance.problem.num_chunks
@@ -140,7 +141,7 @@ FLOW = Bound(
     name="flow",
     about="the ports are busy that long even if chunks could be split over all paths (a multicommodity flow; "
     "AlltoAll)",
-    remedy="more or faster links on the busiest ways; a number of chunks does not",
+    remedy="more or faster links on the busiest routes; a number of chunks does not",
     prove=_prove,
     features=RELAXED,
     holds_for_any_chunks=True,

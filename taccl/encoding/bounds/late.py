@@ -38,9 +38,9 @@ from taccl.model.collective import BoolArray, IntArray
 from taccl.model.tolerance import EQUAL
 from taccl.support.budget import Budget
 
-#: No more cuts than this are looked at, and so many of the last moments at which more can have arrived.
+#: No more cuts than this are looked at, and this many of the last moments at which more can have arrived.
 _MOST_CUTS, _MOST_MOMENTS = 8, 6
-#: Moments in the first of so many parts of that do not matter.
+#: Moments in the first of this many parts of that do not matter.
 _FIRST = 1000
 
 
@@ -121,7 +121,7 @@ class _Late:
         return port, Routes(from_us, takes_us, busy_us, most, most, most, none, none, (table, table), cap)
 
     def _coming(self, many: int) -> list[Steps]:
-        """How many of so many late chunks can have come from outside to each rank, counted from y on."""
+        """How many of this many late chunks can have come from outside to each rank, counted from y on."""
         usable = np.zeros(self.problem.topology.num_links, dtype=np.bool_)
         usable[self.crossing.links] = True
         ends = Ends.of(self.problem, usable, outgoing=False)
@@ -138,7 +138,7 @@ class _Late:
         return sum(routes.worth(end_us, routes.cap, close, meter) for routes in self.routes)
 
     def moments(self) -> Iterator[tuple[float, int]]:
-        """The last moments before which so many chunks can have arrived at most, the latest first."""
+        """The last moments before which this many chunks can have arrived at most, the latest first."""
         many = len(self.crossing.chunks)
         for _ in range(_MOST_MOMENTS):
             moment = least_end_us(self.routes, many, self.horizon_us / _FIRST, self.horizon_us, self.budget)
@@ -157,7 +157,9 @@ class _Late:
         return best
 
     def gathered_us(self, many: int) -> float:
-        """How long it takes the ranks of D to gather so many chunks that come late; 0 if nothing is known."""
+        """How long it takes the ranks of D to gather this many chunks that come late; 0 if nothing is
+        known.
+        """
         come = self._coming(many)
         ranks = np.unique(self.looks[self.wanting]).tolist()
         soonest_us = min((self._alone_us(rank, many, come) for rank in ranks), default=0.0)
@@ -165,7 +167,7 @@ class _Late:
         return soonest_us if groups < int(self.wanting.sum()) else 0.0
 
     def _alone_us(self, rank: int, many: int, come: list[Steps]) -> float:
-        """When a rank to which none of them comes from outside can hold so many."""
+        """When a rank to which none of them comes from outside can hold this many."""
         held = np.zeros(len(self.inside), dtype=np.int64)
         others = [Steps() if number == rank else each for number, each in enumerate(come)]
         enough = np.zeros_like(held)

@@ -29,7 +29,7 @@ from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
 from taccl.support.budget import Budget, Meter
 
-#: Bounds are told apart to this part of them.
+#: Bounds are distinguished to this part of them.
 _APART = 1e-11
 
 
@@ -65,7 +65,7 @@ class StepTable:
 
 @dataclass(frozen=True, eq=False)
 class Routes:
-    """The ways through one port; columns of equal length, and the tables that `w` and `s` are rows of.
+    """The routes through one port; columns of equal length, and the tables that `w` and `s` are rows of.
 
     `from_us`, `takes_us` and `busy_us` in microseconds. All groups through the port together are worth no
     more than `cap`.

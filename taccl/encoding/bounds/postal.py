@@ -64,7 +64,7 @@ class Layer:
     ----------
     chunks : their numbers.
     wanted : shape (num_ranks,), the ranks that want some chunk of the set.
-    class_of : shape (len(chunks),), the class of each: chunks of a class may go the same ways.
+    class_of : shape (len(chunks),), the class of each: chunks of a class may go the same routes.
     may_use : shape (num_classes, num_links), where each class may go.
     """
 
@@ -97,7 +97,7 @@ class Layer:
         return replace(self, wanted=self.wanted & region)
 
     def so_many(self, many: int) -> Layer:
-        """So many chunks, each of which may use what some chunk of the layer may."""
+        """As many chunks, each of which may use what some chunk of the layer may."""
         equivalent = np.zeros(many, dtype=np.int64)
         return replace(self, chunks=np.arange(many), class_of=equivalent, may_use=self.uses()[None])
 

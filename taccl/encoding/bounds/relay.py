@@ -90,7 +90,7 @@ class _Way:
         return best
 
     def _least_spare(self, sends: int) -> float:
-        """The least I with which so many sends can bring all, or a little less; infinite: none is."""
+        """The least I with which this many sends can bring all, or a little less; infinite: none is."""
         if sends * self.most < self.chunks:
             return math.inf
         low, high = 0.0, 1.0
@@ -102,7 +102,7 @@ class _Way:
         return low
 
     def _brought(self, sends: int, spare: float) -> int:
-        """The most that so many sends can bring, with I; 0: not all of them can bring something."""
+        """The most that this many sends can bring, with I; 0: not all of them can bring something."""
         brought, again = 0, math.floor(spare + _WHOLE)
         for earlier in range(sends):
             tau_us = (brought + self.alpha * earlier + spare) / self.rate

@@ -1,7 +1,5 @@
 r"""What has to span which ranks, and the least that costs at weights of the links.
 
-It knows networks, demands and trees of least weight; it must not know where weights come from.
-
 Take any partition of the ranks. Of a chunk that is copied from one rank, one transfer for each part that
 wants it, but the first, crosses between parts; of a sum, one for each part but one with a contributor, and
 one for each part but one that wants it (`partitions`). So the transfers of a chunk, counted on pairs of ranks
@@ -50,7 +48,7 @@ class Tree:
     counts : shape (n,); whether a pair joins two parts that have members.
     links : shape (num_links,); how often each link is used, by the lighter direction of each pair that
         counts, half and half of equal ones.
-    either_way : the same with both directions of each pair that has two used alike.
+    either_way : the same with both directions of each pair that has two used equivalent.
     """
 
     num_ranks: int

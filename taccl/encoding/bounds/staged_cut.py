@@ -21,7 +21,7 @@ Groups through one port take turns, so what all that use port p serve is at most
 
 and T is possible only if the sum of A(p, T) over the ports into W is no less than the number of pairs
 of a chunk of C and a rank of W that wants it. The least such T is a bound by decomposition: the time
-before the cut (H, K), on it (turns, over all ways of grouping) and after it (w).
+before the cut (H, K), on it (turns, over all routes of grouping) and after it (w).
 
 *Sums.* Let X be the ranks outside W, C the sums with contributors in X and wanting ranks in W, and for one
 of them let (q, r) be a pair of such a contributor and such a rank. What q contributes comes to r in some
@@ -270,7 +270,7 @@ def contributing_outside(instance: Instance, chunks: IntArray, inside: BoolArray
 def disjoint_sets(instance: Instance, chunks: IntArray, inside: BoolArray) -> IntArray:
     """A number for each chunk, the same for chunks of one set: no rank of W wants two chunks of a set.
 
-    Only chunks that start at the same ranks and may go the same ways come into one set.
+    Only chunks that start at the same ranks and may go the same routes come into one set.
     """
     wants = instance.demand.wants
     place = np.full(instance.problem.num_chunks, -1, dtype=np.int64)
@@ -354,10 +354,10 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
 
 STAGED_CUT = Bound(
     name="staged-cut",
-    about="a node: the time before its narrow links in, on them (over all ways of grouping) and after them, "
+    about="a node: the time before its narrow links in, on them (over all groupings) and after them, "
     "each exactly (a staged cut: gather, cross, scatter). For sums also a rank and all but it: what leaves "
     "before all was collected, or comes late, is worth a part of a sum",
-    remedy="more or faster links there, or shorter ways to and from there",
+    remedy="more or faster links there, or shorter routes to and from there",
     prove=_prove,
     features=RELAXED,
 )

@@ -60,8 +60,8 @@ from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray, IntArray
 from taccl.support.budget import Budget
 
-#: Up to so many chunks every size of a group is looked at by itself; of larger ones, a size is rounded up by
-#: no more than one part in so many.
+#: Up to this many chunks every size of a group is looked at by itself; of larger ones, a size is rounded up
+#: by no more than one part in this many.
 _EACH, _PARTS = 8, 4
 
 
@@ -117,7 +117,7 @@ def _sum_of(counts: Sequence[Steps], most: IntArray) -> Steps:
 
 
 class Entering:
-    """What crosses into W over some links, and the ways it may: what copies and sums have in common."""
+    """What crosses into W over some links, and the routes it may: what copies and sums have in common."""
 
     def __init__(
         self, view: View, inside: BoolArray, crossing: Crossing, horizon_us: float, budget: Budget
@@ -225,7 +225,7 @@ class SumsEntering:
 
     @staticmethod
     def of(at: Entering) -> SumsEntering | None:
-        """What is known of the sums that cross there; None where they are not all alike.
+        """What is known of the sums that cross there; None where they are not all equivalent.
 
         Raises
         ------
@@ -257,7 +257,7 @@ class SumsEntering:
         return self.contributors * self.wanting
 
     def routes(self, rank: int, link: int, many: int) -> Iterator[Way]:
-        """How so many may cross over a link out of a rank: what they can be sums of, the later the more."""
+        """How this many may cross over a link out of a rank: what they can be sums of, the later the more."""
         one, all_of_them = self.collected[rank], self.back.of(rank, many)
         for time_us in sorted({*one.times, *all_of_them.times}):
             count = one.at(time_us)
@@ -270,7 +270,7 @@ class SumsEntering:
     def least_end_us(
         self, routes: Callable[[int, int, int], Iterator[Way]], known_us: float, but: int = 0
     ) -> float:
-        """When groups that cross in such ways can be worth all sums but so much; see `least_end_us`."""
+        """When groups that cross in such forms can be worth all sums but so much; see `least_end_us`."""
         at = self.at
         ports = _routes_of(
             at, at.informed(at.instance, at.within), routes, lambda many: many * self.worth_of_one
@@ -294,9 +294,10 @@ def _routes_of(
     routes: Callable[[int, int, int], Iterator[Way]],
     most: Callable[[int], int],
 ) -> list[tuple[Routes, IntArray]]:
-    """For each port into W the ways through it, one of those that are alike, and its links.
+    """For each port into W the routes through it, one of those that are equivalent, and its links.
 
-    `ways` gives them for a rank, a link out of it and a number of chunks, and `most` what so many are worth.
+    `routes` gives them for a rank, a link out of it and a number of chunks, and `most` what this many are
+    worth.
 
     Raises
     ------
@@ -381,8 +382,8 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
 STAGES = Bound(
     name="stages",
     about="entry at exact times, and with all chunks of a group, which share the network before and after "
-    "the cut: each rank there comes to hold only so many of them so soon",
-    remedy="more or faster links there, or shorter ways to and from there",
+    "the cut: each rank there comes to hold only this many of them so soon",
+    remedy="more or faster links there, or shorter routes to and from there",
     prove=_prove,
     features=RELAXED,
 )

@@ -16,7 +16,7 @@ Whatever prices come out of `tree_prices`, the tree alone is the proof: no solve
 wrong.
 
 The worst partitions go to `volume` too, for whole chunks. And a port p that carries anything has an alpha_p
-beside its busy time (`capacity`), so with F the right side above
+next to its busy time (`capacity`), so with F the right side above
 
     sum over p of y_p max(T - alpha_p, 0)  >=  F.
 """
@@ -43,9 +43,9 @@ from taccl.support.budget import Budget
 
 #: Taken off, for float error, and so that `throughput` tells what both prove.
 _ROUNDING = 2e-9
-#: Partitions to begin with, and those of the best prices that are told and looked at alone, at most.
+#: Partitions to begin with, and those of the best prices that are reported and looked at alone, at most.
 _MOST_FIRST, _MOST_REPORTED = 40, 3
-#: So many parts of a partition are told, and so many ranks of a part.
+#: This many parts of a partition are reported, and this many ranks of a part.
 _PARTS_REPORTED, _RANKS_REPORTED = 3, 8
 
 

@@ -7,7 +7,7 @@ partition (`partitions`) through a set P of ports,
     T  >=  (MB of C(W)) / sum over P of 1 / beta_p,        T  >=  (MB that cross) / sum over P of 1 / beta_p.
 
 Chunks of unequal sizes count as what they are at cuts, and as the smallest of them between parts.
-Alphas, heads, tails and the rounding to whole chunks are left out: with enough chunks they vanish beside
+Alphas, heads, tails and the rounding to whole chunks are left out: with enough chunks they vanish next to
 a large size. COST_MODEL, lower bound c.
 """
 

@@ -42,7 +42,8 @@ def ticks(time_us: FloatArray, tick_us: float | FloatArray) -> IntArray:
 
 @dataclass(frozen=True, eq=False)
 class Earlier:
-    """Cells of a table over time that is being filled: of each column, the one so many rows before the last.
+    """Cells of a table over time that is being filled: of each column, the one this many rows before the
+    last.
 
     `table` has shape (rows, columns), `delay` and `column` one value for each cell that is read.
     """
@@ -63,7 +64,7 @@ class Earlier:
 
 
 def together(first: int, end: int, width: int, *delays: IntArray) -> Iterator[IntArray]:
-    """The rows from `first` up to `end`, so many at once that none of them is a delay before another.
+    """The rows from `first` up to `end`, this many at once that none of them is a delay before another.
 
     So what they are made of is there before they are. Delays of 0 do not count: they read a row itself.
     `width` says how many cells a row reads.
@@ -88,7 +89,7 @@ def in_ticks(
     longer than that. The search begins at `known_us`, and what stays well below it is left coarse. `width`
     is the number of columns of the widest table. The result is 0 where tables would be too large, or the
     costs of links differ too widely; where the budget is over, it is what the ticks so far have shown.
-    `cells` says what filling the tables takes, for so many rows: that of so many cells of one recurrence.
+    `cells` says what filling the tables takes, for this many rows: that of this many cells of one recurrence.
     """
     rows = min(TICKS_MOST_ROWS, TICKS_MOST_CELLS // max(1, width))
     if rows < TICKS_FEWEST_ROWS:

@@ -1,7 +1,5 @@
 r"""Prices of ports at which the least trees are the heaviest, by cutting planes.
 
-It knows which ports trees keep busy, and prices; it must not know what they prove.
-
 With y >= 0 and sum 1 over the ports, f(y) is what the least trees of all kinds of chunks cost when each link
 weighs the sum of beta_lp y_p over its ports. Its maximum is the optimum of the linear program over trees,
 
@@ -13,7 +11,7 @@ and the prices are the rows' duals. The program begins with trees chosen one aft
 with what they keep busy (multiplicative weights: Plotkin, Shmoys and Tardos 1995), which are near the optimum
 already. Then trees join it that are lighter at the prices of the program (Kelley 1960), on the way there from
 the best prices so far, which keeps it from swinging, and at prices that rise with the load of its mix. Each
-tree comes with one that uses both directions of its pairs alike.
+tree comes with one that uses both directions of its pairs equivalent.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray, LogicalTopology
 from taccl.support.budget import Budget
 
-#: What is better by less than this part is not told.
+#: What is better by less than this part is not stated.
 _BETTER = 1e-6
 #: What differs by less than this part is equal.
 _EQUAL = 1e-12
@@ -121,7 +119,7 @@ class _Search:
         self.busy = [self.busy[each] for each in np.setdiff1d(np.arange(len(mix)), idle).tolist()]
 
     def _busy(self, priced: Priced) -> list[FloatArray]:
-        """How long each port is busy with the trees, shape (num_ports,), in two ways."""
+        """How long each port is busy with the trees, shape (num_ports,), in two forms."""
         topology = self._topology
         link, port = topology.incidence
         one, either = np.zeros((2, topology.num_links))

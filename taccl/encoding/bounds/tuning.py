@@ -28,7 +28,7 @@ BROADCAST_TIME_MOST_NODES, BROADCAST_TIME_MOST_LINKS_OF_NODES = 8, 100_000
 
 # --- center
 
-#: More ways of parting the ranks between the two ends of a link than this are not looked at.
+#: More partitions of the ranks between the two ends of a link than this are not looked at.
 CENTER_MOST_CELLS = 2_000_000
 #: Units of work for a million of them, each time.
 CENTER_UNITS_PER_CELL = 1e-5
@@ -42,7 +42,8 @@ CUT_UNITS, CUT_UNITS_PER_ROW = 0.3, 2e-5
 
 # --- cuts
 
-#: On machines with more ranks, only ranks that look different are cut off, and at most so many. So are nodes.
+#: On machines with more ranks, only ranks that look different are cut off, and at most this many. So are
+#: nodes.
 CUTS_MOST_RANKS, CUTS_MOST_NODES = 32, 8
 #: With more trunks (ports faster than their links) than this, one alone is hardly a bottleneck.
 CUTS_MOST_FAST_PORTS = 64
@@ -70,9 +71,10 @@ LATENCY_MOST_CELLS = 2**25
 
 # --- one_group
 
-#: A set of ranks with more ways of a chunk over a link than this is no small model, nor are so many chunks.
+#: A set of ranks with more routes of a chunk over a link than this is no small model, nor are this many
+#: chunks.
 ONE_GROUP_MOST_ROUTES, ONE_GROUP_MOST_CHUNKS = 400, 12
-#: It looks no further than so many times what is known.
+#: It looks no further than this many times what is known.
 ONE_GROUP_HORIZON = 1.03
 #: No more cuts than this are looked at, and no model has more than this part of what is left for it.
 ONE_GROUP_MOST_CUTS, ONE_GROUP_SHARE = 4, 0.3
@@ -93,7 +95,7 @@ PARTITIONS_CELLS = 4_000_000
 
 #: The next end that is tried lies this much later, and no sooner than such a part of how far it looks.
 PORT_TURNS_AHEAD, PORT_TURNS_SOONEST = 1.05, 50
-#: Units of work for going through the ways once, and for each of them.
+#: Units of work for going through the routes once, and for each of them.
 PORT_TURNS_UNITS, PORT_TURNS_UNITS_PER_WAY = 0.05, 2e-4
 
 # --- postal
@@ -119,15 +121,15 @@ SPANNING_MOST_KINDS = 64
 STAGED_CUT_MOST_CLASSES = 4
 #: Cuts into more sets of ranks than this are not looked at for sums.
 STAGED_CUT_MOST_CUTS_OF_SUMS = 8
-#: So many times a cell of a table costs what one of the recurrences does: the turns on the ports are gone
+#: This many times a cell of a table costs what one of the recurrences does: the turns on the ports are gone
 #: through again and again to find the least end.
 STAGED_CUT_PASSES = 30
-#: However few groups there are, going through their turns takes as long for each row as so many cells.
+#: However few groups there are, going through their turns takes as long for each row as this many cells.
 STAGED_CUT_CELLS_OF_TURNS = 6_000
 
 # --- stages
 
-#: More ways of crossing than this take seconds.
+#: More routes of crossing than this take seconds.
 STAGES_MOST_ROUTES = 60_000
 #: More classes of crossings (by the links that they may use) than this: only all together are looked at.
 STAGES_MOST_CLASSES = 4
@@ -163,9 +165,9 @@ TICKS_COARSE = 1.1
 TICKS_MOST_CELLS = 8_000_000
 #: Units of work for choosing a tick, and for filling tables with it, for each row of them and for each cell.
 TICKS_UNITS, TICKS_UNITS_PER_ROW, TICKS_UNITS_PER_CELL = 2.0, 0.012, 1.2e-5
-#: More than this at once is not worth it: beside such tables there is no look at the budget.
+#: More than this at once is not worth it: next to such tables there is no look at the budget.
 TICKS_MOST_UNITS = 2000.0
-#: So many cells are looked at in one go: more would no longer be near.
+#: This many cells are looked at in one go: more would no longer be near.
 TICKS_CELLS_AT_ONCE = 250_000
 
 # --- tree_prices
@@ -174,7 +176,7 @@ TICKS_CELLS_AT_ONCE = 250_000
 TREE_PRICES_GAP = 1e-3
 #: How many trees the program begins with, how many join it each time, and how many it has at most.
 TREE_PRICES_FIRST_TREES, TREE_PRICES_MORE_TREES, TREE_PRICES_MOST_TREES = 128, 8, 320
-#: How many trees a mix counts for, beside those that join it.
+#: How many trees a mix counts for, next to those that join it.
 TREE_PRICES_MIX_TREES = 48
 #: How far from the best prices so far to those of the program trees are looked for.
 TREE_PRICES_ROUTES = (1.0, 0.3)

@@ -23,7 +23,7 @@ Two such bounds are never added: the programs that they are about may run at the
 Before that a problem is *relaxed*: all inputs are there at 0, nothing follows the outputs, every chunk is
 as small as the smallest, and every rank may sum and copy. Each of its schedules is one of the relaxed
 problem, with sends that are no longer, so bounds of that hold. What a bound knows better it takes from the
-problem as asked.
+problem as requested.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class View:
     ----------
     instance : that problem, relaxed.
     backwards : it is read backwards, and ports are busy at the ends of its sends.
-    asked : the problem in question as it is, for what is proved of that; only on the first view.
+    requested : the problem in question as it is, for what is proved of that; only on the first view.
     units : shape (num_chunks,), or None for equal chunks; the size of each chunk of the problem in question,
         in chunks of the relaxed one.
     """

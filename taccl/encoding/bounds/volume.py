@@ -69,7 +69,7 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
 
 VOLUME = Bound(
     name="volume",
-    about="so many transfers must cross between the parts of the ranks: the ranks themselves, nodes, places "
+    about="this many transfers must cross between parts of the ranks: the ranks themselves, nodes, places "
     "in nodes, what fast links join, the sides of each cut (an AllReduce over k parts 2k - 2 times a chunk)",
     remedy="more or faster links between those parts; their ports are busy until then in any order",
     prove=_prove,

@@ -21,7 +21,7 @@ v, and k_p the most chunks from u to v, each over the links u -> v of the port,
 
 *Fixed charge.* Let sum of y be 1, and occupancy serial. The k chunks from u to v either all go round, or some
 go over the link u -> v itself, in a group that no other pair can claim. With lengths s B_l, dist those of
-shortest ways and round those of ways that begin with another link,
+shortest routes and round those of routes that begin with another link,
 
     T  >=  sum over pairs (u, v) of min(k round(u, v), Y_uv alpha_uv + k dist(u, v)).
 
@@ -165,7 +165,7 @@ def _from_end_to_end(instance: Instance) -> IntArray:
 
 
 def _shows_too_few(instance: Instance, through: FloatArray, budget: Budget) -> bool:
-    """Whether some prices show that not all chunks can pass, with so many through each port."""
+    """Whether some prices show that not all chunks can pass, with this many through each port."""
     topology = instance.problem.topology
     link, port = topology.incidence
     slowest = np.full(topology.num_links, np.inf)
@@ -190,9 +190,9 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
 
 WHOLE_FLOW = Bound(
     name="whole-flow",
-    about="flow for whole chunks: by some moment a port has let through only so many (integer capacity); and "
+    about="flow for whole chunks: by some moment a port lets only this many through (integer capacity); and "
     "each pair of ranks takes a way round or pays an alpha of its own (fixed charge)",
-    remedy="more or faster links on the busiest ways, shorter alphas, or more --chunks",
+    remedy="more or faster links on the busiest routes, shorter alphas, or more --chunks",
     prove=_prove,
     features=RELAXED,
 )

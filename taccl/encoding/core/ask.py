@@ -11,7 +11,7 @@ from taccl.encoding.core.tuning import ASK_AGAIN_S, ASK_MOST
 from taccl.errors import SolverError
 from taccl.support.budget import UNITS_PER_S, Budget
 
-#: z3 counts the steps of its procedures; it makes so many in a millisecond, or more.
+#: z3 counts the steps of its procedures; it makes this many in a millisecond, or more.
 _STEPS_PER_UNIT = 2_000
 
 

@@ -21,7 +21,7 @@ from taccl.model.schedule import TOLERANCE_US, Schedule, Send, schedule_from_sen
 def busiest_first(problem: Problem, decisions: Sequence[Decision], chance: float, seed: int) -> Schedule:
     """The schedule that this order gives.
 
-    `chance` changes how urgent each chunk is on its way, by so many parts of the longest way.
+    `chance` changes how urgent each chunk is on its way, by this many parts of the longest way.
     """
     return _Order(problem, decisions, chance, seed).run()
 

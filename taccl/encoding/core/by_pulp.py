@@ -90,7 +90,8 @@ def solve_by_pulp(
     """What the solver that PuLP calls `solver` found, and its values, shape (num_variables,).
 
     The solver never gets more than is left of the limit when it begins, in whole seconds, since many count
-    those only: with less than one it is not asked. What takes longer than a second beyond the limit is ended.
+    those only: with less than one it is not requested. What takes longer than a second beyond the limit is
+    ended.
 
     Parameters
     ----------
@@ -125,7 +126,7 @@ def solve_by_pulp(
 
 
 def _run(folder: str, arguments: list[str], seconds: float) -> None:
-    """Run the child until it ends or for so many seconds. Nothing that it started is left afterwards."""
+    """Run the child until it ends or for this many seconds. Nothing that it started is left afterwards."""
     places = dict.fromkeys(("TMPDIR", "TMP", "TEMP"), folder)
     modules = os.pathsep.join(str(Path(entry or ".").absolute()) for entry in sys.path)
     with Path(folder, _ERRORS).open("w") as errors:
@@ -189,7 +190,7 @@ def child() -> None:
 
 
 def _solver(name: str, seconds: float, gap: float, seed: int, has_start: bool) -> Any:
-    """PuLP's solver of that name, told as much as it takes: some know no gap, no start and no seed."""
+    """PuLP's solver of that name, reported as much as it takes: some know no gap, no start and no seed."""
     known = inspect.signature(type(pulp.getSolver(name, msg=False)).__init__).parameters
     reported: dict[str, Any] = {"gapRel": gap}
     if has_start:

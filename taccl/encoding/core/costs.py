@@ -1,7 +1,4 @@
-"""What sends cost on links and ports, as columns for compiled functions.
-
-It knows the cost model; it must not know chunks.
-"""
+"""What sends cost on links and ports, as columns for compiled functions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""CP-SAT beside this thread: each solution and each bound as it finds them.
-
-It knows models and budgets; what a model is about it must not know.
-"""
+"""CP-SAT next to this thread: each solution and each bound as it finds them."""
 
 from __future__ import annotations
 

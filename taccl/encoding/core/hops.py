@@ -1,7 +1,4 @@
-"""How many transfers a problem takes at least, where every chunk goes from one rank to one.
-
-It knows links and demand; it must not know costs.
-"""
+"""How many transfers a problem takes at least, where every chunk goes from one rank to one."""
 
 from __future__ import annotations
 
@@ -12,7 +9,8 @@ from taccl.model.problem import Problem
 
 
 def least_transfers(problem: Problem, enough: int) -> int:
-    """The links of shortest ways over all chunks that go from one rank to one; no count goes beyond `enough`.
+    """The links of shortest routes over all chunks that go from one rank to one; no count goes beyond
+    `enough`.
 
     A chunk whose way has h links is counted once for each of 0 .. h - 1 links that do not bring it there; one
     without a way not at all.

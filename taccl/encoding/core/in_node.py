@@ -9,14 +9,12 @@ An *item* i is |i| chunks that travel together. Time is counted in ticks. For a 
 
     minimise T with T >= at[i, r] where r wants i, and, if i leaves by place x, T >= at[i, x] + tail(g)
 
-    received once   the ways of i into r: one where r wants i, at most one elsewhere, none where it is from
+    received once   the routes of i into r: one where r wants i, at most one elsewhere, none where it is from
                     the beginning
     held first      no more of them into r than out of it, and  start >= at[i, src(l)], at[i, dst(l)] >= end
     one way         of i that one place wants and one has, as many leave other ranks as come there
     ports           intervals of a port do not overlap
     groups          the chunks that leave in g, for each shift, are as many as the plan says
-
-It knows the links of one node; clusters, plans and schedules it must not know.
 """
 
 from __future__ import annotations

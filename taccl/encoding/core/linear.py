@@ -40,7 +40,7 @@ class Solution:
 
     Parameters
     ----------
-    status : `optimal`: proved to the asked gap; `feasible`: valid but not proved; `infeasible`: proved
+    status : `optimal`: proved to the requested gap; `feasible`: valid but not proved; `infeasible`: proved
         to have none; `unknown`: none found in time.
     values : shape (num_variables,), if there is a solution.
     objective : of `values`.
@@ -236,7 +236,7 @@ def _run_counted(highs: Any, budget: Budget, is_mip: bool, num_entries: int, num
 
 
 def _run_interruptibly(highs: Any) -> None:
-    """Solve beside this thread, so that Ctrl-C stops the solver instead of waiting for it.
+    """Solve next to this thread, so that Ctrl-C stops the solver instead of waiting for it.
 
     Raises
     ------

@@ -34,7 +34,7 @@ class Policy:
     ----------
     group : the most chunks in one send on a link inside a node.
     internode_group : the same on a link between nodes.
-    hold : a link inside a node waits until so many chunks are there, while others move.
+    hold : a link inside a node waits until this many chunks are there, while others move.
     internode_hold : the same for a link between nodes.
     taper : a send between nodes takes at most this part of what its link still has to carry, so
         that the last sends are small and what follows them is short.

@@ -1,7 +1,4 @@
-"""One node, what moves in it, and what was decided about that: the words of the model of `in_node`.
-
-It knows links between places of one node; variables and solvers, clusters and schedules it must not know.
-"""
+"""One node, what moves in it, and what was decided about that: the words of the model of `in_node`."""
 
 from __future__ import annotations
 
@@ -129,7 +126,7 @@ def backwards(around: Around) -> tuple[Around, Sequence[int]]:
 
 
 def _described(around: Around) -> tuple[set[object], set[object]]:
-    """A node, with each port told by the links that use it."""
+    """A node, with each port reported by the links that use it."""
     links = [
         (link.src, link.dst, link.alpha_us, link.cost_us, shares)
         for link, shares in zip(around.links, around.shares, strict=True)

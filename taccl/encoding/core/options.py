@@ -14,13 +14,13 @@ from taccl.support.budget import MAX_TIME_LIMIT_S, Budget, PatientClock, check_e
 #: HiGHS and CP-SAT have seeds of 31 bits.
 MAX_SEED = 2**31 - 1
 DEFAULT_TIME_LIMIT_S = 60.0
-#: The largest slack that may be asked for.
+#: The largest slack that may be requested.
 MAX_SLACK = 1e6
 
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """What the user asked for.
+    """What the user requested.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ class SearchOptions:
     gap : stop when (time - bound) / time is no more than this.
     seed : of every random choice, below 2**31.
     solver : of the MILP engine, by a name that PuLP knows.
-    slack : the longest ways that MILP and CP consider, relative to the shortest; None: short ones
+    slack : the longest routes that MILP and CP consider, relative to the shortest; None: short ones
         first, then longer ones.
     effort : units of work in place of seconds (`core.budget`): the same answer from the same seed, on any
         machine under any load, unless a `time_limit_s` ends the call before. None: seconds count.
@@ -69,7 +69,7 @@ class SearchOptions:
         if self.slack is not None and (not is_number(self.slack) or not 1 <= self.slack <= MAX_SLACK):
             raise SolverError(
                 f"a slack is from 1 to {MAX_SLACK:g}, not {shown(self.slack)}",
-                hint="--slack 1.5: ways half as long again",
+                hint="--slack 1.5: routes half as long again",
             )
 
     @property

@@ -31,7 +31,7 @@ def shortest_path_sets(
     distances_by_limits: tuple[FloatArray, IntArray],
     slack: float,
 ) -> BoolArray:
-    """The links on ways that are short enough for each chunk, shape (num_chunks, num_links).
+    """The links on routes that are short enough for each chunk, shape (num_chunks, num_links).
 
     `duration_us` is how long one chunk takes on each link, shape (num_links,).
     """

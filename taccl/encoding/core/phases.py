@@ -42,7 +42,7 @@ def phases(problem: Problem, owners: IntArray | None, group: Callable[[], Symmet
 
     `owners` says where each sum is made that many ranks want, shape (num_chunks,); None: at the chunk's
     owner. The phases keep the symmetries that also take each owner to the owner of its image: `group` is
-    asked for the problem's group if it comes to that.
+    requested the problem's group if it comes to that.
     """
     collective = problem.collective
     if not collective.is_reduction:

@@ -3,8 +3,6 @@
 A transfer starts as soon as all ports of its link are free; of those that wait for a port, the one with the
 least key goes first. A transfer is in one heap at a time: of those that are ready, or of those that wait at
 one port. Events are the ends of sends, by the numbers of their transfers, and ports that are free again.
-
-It knows ports, keys and numbers of transfers; it must not know what a transfer carries or what follows it.
 """
 
 from __future__ import annotations
@@ -130,7 +128,7 @@ def may_start(queues: Any, costs: Any, link: int, now_us: float, key: float, ite
 
 @compiled_in_place
 def send(queues: Any, costs: Any, link: int, now_us: float, mb: float, item: int) -> float:
-    """Start a send of so many MB, which is told of as the transfer `item`; when it ends."""
+    """Start a send of this many MB, which is reported of as the transfer `item`; when it ends."""
     ends_us: float = now_us + costs.alpha_us[link] + mb * costs.beta_us[link]
     push(queues.event_us, queues.event_items, 0, queues.sizes[PORT_QUEUES_EVENTS], ends_us, item)
     queues.sizes[PORT_QUEUES_EVENTS] += 1

@@ -1,7 +1,4 @@
-"""Who waits for which port, as sends are placed one after another.
-
-It knows numbers of sends and ports, and priorities; moments it must not know.
-"""
+"""Who waits for which port, as sends are placed one after another."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ class Ports:
         return {self.free_us[port] for port in self._ports[link]}
 
     def duration(self, link: int, units: float) -> float:
-        """From start to end of contiguous chunks of so many units."""
+        """From start to end of contiguous chunks of this many units."""
         return self._alpha[link] + units * self._cost[link]
 
     def place(self, link: int, units: float, start_us: float) -> float:
@@ -124,7 +124,7 @@ def in_order(
     """Each send as early as possible after those before it in the sequence on its ports.
 
     The sequence must be such that whatever brings a chunk to a rank stands before what takes it on. Where a
-    sum can be made in several ways, `before` says for each send which others it waits for.
+    sum can be made in several forms, `before` says for each send which others it waits for.
     """
     decisions = list(decisions)
     if before is not None or any(decision.sums is not None for decision in decisions):

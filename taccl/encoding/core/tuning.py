@@ -9,27 +9,27 @@ from __future__ import annotations
 
 #: z3 counts them, and milliseconds, in 32 bits.
 ASK_MOST = 2**32 - 2
-#: z3 is told again and again to stop, so many seconds apart: it ignores an interrupt that comes before its
-#: search.
+#: z3 is reported again and again to stop, this many seconds apart: it ignores an interrupt that comes before
+#: its search.
 ASK_AGAIN_S = 0.05
 
 # --- by_pulp
 
 #: Seconds beyond the limit for reading an answer; then the solver is taken for one that hangs.
 BY_PULP_GRACE_S = 1.0
-#: Part of the limit that is kept for writing the answer, and at most so many seconds of it.
+#: Part of the limit that is kept for writing the answer, and at most this many seconds of it.
 BY_PULP_WRITING, BY_PULP_MOST_WRITING_S = 0.1, 1.0
 
 # --- cp_sat
 
 #: CP-SAT proves less with fewer, even on two cores.
 CP_SAT_WORKERS = 8
-#: What CP-SAT calls a deterministic second takes it about so many of one core.
+#: What CP-SAT calls a deterministic second takes it about this many of one core.
 CP_SAT_S_PER_DETERMINISTIC_S = 4.0
 
 # --- distance
 
-#: From so many pairs of a rank and a link on, a compiled loop is faster by what it takes to make it.
+#: From this many pairs of a rank and a link on, a compiled loop is faster by what it takes to make it.
 DISTANCE_MANY = 2**26
 
 # --- earliest
@@ -39,29 +39,29 @@ EARLIEST_MOST_SIZES = 16
 
 # --- in_node
 
-#: So many ways of an item over a link are written down in a unit of work.
+#: This many routes of an item over a link are written down in a unit of work.
 IN_NODE_WRITTEN_PER_UNIT = 30
 
 # --- linear
 
 #: HiGHS takes some 500 bytes for each entry of the rows: more than this would be 1.5 GiB.
 LINEAR_MOST_ENTRIES = 3_000_000
-#: So many entries are handed over and presolved in a second; nobody looks at the time meanwhile.
+#: This many entries are handed over and presolved in a second; nobody looks at the time meanwhile.
 LINEAR_ENTRIES_PER_S = 500_000
-#: Units of work of a simplex iteration: so many entries of the rows and rows for each unit.
+#: Units of work of a simplex iteration: this many entries of the rows and rows for each unit.
 LINEAR_PER_ITERATION_UNIT = 50_000
-#: The same of a look, between which HiGHS solves linear programs: 1 unit and 1 for so many entries.
+#: The same of a look, between which HiGHS solves linear programs: 1 unit and 1 for this many entries.
 LINEAR_PER_LOOK_UNIT = 1_500
 
 # --- list_scheduling
 
-#: A look at the budget costs a unit of work: so many events do, and so many pairs of
+#: A look at the budget costs a unit of work: this many events do, and this many pairs of
 #: a waiting chunk and a rank in `_useful`.
 LIST_SCHEDULING_EVENTS_PER_LOOK, LIST_SCHEDULING_PAIRS_PER_UNIT = 8, 200_000
 
 # --- node_parts
 
-#: Sends of several items on a link, where a solution is asked for and no proof.
+#: Sends of several items on a link, where a solution is requested and no proof.
 NODE_PARTS_FEW_SHARED = 2
 
 # --- options
@@ -71,9 +71,9 @@ OPTIONS_LEAST_FOR_SEARCH_S = 1.0
 
 # --- phases
 
-#: About so many sends are put in order in a unit of work.
+#: About this many sends are put in order in a unit of work.
 PHASES_LISTED_PER_UNIT = 50
-#: With so many rows each takes twice as long to list.
+#: With this many rows each takes twice as long to list.
 PHASES_WAITING_DOUBLES = 25_000
 #: Schedules of more rows than this are merged in one order, without an object for each send.
 PHASES_MANY_ROWS = 20_000

@@ -48,7 +48,7 @@ def by_phases(engine: Run) -> Run:
             yield from engine(instance, options, budget, incumbent)
             return
         best = incumbent
-        # One phase alone, and a symmetry that is asked for, are the engine's own business.
+        # One phase alone, and a symmetry that is requested, are the engine's own business.
         in_orbits = not problem.symmetry and parts.broadcast_phase is not None
         if best is not None and instance.quotient_takes_s > budget.remaining_s():
             in_orbits = False
@@ -106,7 +106,7 @@ def _in_phases(
 
 
 def _plainer(kept: Schedule | None, found: Schedule | None) -> Schedule | None:
-    """The faster of those without groups: single sends of two phases can go beside each other.
+    """The faster of those without groups: single sends of two phases can go next to each other.
 
     Groups make one phase faster, and keep ports busy for long where the other phase could use them.
     """

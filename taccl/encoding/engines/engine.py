@@ -71,14 +71,14 @@ class Engine:
     name : as in `--engine`.
     about : what it does, in a few words.
     features : what a problem may use; one that uses more is skipped (`Problem.features`).
-    serves : whether it answers an instance, or why not. It is asked about a problem that only copies,
+    serves : whether it answers an instance, or why not. It is requested about a problem that only copies,
         unless `takes_sums`.
     run : the answers.
-    takes_sums : whether it answers problems with sums as a whole; else it is asked for each phase.
+    takes_sums : whether it answers problems with sums as a whole; else it is requested each phase.
     role : what it is for.
-    needs : on what `auto` runs it, beside that it serves the problem.
+    needs : on what `auto` runs it, next to that it serves the problem.
     at_once : its first answers, where they are there much sooner than those of `run`.
-    part_of : the engine with which it is asked for; empty: none.
+    part_of : the engine with which it is requested; empty: none.
     runs_always : whether it has its turn in every search, even without time.
     tells_chunks : whether its first answers tell which number of chunks is best; None: never.
     across_chunks : its answers for several numbers of chunks, best first; None: it has none.

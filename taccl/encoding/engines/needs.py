@@ -1,4 +1,4 @@
-"""What engines need of a problem, beside that they serve it: how large it may be, and of which kind."""
+"""What engines need of a problem, next to that they serve it: how large it may be, and of which kind."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What the engines share that put all transfers into one pipeline, at any size (`forest`, `paths`).
-
-It knows what they refuse, which chunks are alike, and that their loops are compiled once; how ways are chosen
-and transfers are ordered it must not know.
-"""
+"""What the engines share that put all transfers into one pipeline, at any size (`forest`, `paths`)."""
 
 from __future__ import annotations
 
@@ -25,12 +21,12 @@ def knows_sketch(instance: Instance) -> Verdict:
     if problem.limits.own_first is not None:
         return no("it knows no order in which own chunks leave first")
     if problem.symmetry and instance.quotient is None:
-        return no("the symmetry that is asked for keeps a port in its place, so there is no quotient")
+        return no("the symmetry that is requested keeps a port in its place, so there is no quotient")
     return YES
 
 
 def asks_quotient(instance: Instance, budget: Budget) -> bool:
-    """Whether the quotient is looked for: a symmetry is asked for, or there is time to find one."""
+    """Whether the quotient is looked for: a symmetry is requested, or there is time to find one."""
     return bool(instance.problem.symmetry) or instance.quotient_takes_s < budget.remaining_s()
 
 

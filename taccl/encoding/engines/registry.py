@@ -204,7 +204,7 @@ ENGINES: tuple[Engine, ...] = (
     ),
     Engine(
         name="all-programs",
-        about="constraint programming over all ways of making sums",
+        about="constraint programming over all routes of making sums",
         features=COPIES_AND_SUMS,
         serves=cp.serves_all_programs,
         run=beginning_with(_first_by_greedy, cp.all_programs),
@@ -223,7 +223,7 @@ ENGINES: tuple[Engine, ...] = (
     _shortest,
 )
 
-#: Who is asked for the first schedule, in this order, each where the second entry says so.
+#: Who is requested the first schedule, in this order, each where the second entry says so.
 _OPENINGS: tuple[tuple[Engine, Callable[[Instance], bool]], ...] = (
     (_shortest, lambda instance: not COPIES_AND_SUMS >= instance.features),
     (_greedy, greedy.is_quick),
@@ -236,7 +236,7 @@ _OPENINGS: tuple[tuple[Engine, Callable[[Instance], bool]], ...] = (
 
 
 def first_engines(instance: Instance, note: Note | None = None) -> Iterator[Engine]:
-    """Engines that may have a schedule at once, in the order in which they are asked; then all others.
+    """Engines that may have a schedule at once, in the order in which they are requested; then all others.
 
     `note` hears of those that another package adds and that break down.
 

@@ -29,7 +29,7 @@ NEEDS_MOST_OUTPUTS = 2**22
 NEEDS_MANY_CHUNKS = 500_000
 #: A message is large if alpha is no more than this part of a chunk's time.
 NEEDS_OF_LARGE = 0.2
-#: A problem with so many pairs of a chunk and a link is small: a search of all schedules may be expected to
+#: A problem with this many pairs of a chunk and a link is small: a search of all schedules may be expected to
 #: end in seconds.
 NEEDS_SMALL = 2_000
 

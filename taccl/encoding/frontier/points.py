@@ -79,7 +79,7 @@ def walk(
 ) -> Iterator[Point | Undecided]:
     """Yield algorithms with fewer and fewer rounds per chunk, and with more steps only where that helps.
 
-    `instance_of(chunks)` is the problem for so many chunks per rank, the same whenever it is asked for.
+    `instance_of(chunks)` is the problem for this many chunks per rank, the same whenever it is requested.
     Ends at the bound on rounds per chunk, at `most_steps`, or when the budget is spent. A question that is
     not answered in its time is left and named, and the next point with these chunks is not called minimal.
     """

@@ -127,7 +127,7 @@ def hops(instance: Instance) -> tuple[FloatArray, FloatArray]:
 
 
 def fewest_steps(instance: Instance) -> int:
-    """The longest of the shortest ways, in links: no algorithm has fewer steps."""
+    """The longest of the shortest routes, in links: no algorithm has fewer steps."""
     wanted = instance.once(hops)[0][instance.problem.collective.post]
     return int(wanted.max(initial=0))
 

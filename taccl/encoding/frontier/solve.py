@@ -1,7 +1,7 @@
 """Is there an algorithm of S steps and R rounds? Satisfiable, unsatisfiable, or not known in time.
 
 With the rounds of each step given, an instance is much easier than with the rounds left open, but there
-are as many instances as ways to share R rounds among S steps. So the open one and all given ones take
+are as many instances as routes to share R rounds among S steps. So the open one and all given ones take
 turns, with limits that grow: whichever finds an algorithm first ends it, and it is proved that there is
 none when the open one, or each of the others, is unsatisfiable.
 """
@@ -41,7 +41,7 @@ class Verdict:
 
 
 def decide(instance: Instance, steps: int, rounds: int, budget: Budget) -> Verdict:
-    """Whether a problem of copies has an algorithm of so many steps and rounds.
+    """Whether a problem of copies has an algorithm of this many steps and rounds.
 
     Raises
     ------
@@ -96,7 +96,7 @@ def _check_size(problem: Problem, steps: int) -> None:
 
 
 def _compositions(rounds: int, steps: int) -> list[tuple[int, ...]]:
-    """All ways to share rounds among steps, each at least one.
+    """All routes to share rounds among steps, each at least one.
 
     First those with a short first step, in which ranks send only what they start with, and then even ones.
     """

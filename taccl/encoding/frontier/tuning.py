@@ -14,7 +14,7 @@ POINTS_SHARE = 0.6
 
 #: How many chunks the slowest link may carry in a round, so that 3 : 2 is possible.
 ROUNDS_MOST_OF_SLOWEST = 4
-#: Up to so many ranks, every set of ranks is tried as a cut.
+#: Up to this many ranks, every set of ranks is tried as a cut.
 ROUNDS_ALL_CUTS_RANKS = 10
 
 # --- solve
@@ -23,13 +23,13 @@ ROUNDS_ALL_CUTS_RANKS = 10
 #: grow.
 SOLVE_FIRST_TURN_S = 2.0
 SOLVE_LONGER = 3.0
-#: With more ways to share the rounds among the steps than this, only the evenest are tried.
+#: With more routes to share the rounds among the steps than this, only the evenest are tried.
 SOLVE_MOST_COMPOSITIONS = 40
-#: So many of them are asked before the question that leaves the division to the solver.
+#: This many of them are requested before the question that leaves the division to the solver.
 SOLVE_BEFORE_OPEN = 3
-#: With more divisions than this, none is asked: listing and sorting them would take too long.
+#: With more divisions than this, none is requested: listing and sorting them would take too long.
 SOLVE_MOST_SORTED = 5000
-#: Above so many (chunk, link, step), building one instance takes longer than a minute.
+#: Above this many (chunk, link, step), building one instance takes longer than a minute.
 SOLVE_MOST_SENDS = 200_000
-#: So many of them are written down in a second.
+#: This many of them are written down in a second.
 SOLVE_SENDS_PER_S = 8_000

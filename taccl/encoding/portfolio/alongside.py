@@ -1,4 +1,4 @@
-"""Bounds beside the search: the cheap ones at once, the dearer ones between the turns of engines."""
+"""Bounds next to the search: the cheap ones at once, the dearer ones between the turns of engines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class BoundsAlongside:
     """The bounds of an instance that had no turn yet.
 
     What they prove is kept in the instance, so engines know it, too; only what is better than all before is
-    told. A bound that breaks down is noted, and the others go on.
+    reported. A bound that breaks down is noted, and the others go on.
     """
 
     def __init__(self, instance: Instance, journal: Journal) -> None:

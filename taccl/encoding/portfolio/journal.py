@@ -68,7 +68,7 @@ class Journal:
     _declined: dict[str, Declined] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
     _refused: list[Schedule] = field(default_factory=list)
-    #: For each engine at work, the innermost last: seconds of those that it asked meanwhile.
+    #: For each engine at work, the innermost last: seconds of those that it requested meanwhile.
     _inside_s: list[float] = field(default_factory=list)
 
     @property
@@ -86,7 +86,7 @@ class Journal:
 
     def fails(self, name: str, fault: Exception) -> None:
         failure = Failure(name, reported(fault))
-        if failure not in self.failures:  # a bound is asked again about each phase
+        if failure not in self.failures:  # a bound is queried again about each phase
             self.failures.append(failure)
 
     def refuses(self, name: str, schedule: Schedule, fault: Exception) -> None:

@@ -30,7 +30,7 @@ class Lineup:
     Parameters
     ----------
     engines : all of them, in the order of the registry.
-    checks_needs : whether the needs of a row count; an engine that is asked for runs wherever it serves.
+    checks_needs : whether the needs of a row count; an engine that is requested runs wherever it serves.
     """
 
     engines: tuple[Engine, ...]
@@ -58,9 +58,9 @@ class Lineup:
 
 
 def lineup_for(requested: Engine | None, note: Note | None = None) -> Lineup:
-    """The engines of `auto` (None), or those that run when an engine is asked for by name.
+    """The engines of `auto` (None), or those that run when an engine is requested by name.
 
-    An engine that is asked for has its parts beside it, and engines that have a turn in every search. `note`
+    An engine that is requested has its parts next to it, and engines that have a turn in every search. `note`
     hears of engines that another package adds and that cannot be loaded.
 
     Raises

@@ -170,7 +170,7 @@ class Rounds:
         else:
             try:
                 verdict = contender.verdict(self._instance)
-            except Exception as fault:  # of the engine that is asked, and no other has to pay for it
+            except Exception as fault:  # of the engine that is requested, and no other has to pay for it
                 self._journal.fails(contender.name, fault)
                 return False
         if not verdict:
@@ -220,5 +220,5 @@ def _part_of(turns: list[_Standing]) -> float:
 def begun(
     run: Run, instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
 ) -> Iterator[Update]:
-    """The updates of a run, which is called when the first is asked for: so its failure is one of a turn."""
+    """The updates of a run, which is called when the first is requested: so its failure is one of a turn."""
     yield from run(instance, options, budget, incumbent)

@@ -1,4 +1,4 @@
-"""The engines under one roof: a first schedule, bounds beside the search, and the last improvements."""
+"""The engines under one roof: a first schedule, bounds next to the search, and the last improvements."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def solve(
     Raises
     ------
     SolverError : an engine or solver that is unknown or not installed, or an engine that does not serve
-        the problem and was asked for by name.
+        the problem and was requested by name.
     TopologyError : a link that takes no time at all, so that "earlier" has no meaning on it.
     NoScheduleInTime : there is no first schedule.
     """
@@ -138,7 +138,9 @@ class _Search:
         self._instance.proves(quick.value_us)
         best = Update("bound", None, quick.value_us, quick.witness)
         known = [best]
-        is_late = not self._budget.remaining_s()  # whoever listens stops here: what is known at once is told
+        is_late = (
+            not self._budget.remaining_s()
+        )  # whoever listens stops here: what is known at once is reported
         if is_late or len(self._instance.problem.collective.outputs) > SOLVE_MANY_OUTPUTS:
             nodes = between_nodes(self._instance)
             self._instance.proves(nodes.value_us)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 #: The part of a turn for bounds of a phase, before its engines.
 CONTENDERS_BOUNDS = 1 / 8
-#: Who serves a phase is asked before the first round where that is known sooner than this.
+#: Who serves a phase is requested before the first round where that is known sooner than this.
 CONTENDERS_SOON_S = 0.1
 
 # --- journal
@@ -27,7 +27,7 @@ ROUNDS_FOR_A_BUILDER = 0.5
 #: Parts of the time for bounds: after the first schedule, and after each round for those that there was no
 #: time for.
 SOLVE_BOUNDS, SOLVE_BOUNDS_BETWEEN = 1 / 4, 1 / 8
-#: With more outputs even quick bounds take seconds, so what nodes prove at once is told before.
+#: With more outputs even quick bounds take seconds, so what nodes prove at once is reported before.
 SOLVE_MANY_OUTPUTS = 2**20
 #: In less time than this an engine only begins, or in less than the first schedule took.
 SOLVE_LEAST_TURN_S = 1.0

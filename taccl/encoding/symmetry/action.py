@@ -50,7 +50,7 @@ class Compositions:
         return len(self.ranks)
 
     def images(self, maps: Sequence[IntArray], things: IntArray | int, narrow: bool = False) -> IntArray:
-        """Where each element takes each of some things, or of so many, shape (num_elements, things).
+        """Where each element takes each of some things, or of this many, shape (num_elements, things).
 
         Parameters
         ----------
@@ -74,8 +74,9 @@ def compositions(
 
     Parameters
     ----------
-    most : stop at so many elements; all if None.
-    moving : None instead, if an element other than the identity leaves one of the first so many ranks in its
+    most : stop at this many elements; all if None.
+    moving : None instead, if an element other than the identity leaves one of the first this many ranks in
+    its
         place. So it is with more elements than that: two of them take a rank to the same, and what leads from
         one to the other leaves it there.
     """

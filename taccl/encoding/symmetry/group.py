@@ -81,7 +81,7 @@ class Growing:
     Parameters
     ----------
     problem : whose automorphisms they are.
-    fits : what more a larger group must be, if anything; asked with its generators and its elements.
+    fits : what more a larger group must be, if anything; requested with its generators and its elements.
     refused : permutations under which the network is known not to look the same, as bytes. It grows, and may
         be shared by groups on one network, or on that and the reversed one.
     """

@@ -38,7 +38,7 @@ def assumed_group(
 ) -> SymmetryGroup:
     """The symmetries among those that machines are built by, of a problem that states none.
 
-    A search over orbits is so much faster that it pays to look for some that nobody asked for. `refused` is
+    A search over orbits is so much faster that it pays to look for some that nobody requested. `refused` is
     what is known of the network, as in `Growing`, and learns what is found out.
     """
     growing = Growing(problem, refused=set() if refused is None else refused)

@@ -104,7 +104,7 @@ def schedule_from_json(text: str, path: str | Path | None = None) -> SavedSchedu
 
 
 def checked(schedule: Callable[[], Schedule], fields: Fields) -> SavedSchedule:
-    """What `schedule` makes of a file's values, with the bound that stands beside it, if both can be.
+    """What `schedule` makes of a file's values, with the bound that stands next to it, if both can be.
 
     Raises
     ------

@@ -18,7 +18,7 @@ from taccl.model.schedule.numbering import different
 from taccl.model.tolerance import over_us
 
 NEVER = np.inf
-#: All cells are numbered where there are so many for each place: where something starts, is wanted, comes
+#: All cells are numbered where there are this many for each place: where something starts, is wanted, comes
 #: from or goes to.
 _CELLS_PER_PLACE = 2
 

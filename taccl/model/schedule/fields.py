@@ -1,4 +1,4 @@
-"""JSON read strictly: each value by its key and type, and nothing that was not asked for.
+"""JSON read strictly: each value by its key and type, and nothing that was not requested.
 
 Faults are `FileError`s that name the value as `transfers.start_us[3]` and say what should stand there.
 """

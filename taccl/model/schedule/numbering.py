@@ -12,7 +12,7 @@ from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray
 from taccl.model.schedule.blocks import first_row
 
-#: A table may have so many cells for each value.
+#: A table may have this many cells for each value.
 _CELLS_PER_VALUE = 4
 #: More pairs of keys than this are not numbered by one of 64 bits.
 _MOST_KEYS = 2**62

@@ -21,7 +21,7 @@ import numpy as np
 from taccl.model.collective import BoolArray, Collective, IntArray
 from taccl.model.problem import Problem
 
-#: How many ways of making one sum are looked at. Real programs need one or two; a crafted file could ask
+#: How many routes of making one sum are looked at. Real programs need one or two; a crafted file could ask
 #: for more than there is time.
 _MOST_TRIALS = 100_000
 

@@ -59,11 +59,11 @@ def _given(of: LogicalTopology | Problem, names: tuple[str, ...]) -> dict[str, o
 
 
 def read_problem(fields: Fields, rows: int) -> Problem:
-    """The problem in a file whose schedule has so many rows.
+    """The problem in a file whose schedule has this many rows.
 
     Raises
     ------
-    FileError, CollectiveError, TopologyError : a value is wrong, by itself or beside the others.
+    FileError, CollectiveError, TopologyError : a value is wrong, by itself or next to the others.
     ScheduleError : so few rows cannot be a schedule of the collective that the file names.
     """
     topology = _topology(fields.inner("topology"))

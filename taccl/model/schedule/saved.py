@@ -1,6 +1,6 @@
 """Schedules in files: which format a name asks for, and which one the bytes of a file are in.
 
-It knows how the formats are told apart; what stands in each, `codec` and `parquet` know.
+It knows how the formats are distinguished; what stands in each, `codec` and `parquet` know.
 """
 
 from __future__ import annotations

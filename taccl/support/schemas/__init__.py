@@ -1,6 +1,6 @@
 """What `--json` prints and `to_dict()` returns, by name and version, each with a JSON Schema document.
 
-The documents lie beside this module. A version stays as long as no key goes away or changes its meaning;
+The documents lie next to this module. A version stays as long as no key goes away or changes its meaning;
 new keys may come without a new one.
 """
 
@@ -68,5 +68,5 @@ def json_schema(name: str) -> dict[str, Any]:
 
 
 def file_name(name: str) -> str:
-    """The document's file beside this module: `synthesize-1.json`."""
+    """The document's file next to this module: `synthesize-1.json`."""
     return f"{name.removeprefix('taccl.').replace('/', '-')}.json"

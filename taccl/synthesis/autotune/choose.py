@@ -36,7 +36,7 @@ class Searched:
 
     `found` : what is best by those costs. `all_found` : that, the best for other numbers of chunks, and
     others whose files may be faster.
-    `tried`, `notes`, `chunks_note` : what is told of that number, where it was open.
+    `tried`, `notes`, `chunks_note` : what is reported of that number, where it was open.
     """
 
     configuration: Configuration
@@ -71,7 +71,7 @@ def unpredicted(searched: Searched, *notes: str) -> FileChoice:
     return FileChoice(searched.configuration, searched.formulated, searched.found, reported, searched.tried)
 
 
-#: Searches under the costs of a configuration, quickly or as asked, on its caller's budget.
+#: Searches under the costs of a configuration, quickly or as requested, on its caller's budget.
 Search = Callable[[Configuration, SearchOptions, Budget, "Observer | None", bool], Searched]
 
 
@@ -125,7 +125,7 @@ class _Rounds:
         self.searches: list[Searched] = []
         self.interrupted = False
         self._searches_once = len(configurations) == 1 or not costs_differ
-        self._is_searched = False  # as was asked: the first look is not
+        self._is_searched = False  # as was requested: the first look is not
         self._has_looked = False
 
     def run(self) -> None:
@@ -160,7 +160,7 @@ class _Rounds:
         except Exception as fault:  # what is wrong with the request, the search says again
             self._failures.append(Failure("first look", reported(fault)))
             return
-        self.searches.insert(0, looked)  # the last is what was asked for
+        self.searches.insert(0, looked)  # the last is what was requested
         self.interrupted = self.interrupted or looked.found.status == "interrupted"
         self._predict(looked)
 
@@ -342,7 +342,7 @@ class _Rounds:
             return ""
         predicted = self._predictor.by_configuration()
         fastest_us = predicted[0].time_us
-        routes = "the only way" if len(predicted) == 1 else f"of {len(predicted)} ways"
+        routes = "the only way" if len(predicted) == 1 else f"of {len(predicted)} routes"
         chosen = f"protocol, instances, thread blocks: {winner.configuration}"
         said = f"{chosen}, {routes} predicted{self._out_of_time()}"
         blocks = f"{winner.blocks_per_gpu} thread block{'' if winner.blocks_per_gpu == 1 else 's'} on a GPU"
@@ -395,7 +395,7 @@ def _reported(notes: Iterable[str]) -> Iterator[str]:
 
 
 def _of_chunks(searched: Searched, formulated: Formulated) -> tuple[str, tuple[ChunksTried, ...]]:
-    """What is told of the number of chunks, where it was open and predictions choose another."""
+    """What is reported of the number of chunks, where it was open and predictions choose another."""
     number = formulated.problem.collective.chunks_per_rank
     before = searched.formulated.problem.collective.chunks_per_rank
     if number == before or not searched.tried:

@@ -22,7 +22,7 @@ _LEAST_CHUNK_BYTES = {"serial": 1024, "pipelined": 16}
 def candidates(coarsest: Problem, chunk_bytes: int = 1) -> list[int]:
     """1, 2, 3, 4, 5, 6, 8, 10, 12, 16, ... : numbers of chunks into which the size can be cut evenly.
 
-    `coarsest` has one chunk where the others have that many; chunks of the others are multiples of so many
+    `coarsest` has one chunk where the others have that many; chunks of the others are multiples of this many
     bytes.
     """
     size_bytes, parts = coarsest.size_bytes, coarsest.collective.chunks_per_size
@@ -48,7 +48,7 @@ class Proved:
     Parameters
     ----------
     coarsest : the problem with one chunk in each part.
-    note : is told the name of a bound that breaks down, or is refuted, and why.
+    note : is reported the name of a bound that breaks down, or is refuted, and why.
 
     Attributes
     ----------

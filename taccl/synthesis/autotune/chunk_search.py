@@ -259,7 +259,7 @@ class ChunkSearch:
         return self.trials[-1]
 
     def _stated(self, number: int) -> tuple[Formulated, Instance]:
-        """The problem with so many chunks."""
+        """The problem with this many chunks."""
         if number == 1:
             return self._coarsest, self._instance
         if number in self._ahead:
@@ -343,7 +343,9 @@ class ChunkSearch:
         return replace(found, lower_bound_us=known.value_us, bound_source=known.witness)
 
     def _options_for(self, seconds: float, engine: str, known: Schedule | None) -> SearchOptions:
-        """What is asked of a part of the search; where work is counted, the budget alone says how long."""
+        """What is requested of a part of the search; where work is counted, the budget alone says how
+        long.
+        """
         limit_s = seconds if self._options.effort is None else self._options.time_limit_s
         return replace(self._options, time_limit_s=limit_s, engine=engine, known=known)
 
@@ -353,7 +355,7 @@ class ChunkSearch:
         return Instance(problem)
 
     def _first_is_there_at(self, number: int) -> float:
-        """When a first schedule for so many chunks should be there, by that of the finest so far.
+        """When a first schedule for this many chunks should be there, by that of the finest so far.
 
         The first trial took what all share, too, so the second is not taken to be longer.
         """
@@ -387,7 +389,7 @@ class ChunkSearch:
         return min((trial.time_us for trial in self.trials if trial.usable is not False), default=math.inf)
 
     def _can_win(self, bound_us: float) -> bool:
-        """Whether what has this bound could beat the best by more than the gap asked for."""
+        """Whether what has this bound could beat the best by more than the gap requested."""
         return bound_us < self._best_us * (1 - max(self._options.gap, OPTIMAL_GAP))
 
     def _a_number_can_win(self) -> bool:

@@ -42,16 +42,16 @@ def choose_chunks(
 
     Parameters
     ----------
-    state : the problem with so many chunks in each part; the size must stay the same.
+    state : the problem with this many chunks in each part; the size must stay the same.
     options : as for `search`; the budget is for everything together, the gap for the number chosen.
     can_be_used : raises TacclError where a schedule is of no use, such as one too large for a file.
     budget : for everything together; None: what the options say.
     searcher : carries out the searches; None: this process alone.
-    chunk_bytes : what a file can hold are chunks of multiples of so many bytes.
+    chunk_bytes : what a file can hold are chunks of multiples of this many bytes.
 
     Raises
     ------
-    SolverError : an engine that is unknown, or that was asked for by name and does not serve one chunk.
+    SolverError : an engine that is unknown, or that was requested by name and does not serve one chunk.
     NoScheduleInTime : no number of chunks gave a schedule.
     KeyboardInterrupt : the user stopped it before there was any; later, the best is kept.
     """

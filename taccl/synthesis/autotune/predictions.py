@@ -50,8 +50,8 @@ class FileTried:
     chunks : in each part of the schedule; None, like the times: there is no such file.
     thread_blocks : `two-way` or `one-way`.
     blocks_per_gpu : the most thread blocks on any GPU.
-    predicted_us, lower_bound_us, bound_source : of one call, and what no program with this protocol and so
-        many thread blocks beats (of a one-sided plan: however many).
+    predicted_us, lower_bound_us, bound_source : of one call, and what no program with this protocol and this
+    many thread blocks beats (of a one-sided plan: however many).
     remark : what became of it.
     """
 
@@ -168,7 +168,7 @@ class Predictor:
     def _predict_equally(
         self, schedule: Schedule, configurations: Sequence[Configuration], budget: Budget
     ) -> Iterator[Configuration]:
-        """Ways that differ in their instances only, fewest first; yields each that was predicted."""
+        """Routes that differ in their instances only, fewest first; yields each that was predicted."""
         fastest: Prediction | None = None
         slower = 0
         if reason := self._beaten(schedule, configurations[0]):
@@ -209,7 +209,7 @@ class Predictor:
             self._fits_not[configuration] = min(needs, self._fits_not.get(configuration, needs))
 
     def may_fit(self, schedule: Schedule) -> set[Configuration]:
-        """Ways that others were too large for, and that a schedule may fit: a GPU has fewer connections."""
+        """Routes that others were too large for, and that a schedule may fit: a GPU has fewer connections."""
         needs = most_connections(schedule)
         return {configuration for configuration, others in self._fits_not.items() if needs < others}
 
@@ -229,7 +229,7 @@ class Predictor:
         )
 
     def _hopeless(self, fewer: Prediction, configuration: Configuration) -> str:
-        """Why more instances are no use: even so many times as fast, they would be slower than others."""
+        """Why more instances are no use: even this many times as fast, they would be slower than others."""
         at_best_us = fewer.time_us * fewer.configuration.instances / configuration.instances
         best_us = min(each.time_us for each in self.predictions)
         if at_best_us <= best_us:
@@ -305,7 +305,7 @@ def _time_of(prediction: Prediction) -> float:
 
 
 def most_connections(schedule: Schedule) -> int:
-    """How many ends of links the busiest GPU uses: an instance takes about so many thread blocks."""
+    """How many ends of links the busiest GPU uses: an instance takes about this many thread blocks."""
     topology = schedule.problem.topology
     links = np.unique(schedule.link)
     ends = np.concatenate([topology.src[links], topology.dst[links]])

@@ -36,7 +36,7 @@ def from_books(
 ) -> Iterator[Schedule]:
     """Textbook schedules with these numbers of chunks, each faster than those before.
 
-    `state` : the problem with so many chunks.
+    `state` : the problem with this many chunks.
     """
     instances = [state(number) for number in numbers if budget.remaining_s()]
     for engine in ENGINES if instances else ():

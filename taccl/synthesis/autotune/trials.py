@@ -70,7 +70,7 @@ class Choice:
 class Trial:
     """One number of chunks, and the best that is known about it.
 
-    `usable` : whether a file can hold the schedule; None: not asked yet.
+    `usable` : whether a file can hold the schedule; None: not requested yet.
     """
 
     chunks: int
@@ -112,7 +112,7 @@ class Trial:
         )
 
     def tried(self, chosen: Trial) -> ChunksTried:
-        """Its figures, beside the number that was chosen."""
+        """Its figures, next to the number that was chosen."""
         remark = "not faster so far"
         if self is chosen:
             remark = "chosen"

@@ -31,7 +31,7 @@ CHUNK_SEARCH_BOOKS = 0.15
 CHUNK_SEARCH_FEW = 4
 #: The part within which a second number should have its first schedule: one alone tells nothing of others.
 CHUNK_SEARCH_TWO = 0.4
-#: The first round ends after so many numbers in a row that were so much slower than the best, or no faster.
+#: The first round ends after this many numbers in a row that were so much slower than the best, or no faster.
 CHUNK_SEARCH_PATIENCE = 2
 CHUNK_SEARCH_MUCH_SLOWER = 1.25
 CHUNK_SEARCH_MOST_IN_VAIN = 4
@@ -40,7 +40,7 @@ CHUNK_SEARCH_GROWTH = 1.5
 #: A schedule of more transfers takes gigabytes, and there are several at a time: it is not made only to see
 #: whether finer chunks are faster.
 CHUNK_SEARCH_MOST_TRANSFERS = 10_000_000
-#: For others, numbers are stated within this part of the budget, up to so many pairs of a chunk and a rank.
+#: For others, numbers are stated within this part of the budget, up to this many pairs of a chunk and a rank.
 CHUNK_SEARCH_AHEAD, CHUNK_SEARCH_MOST_CELLS = 0.05, 5_000_000
 #: Units of work: for stating a problem, by pairs of a chunk and a rank; for a file, by transfers.
 CHUNK_SEARCH_STATING, CHUNK_SEARCH_LOWERING = 1e-3, 2e-2
@@ -49,18 +49,18 @@ CHUNK_SEARCH_STATING, CHUNK_SEARCH_LOWERING = 1e-3, 2e-2
 
 #: Part of the time left that list scheduling may take: it goes on looking as long as it may.
 CHUNKS_SEARCH = 0.2
-#: Twice as many chunks take about so many times as long to search for and to lower.
+#: Twice as many chunks take about this many times as long to search for and to lower.
 CHUNKS_LONGER = 2.5
 
 # --- predictions
 
 #: Units of work: for a file, by transfers; for executing it, by steps in a round.
 PREDICTIONS_LOWERING, PREDICTIONS_EXECUTING = 2e-2, 2e-3
-#: A file takes about so many times as long as lowering it: it is executed, too.
+#: A file takes about this many times as long as lowering it: it is executed, too.
 PREDICTIONS_EXECUTED_ALONGSIDE = 2.0
 #: Events of a plan's operation, each as much work as a step of a program that is executed by machine code.
 PREDICTIONS_EVENTS = 64
-#: More instances are left alone once so many numbers in a row were so much slower than fewer.
+#: More instances are left alone once this many numbers in a row were so much slower than fewer.
 PREDICTIONS_PATIENCE, PREDICTIONS_MUCH_SLOWER = 2, 1.1
 
 # --- seeds
@@ -69,7 +69,7 @@ PREDICTIONS_PATIENCE, PREDICTIONS_MUCH_SLOWER = 2, 1.1
 SEEDS_NUMBERS = (1, 2, 4, 8, 16)
 #: With more pairs of a chunk and a rank, one number of chunks takes as long as there is.
 SEEDS_MOST_CELLS = 500_000
-#: Larger schedules are not refined only to be told.
+#: Larger schedules are not refined only to be stated.
 SEEDS_MOST_CARRIED = 100_000
 
 # --- tune

@@ -1,8 +1,4 @@
-"""Finding a Dask cluster: an address becomes a client with at least one worker that can take tasks.
-
-It knows what can be wrong with an address, a scheduler and its workers, and says so within seconds; it must
-not know what tasks are about.
-"""
+"""Finding a Dask cluster: an address becomes a client with at least one worker that can take tasks."""
 
 from __future__ import annotations
 
@@ -135,7 +131,7 @@ def _client(distributed: Any, address: str, reach_s: float) -> tuple[Any, tuple[
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """Dask logs on standard error what is told here in other ways; it is quiet meanwhile."""
+    """Dask logs on standard error what is reported here in other forms; it is quiet meanwhile."""
     known = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]
     logs = [logging.getLogger(name) for name in {*known, "distributed", "tornado.application", "asyncio"}]
     before = [log.level for log in logs]

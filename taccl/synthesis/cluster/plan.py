@@ -1,8 +1,4 @@
-"""Which tasks a search is made of: engines and seeds in their order, and how much of a budget each has.
-
-It knows the registry of engines; it must not know how many workers there are, so the same seed makes the
-same tasks on any cluster.
-"""
+"""Which tasks a search is made of: engines and seeds in their order, and how much of a budget each has."""
 
 from __future__ import annotations
 

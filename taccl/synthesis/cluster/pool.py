@@ -1,8 +1,6 @@
-"""Handing tasks to workers: one to each free thread, each to one worker only, and lost with that worker.
-
-It knows Dask's client and which worker has which task; it must not know what tasks are about. Dask would
-give the task of a dead worker to the next one, and a task that takes too much memory would then end them one
-after another: so each task is for one worker, and who dies loses it.
+"""Handing tasks to workers: one to each free thread, each to one worker only, and lost with that worker. Dask
+would give the task of a dead worker to the next one, and a task that takes too much memory would then end
+them one after another: so each task is for one worker, and who dies loses it.
 """
 
 from __future__ import annotations
@@ -116,7 +114,7 @@ class Pool:
         self._hand_out()
 
     def ended(self, seconds: float) -> list[Ended]:
-        """Tasks that came to an end; empty if none did for so many seconds."""
+        """Tasks that came to an end; empty if none did for this many seconds."""
         end_s = time.monotonic() + seconds
         while True:
             left_s = 0.0 if self._ended else max(0.0, end_s - time.monotonic())

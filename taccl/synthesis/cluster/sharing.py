@@ -1,9 +1,7 @@
-"""One search made of many: this process begins it, workers go on, and one listener hears them all.
-
-It knows how tasks are cut from a budget and how their answers become updates; who carries them out, it must
-not know. An answer is an offer: its schedule is rebuilt on the problem as it is known here and checked by
-the listener of every search, and its bound is a claim. A claim above what is proved starts a proof here; what
-stays above is told as the workers'.
+"""One search made of many: this process begins it, workers go on, and one listener hears them all. An answer
+is an offer: its schedule is rebuilt on the problem as it is known here and checked by the listener of every
+search, and its bound is a claim. A claim above what is proved starts a proof here; what stays above is
+reported as the workers'.
 """
 
 from __future__ import annotations
@@ -393,7 +391,8 @@ class _Shared:
             self._instance.problem, _Claim(answer.claimed_us, answer.claimed_source, ended.worker)
         )
         gap = max(self._options.gap, OPTIMAL_GAP)
-        # Whoever claims that nothing is faster would go on in vain: believed for that, and told as a claim.
+        # Whoever claims that nothing is faster would go on in vain: believed for that, and reported as a
+        # claim.
         self._is_settled = self._is_settled or is_optimal(self._best_us, answer.claimed_us, gap)
 
     def _proved_here(self, part: float) -> Iterator[Update]:

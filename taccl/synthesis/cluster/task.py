@@ -1,7 +1,4 @@
-"""What a task is and what comes back of it: frozen values that travel between processes.
-
-It knows problems, options and schedules as columns; it must not know how tasks travel, nor who runs them.
-"""
+"""What a task is and what comes back of it: frozen values that travel between processes."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ from taccl.model.schedule.partial_sums import PartialSums
 from taccl.support.arguments import is_number
 from taccl.synthesis.search import Found, Status
 
-#: So much of what a worker says is told.
+#: So much of what a worker says is reported.
 _SHOWN, _MOST_FAILURES = 160, 8
 
 
@@ -100,7 +97,7 @@ class Columns:
 
         Raises
         ------
-        ScheduleError : they are no columns of that problem, so that nothing can be asked of the schedule.
+        ScheduleError : they are no columns of that problem, so that nothing can be requested of the schedule.
         """
         chunk = _column("chunk", self.chunk, "i", problem.num_chunks)
         rows = len(chunk)
@@ -161,7 +158,7 @@ class Answer:
     failures: tuple[str, ...] = ()
 
     def made_sane(self) -> Answer:
-        """The same with figures and texts that can be told, whatever a worker put in their place."""
+        """The same with figures and texts that can be stated, whatever a worker put in their place."""
         claimed_us = _figure(self.claimed_us)
         failures = self.failures if isinstance(self.failures, tuple) else ()
         return Answer(

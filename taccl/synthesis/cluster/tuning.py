@@ -12,9 +12,9 @@ CONNECTION_LATE_S = 1.0
 
 # --- plan
 
-#: Less than so many seconds are not cut into parts.
+#: Less than this many seconds are not cut into parts.
 PLAN_UNCUT_S = 3.0
-#: Of what is left, a task leaves this part and so many seconds for its way to the worker and back.
+#: Of what is left, a task leaves this part and this many seconds for its way to the worker and back.
 PLAN_WAY, PLAN_WAY_S = 0.05, 0.2
 
 # --- pool
@@ -26,23 +26,23 @@ POOL_FEW = 4
 
 # --- sharing
 
-#: Parts of a search: for what is done here beside the tasks, and for proving here what workers claim.
+#: Parts of a search: for what is done here next to the tasks, and for proving here what workers claim.
 SHARING_HERE, SHARING_PROVE = 0.25, 0.25
 #: A task has this part of what is left, so that the next one goes on from the best of all.
 SHARING_TURN = 0.5
-#: Where work is counted, a search is so many tasks, however many workers there are.
+#: Where work is counted, a search is this many tasks, however many workers there are.
 SHARING_TASKS_BY_WORK = 8
 #: And with fewer units of work there is none.
 SHARING_LEAST_UNITS = 20
-#: While this process has a short trial of each number of chunks, a worker has at least so many seconds for
+#: While this process has a short trial of each number of chunks, a worker has at least this many seconds for
 #: one; where work is counted, this part of what all of them may take here.
 SHARING_LEAST_AHEAD_S, SHARING_AHEAD_BY_WORK = 1.0, 0.25
-#: So many tasks in a row may fail or be lost, and one for each worker, until it is no use.
+#: This many tasks in a row may fail or be lost, and one for each worker, until it is no use.
 SHARING_SOME = 4
 #: Seconds between two looks at the budget.
 SHARING_LOOK_S = 0.2
 
 # --- work
 
-#: However long it took to load all, so many seconds are for the search.
+#: However long it took to load all, this many seconds are for the search.
 WORK_LEAST_S = 0.1

@@ -1,4 +1,4 @@
-"""What a process is made of, so that workers with another taccl or Python are told apart.
+"""What a process is made of, so that workers with another taccl or Python are distinguished.
 
 It loads nothing else of this package, so a worker says it at once.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class About:
-    """What a worker is made of, told before it gets a task: version of taccl, of Python and of NumPy.
+    """What a worker is made of, reported before it gets a task: version of taccl, of Python and of NumPy.
 
     `source` tells copies of taccl with the same version and other contents apart.
     """

@@ -48,7 +48,7 @@ def _carried_out(payload: bytes, key: str, began_s: float) -> Answer:
 
 
 def _is_given_up(key: str) -> bool:
-    """Whether nobody waits for the task any more: whoever asked stopped, or is gone."""
+    """Whether nobody waits for the task any more: whoever requested stopped, or is gone."""
     try:
         from distributed import get_worker
 

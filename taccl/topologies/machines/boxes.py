@@ -1,4 +1,4 @@
-"""A node as data, and the machine of so many such nodes: GPUs, the links between them, NICs beside them.
+"""A node as data, and the machine of this many such nodes: GPUs, the links between them, NICs next to them.
 
 It knows how a node becomes devices and links, and no vendor.
 """
@@ -28,9 +28,9 @@ class Box:
     link, link_alpha : one link between GPUs, or from a GPU to the switch; the alpha is from GPU to GPU.
     switch_links : links of each GPU into the switch between all of them; 0: there is none.
     bundles : links between GPUs, of which each pair stands once.
-    nics : for each NIC, the GPUs beside it.
+    nics : for each NIC, the GPUs next to it.
     nic, network_alpha : of a NIC's port, and from NIC to NIC.
-    pcie : between a GPU and a NIC beside it.
+    pcie : between a GPU and a NIC next to it.
     counts, counts_source : how the numbers of GPUs, links and NICs are known.
     """
 
@@ -108,9 +108,9 @@ class Box:
 
     def _nic_figures(self) -> Iterator[Figure]:
         yield self._count("NICs of a node", len(self.nics))
-        yield self._count("GPUs beside a NIC", max(len(alongside) for alongside in self.nics))
+        yield self._count("GPUs next to a NIC", max(len(alongside) for alongside in self.nics))
         yield self.nic.figure("a NIC")
-        yield self.pcie.figure(f"GPU to the NIC beside it ({self.pcie.name})")
+        yield self.pcie.figure(f"GPU to the NIC next to it ({self.pcie.name})")
         yield self.network_alpha.figure("NIC to NIC")
 
     def _count(self, quantity: str, count: int) -> Figure:
@@ -118,7 +118,7 @@ class Box:
 
 
 def one_each(gpus: int) -> tuple[tuple[int, ...], ...]:
-    """A NIC beside each GPU."""
+    """A NIC next to each GPU."""
     return tuple((gpu,) for gpu in range(gpus))
 
 

@@ -19,7 +19,7 @@ P4D = replace(
     counts="dump",
     counts_source="aws-ofi-nccl's topology file of p4d.24xlarge; NVLinks as DGX A100",
 )
-#: Two GPUs and two NICs under each of four PCIe switches: each GPU is beside both.
+#: Two GPUs and two NICs under each of four PCIe switches: each GPU is next to both.
 NDV4 = replace(
     DGX_A100,
     nics=((0, 1), (0, 1), (2, 3), (2, 3), (4, 5), (4, 5), (6, 7), (6, 7)),

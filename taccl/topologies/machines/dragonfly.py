@@ -1,7 +1,4 @@
-"""Dragonflies: groups of routers that are all linked, and a few cables between any two groups.
-
-It knows which routers a cable joins; it must not know which way a message takes.
-"""
+"""Dragonflies: groups of routers that are all linked, and a few cables between any two groups."""
 
 from __future__ import annotations
 

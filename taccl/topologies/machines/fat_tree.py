@@ -1,7 +1,4 @@
-"""Fat trees: hosts below leaves, leaves below spines, perhaps pods below a core, with oversubscribed uplinks.
-
-It knows how levels of switches become devices and links; it must not know how a name is written.
-"""
+"""Fat trees: hosts below leaves, leaves below spines, perhaps pods below a core, oversubscribed or not."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Rate:
         return self.gbps if bandwidth == "nccl" else self.peak_gbps
 
     def figure(self, quantity: str, links: int = 1) -> Figure:
-        """The rate of so many of these links together."""
+        """The rate of this many of these links together."""
         how: How = self.how if links == 1 else "inferred"
         source = self.source if links == 1 else f"{links} x {self.gbps:g}"
         gbps, peak = round(links * self.gbps, 6), round(links * self.peak_gbps, 6)

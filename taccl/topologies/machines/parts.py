@@ -1,4 +1,4 @@
-"""What machines made of nodes have in common: names of GPUs, links both ways, a fabric between NICs.
+"""What machines made of nodes have in common: names of GPUs, links both directions, a fabric between NICs.
 
 It knows no vendor and no number.
 """

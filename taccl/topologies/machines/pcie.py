@@ -69,7 +69,7 @@ L40S_FIGURES = (
     PCIE_ALPHA.figure("GPU to GPU at one CPU"),
     BETWEEN_CPUS_ALPHA.figure("more between CPUs"),
     Figure("NICs of a node", 4, "", "vendor", _L40S_COUNTS),
-    Figure("GPUs beside a NIC", 2, "", "assumed", "as in a dump of 16 L20"),
+    Figure("GPUs next to a NIC", 2, "", "assumed", "as in a dump of 16 L20"),
     Figure("a NIC", NIC_200G.gbps, "GB/s", "assumed", "200 Gb/s / 8"),
     NETWORK_ALPHA.figure("NIC to NIC"),
 )

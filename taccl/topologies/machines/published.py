@@ -77,8 +77,8 @@ def dgx2(nodes: int = 2) -> PhysicalTopology:
 def a100(nodes: int = 2) -> PhysicalTopology:
     """DGX A100 as throughput studies model it (ForestColl, 2024): 8 GPUs, 300 GB/s each way, a NIC each.
 
-    NVIDIA's figures: 600 GB/s of NVLink for each A100, both ways together, and 200 Gb/s InfiniBand for each
-    GPU, so 25 GB/s. Latencies are those of `dgx2`.
+    NVIDIA's figures: 600 GB/s of NVLink for each A100, both directions together, and 200 Gb/s InfiniBand for
+    each GPU, so 25 GB/s. Latencies are those of `dgx2`.
     """
     check_nodes(nodes, 8)
     devices: list[Device] = []
@@ -98,7 +98,7 @@ def a100(nodes: int = 2) -> PhysicalTopology:
 
 
 def ndv2(nodes: int = 2) -> PhysicalTopology:
-    """Azure NDv2: 8 V100s in a hybrid cube mesh of NVLinks, and one NIC beside GPUs 0 and 1.
+    """Azure NDv2: 8 V100s in a hybrid cube mesh of NVLinks, and one NIC next to GPUs 0 and 1.
 
     The NIC is behind the PCIe switch of GPUs 0 and 1; the other GPUs reach it only through them
     (or through their host). The published cost of InfiniBand is placed as in `dgx2`.

@@ -51,7 +51,7 @@ class TpuSlices:
 
         Raises
         ------
-        TopologyError : not so many sizes as the pod has dimensions, more chips than it has, a cost that is
+        TopologyError : not this many sizes as the pod has dimensions, more chips than it has, a cost that is
             not finite and positive.
         """
         shape = f"{self.name}:{'x'.join(map(str, sizes))}"
@@ -88,14 +88,14 @@ TPU_V4 = TpuSlices(
 TPU_V5P = TpuSlices(
     "tpu-v5p",
     3,
-    Rate("ICI", 100.0, 100.0, "vendor", "Google: 1200 GB/s of a chip / 6 links / 2 ways"),
+    Rate("ICI", 100.0, 100.0, "vendor", "Google: 1200 GB/s of a chip / 6 links / 2 routes"),
     4,
     8960,
 )
 TPU_V6E = TpuSlices(
     "tpu-v6e",
     2,
-    Rate("ICI", 100.0, 100.0, "vendor", "Google: 800 GB/s of a chip / 4 links / 2 ways"),
+    Rate("ICI", 100.0, 100.0, "vendor", "Google: 800 GB/s of a chip / 4 links / 2 routes"),
     16,
     256,
 )

@@ -34,7 +34,7 @@ class Ticking:
 
 
 def missed(program, limit, **call):
-    """What is told at the limit: the whole text, what was being done, pieces sent, pieces planned."""
+    """What is reported at the limit: the whole text, what was being done, pieces sent, pieces planned."""
     with pytest.raises(VerificationError) as reported:
         execute(program, deadline=Deadline(limit, Ticking()), **call)
     found = re.search(r"while ([a-z ]+): (\d+) of (\d+) pieces were sent", reported.value.message)

@@ -154,7 +154,7 @@ def test_one_block_that_reads_from_several_links_takes_the_time_of_all_that_it_r
     schedule = direct_reducescatter(4)  # chunks of 1 MB, links of 1 us and 1 us a MB
     network = replace(schedule.problem.topology, executor=executor_of(0.1))
     free = simulate_plan(pulled(schedule), schedule.problem.topology, 1.0)
-    assert free.time_us == pytest.approx(1 + 1 + 1 + 1)  # told, read, come, told
+    assert free.time_us == pytest.approx(1 + 1 + 1 + 1)  # reported, read, come, reported
     gbps = network.executor.costs_of("Simple").block_gbps
     slow = simulate_plan(pulled(schedule), network, 1.0)
     assert slow.time_us >= 3 * 2**20 / gbps / 1000

@@ -21,7 +21,7 @@ from tests.backend.small_schedules import by_hand
 def there_and_around(chunk_us: float) -> Schedule:
     """Ranks 0, 1 | 2, 3 on two nodes: parts go over to the other node, and there to the neighbour.
 
-    A chunk takes so many microseconds over each link, and then 1 more.
+    A chunk takes this many microseconds over each link, and then 1 more.
     """
     over, around, step = {0: 2, 1: 3, 2: 0, 3: 1}, {0: 1, 1: 0, 2: 3, 3: 2}, 1.0 + chunk_us
     rows = [(0.0, rank, over[rank], (rank,), False) for rank in range(4)]

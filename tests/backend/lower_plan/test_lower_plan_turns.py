@@ -25,7 +25,7 @@ STARTS = ((0, 0.0), (1, 10.5), (2, 10.5))
 def line_from_one_port(nodes: int) -> Schedule:
     """Rank 0 sends to all others through one port, to rank 1 first, which then is as long sending to rank 3.
 
-    Ranks are in so many nodes, from left to right; a chunk of 1 MB takes 10 us.
+    Ranks are in this many nodes, from left to right; a chunk of 1 MB takes 10 us.
     """
     links = [(0, 1), (0, 2), (1, 3)]
     topology = LogicalTopology(

@@ -1,4 +1,4 @@
-"""MSCCL++ plans are read whole, and whatever cannot be understood is told with its place and line."""
+"""MSCCL++ plans are read whole, and whatever cannot be understood is reported with its place and line."""
 
 from __future__ import annotations
 

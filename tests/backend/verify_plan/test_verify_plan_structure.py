@@ -1,4 +1,4 @@
-"""Each thing that MSCCL++ would refuse, ignore or overwrite memory with is told by its own rule.
+"""Each thing that MSCCL++ would refuse, ignore or overwrite memory with is reported by its own rule.
 
 One plan that is right, one thing broken in it, one rule: the tables read from the contract of the runtime.
 """

@@ -1,4 +1,4 @@
-"""Right plans in styles that no file at hand has, each with a twin that lacks one thing.
+"""Right plans in styles that no file available has, each with a twin that lacks one thing.
 
 Two ranks do the same: `{me}` and `{you}` are their numbers; remote buffers 0, 1 and 2 are the peer's o, i and
 s; channels m0, m1, p0 and p1 lead to the peer.

@@ -1,4 +1,4 @@
-"""What each format means: arrows, units, both ways, and what is damaged."""
+"""What each format means: arrows, units, both directions, and what is damaged."""
 
 from pathlib import Path
 

@@ -42,7 +42,7 @@ OUTPUTS = {
 
 
 def facts(measured: Measured) -> tuple[object, ...]:
-    """All that is told, but for lines."""
+    """All that is reported, but for lines."""
     sweeps = [
         replace(each, line=0, points=tuple(replace(point, line=0) for point in each.points), fault=None)
         for each in measured.sweeps

@@ -1,4 +1,4 @@
-"""A machine's costs come back from times that it predicts for itself, and what cannot be told is said."""
+"""A machine's costs come back from times that it predicts for itself, and what cannot be stated is said."""
 
 from dataclasses import replace
 from pathlib import Path

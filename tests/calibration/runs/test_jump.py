@@ -7,7 +7,7 @@ from taccl.calibration.runs.jump import find_jump
 from taccl.model.network import FloatArray
 
 SIZES = 2.0 ** np.arange(14, 26)
-#: Three files: a launch of 200 us, and so many microseconds for each MB.
+#: Three files: a launch of 200 us, and this many microseconds for each MB.
 RATES = (10.0, 45.0, 160.0)
 GROUPS = np.repeat(np.arange(len(RATES)), len(SIZES))
 PREDICTED = np.concatenate([200 + rate * SIZES / 2**20 for rate in RATES])

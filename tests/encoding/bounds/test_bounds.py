@@ -351,7 +351,7 @@ def test_the_least_time_is_the_moment_when_enough_chunks_are_through(
 
 
 def test_whole_chunks_flow_in_steps() -> None:
-    """On an NDv2 node 2 and 5 chunks per link are too few, whatever their ways; 3 take two groups."""
+    """On an NDv2 node 2 and 5 chunks per link are too few, whatever their routes; 3 take two groups."""
     of_kind = {bound.kind: bound for bound in all_bounds(problem(ndv2_node(), "alltoall"))}
     assert of_kind["flow"].value_us == pytest.approx(368 / 3, rel=1e-6)
     assert of_kind["whole-flow"].value_us == pytest.approx(138.6, rel=1e-6)

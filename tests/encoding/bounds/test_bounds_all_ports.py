@@ -1,4 +1,4 @@
-"""Sums through several ports into a node: the first of all of them are collected beside each other."""
+"""Sums through several ports into a node: the first of all of them are collected next to each other."""
 
 from __future__ import annotations
 

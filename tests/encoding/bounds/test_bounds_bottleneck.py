@@ -86,7 +86,7 @@ def test_a_link_far_faster_than_the_narrow_ones_does_not_break_the_bottleneck_cu
 
 
 def test_of_two_narrow_links_much_alike_the_narrower_is_found() -> None:
-    """A ring with links of 441.5 and 442 us per MB, beside one that is 50 000 times faster."""
+    """A ring with links of 441.5 and 442 us per MB, next to one that is 50 000 times faster."""
     betas = [1.0, 1.0, 441.5, 442.0, 0.0078125]
     cut = _bottleneck(
         problem(machine(5, [(i, (i + 1) % 5, 0.0, b) for i, b in enumerate(betas)]), "allgather")

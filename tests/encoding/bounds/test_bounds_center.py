@@ -52,7 +52,8 @@ def test_sums_in_an_ndv2_node_meet_on_four_links_that_have_room_for_four_of_eigh
 
 @pytest.mark.parametrize(("sums", "end_us"), [(1, 2.0), (2, 4.0)])
 def test_round_a_one_way_ring_a_sum_meets_at_one_rank(sums: int, end_us: float) -> None:
-    """3 ports pass 8 transfers and one to spare in 3 us; but no two ranks have links both ways to meet on.
+    """3 ports pass 8 transfers and one to spare in 3 us; but no two ranks have links both directions to meet
+    on.
 
     So the sum that has none to spare takes 2 us to one rank, and 2 us from there to all.
     """

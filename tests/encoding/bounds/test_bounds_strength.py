@@ -44,7 +44,7 @@ def others(stated: Problem) -> float:
 
 
 def two_way(pairs: Sequence[tuple[int, int, float]]) -> LogicalTopology:
-    """Links of no alpha, both ways, of these betas."""
+    """Links of no alpha, both directions, of these betas."""
     ranks = 1 + max(max(a, b) for a, b, _ in pairs)
     return machine(ranks, [link for a, b, c in pairs for link in ((a, b, 0.0, c), (b, a, 0.0, c))])
 
@@ -208,7 +208,8 @@ def test_it_stops_where_more_is_known_than_it_could_prove() -> None:
 
 
 def test_prices_that_a_mix_of_trees_proves_the_best_end_the_search() -> None:
-    """All ten links of a ring are alike, so one price for all is the best: a tree or two, not a hundred."""
+    """All ten links of a ring are equivalent, so one price for all is the best: a tree or two, not a
+    hundred."""
     instance = Instance(problem(ring(5, both=True), "allgather"))
     budget = Budget.of_work(_PLENTY)
     before = budget.read_s()

@@ -1,4 +1,4 @@
-"""CP-SAT beside the caller: what it finds, how it ends, and what becomes of its failures."""
+"""CP-SAT next to the caller: what it finds, how it ends, and what becomes of its failures."""
 
 from __future__ import annotations
 

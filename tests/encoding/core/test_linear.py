@@ -165,7 +165,7 @@ def test_a_solver_that_is_not_installed_is_said_to_be_so(monkeypatch: pytest.Mon
 
 
 def test_the_same_work_gives_the_same_answer_and_a_start_comes_back() -> None:
-    """HiGHS stops after so many looks at whether to go on, and not by the clock; so a rerun is the same."""
+    """HiGHS stops after this many looks at whether to go on, and not by the clock; so a rerun is the same."""
     model = hard()
     runs = []
     for _ in range(2):

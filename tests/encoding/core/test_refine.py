@@ -26,7 +26,7 @@ from taccl.support.budget import Budget
 
 
 def cut(coarse: Problem, pieces: int, max_group: int = 71) -> Problem:
-    """The same problem with each chunk cut into so many."""
+    """The same problem with each chunk cut into this many."""
     collective = coarse.collective
     finer = make_collective(
         collective.name, collective.num_ranks, collective.chunks_per_rank * pieces, collective.root

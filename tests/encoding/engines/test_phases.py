@@ -193,7 +193,7 @@ def test_without_time_nothing_is_overlapped() -> None:
 
 
 def test_a_quotients_sums_are_decided_once_and_stay_valid() -> None:
-    """A ring of five, both ways: the same of every rank, and no slower than what the halves take."""
+    """A ring of five, both directions: the same of every rank, and no slower than what the halves take."""
     small = problem(ring(5, both=True), "allreduce", 2)
     small_quotient = quotient(small)
     assert small_quotient is not None

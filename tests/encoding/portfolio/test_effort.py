@@ -92,7 +92,7 @@ def test_work_is_spent_by_all_shares_of_a_budget() -> None:
 
 
 def test_what_is_done_in_any_case_is_counted_as_work_too() -> None:
-    """Without an end, but on the same clock: how long it took, and what is left, is told in units."""
+    """Without an end, but on the same clock: how long it took, and what is left, is reported in units."""
     budget = Budget.of_work(100)
     anyway = budget.without_end()
     began_s, left_s = anyway.read_s(), budget.remaining_s()

@@ -101,7 +101,7 @@ def test_a_schedule_that_meets_the_bound_ends_the_search_long_before_the_time(ch
 
 
 def test_a_gap_that_is_wide_enough_ends_the_search_long_before_the_time() -> None:
-    """26 us is the optimum and 24 the bound: no search would prove more, and none is asked to."""
+    """26 us is the optimum and 24 the bound: no search would prove more, and none is requested to."""
     schedules, bound = heard(problem(two_nodes(), "allgather"), SearchOptions(time_limit_s=3600.0, gap=0.1))
     assert bound >= 0.9 * schedules[-1].makespan_us
 
@@ -162,7 +162,7 @@ def test_who_stops_listening_stops_the_search_beside(name: str) -> None:
     for update in updates:
         if update.stage == "cp":
             break
-    assert set(threading.enumerate()) > before, "CP-SAT searches beside this thread"
+    assert set(threading.enumerate()) > before, "CP-SAT searches next to this thread"
     updates.close()
     assert set(threading.enumerate()) <= before
 

@@ -85,7 +85,7 @@ def begun(rounds: Rounds) -> Rounds:
 
 
 def play(rounds: Rounds, seconds: float, number: int) -> None:
-    """So many rounds of this many nominal seconds each."""
+    """This many rounds of this many nominal seconds each."""
     budget = Budget.of_work(UNITS * 3600)
     for _ in range(number):
         for _update in rounds.round(SearchOptions(), budget.at_most(seconds)):

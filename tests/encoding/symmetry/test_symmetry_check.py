@@ -1,4 +1,4 @@
-"""The one check of what is a symmetry, beside a plain one, and what it forgives."""
+"""The one check of what is a symmetry, next to a plain one, and what it forgives."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def test_nodes_stay_together() -> None:
 
 
 def test_ports_go_to_ports() -> None:
-    """All links are alike; two out of rank 0 share a port."""
+    """All links are equivalent; two out of rank 0 share a port."""
     shared = machine(3, [(a, b, 1.0, 1.0) for a in range(3) for b in range(3) if a != b], shared=[(0, 1)])
     assert found(problem(full(3), "allgather")) == 3
     assert found(problem(shared, "allgather")) == 1

@@ -337,7 +337,7 @@ def test_checks_look_only_at_cells_that_matter() -> None:
     collective = make_collective("broadcast", 3, 2)
     schedule = planned(collective, [([0, 1], (0, 1), 0.0), ([0, 1], (1, 2), 5.0)])
     schedule.check()
-    assert not {"pre", "post"} & vars(collective).keys()  # dense, and made when first asked for
+    assert not {"pre", "post"} & vars(collective).keys()  # dense, and made when first requested
 
 
 # -- sizes, ready times, tails and helpers -------------------------------------------------------

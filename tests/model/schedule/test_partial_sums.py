@@ -88,7 +88,7 @@ def test_each_output_holds_each_contribution_once() -> None:
 
 
 def test_chunks_that_travel_together_are_made_of_their_own_rows() -> None:
-    """Looked at once for all of them, and told for each."""
+    """Looked at once for all of them, and reported for each."""
     schedule = recursive_doubling(switch(4))
     found, sums = derive(schedule), schedule.sums
     assert sums is not None and not found.impossible

@@ -86,7 +86,7 @@ def test_what_was_tried_is_listed_fastest_first_and_one_is_chosen():
     for tried in result.files_tried:
         assert tried.predicted_us is None or tried.predicted_us >= tried.lower_bound_us > 0
     (why,) = [note for note in result.notes if "thread blocks: LL x" in note]
-    assert "ways predicted" in why and "thread blocks" in why
+    assert "routes predicted" in why and "thread blocks" in why
 
 
 def test_what_does_not_fit_is_told_with_its_reason():

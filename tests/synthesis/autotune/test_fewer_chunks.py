@@ -18,7 +18,7 @@ WAY = Configuration("Simple", 1)
 
 
 def fits_up_to(most: int, chunks: int, units: int = 1000, each: float = 0.0) -> int:
-    """What is named where so many chunks fit, and a search and a file take `each` units of work."""
+    """What is named where this many chunks fit, and a search and a file take `each` units of work."""
     budget = Budget.of_work(units)
 
     def search_of(number: int) -> object:

@@ -1,4 +1,4 @@
-"""Schedules lowered in several ways: what is predicted, and what is left alone."""
+"""Schedules lowered in several forms: what is predicted, and what is left alone."""
 
 from functools import partial
 

@@ -35,7 +35,7 @@ from taccl.synthesis.search import Found, Observer, Progress, search
 
 Work = Callable[[bytes, str], Answer]
 
-#: So many units of work for the whole, of which each of eight tasks has three quarters.
+#: This many units of work for the whole, of which each of eight tasks has three quarters.
 WORK = SearchOptions(engine="greedy", effort=40)
 CLOCK = SearchOptions(engine="greedy", time_limit_s=30.0)
 
@@ -173,7 +173,7 @@ def test_a_faster_schedule_of_a_worker_is_the_answer(
     assert 0 < found.lower_bound_us <= alone.lower_bound_us
 
 
-#: What workers make of tasks, by seed, and what is told of each.
+#: What workers make of tasks, by seed, and what is reported of each.
 STRANGE = {
     0: "refused: its schedule is not valid",
     1: "ZeroDivisionError: one line",

@@ -1,4 +1,4 @@
-"""Fat trees and dragonflies: their sizes, what they can move, and which ways are taken."""
+"""Fat trees and dragonflies: their sizes, what they can move, and which routes are taken."""
 
 from collections import Counter
 

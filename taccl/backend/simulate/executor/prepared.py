@@ -27,7 +27,7 @@ from taccl.model.units import MB
 
 #: Rounds that are executed; a longer call goes on as the last half of these did.
 ROUNDS = 128
-#: Of a large program fewer, but not fewer than the second: so many steps are executed in all.
+#: Of a large program fewer, but not fewer than the second: this many steps are executed in all.
 _STEPS, _FEWEST_ROUNDS = 2**22, 16
 
 
@@ -130,7 +130,7 @@ class Prepared:
         executor, protocol : what executing costs, and the protocol that the call is run with.
         size_bytes : the buffer of the call that `chunks_per_loop` chunks make up (nccl-tests' `size`).
         topology : another network with the same links and ports, whose alphas and betas count.
-        rounds : so many are executed at most, and the rest goes on as the last half of these. None: 128, or
+        rounds : this many are executed at most, and the rest goes on as the last half of these. None: 128, or
             fewer (but 16) of a program with more than 32,768 steps.
 
         Raises
@@ -181,7 +181,7 @@ class Prepared:
 def _call(
     executor: Executor, costs: ProtocolCosts, network: LogicalTopology, chunk_bytes: float, rounds: int
 ) -> Call:
-    """What a call costs whose chunks have so many bytes, in so many rounds."""
+    """What a call costs whose chunks have this many bytes, in this many rounds."""
     shape, sum_us_per_byte = costs.shape, 1e-3 / executor.reduce_gbps
     return Call(
         alpha_us=np.asarray(network.alpha_us, dtype=np.float64),

@@ -216,7 +216,7 @@ def sweep_of_run(
     rows: Rows,
     ranks: int | None = None,
 ) -> Sweep:
-    """The sweep of one run, whatever file told it: `test` without `_perf`, and a host for each rank."""
+    """The sweep of one run, whatever file reported it: `test` without `_perf`, and a host for each rank."""
     ranks = len(hosts) or ranks
     fault = rows.fault
     if ranks == 1 and fault is None:

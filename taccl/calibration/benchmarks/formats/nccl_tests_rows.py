@@ -24,7 +24,7 @@ _HEADER = re.compile(r"^\W{0,4}numcycle\W+", re.IGNORECASE | re.MULTILINE)
 
 @dataclass
 class _Run:
-    """The rows of one test among so many ranks."""
+    """The rows of one test among this many ranks."""
 
     line: int
     test: str
@@ -38,7 +38,7 @@ class _Run:
             self.rows.blame(f"{wrong:g} wrong values", line)
 
     def sweep(self, path: str | None) -> Sweep:
-        # which rank is where is not told, only how many nodes there are
+        # which rank is where is not stated, only how many nodes there are
         ranks = min(self.ranks, _MOST_RANKS) if self.nodes else 0
         hosts = [f"node{rank * self.nodes // ranks}" for rank in range(ranks)]
         return sweep_of_run(path, self.line, self.test or None, hosts, self.rows, self.ranks or None)

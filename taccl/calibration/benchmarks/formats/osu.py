@@ -92,7 +92,7 @@ def _sweep(table: _Table, path: str | None) -> Sweep:
     ]
     notes = [] if table.on_device or "cuda" in name or "rocm" in name else ["between buffers of the hosts"]
     if routes == 2:
-        notes.append("both ways at once; a time is for one message each way")
+        notes.append("both directions at once; a time is for one message each way")
     return Sweep(
         path,
         table.line,

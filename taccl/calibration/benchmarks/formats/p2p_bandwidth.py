@@ -1,6 +1,6 @@
 """What CUDA's p2pBandwidthLatencyTest prints: matrices of bandwidth and latency between GPUs.
 
-It knows its titles and rows; what pairs share is told elsewhere.
+It knows its titles and rows; what pairs share is reported elsewhere.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def _open(tables: list[Table], table: Table) -> None:
 
 
 def time_us(size: int, value: float, table: Table) -> float:
-    """Of a message one way: a bandwidth is the sum of all ways and ports."""
+    """Of a message one way: a bandwidth is the sum of all routes and ports."""
     title = table.title.lower()
     if table.unit == "us":
         # a read is timed there and back, a write and a send one way

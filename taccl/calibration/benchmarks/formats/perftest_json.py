@@ -29,7 +29,8 @@ def read(text: str, path: str | None) -> Measured:
 
     Raises
     ------
-    MeasurementError : it is damaged, has no result, or a bandwidth whose unit cannot be told; with the line.
+    MeasurementError : it is damaged, has no result, or a bandwidth whose unit cannot be stated; with the
+    line.
     """
     root = parse_yaml(text, path, MeasurementError)
     top = _keys(root)
@@ -57,7 +58,7 @@ def read(text: str, path: str | None) -> Measured:
 
 
 def _unit(results: Node, size: int, value: float, rate: float | None) -> str:
-    """The unit in which the bandwidth is that of so many million messages a second."""
+    """The unit in which the bandwidth is that of this many million messages a second."""
     for unit in ("mb/sec", "gb/sec"):
         if rate and abs(value * UNITS[unit] / (rate * 1e6 * size) - 1) <= _RATE:
             return unit

@@ -51,7 +51,8 @@ def looks_like(text: str) -> bool:
 
 
 def read(text: str, path: str | None) -> Measured:
-    """For each table, a matrix among the GPUs and those between hosts and GPUs; of both ways, each apart.
+    """For each table, a matrix among the GPUs and those between hosts and GPUs; of both directions, each
+    apart.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""All chunks as one, for machines with so many links and so little symmetry that each alone is too much."""
+"""All chunks as one, for machines with this many links and so little symmetry that each alone is too much."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from taccl.encoding.engines.combining.tuning import DECODE_HOP_WEIGHT, DECODE_TR
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray
 
-#: The weight of the mean arrival beside the last one: it tells apart sequences that end at the same time.
+#: The weight of the mean arrival next to the last one: it tells apart sequences that end at the same time.
 MEAN_WEIGHT = 1e-2
 _SAME_US = 1e-9
 
@@ -62,7 +62,7 @@ _State = tuple[FloatArray, list[float], float]
 
 
 class Decoder(Protocol):
-    """Decodes the sequences of one orbit instance; about so many transfers of genes in a unit of work."""
+    """Decodes the sequences of one orbit instance; about this many transfers of genes in a unit of work."""
 
     orbits: OrbitInstance
     transfers_per_unit: float

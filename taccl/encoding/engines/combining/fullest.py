@@ -30,7 +30,7 @@ class _Rule:
     ----------
     usable : per orbit of links, whether it may be used.
     least_here, least_there : per orbit, how many contributions its sender, and its receiver, must have.
-    together : whether a link waits until its sender has so many to all of its sums.
+    together : whether a link waits until its sender has this many to all of its sums.
     """
 
     usable: list[bool]
@@ -105,7 +105,7 @@ class _Choosing:
         self._into = [set(dst) for dst in orbits.dst.tolist()]
         self._open: dict[int, _Open] = {}
         self._gain: dict[int, _Gain] = {}
-        #: How many transfers were looked at since somebody asked.
+        #: How many transfers were looked at since somebody requested.
         self.looked_at = 0
 
     def forget(self, moved: int) -> None:

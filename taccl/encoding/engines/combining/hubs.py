@@ -32,7 +32,9 @@ from taccl.support.budget import Budget
 
 @dataclass(frozen=True, eq=False)
 class _Nodes:
-    """Nodes that are alike: their ranks, shape (num_nodes, size), and links inside, (num_nodes, links)."""
+    """Nodes that are equivalent: their ranks, shape (num_nodes, size), and links inside, (num_nodes,
+    links).
+    """
 
     ranks: IntArray
     links: IntArray
@@ -43,7 +45,7 @@ def by_hubs(instance: Instance, known: Run, options: SearchOptions, budget: Budg
 
     At least the first choice is tried, and once the time is up no other.
 
-    `known` : an engine that is asked first what happens inside a node.
+    `known` : an engine that is requested first what happens inside a node.
     """
     problem = instance.problem
     nodes = equivalent(problem.topology)
@@ -181,7 +183,7 @@ def _found(problem: Problem, known: Run, options: SearchOptions, budget: Budget)
 
 
 def _blocks(hub: IntArray, many: int, most: int) -> list[list[int]] | None:
-    """The chunks of each hub in so many equal blocks; None where they cannot be, or not be sent."""
+    """The chunks of each hub in this many equal blocks; None where they cannot be, or not be sent."""
     blocks: list[list[int]] = []
     for at in np.unique(hub):
         chunks = np.flatnonzero(hub == at)

@@ -51,7 +51,7 @@ class OrbitInstance:
     usable : shape (K, G, C); which chunk may go where.
     own : per orbit, None or which chunks are their sender's own and leave before the others, shape (G, C).
     held, wanted : shape (num_ranks, C); where the deciding chunks are, and where they still have to go.
-    alpha_us, chunk_us : per orbit, its alpha, and how long one chunk takes beside it.
+    alpha_us, chunk_us : per orbit, its alpha, and how long one chunk takes next to it.
     ports : per orbit, the ports of its first link, each by the least port of its orbit.
     one_by_one : per orbit, whether chunks go one by one, since a common send saves nothing.
     sharing : per orbit, how many images of a link use the same port, one after another.

@@ -67,8 +67,8 @@ def _alone(count: int, flip: bool) -> list[IntArray]:
     """The rounds of `count` ranks on their own, shape (count,) each.
 
     With `flip`, and for a power of two, pairs exchange across one bit after the other. Otherwise after each
-    round a rank has the contributions of a window of w others before it beside its own, and w grows to 2w or,
-    with the sender's own, to 2w + 1, as the binary digits of count - 1 say.
+    round a rank has the contributions of a window of w others before it next to its own, and w grows to 2w
+    or, with the sender's own, to 2w + 1, as the binary digits of count - 1 say.
     """
     ranks = np.arange(count)
     digits = f"{count - 1:b}" if count > 1 else ""

@@ -61,14 +61,16 @@ def serves_exchange(instance: Instance) -> Verdict:
             f"messages are not small: alpha is no more than {100 * SMALL:g}% of a chunk's time on any link"
         )
     if not problem.collective.reduces.all() or instance.phases.broadcast_phase is None:
-        return no("it is for sums that several ranks want, and for nothing else beside them")
+        return no("it is for sums that several ranks want, and for nothing else next to them")
     if problem.limits.own_first is not None:
         return no("on some link a rank's own chunks have to leave first")
     return YES
 
 
 def exchange_with(known: Run) -> Run:
-    """The engine for a small AllReduce as a whole; `known` is asked what textbooks have for a node alone."""
+    """The engine for a small AllReduce as a whole; `known` is queried for what textbooks have for a node
+    alone.
+    """
 
     def exchange(
         instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None

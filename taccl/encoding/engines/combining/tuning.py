@@ -10,14 +10,14 @@ from __future__ import annotations
 #: The temperature of the annealing at its beginning and its end, as a fraction of the time of the first
 #: sequence.
 ANNEAL_WARM, ANNEAL_COLD = 0.005, 0.0002
-#: What decoding a sequence takes, in units of work for each gene, beside what its transfers take.
+#: What decoding a sequence takes, in units of work for each gene, next to what its transfers take.
 ANNEAL_UNITS_PER_GENE = 0.008
 
 # --- decode
 
-#: So many transfers of a gene are decoded at once, as arrays, in a unit of work.
+#: This many transfers of a gene are decoded at once, as arrays, in a unit of work.
 DECODE_TRANSFERS_PER_UNIT = 100_000.0
-#: The weight of an alpha beside a chunk's own time when paths are compared: of equal ones, that with fewer
+#: The weight of an alpha next to a chunk's own time when paths are compared: of equal ones, that with fewer
 #: hops.
 DECODE_HOP_WEIGHT = 1e-3
 
@@ -25,48 +25,49 @@ DECODE_HOP_WEIGHT = 1e-3
 
 #: More transfers than this make decoding a sequence too slow to search.
 MOST_TRANSFERS = 4_000_000
-#: Symmetries are found in a unit of work for so many pairs of a rank and a link.
+#: Symmetries are found in a unit of work for this many pairs of a rank and a link.
 SYMMETRIES_PER_UNIT = 5_000
 #: The searches after each other, as parts of the time: short ones from several beginnings, then long ones
 #: from the best.
 STAGES = (0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.1, 0.1, 0.15, 0.15, 0.2)
 FROM_OTHERS = 6
-#: The search ends when so many stages in a row, each from the best sequence, found nothing better.
+#: The search ends when this many stages in a row, each from the best sequence, found nothing better.
 MOST_STALE = 2
 TRIALS, BEGIN_PART = 40, 0.1
-#: Units of work for each gene of a sequence of doubling, and for each link and chunk of an orbit beside it.
+#: Units of work for each gene of a sequence of doubling, and for each link and chunk of an orbit next to it.
 UNITS_PER_DOUBLED, UNITS_PER_CELL = 0.036, 1.7e-5
-#: For chunks that one rank wants, sequences of AllGathers are beginnings: how large their chunks are, beside
+#: For chunks that one rank wants, sequences of AllGathers are beginnings: how large their chunks are, next to
 #: those of the problem, and the part of the time for each.
 GOSSIP_WEIGHTS = (1.0, 4.0, 16.0)
 GOSSIP_PART = 0.05
 
 # --- exchange
 
-#: A rank keeps at most so many partial sums of a chunk; before it has more, it adds up two of them.
+#: A rank keeps at most this many partial sums of a chunk; before it has more, it adds up two of them.
 EXCHANGE_MOST_PARTS = 10
-#: The cache of choices is emptied when it holds so many.
+#: The cache of choices is emptied when it holds this many.
 EXCHANGE_MOST_KNOWN = 300_000
 
 # --- fullest
 
-#: A link whose chunk takes so many times as long as the fastest one's is slow.
+#: A link whose chunk takes this many times as long as the fastest one's is slow.
 FULLEST_SLOW = 2.0
 #: Units of work for choosing a gene, and for each of the transfers that have to be looked at anew for it.
 FULLEST_UNITS_PER_GENE, FULLEST_UNITS_PER_TRANSFER = 0.02, 0.004
 
 # --- hubs
 
-#: So many transfers are put in order, twice, in a second; fewer than so many always are in time.
+#: This many transfers are put in order, twice, in a second; fewer than this many always are in time.
 HUBS_IN_ORDER_PER_S, HUBS_MANY = 10_000, 20_000
 #: The part of the time for what is known of a node; combining has the rest.
 HUBS_FOR_KNOWN = 0.3
-#: Into so many blocks the chunks of a hub are cut.
+#: Into this many blocks the chunks of a hub are cut.
 HUBS_BLOCKS = (1, 2, 4)
 
 # --- owners
 
-#: Successive halving: of the choices of owners, so many have a trial in each pass, for that part of the time.
+#: Successive halving: of the choices of owners, this many have a trial in each pass, for that part of the
+#: time.
 OWNERS_PASSES = ((16, 0.25), (3, 0.35), (1, 1.0))
 
 # --- sums
@@ -82,13 +83,13 @@ SUMS_FOR_HUBS = 0.3
 SUMS_BEGIN_PART = 0.15
 SUMS_STAGES = (0.08, 0.08, 0.08, 0.08, 0.08, 0.1, 0.1, 0.2, 0.2)
 SUMS_FROM_OTHERS = 5
-#: The search ends when so many stages in a row, each from the best sequence, found nothing better.
+#: The search ends when this many stages in a row, each from the best sequence, found nothing better.
 SUMS_MOST_STALE = 2
 SUMS_TRIALS, SUMS_TRIALS_OF_TEAMS = 24, 4
-#: Symmetries, by two orders of candidates, are found in a unit of work for so many pairs of rank and link.
+#: Symmetries, by two orders of candidates, are found in a unit of work for this many pairs of rank and link.
 SUMS_SYMMETRIES_PER_UNIT = 750
 #: About how many seconds it takes to turn one row of a sequence into a checked schedule. A sequence that
-#: would take more than so many times what is left of the budget is given up, unless it takes less than
+#: would take more than this many times what is left of the budget is given up, unless it takes less than
 #: `SUMS_SOON_S`.
 SUMS_ROW_S, SUMS_MOST_OVERTIME, SUMS_SOON_S = 1e-4, 3.0, 0.5
 

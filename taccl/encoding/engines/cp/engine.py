@@ -70,7 +70,7 @@ def jointly(instance: Instance, options: SearchOptions, budget: Budget, best: Sc
     """Yield improving schedules, and bounds, until everything is proved or the budget is over.
 
     For problems of copies and those that `serves_jointly` says yes to: sums and copies decided together,
-    so that a chunk is copied on while others are still being summed. Of these, what is proved is told in
+    so that a chunk is copied on while others are still being summed. Of these, what is proved is reported in
     notes (`proof`). No model is begun that would take more than a part of the budget to write down.
     """
     problem = instance.problem

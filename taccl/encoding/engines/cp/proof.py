@@ -6,10 +6,10 @@ sketch asks for. `model.build` says why its optimum is no later than any schedul
 
 Of a problem that sums and then copies the model only has the schedules in which each sum is made once: at
 one rank, whichever, to which each other rank passes its part on once, and where no send mixes partial sums
-and copies. Others may be faster (recursive doubling is), so what is proved of these is told in a note, and
-is no bound.
+and copies. Others may be faster (recursive doubling is), so what is proved of these is reported in a note,
+and is no bound.
 
-CP-SAT is asked whether it has a solution that ends before a given moment. With that moment fixed, only
+CP-SAT is queried whether it has a solution that ends before a given moment. With that moment fixed, only
 a whole number of chunks fits on each port before it, and that often contradicts the demand at once, where
 minimising sees next to nothing. Each moment lies halfway between what is refuted and what CP-SAT
 could not decide; where all but a little is refuted, it is the end of the best schedule known.

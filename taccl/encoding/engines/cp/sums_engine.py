@@ -2,8 +2,8 @@
 
 First, interchangeable chunks go together, as few large ones (`sums_smaller`): that finds recursive doubling
 and its like in a moment; and programs keep a symmetry of the problem. After a look for faster programs of all
-kinds, CP-SAT is asked whether any program ends before a given moment: hardly later than the bound, before the
-best one does, then halfway between what is refuted and what could not be decided, as in `proof`. For each
+kinds, CP-SAT is queried whether any program ends before a given moment: hardly later than the bound, before
+the best one does, then halfway between what is refuted and what could not be decided, as in `proof`. For each
 question it is first proved what each chunk needs by that moment with the network to itself, which the linear
 relaxation of the whole does not see. The rest of the time goes to the fastest program again.
 """
@@ -57,7 +57,7 @@ _NEAR = 2e-3
 _PROVED_WHEN_ROUNDING = 2e-5
 #: Taken off a bound, so that float error never puts it above a schedule.
 _ROUNDING = 1e-11
-#: Where costs are rounded, so many ticks (of 10**7) may be what rounding takes off the best program itself.
+#: Where costs are rounded, this many ticks (of 10**7) may be what rounding takes off the best program itself.
 _ROUNDED_TICKS = 100
 
 
@@ -108,7 +108,7 @@ def all_programs(
 
 
 class _Search:
-    """The best so far, and what is asked next."""
+    """The best so far, and what is requested next."""
 
     def __init__(
         self, instance: Instance, options: SearchOptions, budget: Budget, best: Schedule, bound_us: float
@@ -127,7 +127,7 @@ class _Search:
         yield from self._fastest(self.budget)
 
     def _is_proved(self) -> bool:
-        """Whether no program can be told to be faster than the best one."""
+        """Whether no program can be shown to be faster than the best one."""
         near = OPTIMAL_GAP if ticks_of(self.problem, self.best.makespan_us).exact else _PROVED_WHEN_ROUNDING
         return self.bound_us >= self.best.makespan_us * (1 - near)
 
@@ -137,7 +137,7 @@ class _Search:
             yield Update("cp", schedule)
 
     def _proved(self, ticks: Ticks, num_ticks: int) -> Iterator[Update]:
-        """What it means that no solution of a whole model lasts less than so many ticks."""
+        """What it means that no solution of a whole model lasts less than this many ticks."""
         value_us = num_ticks * ticks.tick_us * (1 - _ROUNDING)
         if value_us > self.bound_us:
             self.bound_us = value_us
@@ -204,7 +204,7 @@ class _Search:
         return ticks, last - (0 if ticks.exact else _ROUNDED_TICKS)
 
     def _decided(self, ticks: Ticks, last: int, share: float) -> Iterator[Update]:
-        """A program that ends by a moment, or that there is none; nothing if neither could be told."""
+        """A program that ends by a moment, or that there is none; nothing if neither could be stated."""
         needs = self._needs(ticks, last)
         if needs is None:
             yield from self._proved(ticks, last + 1)

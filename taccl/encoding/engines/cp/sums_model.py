@@ -24,7 +24,7 @@ than `lasting[1]`. Of the programs that end first, look at those with the fewest
 with the fewest rows that carry less than a whole. A row can be left out if nobody needs it: groups get
 smaller, and nothing gets later. So that program passes every rule:
 
-- *One source.* Of several ways in which a rank could have a part only the first in time counts, and what
+- *One source.* Of several routes in which a rank could have a part only the first in time counts, and what
   nobody uses is left out (`_every_part_is_of_use`). A union takes no time, so it is made when its last piece
   is there. Any disjoint pieces can be added one by one; in which order is a convention (`splits`).
 - *The whole where it is.* A sender that has the whole already sends that and not a part of it: whatever was
@@ -33,7 +33,8 @@ smaller, and nothing gets later. So that program passes every rule:
 - *A sum for one rank* leaves each rank once (`_a_sum_for_one_leaves_each_rank_once`). Of two sends of a rank
   on the way to the only output, the second can carry what the first does; then the first is left out.
 - *Interchangeable chunks* can change names, so that one rank has them in the order of their numbers.
-- *How many sends.* Each keeps the slowest port of its link busy for one item at least, so only so many start
+- *How many sends.* Each keeps the slowest port of its link busy for one item at least, so only this many
+start
   in time (`_most_sends`), and no item goes over a link twice. Where a group can go piece by piece
   (`core.grouping`), each item has a send of its own, and there are no others.
 - *Ticks.* Starts are no whole ticks. Rounded down, with durations rounded down, they are, and the rules still
@@ -259,7 +260,7 @@ class SumModel(Variables):
 
 
 def divisions(count: int) -> Iterator[list[list[int]]]:
-    """All ways of dividing 0 .. count - 1 into sets."""
+    """All routes of dividing 0 .. count - 1 into sets."""
     if count == 0:
         yield []
         return

@@ -8,7 +8,7 @@ chunk with one of its parts. An item may travel over a link if it can be at the 
     tail[c, r]      at least the shortest path from r to a rank that wants c
     allowed         head at the sender + the link's duration + tail at the receiver <= horizon
 
-The number of parts doubles with each contributor, and a rank has about 3^k / 2 ways of making parts from
+The number of parts doubles with each contributor, and a rank has about 3^k / 2 routes of making parts from
 others, k being the contributors. So this is for few of them.
 """
 

@@ -26,7 +26,7 @@ from taccl.support.budget import Budget
 
 
 def one_chunk(problem: Problem, chunk: int) -> Problem:
-    """A chunk with the network to itself. What it needs there, it needs beside others."""
+    """A chunk with the network to itself. What it needs there, it needs next to others."""
     return replace(problem, collective=_only(problem.collective, [chunk]), symmetry=())
 
 
@@ -101,7 +101,7 @@ def _bundled(problem: Problem, together: list[list[int]]) -> Problem:
     return replace(
         problem,
         collective=collective,
-        chunk_mb=problem.chunk_mb * size,  # a group of bundles has so many times the chunks
+        chunk_mb=problem.chunk_mb * size,  # a group of bundles has this many times the chunks
         max_group=problem.max_group // size,
         symmetry=(),
     )

@@ -35,7 +35,7 @@ class Sending:
 
 
 def port_costs(problem: Problem, ticks: Ticks) -> dict[tuple[int, int], int]:
-    """For each (link, port) the ticks that a chunk keeps the port busy, beside alpha."""
+    """For each (link, port) the ticks that a chunk keeps the port busy, next to alpha."""
     topology = problem.topology
     link, port = topology.incidence
     cost: list[int] = ticks.of(topology.pair_betas * problem.chunk_mb).tolist()

@@ -16,7 +16,7 @@ MOST_JOINT = 2_000
 #: (longest path relative to the shortest, shared sends per link), with shares of the time that is left.
 STAGES = ((1.0, 3, 0.35), (1.5, 2, 0.5), (2.0, 4, 1.0))
 STAGES_IF_SMALL = ((1.0, 3, 0.15),)
-#: Where there are nodes: links between them as in the best schedule, paths inside up to so many times the
+#: Where there are nodes: links between them as in the best schedule, paths inside up to this many times the
 #: shortest, shared sends per link, and the part of the time for that.
 ALONGSIDE_SLACK, ALONGSIDE_SLOTS, ALONGSIDE_SHARE = 2.0, 4, 0.6
 #: A bound that grows by less than this fraction is not worth telling before the end.
@@ -28,7 +28,7 @@ REPORTED_GROWTH = 1e-3
 PROOF_MOST_TO_PROVE = 3_000
 #: With more than this, it takes too long to count those of them that a schedule has time for.
 PROOF_MOST_TO_LOOK_AT = 100_000
-#: So many pairs of an item and a send for each second that is left: writing them takes up to half of it.
+#: This many pairs of an item and a send for each second that is left: writing them takes up to half of it.
 PROOF_PAIRS_PER_S = 15_000
 #: Each question has this share of the time that is left.
 PROOF_SHARE = 0.5
@@ -54,7 +54,7 @@ SUMS_ENGINE_REPORTED_GROWTH = 1e-3
 
 # --- sums_model
 
-#: With more ranks, there are too many sets of them, and ways of dividing them, for a rule about each.
+#: With more ranks, there are too many sets of them, and routes of dividing them, for a rule about each.
 SUMS_MODEL_MOST_RANKS_TO_DIVIDE = 5
 
 # --- sums_smaller
@@ -64,5 +64,5 @@ SUMS_SMALLER_SYMMETRY_WORK = 1000
 
 # --- variables
 
-#: So many are written down in a unit of work.
+#: This many are written down in a unit of work.
 VARIABLES_WRITTEN_PER_UNIT = 30

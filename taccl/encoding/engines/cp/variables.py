@@ -45,7 +45,7 @@ class Alone:
 
 
 def is_written_soon(pairs: int, budget: Budget, pairs_per_s: int = PAIRS_PER_S) -> bool:
-    """Whether a model with so many pairs fits, and is written down in a small part of the budget.
+    """Whether a model with this many pairs fits, and is written down in a small part of the budget.
 
     If so, that work is noted.
     """

@@ -2,7 +2,7 @@
 
 It answers problems in which each chunk goes from one rank to one rank; of others it says nothing. Where
 ranks are in one orbit, it answers the quotient (`quotient.py`), so the schedule keeps the symmetry that is
-asked for; a symmetry that keeps a port in its place has no quotient, and then it says nothing.
+requested; a symmetry that keeps a port in its place has no quotient, and then it says nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.support.budget import Budget
 
-#: The weight of the sum of all busy times beside the busiest port: of equally fast flows, the shortest.
+#: The weight of the sum of all busy times next to the busiest port: of equally fast flows, the shortest.
 _SHORTNESS = 1e-6
 #: Larger programs and schedules are left to the greedy engine.
 _MOST_FLOWS = 100_000
@@ -37,7 +37,7 @@ def serves(instance: Instance) -> Verdict:
         return no("nothing has to move")
     small = instance.quotient_instance
     if small is None and instance.problem.symmetry:
-        return no("the symmetry that is asked for keeps a port in its place, so there is no quotient")
+        return no("the symmetry that is requested keeps a port in its place, so there is no quotient")
     return _is_small_enough(instance.problem if small is None else small.problem)
 
 

@@ -1,6 +1,5 @@
-"""The network as a tree sees it: from which rank to which it may grow, and over which links.
-
-It knows links; it must not know chunks. Its tuples of columns go into compiled functions.
+"""The network as a tree sees it: from which rank to which it may grow, and over which links. Its tuples of
+columns go into compiled functions.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ NO_LINK = -1
 
 
 class Arcs(NamedTuple):
-    """The ways from a rank to its children in a tree, by the parent.
+    """The routes from a rank to its children in a tree, by the parent.
 
     Parameters
     ----------

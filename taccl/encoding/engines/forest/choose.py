@@ -7,16 +7,15 @@ Trees are chosen one after another. Port p has a price that rises with what it c
 and the next tree is one that is cheap at these prices: a tree of least price (Prim 1957), or a shallower one
 that costs a little more, by blending the price of an arc with that of the way from the root (Alpert et al.
 1995). The more trees, the nearer rising prices come to the optimum of the linear program over all trees
-(multiplicative weights: Plotkin, Shmoys and Tardos 1995). Each tree is then chosen once more beside all
+(multiplicative weights: Plotkin, Shmoys and Tardos 1995). Each tree is then chosen once more next to all
 others.
 
 Deep trees balance loads no better than shallow ones on meshes, and their pipeline takes longer to fill and
-to drain. So trees may be asked to be hardly deeper than they must be: an arc of least price is taken only if
-all ranks can still be reached in time.
+to drain. So trees may be requested to be hardly deeper than they must be: an arc of least price is taken only
+if all ranks can still be reached in time.
 
 An AllReduce uses each tree twice, upwards to sum and downwards to copy. On two-way links such trees reach the
 optimum of all programs (Tutte 1961, Nash-Williams 1961; `bounds.partitions` has the other side of it).
-It knows arcs and what they cost; it must not know when anything is sent.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ from taccl.support.jit import compiled, is_at_hand
 _LEAST = -30.0
 #: Relative differences of prices that are rounding.
 _SAME = 1e-12
-#: How often each tree is chosen, and how sharply prices rise each time, beside what a tree adds to a load.
+#: How often each tree is chosen, and how sharply prices rise each time, next to what a tree adds to a load.
 _ROUNDS = 2
 
 
@@ -80,8 +79,8 @@ class Shape(NamedTuple):
 
     Parameters
     ----------
-    blend : how much the way from the root counts beside the price of an arc: 0 for least prices, 1 for
-        least ways.
+    blend : how much the way from the root counts next to the price of an arc: 0 for least prices, 1 for
+        least routes.
     slack : no rank is farther from the root than 1 + slack times the farthest must be; infinite: any may be.
     took_us : shape (num_arcs,); how long a chunk takes for each arc.
     central : ranks that may be roots, where any may be.
@@ -94,7 +93,7 @@ class Shape(NamedTuple):
 
 
 def shape_of(arcs: Arcs, costs: Costs, mb: float, blend: float, slack: float, any_root: bool) -> Shape:
-    """A shape for chunks of so many MB: with finite slack, roots that may be any rank are in the middle."""
+    """A shape for chunks of this many MB: with finite slack, roots that may be any rank are in the middle."""
     took_us = np.zeros(len(arcs.child))
     for links in (arcs.up, arcs.down):
         used = links != NO_LINK
@@ -180,7 +179,7 @@ def _use(
     costs: Any,
     load: Any,
 ) -> None:
-    """Add what an arc keeps busy, so many times, to the load of each of its ports."""
+    """Add what an arc keeps busy, this many times, to the load of each of its ports."""
     for link in (arcs.up[a], arcs.down[a]):
         if link == NO_LINK:
             continue
@@ -197,7 +196,7 @@ def _price_of(
     price: Any,
     turn: float,
 ) -> float:
-    """What an arc costs at these prices; equal ones are told apart, in another way at each turn."""
+    """What an arc costs at these prices; equal ones are distinguished, in another way at each turn."""
     total = 0.0
     for link in (arcs.up[a], arcs.down[a]):
         if link == NO_LINK:

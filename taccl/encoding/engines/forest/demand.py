@@ -1,7 +1,4 @@
-"""What a forest serves: chunks that come from all ranks, or go to all ranks, or both.
-
-It knows who has and who wants what; it must not know links.
-"""
+"""What a forest serves: chunks that come from all ranks, or go to all ranks, or both."""
 
 from __future__ import annotations
 

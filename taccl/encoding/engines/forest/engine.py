@@ -1,4 +1,4 @@
-"""The forest engine: trees at balanced loads, then all transfers in one pipeline, in several ways.
+"""The forest engine: trees at balanced loads, then all transfers in one pipeline, in several forms.
 
 It serves problems in which every chunk comes from all ranks, goes to all ranks, or both (ReduceScatter,
 AllGather, AllReduce), at any size: the work grows with the number of transfers. Where ranks are in one orbit,
@@ -109,7 +109,7 @@ def _lifted(
 ) -> Iterator[Schedule]:
     """What is faster than the best, lifted: the first at once, the last of all, and some in between.
 
-    To make millions of images takes longer than a way, so no more time goes to them than to ways.
+    To make millions of images takes longer than a way, so no more time goes to them than to routes.
     """
     last_s, took_s, held = budget.remaining_s(), 0.0, None
     for schedule in candidates:
@@ -131,7 +131,7 @@ def is_compiled() -> bool:
 
 
 class _Search:
-    """What all ways of one problem share.
+    """What all routes of one problem share.
 
     `takes_s` : how long the last schedule took, with its trees if they were new.
     `both` : whether chunks are summed and copied; `transfers` : of all of them.
@@ -153,7 +153,7 @@ class _Search:
         self.is_backwards = not spread.copies and self.problem.topology.reads_backwards
 
     def schedules(self, budget: Budget) -> Iterator[Schedule]:
-        """Schedules of all ways, with the waves that promise most; the first even without time.
+        """Schedules of all routes, with the waves that promise most; the first even without time.
 
         Of very many transfers none is begun that would not be there in time.
         """
@@ -196,7 +196,7 @@ class _Search:
     def _turned(self, first: Pipeline, best_us: float, budget: Budget) -> Iterator[Schedule]:
         """What is faster than the best when a pipeline is scheduled again and again from its end.
 
-        Of many small steps the last is told: rows take as long as the pipeline itself.
+        Of many small steps the last is reported: rows take as long as the pipeline itself.
         """
         if not self.both or not self.problem.topology.reads_backwards:
             return

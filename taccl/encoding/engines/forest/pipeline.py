@@ -7,7 +7,7 @@ of those that wait for a port, the one with the least
     wave * c  -  (the time that the rest of its way takes)
 
 goes first. A large wave serves chunk after chunk, a wave of 0 what has the longest way before it. In
-between, sums of later chunks run beside copies of earlier ones, and both ends of the pipeline stay full.
+between, sums of later chunks run next to copies of earlier ones, and both ends of the pipeline stay full.
 
 Links that have nothing to do take copies from others: whoever has a chunk may send it to a neighbour that
 waits for it, whatever the tree says. So the last chunks fill all links, not only those that lead outwards.
@@ -20,7 +20,6 @@ ends. What is read backwards in time fills late and ends full. So an AllReduce m
 its end to its beginning: what ended last comes first, and sums take the place of copies (forward-backward
 improvement: Li and Willis 1992). Links with nothing to do change the trees of copies when time runs forwards,
 and those of sums when it runs backwards; so the trees of a chunk's sums and of its copies may differ.
-It knows trees and costs; it must not know how the trees were chosen.
 """
 
 from __future__ import annotations
@@ -229,9 +228,9 @@ def _state(many: int, num_ranks: int) -> _State:
 
 
 def _uses(network: Network, trees: Trees, kind: IntArray) -> IntArray:
-    """How many transfers may want each link: those in trees, and the copies of some chunks beside them.
+    """How many transfers may want each link: those in trees, and the copies of some chunks next to them.
 
-    `kind` : of the chunks that may be copied beside their trees, over any arc that is allowed to them.
+    `kind` : of the chunks that may be copied next to their trees, over any arc that is allowed to them.
     """
     arcs = network.arcs
     chunks = np.bincount(trees.of, minlength=len(trees.root))
@@ -253,7 +252,7 @@ class _Inputs(NamedTuple):
     kind_of, ends_of_batch : of each chunk, and where its batch ends; shape (num_chunks,).
     key : shape (num_chunks, 2, num_ranks); of transfers that wait the least goes first.
     most : chunks in one send.
-    first_open : copies of chunks from here on may go beside their trees, over allowed arcs.
+    first_open : copies of chunks from here on may go next to their trees, over allowed arcs.
     """
 
     arcs: Arcs
@@ -272,7 +271,7 @@ class _Inputs(NamedTuple):
 def _run(inputs: Any, queues: Any, state: Any) -> None:
     """Fill `state`: what can go goes, until nothing moves any more.
 
-    A transfer in a tree has an index by chunk, direction and rank; a copy beside trees, after all of those,
+    A transfer in a tree has an index by chunk, direction and rank; a copy next to trees, after all of those,
     by chunk and arc.
     """
     _offer_leaves(inputs, queues, state)

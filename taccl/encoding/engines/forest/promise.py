@@ -1,7 +1,6 @@
 """How long a pipeline will take, by a few trees: what sends of several chunks save, and what they cost.
 
-Large sends pay alpha less often, and fill and drain the pipeline more slowly. It knows trees and costs; it
-must not know when anything is sent.
+Large sends pay alpha less often, and fill and drain the pipeline more slowly.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class Promise:
     way_us_per_mb: float
 
     def time_us(self, chunk_mb: float, together: int) -> float:
-        """The time that so many chunks in a send promise."""
+        """The time that this many chunks in a send promise."""
         return self.busy_us(chunk_mb, together) + PROMISE_ENDS * self.way_us(chunk_mb, together)
 
     def busy_us(self, chunk_mb: float, together: int = 1) -> float:

@@ -1,7 +1,4 @@
-"""The trees that chunks go on, as loops read them: parents, children, and how long the rest of a way takes.
-
-It knows arcs and trees; when anything is sent it must not know.
-"""
+"""The trees that chunks go on, as loops read them: parents, children, and the time from there on."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """How chunks may cross between nodes: from which place to which, in groups of which sizes.
 
 A *plan* names the places and the sizes, the same for each two nodes. What it takes at least says which plans
-to look at first; that is no bound, since chunks may cross in other ways, too. It knows nodes and demands;
-what happens inside them it must not know.
+to look at first; that is no bound, since chunks may cross in other forms, too.
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@ For each plan (`crossing`) CP-SAT decides in each node (`core.in_node`)
 1. how what leaves comes to the way out, and in which group each chunk leaves, for the earliest end of all;
 2. when what came from other nodes is where it is wanted: chunks that want the same travel in few parts first,
    in more parts later;
-3. how the node's own chunks come to the rest of its ranks, beside these.
+3. how the node's own chunks come to the rest of its ranks, next to these.
 
-Nodes in which all is alike are decided once. Only what ends before the best schedule is searched, so most
-plans are soon refuted.
+Nodes in which all is equivalent are decided once. Only what ends before the best schedule is searched, so
+most plans are soon refuted.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ class _Search:
         return without_dead_ends(in_order(self._problem, [decision for _, _, decision in decisions]))
 
     def _gathered(self, node: int, plan: Plan, parts: int) -> tuple[list[Item], Decided] | None:
-        """How what leaves a node comes to its way out: the best so far, in so many parts or in fewer."""
+        """How what leaves a node comes to its way out: the best so far, in this many parts or in fewer."""
         key = node, plan.out, plan.sizes
         items, best = self._items_that_leave(node, parts), self._best_gathered.get(key)
         before_us = self.best_us if best is None else min(best[1].end_us, self.best_us)
@@ -232,7 +232,7 @@ class _Search:
     def _decided_once(
         self, around: Around, items: Sequence[Item], before_us: float, leaving: Leaving | None = None
     ) -> Decided | None:
-        """The same, of whatever is alike up to the moment at which it begins."""
+        """The same, of whatever is equivalent up to the moment at which it begins."""
         if len(items) * len(self._nodes.inside) > MOST_ROUTES:
             return None
         from_us = min((when for item in items for _, when in item.starts), default=0.0)
@@ -356,7 +356,7 @@ class _Search:
 
 
 def _in_parts(chunks: list[int], parts: int) -> list[tuple[int, ...]]:
-    """The chunks in so many parts of about one size, or each alone."""
+    """The chunks in this many parts of about one size, or each alone."""
     return [tuple(part.tolist()) for part in np.array_split(chunks, min(parts, len(chunks)))]
 
 

@@ -1,7 +1,4 @@
-"""What stays in a node: each item comes where it is wanted as soon as the gaps between other sends let it.
-
-It knows the links of one node and what is decided there; clusters and plans it must not know.
-"""
+"""What stays in a node: each item comes where it is wanted as soon as the gaps between other sends let it."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ class Gaps:
             bisect.insort(self._busy.setdefault(port, []), (send.start_us, end))
 
     def first(self, index: int, chunks: int, ready_us: float) -> float:
-        """From when on so many chunks can go over a link, no sooner than they are ready."""
+        """From when on this many chunks can go over a link, no sooner than they are ready."""
         link = self._around.links[index]
         length = link.cost_us * chunks + link.alpha_us * self._around.is_serial
         busy = sorted(each for port in link.ports for each in self._busy.get(port, ()))

@@ -1,7 +1,4 @@
-"""Equal nodes of a cluster: the same links between the same places, and chunks told by place.
-
-It knows networks and demands; what is decided in a node it must not know.
-"""
+"""Equal nodes of a cluster: the same links between the same places, and chunks reported by place."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ class Nodes:
     ranks : shape (num_nodes, size); the rank at each place.
     inside : the links in a node, the same in each.
     links : shape (num_nodes, len(inside)); which links of the topology these are.
-    ways : (place, place) -> shape (num_nodes, num_nodes), the link from the one place to the other between
+    routes : (place, place) -> shape (num_nodes, num_nodes), the link from the one place to the other between
         each two nodes, -1 on the diagonal; only where there is one between all nodes, at one cost.
     """
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 # --- crossing
 
-#: Chunks cross in so many groups at most; in one or two, where that are many units.
+#: Chunks cross in this many groups at most; in one or two, where that are many units.
 CROSSING_MOST_GROUPS, CROSSING_FEW_GROUPS, CROSSING_MANY_UNITS = 4, 2, 16
 
 # --- engine
@@ -16,7 +16,7 @@ CROSSING_MOST_GROUPS, CROSSING_FEW_GROUPS, CROSSING_MANY_UNITS = 4, 2, 16
 PARTS = (1, 2, 3, 8)
 #: How much later a plan has its turn than the one before it, as a power of its place.
 LATER = 1.5
-#: More ways of an item over a link are more than CP-SAT decides in seconds.
+#: More routes of an item over a link are more than CP-SAT decides in seconds.
 MOST_ROUTES = 1_500
 #: More pairs of places that have links between nodes are too many to try.
 MOST_PLACES = 64

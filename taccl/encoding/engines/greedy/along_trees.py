@@ -36,15 +36,15 @@ from taccl.support.budget import Budget
 
 #: A table of more cells (sources x ranks, or ranks x ranks for each kind of limits) is not built.
 MOST_CELLS = 2**25
-#: About so many rows take a unit of work.
+#: About this many rows take a unit of work.
 ROWS_PER_UNIT = 300
 
 
 def serves(instance: Instance) -> Verdict:
-    """Whether nothing is asked for that ways of their own cannot keep, and the tables have room."""
+    """Whether nothing is requested that routes of their own cannot keep, and the tables have room."""
     problem = instance.problem
     if problem.symmetry:
-        return no("a symmetry is asked for, and trees grow without one")
+        return no("a symmetry is requested, and trees grow without one")
     if problem.limits.own_first is not None:
         return no("a link is to carry its sender's own chunks first")
     limits = problem.limits.may_use
@@ -79,7 +79,7 @@ def at_once(instance: Instance) -> Schedule | None:
 
 
 def _in_both_phases(instance: Instance, most_rows: int | None) -> Schedule | None:
-    """None also if there are more than so many rows."""
+    """None also if there are more than this many rows."""
     parts = instance.phases
     copies = None if parts.broadcast_phase is None else _copied(parts.broadcast_phase, most_rows)
     if parts.reduce_phase is None:
@@ -116,7 +116,7 @@ def _hops(copies: Schedule) -> IntArray:
 
 @dataclass(frozen=True, eq=False)
 class _Sources:
-    """What chunks have in common that go the same ways: where they start, and what they may use.
+    """What chunks have in common that go the same routes: where they start, and what they may use.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ class _Sources:
 
 
 def _copied(instance: Instance, most_rows: int | None) -> Schedule | None:
-    """The schedule of a problem that only copies; None if that takes more than so many rows."""
+    """The schedule of a problem that only copies; None if that takes more than this many rows."""
     problem, topology, collective = instance.problem, instance.problem.topology, instance.problem.collective
     sources = _sources(problem)
     if sources is None:
@@ -306,7 +306,7 @@ def _rows(
 
     None if some rank is not reached, or there are more rows than `most_rows`.
 
-    `meet` says whether the ways of one chunk may meet, so that the part before is to count once.
+    `meet` says whether the routes of one chunk may meet, so that the part before is to count once.
     """
     ranks = topology.num_ranks
     now = chunk * ranks + rank

@@ -42,7 +42,7 @@ _MATCHES = (
     MatchPolicy(noise=1.0),
 )
 _NOISES = (0.1, 0.3, 1.0, 3.0)
-#: What a variation may change beside the noise; "noise" changes nothing else. Some matter only with groups.
+#: What a variation may change next to the noise; "noise" changes nothing else. Some matter only with groups.
 _CHOICES = (
     "group",
     "internode group",

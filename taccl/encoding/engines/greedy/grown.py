@@ -1,7 +1,7 @@
 """Trees grown from many sources on hundreds of ranks, each by the link that is cheapest to use next.
 
 The rule is that of `along_trees`; here it runs source by source in machine code, over the links of each rank
-alone. It knows arrays; what a chunk or a collective is, it must not know.
+alone.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Routes(NamedTuple):
 
 
 def routes_of(link: IntArray, duration_us: FloatArray, busy_us: FloatArray, shares: IntArray) -> Routes:
-    """The ways over a table of links between each two ranks, -1 for none; times of each link."""
+    """The routes over a table of links between each two ranks, -1 for none; times of each link."""
     src, dst = np.nonzero(link >= 0)
     number = link[src, dst]
     first = np.concatenate([[0], np.cumsum(np.bincount(src, minlength=len(link)))])

@@ -40,10 +40,10 @@ class MatchPolicy:
 
     Parameters
     ----------
-    patience : a link leaves a chunk alone if a copy is so many times nearer to its receiver.
+    patience : a link leaves a chunk alone if a copy is this many times nearer to its receiver.
     overtake : a copy on its way is as far as it takes to come, so that another may be sent past it;
         otherwise it counts as if it were there.
-    rarity : how much each rank counts that lacks a chunk, beside how much nearer the chunk gets.
+    rarity : how much each rank counts that lacks a chunk, next to how much nearer the chunk gets.
     noise : relative random change of what helps most.
     """
 

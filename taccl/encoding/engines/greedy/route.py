@@ -86,7 +86,7 @@ class _Loads:
         self._chunks = np.zeros(topology.num_links)
 
     def add(self, path: Sequence[int], times: float) -> None:
-        """Count a path so many times more."""
+        """Count a path this many times more."""
         np.add.at(self._chunks, list(path), times)
 
     def lengths(self, congestion: float) -> FloatArray:

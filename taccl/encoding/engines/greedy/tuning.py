@@ -7,14 +7,14 @@ from __future__ import annotations
 
 # --- along_trees
 
-#: What it counts that a sender has a chunk later, beside the time of the link.
+#: What it counts that a sender has a chunk later, next to the time of the link.
 ALONG_TREES_LATENESS = 0.25
-#: What tells links of equal cost apart, beside their cost: far below what they differ by otherwise.
+#: What tells links of equal cost apart, next to their cost: far below what they differ by otherwise.
 ALONG_TREES_TIE = 1e-7
 #: With more rows than this the quotient is answered, where there is one.
 ALONG_TREES_MANY_ROWS = 1_000_000
-#: With no more than so many offers, all that have a chunk make theirs anew in every step; with more, only the
-#: one that was taken up and the one that it reached do (`grown`).
+#: With no more than this many offers, all that have a chunk make theirs anew in every step; with more, only
+#: the one that was taken up and the one that it reached do (`grown`).
 ALONG_TREES_MOST_OFFERS = 2**25
 
 # --- engine
@@ -39,7 +39,7 @@ MOST_LINKS_AT_ONCE, MOST_PLACES_AT_ONCE = 500_000, 10_000
 #: all ranks for its chunk.
 MATCH_MOST_PAIRS = 4_000_000
 MATCH_MOST_DISTANCES = 400_000_000
-#: So many pairs of a free link and a chunk are weighed in a unit of work.
+#: This many pairs of a free link and a chunk are weighed in a unit of work.
 MATCH_PAIRS_PER_UNIT = 200_000
 #: Measured links all differ a little: links whose times are within a class are treated as equal.
 MATCH_CLASSES_PER_DOUBLING = 4
@@ -48,12 +48,12 @@ MATCH_CLASSES_PER_DOUBLING = 4
 
 #: How much random noise changes the rarity of a chunk, relative to it.
 RAREST_FIRST_CHANCE = 0.2
-#: So many pairs of a rank and a chunk are looked at in a unit of work.
+#: This many pairs of a rank and a chunk are looked at in a unit of work.
 RAREST_FIRST_PAIRS_PER_UNIT = 500_000
 
 # --- route
 
-#: So many links are weighed for one path in a unit of work.
+#: This many links are weighed for one path in a unit of work.
 ROUTE_LINKS_PER_UNIT = 10_000
 #: The least length of a link, so that a detour over links that cost nothing is no shortest path.
 ROUTE_SHORTEST_US = 1e-6

@@ -3,7 +3,6 @@
 Where every node can be taken to every other by symmetries of which only the identity leaves a node or a port
 in its place, all nodes do the same at the same time: what is decided is where the chunks of node 0 go. Its
 transfers, wherever they take place, and their images are in each other's way only at ports of one orbit.
-It knows nodes, links and ports; it must not know what is sent.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class Cluster:
 
     Parameters
     ----------
-    problem : what is asked.
+    problem : what is requested.
     num_nodes, gpus : nodes, and GPUs of each.
     elements : one symmetry for each node, which takes node 0 there.
     generators : what those are composed of.

@@ -1,8 +1,7 @@
 """From sends of node 0's chunks to a schedule: copies, sums as copies backwards, or sums and then copies.
 
-Sums go the ways of copies, turned round, and in the reverse order: what copies would spread last is summed
+Sums go the routes of copies, turned round, and in the reverse order: what copies would spread last is summed
 first. Each node sums its own chunks, and copies of a chunk leave as soon as its sum is made.
-It knows when sends start and where symmetries take them; it must not know why the sends are as they are.
 """
 
 from __future__ import annotations

@@ -25,7 +25,8 @@ from taccl.model.network import LogicalTopology
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.support.budget import Budget
 
-#: So many ways are tried even without time: each takes a moment, and the schedule of the best takes seconds.
+#: This many routes are tried even without time: each takes a moment, and the schedule of the best takes
+#: seconds.
 _AT_LEAST = 8
 
 
@@ -132,5 +133,5 @@ def _divided_plans(
 
 
 def _pieces(chunks: int, most: int) -> list[int]:
-    """How many of so many chunks may travel together: all, half of them, and so on."""
+    """How many of this many chunks may travel together: all, half of them, and so on."""
     return sorted({min(chunks >> power, most) for power in range(chunks.bit_length())}, reverse=True)

@@ -5,8 +5,6 @@ GPUs of a team exchange their parts by doubling, so a round of a large team pays
 width is at most a k-th of a node's chunks. So late rounds, which have to be narrow, belong to large teams,
 and early ones to single rails. From the last round back, each is as wide as the rounds after it leave time
 for (`rounds`), and a late round leaves as much of its node's chunks as an earlier one can be wide.
-
-It knows rails and numbers of chunks; it must not know links.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ class _Wave(NamedTuple):
 def mixed(
     nodes: int, gpus: int, num_rails: int, each: int, most: int, costs: Mapping[int, Costs]
 ) -> Iterator[tuple[Round, ...]]:
-    """Rounds for so many nodes, in the ways that promise most.
+    """Rounds for this many nodes, in the routes that promise most.
 
     Parameters
     ----------

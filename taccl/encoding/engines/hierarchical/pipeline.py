@@ -1,7 +1,4 @@
-"""When sends start that wait for each other and for ports: of those that can, the first in order goes.
-
-It knows what each send waits for and how long it keeps which port busy; it must not know chunks.
-"""
+"""When sends start that wait for each other and for ports: of those that can, the first in order goes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Rails: which GPUs send to other nodes, to whom, and by which nodes every node is reached.
 
 A rail is a pair of GPUs: the one sends from any node, the other receives in the next. All rails of a cluster
-are used alike, so there are as many as divide the GPUs of a node.
-It knows which links there are and what they cost; it must not know chunks.
+are used equivalent, so there are as many as divide the GPUs of a node.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class Rails:
 
 
 def rails_of(cluster: Cluster, topology: LogicalTopology, both_directions: bool) -> list[Rails]:
-    """The rails of a cluster, in the ways that promise something, the most rails first.
+    """The rails of a cluster, in the routes that promise something, the most rails first.
 
     `both_ways` : sums take the way back, so the link back must be there, too.
     """

@@ -11,8 +11,6 @@ spread L after the last round came, if nothing is in its way, where each round i
 rounds after it leave time for:
 
     c + d w  <=  L + sum over later rounds of ((a + b w') - (c + d w')).
-
-It knows rails and numbers of chunks; it must not know links.
 """
 
 from __future__ import annotations
@@ -59,7 +57,7 @@ def widths(gpus: int, num_rails: int) -> list[int]:
 
 
 def rounds(nodes: int, gpus: int, num_rails: int, widest: int, tapered: bool) -> list[int]:
-    """The widths of divided rounds for so many nodes, none wider than `widest`, narrow ones at both ends.
+    """The widths of divided rounds for this many nodes, none wider than `widest`, narrow ones at both ends.
 
     `tapered` : widths rise from the narrowest and fall to it, as far as there are nodes for that.
     """
@@ -95,7 +93,7 @@ def divided(in_widths: Sequence[int], gpus: int, num_rails: int, each: int) -> I
 def falling(
     nodes: int, gpus: int, num_rails: int, each: int, most: int, costs: Costs
 ) -> Iterator[tuple[Round, ...]]:
-    """Rounds for so many nodes that rise at once and fall to the end, in the ways that promise most.
+    """Rounds for this many nodes that rise at once and fall to the end, in the routes that promise most.
 
     `most` : chunks in one send.
     """
@@ -137,7 +135,7 @@ class _Teams:
 
 
 def _rising(nodes: int, gpus: int, num_rails: int) -> list[int]:
-    """The widths of divided rounds for so many nodes, ascending: each width once, then few more."""
+    """The widths of divided rounds for this many nodes, ascending: each width once, then few more."""
     served = {w: num_rails * w // gpus for w in widths(gpus, num_rails)}
     chosen: list[int] = []
     for w, many in served.items():
@@ -151,7 +149,7 @@ def _rising(nodes: int, gpus: int, num_rails: int) -> list[int]:
 
 
 def _rows_of_widths(total: int, widest: int, costs: Costs) -> list[list[int]]:
-    """Widths of the last rounds, the last one first, in the ways that promise most."""
+    """Widths of the last rounds, the last one first, in the routes that promise most."""
     least = costs.inside_alpha_us + costs.inside_chunk_us
     most = costs.inside_alpha_us + costs.inside_chunk_us * widest
     found: dict[tuple[int, ...], float] = {}
@@ -183,7 +181,7 @@ def _falls(lag_us: float, total: int, widest: int, costs: Costs) -> list[int]:
 
 
 def _packed(falls: Sequence[int], chunks: int, groups: int, widest: int) -> list[list[int]]:
-    """So many groups of widths that add up to a node's chunks, with those of `falls` among them.
+    """As many groups of widths that add up to a node's chunks, with those of `falls` among them.
 
     Where there is no room for all, the widest are left out.
     """

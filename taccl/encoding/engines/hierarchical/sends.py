@@ -1,8 +1,7 @@
 """What becomes of node 0's chunks: sends across nodes over all rails at once, and sends inside nodes.
 
-Nodes are served in rounds. What arrives at a GPU spreads inside its node along a tree of shortest ways, at
+Nodes are served in rounds. What arrives at a GPU spreads inside its node along a tree of shortest routes, at
 prices that rise with what ports carry already.
-It knows rails, links and chunks; it must not know when anything is sent.
 """
 
 from __future__ import annotations
@@ -130,7 +129,7 @@ class _Planned:
         return waiting
 
     def inside_us(self, chunks: int, team: int) -> float:
-        """How long a round of so many chunks, over teams of rails, keeps the busiest port inside busy."""
+        """How long a round of this many chunks, over teams of rails, keeps the busiest port inside busy."""
         receivers = [receiver for _, receiver in self.rails.pairs]
         for begin in range(0, len(receivers), team):
             self._spread(
@@ -227,7 +226,7 @@ class _Planned:
                 self.last_on[rail] = (len(self.sends) - 1,)
 
     def _tree(self, root: int, chunks: int) -> list[int]:
-        """Links of node 0 from a GPU to all others, parents first: shortest ways at prices, which rise."""
+        """Links of node 0 from a GPU to all others, parents first: shortest routes at prices, which rise."""
         topology = self.topology
         mb = min(chunks, self.most) * self.chunk_mb
         most = max(float(self.load.max()), 1e-9)
@@ -253,7 +252,7 @@ class _Planned:
         return links
 
     def _carry(self, links: list[int], chunks: int) -> None:
-        """Add what so many chunks over each of some links keep ports busy."""
+        """Add what this many chunks over each of some links keep ports busy."""
         topology = self.topology
         _, pair = topology.pairs_of(np.array(links))
         sends, rest = divmod(chunks, self.most)
@@ -293,7 +292,9 @@ def _links_inside(topology: LogicalTopology, gpus: int) -> list[list[tuple[int, 
 
 
 def _is_switch(topology: LogicalTopology, inside: list[list[tuple[int, int]]]) -> bool:
-    """Whether all GPUs of node 0 are linked with each other alike, each through one port out and one in."""
+    """Whether all GPUs of node 0 are linked with each other equivalent, each through one port out and one
+    in.
+    """
     links = [link for out in inside for link, _ in out]
     if len(links) != len(inside) * (len(inside) - 1):
         return False

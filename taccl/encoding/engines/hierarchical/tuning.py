@@ -12,12 +12,13 @@ UNITS = 0.2
 
 # --- mixed
 
-#: So many figures for what is left to be spread at the end are tried, and so many plans are kept.
+#: This many figures for what is left to be spread at the end are tried, and this many plans are kept.
 MIXED_LAGS, MIXED_MOST_PLANS = 48, 6
-#: So many changes of each are tried, and how often they join two rounds of a group and part one.
+#: This many changes of each are tried, and how often they join two rounds of a group and part one.
 MIXED_CHANGES, MIXED_JOINED, MIXED_PARTED = 2000, 0.7, 0.7
 
 # --- rounds
 
-#: So many figures for what is left to be spread at the end are tried, and so many rows of widths are kept.
+#: This many figures for what is left to be spread at the end are tried, and this many rows of widths are
+#: kept.
 ROUNDS_LAGS, ROUNDS_MOST_ROWS = 48, 6

@@ -1,7 +1,7 @@
 """A schedule taken apart: who carries what in which send, and what each of that waits for.
 
 Chunks that do everything together are one *bundle*, as wide as they are many; a model has one variable for
-all of them. It knows schedules; windows and solvers it must not know.
+all of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Which part of a schedule is decided anew: near what ends last and what delays it.
-
-It knows a schedule taken apart, and draws lots; models and solvers it must not know.
-"""
+"""Which part of a schedule is decided anew: near what ends last and what delays it."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from taccl.encoding.engines.lns.tuning import CHOOSE_MOST_CUTS, CHOOSE_MOST_MOVA
 from taccl.encoding.engines.lns.window import Window
 from taccl.model.schedule import TOLERANCE_US
 
-#: The kinds of windows: all ways of some bundles; what comes to some ranks, or to those of a node;
+#: The kinds of windows: all routes of some bundles; what comes to some ranks, or to those of a node;
 #: whole sends; what happens at about one time; the order of sends alone.
 KINDS = ("bundles", "ranks", "node", "sends", "time", "orders")
 
@@ -92,7 +89,7 @@ class Chooser:
         self._num_links = topology.num_links
 
     def draw(self, kind: str, size: int) -> Window:
-        """A window of a kind with about `size` ways."""
+        """A window of a kind with about `size` routes."""
         if kind == "orders":
             return Window(frozenset(), frozenset(), self._movable([self._seed()], size))
         if kind == "bundles" and (opened := self._bundles(size)):

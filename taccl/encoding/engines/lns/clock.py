@@ -1,7 +1,4 @@
-"""Times in whole ticks: what transfers take on the machine, and when sends of the known schedule start.
-
-It knows links and ports; windows and solvers it must not know.
-"""
+"""Times in whole ticks: what transfers take on the machine, and when sends of the known schedule start."""
 
 from __future__ import annotations
 
@@ -35,7 +32,7 @@ class Clock:
     last: int
 
     def duration(self, link: int, chunks: Any) -> Any:
-        """How long a send of so many chunks takes over a link; `chunks` may be an expression."""
+        """How long a send of this many chunks takes over a link; `chunks` may be an expression."""
         return self.alpha[link] + self.cost[link] * chunks
 
     def busy(self, link: int, pair: int, chunks: Any) -> Any:

@@ -1,10 +1,10 @@
 """Local search by windows: a part of the best schedule is decided anew by CP-SAT, the rest stays.
 
-From the known schedule a window is drawn near what ends last, in one of several ways (`choose`). CP-SAT
-decides its ways, sends and orders for the least end, and among equal ends for the fewest sends that end last.
-What is no worse is where the next window is drawn from. Windows grow where CP-SAT is done with them soon, and
-shrink where it is not; kinds that helped are drawn more often (Shaw 1998, large neighbourhoods; Roepke and
-Pisinger 2006, adaptive ones).
+From the known schedule a window is drawn near what ends last, in one of several routes (`choose`). CP-SAT
+decides its routes, sends and orders for the least end, and among equal ends for the fewest sends that end
+last. What is no worse is where the next window is drawn from. Windows grow where CP-SAT is done with them
+soon, and shrink where it is not; kinds that helped are drawn more often (Shaw 1998, large neighbourhoods;
+Roepke and Pisinger 2006, adaptive ones).
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from taccl.encoding.instance import Instance
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.support.budget import Budget
 
-#: Ways in the first window of each kind, and at least and at most.
+#: Routes in the first window of each kind, and at least and at most.
 _FIRST, _LEAST, _MOST = 150.0, 40.0, 6_000.0
-#: So many sends of a model are written down in a unit of work, and so many rows taken apart.
+#: This many sends of a model are written down in a unit of work, and this many rows taken apart.
 _WRITTEN_PER_UNIT, _APART_PER_UNIT = 30, 50
 
 

@@ -1,8 +1,8 @@
 r"""A window as a model: what is inside is decided anew, by the side of all that stays.
 
-Time is counted in ticks. A *bundle* b is chunks that travel alike; an *item* i is a bundle as a copy, or as a
-partial sum. Of a send s over a link l, kept(s) are the chunks that stay in it, members(s) the open items that
-may be in it; |i| is the chunks of i.
+Time is counted in ticks. A *bundle* b is chunks that travel equivalent; an *item* i is a bundle as a copy, or
+as a partial sum. Of a send s over a link l, kept(s) are the chunks that stay in it, members(s) the open items
+that may be in it; |i| is the chunks of i.
 
     start[s], end[s]   of each send: one that stays, one of an open item alone, one that open items may share
     active[s]          whether it takes place; one that stays does

@@ -1,7 +1,4 @@
-"""When open items are where they may be, and at which ranks open sums are made: variables and their hints.
-
-It knows which items may go over which links; sends and rules it must not know.
-"""
+"""When open items are where they may be, and at which ranks open sums are made: variables and their hints."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What is sent is there before: what each send waits for, among what stays and what is open.
-
-It knows which rows wait for which in the known schedule; ports and orders it must not know (`rules`).
-"""
+"""What is sent is there before: what each send waits for, among what stays and what is open."""
 
 from __future__ import annotations
 

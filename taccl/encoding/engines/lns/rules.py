@@ -174,7 +174,7 @@ def _copies_in_turn(variables: Variables) -> Iterator[tuple[bool, Any, Sending]]
 def everything_ends_in_time(variables: Variables) -> list[Any]:
     """The end: after every send. Returns whether each ends no earlier than the known schedule.
 
-    Of very many sends none is asked.
+    Of very many sends none is requested.
     """
     cp, late = variables.cp, []
     is_counted = len(variables.sends.every) <= RULES_MOST_COUNTED

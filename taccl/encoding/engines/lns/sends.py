@@ -1,8 +1,4 @@
-"""The sends of a window's model: those that stay, and those that open items may have alone or together.
-
-It knows which items may go over which links, and makes the variables that say in which send each goes; what
-must hold between them it must not know (`rules`).
-"""
+"""The sends of a window's model: those that stay, and those that open items may have alone or together."""
 
 from __future__ import annotations
 

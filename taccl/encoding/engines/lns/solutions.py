@@ -1,7 +1,4 @@
-"""Solutions of a window's model as sends.
-
-It knows which variables say what; how they were found it must not know.
-"""
+"""Solutions of a window's model as sends."""
 
 from __future__ import annotations
 

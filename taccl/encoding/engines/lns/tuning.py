@@ -7,9 +7,9 @@ from __future__ import annotations
 
 # --- choose
 
-#: So many sends at most leave their places in the orders of ports.
+#: This many sends at most leave their places in the orders of ports.
 CHOOSE_MOST_MOVABLE = 200
-#: So many cuts of bundles at most are made for one window.
+#: This many cuts of bundles at most are made for one window.
 CHOOSE_MOST_CUTS = 6
 
 # --- engine
@@ -26,7 +26,7 @@ SOON = 0.3
 ALWAYS_DRAWN = 0.15
 FORGET = 0.8
 WORKERS = 1
-#: A window of more rows than this for each second that is left is not begun, nor one of more than so many.
+#: A window of more rows than this for each second that is left is not begun, nor one of more than this many.
 ROWS_PER_S, MOST_ROWS = 4_000, 10_000
 
 # --- rules

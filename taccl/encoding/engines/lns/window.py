@@ -1,7 +1,4 @@
-"""What a window is, and which schedules are near: what is open, over which links it may go, what stays.
-
-It knows schedules taken apart; variables and solvers it must not know.
-"""
+"""What a window is, and which schedules are near: what is open, over which links it may go, what stays."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ class Window:
     Parameters
     ----------
     opened : bundles of which every way is open, and where their sums are made.
-    rows : rows of which the ways are open, of other bundles.
+    rows : rows of which the routes are open, of other bundles.
     movable : sends that leave their places in the orders of their ports.
     """
 

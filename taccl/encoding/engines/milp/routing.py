@@ -15,7 +15,7 @@ the longest of these, and U an upper bound on the time:
 
 head_p and tail_p are the least times before the first and after the last use of port p. Order is
 ignored: a port only has to have room. One variable stands for each orbit of (c, l). A chunk may only
-use links on ways that are at most `slack` times as long as its shortest (TACCL, Shah et al., NSDI 2023,
+use links on routes that are at most `slack` times as long as its shortest (TACCL, Shah et al., NSDI 2023,
 section 5.2 step 1 and section 4 for the shortest-path sets).
 """
 

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 # --- engine
 
-#: More pairs of a chunk and a link on short paths are left to the greedy engine, and more than so many for
+#: More pairs of a chunk and a link on short paths are left to the greedy engine, and more than this many for
 #: each second that is left, in which a part of them is written down.
 MOST_ON_PATHS = 60_000
 ON_PATHS_PER_S = 10_000
-#: So many transfers of a pass take a unit of work.
+#: This many transfers of a pass take a unit of work.
 PASSED_PER_UNIT = 20
 #: The part of the time for routes; the rest is for their order.
 FOR_ROUTES = 0.5
-#: Tried in turn: short ways first, then longer ones; chunks alone, then sharing their alphas.
+#: Tried in turn: short routes first, then longer ones; chunks alone, then sharing their alphas.
 SLACKS = (1.0, 1.5, 2.0)
 ALPHA_SHARES = (1.0, 0.25)
 GROUPS = (1, 2, 4, 8, 10**9)
@@ -25,7 +25,7 @@ HOLDS = (1, 2, 4, 8)
 
 #: How much a connection or a transfer weighs against the finishing time.
 ROUTING_PREFERENCE = 1e-4
-#: So many pairs of a chunk and a link are written down in a unit of work.
+#: This many pairs of a chunk and a link are written down in a unit of work.
 ROUTING_WRITTEN_PER_UNIT = 50
 #: A routing within this fraction of the best one is good enough: the orders decide about more than that.
 ROUTING_GAP = 1e-3

@@ -7,12 +7,10 @@ carries already,
 
     y_p = exp(sharpness * (load_p / largest load - 1)),
 
-so that the next portion goes round what is busy. Every portion is then routed again beside all others, at
+so that the next portion goes round what is busy. Every portion is then routed again next to all others, at
 prices that rise more sharply: the smaller the portions, the nearer this comes to the optimum of the linear
 program over all paths (multiplicative weights: Plotkin, Shmoys and Tardos 1995). Of equally busy paths the
 shortest is taken, and of equally short ones another one by each portion.
-
-It knows links and what they cost; it must not know when anything is sent.
 """
 
 from __future__ import annotations
@@ -81,7 +79,7 @@ def choose(
     Parameters
     ----------
     usable : shape (num_kinds, num_links).
-    blend : how much the way from the source counts beside the price of a link: 1 for least paths.
+    blend : how much the way from the source counts next to the price of a link: 1 for least paths.
     """
     order = np.argsort(topology.src, kind="stable")
     first_out = np.searchsorted(topology.src[order], np.arange(topology.num_ranks + 1))

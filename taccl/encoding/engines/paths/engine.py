@@ -85,7 +85,7 @@ def is_compiled() -> bool:
 
 
 class _Search:
-    """What all ways of one problem share."""
+    """What all routes of one problem share."""
 
     def __init__(self, instance: Instance, seed: int) -> None:
         self.problem, self.seed = instance.problem, seed
@@ -95,7 +95,7 @@ class _Search:
         self.ends = self._ends(chunks, kind[chunks])
 
     def schedules(self, budget: Budget, best_us: float) -> Iterator[Schedule]:
-        """Schedules of all ways, each better than all before; the first way is tried even without time."""
+        """Schedules of all routes, each better than all before; the first way is tried even without time."""
         powers, takes_s = list(POWERS), 0.0
         for blend, seed in self._routes():
             if takes_s and not budget.remaining_s() > takes_s:

@@ -5,7 +5,6 @@ port the one with the least key goes first: the longer the rest of its way, the 
 
 Chunks that wait for the same link as the one that goes, go with it, at most `most` at a time: so alpha is
 paid less often, and nothing waits for company.
-It knows paths and costs; it must not know how the paths were chosen.
 """
 
 from __future__ import annotations

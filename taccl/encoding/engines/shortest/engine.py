@@ -30,7 +30,7 @@ from taccl.support.budget import Budget
 
 #: With more outputs and contributions than this, ordering their transfers takes longer than anybody waits.
 _MOST_ROWS = 2**19
-#: So many transfers are placed in a unit of work.
+#: This many transfers are placed in a unit of work.
 _PLACED_PER_UNIT = 50
 
 

@@ -10,7 +10,7 @@ from taccl.encoding.engines.textbook.transfer import Steps, together
 from taccl.encoding.engines.textbook.wide import WideSends
 from taccl.model.collective import IntArray
 
-#: What some units of a cut do; None where the algorithm is not for so many ranks.
+#: What some units of a cut do; None where the algorithm is not for this many ranks.
 Way = Callable[[Cut, list[int]], Steps | None]
 
 
@@ -22,11 +22,11 @@ class Algorithm:
     ----------
     name : for messages and tests.
     rows : about how many transfers of one part it makes.
-    ways : one way for each variant; each part's pieces are dealt to the variants in turn.
+    routes : one way for each variant; each part's pieces are dealt to the variants in turn.
     first : shape (num_ranks,); the variant that the first piece of each rank's part goes to.
     moves : about how many sends it makes of each batch, whatever the parts are.
-    shares : into so many units a way is given each part, of each batch.
-    wide : the same as all ways together, as columns, for very many sends; None: it is not written so.
+    shares : into this many units a way is given each part, of each batch.
+    wide : the same as all routes together, as columns, for very many sends; None: it is not written so.
     """
 
     name: str
@@ -38,11 +38,11 @@ class Algorithm:
     wide: Callable[[Cut], WideSends | None] | None = None
 
     def most_batches(self, parts: Parts) -> int:
-        """Into so many batches can the pieces be split that a variant has of a part."""
+        """Into this many batches can the pieces be split that a variant has of a part."""
         return -(-parts.most_pieces // (len(self.routes) * self.shares))
 
     def cut(self, parts: Parts, batches: int) -> Cut:
-        """Each part cut into so many batches, its pieces dealt to the variants."""
+        """Each part cut into this many batches, its pieces dealt to the variants."""
         return parts.cut(self.first % len(self.routes), len(self.routes), batches * self.shares)
 
     def built(self, parts: Parts, batches: int) -> tuple[Cut, Steps] | None:

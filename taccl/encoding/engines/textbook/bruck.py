@@ -5,7 +5,7 @@ twice as many, and ceil(log2 n) steps do for any n. An AlltoAll goes the same wa
 positions to go moves by the bits of d.
 
 Sums need care, because a rank that was counted may not be counted again. Everyone sums up a *window*: its own
-contribution and those of the w - 1 ranks after it. Beside a window of w, each rank still holds the shorter
+contribution and those of the w - 1 ranks after it. Next to a window of w, each rank still holds the shorter
 ones that it had before, so two windows side by side make one of w + v where v is any earlier width: the
 widths are an addition chain that ends with n, in which each number adds something to the one before it. For a
 power of two that is doubling; for 3, 5, 6, 9, 10 it is as many steps as ceil(log2 n).
@@ -59,7 +59,7 @@ def addition_chain(n: int) -> tuple[int, ...]:
 
 
 def _chain(chain: list[int], n: int, most: int) -> tuple[int, ...] | None:
-    """The chain made longer by at most so many numbers."""
+    """The chain made longer by at most this many numbers."""
     last = chain[-1]
     if last == n:
         return tuple(chain)

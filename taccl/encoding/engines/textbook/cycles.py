@@ -2,7 +2,7 @@
 
 Whether a graph has one is hard to say in general, and easy on machines: rank order is a cycle, or nodes are
 strung together, each passed from the rank that lets in to the rank that lets out, or the rows of a grid are,
-or a walk that prefers fast links and ranks with few ways left (Warnsdorff's rule, as for knights' tours)
+or a walk that prefers fast links and ranks with few routes left (Warnsdorff's rule, as for knights' tours)
 finds one after few wrong turns.
 """
 
@@ -52,7 +52,7 @@ def disjoint(rings: list[Cycle], both_directions: bool) -> list[Cycle]:
 
 
 def chains(problem: Problem, root: int) -> list[Cycle]:
-    """Ways from one rank past all others, each once."""
+    """Routes from one rank past all others, each once."""
     if not _is_searchable(problem):
         return []
     routes = _Routes(problem)
@@ -223,7 +223,7 @@ class _Routes:
     def _by_few_routes(
         self, rank: int, routes: dict[int, list[int]], left: set[int], kept: int | None
     ) -> list[int]:
-        """The next ranks of a walk, those with the fewest ways on first; its end only as its last rank."""
+        """The next ranks of a walk, those with the fewest routes on first; its end only as its last rank."""
         candidates = [other for other in routes[rank] if other in left and (other != kept or len(left) == 1)]
         few = {other: sum(further in left for further in routes[other]) for other in candidates}
         cost = self._next[rank]

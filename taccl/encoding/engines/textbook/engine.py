@@ -55,7 +55,7 @@ from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.model.schedule.schedule import compacted
 from taccl.support.budget import UNITS_PER_S, Budget
 
-#: So many with one estimate are timed before the others have their turn.
+#: This many with one estimate are timed before the others have their turn.
 _EQUIVALENT = 2
 
 
@@ -69,7 +69,7 @@ class Candidate:
 
     @property
     def sends(self) -> int:
-        """About how many sends there are, those in columns counted as so many fewer as they take."""
+        """About how many sends there are, those in columns counted as this many fewer as they take."""
         sends = self.batches * self.algorithm.shares * self.algorithm.moves
         return sends // WIDE_AS_WRITTEN if _as_columns(self.algorithm, self.batches) else sends
 
@@ -79,7 +79,7 @@ class Candidate:
 
 
 class _Work:
-    """Sends done so far: so many are always allowed, more while there is time, at so many a second."""
+    """Sends done so far: this many are always allowed, more while there is time, at this many a second."""
 
     def __init__(self, budget: Budget, surely: int, per_s: int) -> None:
         self.done = 0
@@ -102,7 +102,7 @@ class _Known:
         self.estimates_us = dict[tuple[Algorithm, int], float | None]()
 
     def estimate_us(self, algorithm: Algorithm, batches: int) -> float | None:
-        """About how long so many batches take; None if they cannot be."""
+        """About how long this many batches take; None if they cannot be."""
         key = algorithm, batches
         if self._parts is not None and key not in self.estimates_us:
             self.estimates_us[key] = _estimate_us(self._requested, self._parts, algorithm, batches)
@@ -121,7 +121,7 @@ def textbook(
 
 
 def serves(instance: Instance) -> Verdict:
-    """Whether there are textbook algorithms for what is asked."""
+    """Whether there are textbook algorithms for what is requested."""
     if _copying(instance).once(parts_of) is None:
         return no("no textbook has an algorithm for this demand")
     return YES
@@ -277,23 +277,23 @@ def _size(algorithm: Algorithm) -> int:
 
 
 def _written(algorithm: Algorithm, batches: int) -> int:
-    """About how much there is to write down for so many batches, in sends."""
+    """About how much there is to write down for this many batches, in sends."""
     sends = batches * (algorithm.moves + algorithm.rows // PARTS_AS_WRITTEN)
     return sends // WIDE_AS_WRITTEN if _is_wide_enough(algorithm, batches) else sends
 
 
 def _is_wide_enough(algorithm: Algorithm, batches: int) -> bool:
-    """Whether so many batches are estimated as columns, which are sooner there and say the same."""
+    """Whether this many batches are estimated as columns, which are sooner there and say the same."""
     return algorithm.wide is not None and batches * algorithm.moves > FEW_SENDS
 
 
 def _as_columns(algorithm: Algorithm, batches: int) -> bool:
-    """Whether so many batches are written down as columns: no second order of so many sends is tried."""
+    """Whether this many batches are written down as columns: no second order of this many sends is tried."""
     return algorithm.wide is not None and batches * algorithm.moves > MOST_TO_REORDER
 
 
 def _estimate_us(requested: Problem, parts: Parts, algorithm: Algorithm, batches: int) -> float | None:
-    """About how long so many batches take; None if they cannot be."""
+    """About how long this many batches take; None if they cannot be."""
     if algorithm.wide is not None and _is_wide_enough(algorithm, batches):
         cut = algorithm.cut(parts, batches)
         sends = algorithm.wide(cut)

@@ -78,7 +78,7 @@ class Plan:
 
 
 def steps_of(plan: Plan, kind: Kind, cut: Cut, units: Sequence[int]) -> Steps | None:
-    """What the plan does with some units of a demand; None where an algorithm is not for so many ranks."""
+    """What the plan does with some units of a demand; None where an algorithm is not for this many ranks."""
     if kind == "routed":
         return routed(plan, {unit: (cut.begin[unit], cut.end[unit]) for unit in units})
     parts: dict[int, tuple[int, ...]] = defaultdict(tuple)
@@ -158,7 +158,7 @@ def summed(plan: Plan, parts: Mapping[int, tuple[int, ...]]) -> Steps | None:
 
 
 class _Owned:
-    """Which units a rank still has to do with after so many stages: those whose owner has its positions."""
+    """Which units a rank still has to do with after this many stages: those whose owner has its positions."""
 
     def __init__(self, plan: Plan, parts: Mapping[int, tuple[int, ...]]) -> None:
         self._place = plan.place[:, [axis for axis, _ in plan.stages]]

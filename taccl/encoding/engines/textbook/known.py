@@ -1,4 +1,4 @@
-"""Schedules that are known to all, beside what a search finds best: some may suit a file better.
+"""Schedules that are known to all, next to what a search finds best: some may suit a file better.
 
 It knows textbook algorithms and which of them are fast by the costs of a problem; it knows no files.
 """
@@ -14,7 +14,7 @@ from taccl.support.budget import Budget
 
 
 def textbook_schedules(instance: Instance, budget: Budget, most: int) -> list[Schedule]:
-    """So many valid textbook schedules at most, the fastest first; none where no textbook has any."""
+    """At most this many valid textbook schedules, the fastest first; none where no textbook has any."""
     if not serves(instance):
         return []
     fastest = sorted((schedule for _, schedule in built(instance, budget)), key=lambda each: each.makespan_us)

@@ -1,8 +1,8 @@
 """What an algorithm is on a line of ranks: who sends what to whom, step by step, by positions.
 
-Textbook algorithms are told for ranks 0 .. n - 1. Here those are *positions* on a line, whatever ranks stand
-there, so that a line can be all ranks, the ranks of one node, or one rank of each node, and algorithms for
-machines of several levels are put together from algorithms for one (`grid`).
+Textbook algorithms are reported for ranks 0 .. n - 1. Here those are *positions* on a line, whatever ranks
+stand there, so that a line can be all ranks, the ranks of one node, or one rank of each node, and algorithms
+for machines of several levels are put together from algorithms for one (`grid`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class LineAlgorithm:
         backwards, on links turned round, it adds up blocks at their positions.
     total : n -> steps by which every position gets the sum over all, each adding up for itself; None: not
         for this n.
-    hops : (n, begin, end) -> the ways of a block from one position to another, such that blocks that move
+    hops : (n, begin, end) -> the routes of a block from one position to another, such that blocks that move
         together share a send; None: not for this n.
     adds : n -> how often each position sends in `total`.
     mean_hops : n -> how many hops a block has on average, about.

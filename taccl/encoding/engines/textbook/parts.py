@@ -15,7 +15,7 @@ import numpy as np
 from taccl.encoding.instance import Instance
 from taccl.model.collective import IntArray
 
-#: What is asked for: every part at every rank (AllGather, Broadcast); each part at one rank (AlltoAll,
+#: What is requested: every part at every rank (AllGather, Broadcast); each part at one rank (AlltoAll,
 #: Scatter, Gather); the sum over all ranks at every rank (AllReduce).
 Kind = Literal["spread", "routed", "summed"]
 
@@ -26,7 +26,7 @@ class Parts:
 
     Parameters
     ----------
-    kind : what is asked for.
+    kind : what is requested.
     begin : shape (num_chunks,); where each chunk starts; of one that is summed, its owner.
     end : shape (num_chunks,); where each chunk is wanted, if that is one rank; else `begin`.
     piece : shape (num_chunks,); the number of each chunk among those with the same ends.

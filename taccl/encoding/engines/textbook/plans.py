@@ -28,7 +28,7 @@ from taccl.model.problem import Problem
 
 #: One algorithm as plans: one for each variant.
 Plans = tuple[Plan, ...]
-#: From a number of ranks, the line algorithms for a line of so many.
+#: From a number of ranks, the line algorithms for a line of this many.
 Lines = Callable[[int], tuple[LineAlgorithm, ...]]
 
 
@@ -64,7 +64,7 @@ def _of_plans(problem: Problem, parts: Parts, every: Iterator[Plans]) -> Iterato
 
 def _name(plans: Plans) -> str:
     plan = plans[0]
-    several = f"{len(plans)} ways: " if len(plans) > 1 else ""
+    several = f"{len(plans)} routes: " if len(plans) > 1 else ""
     if plan.grid.ndim == 1:
         (_, algorithm), *_ = plan.stages or plan.whole
         return several + (algorithm.name if plan.stages else f"{algorithm.name} of whole buffers")
@@ -98,7 +98,7 @@ def _moves(plan: Plan, parts: Parts) -> int:
 
 
 def _spreads(size: int) -> tuple[LineAlgorithm, ...]:
-    """Ways to spread along a line of so many: those that differ."""
+    """Routes to spread along a line of this many: those that differ."""
     if size == 2:
         return (ALL_PAIRS,)
     doubling = (DOUBLING, DOUBLING_FAR_FIRST) if is_power_of_two(size) else (BRUCK,)
@@ -106,12 +106,12 @@ def _spreads(size: int) -> tuple[LineAlgorithm, ...]:
 
 
 def _totals(size: int) -> tuple[LineAlgorithm, ...]:
-    """Ways to sum up along a line of so many at all of them: those that differ."""
+    """Routes to sum up along a line of this many at all of them: those that differ."""
     return (ALL_PAIRS,) if size == 2 else (ALL_PAIRS, DOUBLING if is_power_of_two(size) else BRUCK)
 
 
 def _routes(size: int) -> tuple[LineAlgorithm, ...]:
-    """Ways to route along a line of so many: those that differ."""
+    """Routes to route along a line of this many: those that differ."""
     if size == 2:
         return (ALL_PAIRS,)
     return (ALL_PAIRS, RING_BOTH_DIRECTIONS, RING, DOUBLING if is_power_of_two(size) else BRUCK)

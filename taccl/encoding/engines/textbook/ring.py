@@ -24,7 +24,7 @@ def _round(n: int) -> Spread:
 
 @lru_cache(maxsize=64)
 def _both_directions_round(n: int) -> Spread:
-    """Each block goes both ways at once, and stops where it meets itself."""
+    """Each block goes both directions at once, and stops where it meets itself."""
     ahead, back = n // 2, (n - 1) // 2
     return tuple(
         tuple((p, (p + 1) % n, ((p - step) % n,)) for p in range(n))
@@ -55,7 +55,7 @@ RING = LineAlgorithm(
 )
 #: Half as many steps, over the links back too.
 RING_BOTH_DIRECTIONS = LineAlgorithm(
-    "ring both ways",
+    "ring both directions",
     spread=_both_directions_round,
     hops=_shorter_way_hops,
     mean_hops=lambda n: n / 4,

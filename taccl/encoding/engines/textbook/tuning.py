@@ -12,27 +12,27 @@ BRUCK_MOST_SEARCHED = 64
 
 # --- cycles
 
-#: So many rings at most together, and so many walks at one speed.
+#: This many rings at most together, and this many walks at one speed.
 CYCLES_MOST_RINGS, CYCLES_MOST_WALKS = 8, 4
 #: On larger machines a search takes too long: there is only rank order.
 CYCLES_MOST_RANKS, CYCLES_MOST_LINKS = 512, 20_000
 
 # --- engine
 
-#: About so many sends are written down in a second, and so many timed.
+#: About this many sends are written down in a second, and this many timed.
 WRITTEN_PER_S, TIMED_PER_S = 400_000, 100_000
-#: So many are written down and timed even without any time, so that a busy machine has textbook schedules
+#: This many are written down and timed even without any time, so that a busy machine has textbook schedules
 #: too.
 SURELY_WRITTEN, SURELY_TIMED = 40_000, 8_000
-#: Algorithms of at most so many sends take no time worth counting, and come in the order of the books.
+#: Algorithms of at most this many sends take no time worth counting, and come in the order of the books.
 SOON_WRITTEN = 10_000
-#: Writing down a send of so many parts, and timing one of so many chunks, takes twice as long as of none.
+#: Writing down a send of this many parts, and timing one of this many chunks, takes twice as long as of none.
 PARTS_AS_WRITTEN, CHUNKS_AS_TIMED = 30, 4
-#: Sends in columns take so many times less.
+#: Sends in columns take this many times less.
 WIDE_AS_WRITTEN = 6
 #: More sends than this are estimated as columns.
 FEW_SENDS = 200
-#: Dealing a chunk to its part takes as long as writing down so many sends.
+#: Dealing a chunk to its part takes as long as writing down this many sends.
 DEALT_AS_WRITTEN = 2
 #: More transfers than this are never timed.
 MOST_ROWS = 3_000_000
@@ -40,13 +40,13 @@ MOST_ROWS = 3_000_000
 FOR_PROMISE = 0.3
 #: The part of the time for writing down.
 WRITING = 0.5
-#: More batches are tried as long as they promise no more than so many times the time of fewer.
+#: More batches are tried as long as they promise no more than this many times the time of fewer.
 PROMISING = 1.3
 #: With more chunks an algorithm may fill its gaps, or deal them evenly to its variants: it is worth a try if
-#: it takes no more than so many times the least, and is among the first so many.
+#: it takes no more than this many times the least, and is among the first this many.
 WORTH, MOST_PROMISING = 2.0, 12
-#: After so many sends were timed, the engine ends when so many candidates in a row were no better, or
-#: when the estimate of the next is so many times the best time.
+#: After this many sends were timed, the engine ends when this many candidates in a row were no better, or
+#: when the estimate of the next is this many times the best time.
 BEFORE_HOPELESS, MOST_IN_VAIN, HOPELESS = 40_000, 30, 1.3
 
 # --- layouts
@@ -56,7 +56,7 @@ LAYOUTS_MOST_GRIDS = 12
 
 # --- leaders
 
-#: So many ranks of a node are tried as its leaders, the cheapest ways between nodes first.
+#: This many ranks of a node are tried as its leaders, the cheapest routes between nodes first.
 LEADERS_MOST_LEADERS = 4
 #: Paths to leaders are not looked for on larger machines.
 LEADERS_MOST_RANKS = 512

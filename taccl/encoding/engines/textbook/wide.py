@@ -1,7 +1,6 @@
 """Algorithms of very many sends as columns: a ring over a thousand ranks has millions.
 
-It says the same as `grid` and `transfer` do send by send, for stages along the axes of a grid. It knows
-plans, units and costs; it must not know which plans are worth trying.
+It says the same as `grid` and `transfer` do send by send, for stages along the axes of a grid.
 """
 
 from __future__ import annotations
@@ -72,7 +71,8 @@ def is_wide(problem: Problem, plans: Sequence[Plan], kind: Kind) -> bool:
 
 
 def written_wide(plans: Sequence[Plan], kind: Kind, cut: Cut) -> WideSends | None:
-    """What the plans do with the units of a cut, a plan for each variant; None where one is not for so many.
+    """What the plans do with the units of a cut, a plan for each variant; None where one is not for this
+    many.
 
     Each batch begins a step behind the one before.
     """

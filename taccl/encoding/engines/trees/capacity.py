@@ -31,7 +31,7 @@ from taccl.model.network import FloatArray
 from taccl.model.problem import Problem
 from taccl.support.budget import Budget
 
-#: While cuts are sought, capacities are integers: in parts of a chunk, so many of which are one.
+#: While cuts are sought, capacities are integers: in parts of a chunk, this many of which are one.
 _FINE = 2**20
 
 

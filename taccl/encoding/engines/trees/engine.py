@@ -1,8 +1,8 @@
-"""The tree engine: at most so many chunks over each link, trees within that, one tree for each chunk.
+"""The tree engine: at most this many chunks over each link, trees within that, one tree for each chunk.
 
 It answers problems in which each chunk starts at one rank and all ranks want it; of others it says
 nothing, nor where trees do not fit a sketch's limits. Where ranks are in one orbit, it answers the quotient
-(`quotient.py`), so the schedule keeps the symmetry that is asked for; a symmetry that keeps a port in its
+(`quotient.py`), so the schedule keeps the symmetry that is requested; a symmetry that keeps a port in its
 place has no quotient, and then it says nothing.
 """
 
@@ -36,7 +36,7 @@ def serves(instance: Instance) -> Verdict:
         return no("nothing has to move")
     small = instance.quotient_instance
     if small is None and problem.symmetry:
-        return no("the symmetry that is asked for keeps a port in its place, so there is no quotient")
+        return no("the symmetry that is requested keeps a port in its place, so there is no quotient")
     if not _is_small_enough(problem if small is None else small.problem):
         return no(
             f"more than {MOST_RANK_LINKS} pairs of a source and a link, or {MOST_TRANSFERS} transfers, "

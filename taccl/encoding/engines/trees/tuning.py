@@ -7,7 +7,7 @@ from __future__ import annotations
 
 # --- capacity
 
-#: The weight of an even load among links that share a port, beside how busy the busiest port is.
+#: The weight of an even load among links that share a port, next to how busy the busiest port is.
 CAPACITY_EVEN = 1e-3
 #: The relative gap at which the program of whole chunks may stop.
 CAPACITY_GAP = 1e-3
@@ -20,5 +20,5 @@ MOST_TRANSFERS = 200_000
 
 # --- layers
 
-#: The weight of the sum of all distances beside T.
+#: The weight of the sum of all distances next to T.
 LAYERS_LOWNESS = 1e-3

@@ -33,7 +33,7 @@ class HostPort:
 
 @dataclass(frozen=True)
 class Trunk:
-    """Cables between two switches; `count` and `gbps` of one of them, each way, or None where not told."""
+    """Cables between two switches; `count` and `gbps` of one of them, each way, or None where not stated."""
 
     place: Place
     a: str

@@ -1,6 +1,6 @@
 """Lists of names as schedulers write them, `srv[01-04,07],x1`, and the order of names with numbers.
 
-It knows no file; errors are told without a place, which the caller adds.
+It knows no file; errors are reported without a place, which the caller adds.
 """
 
 from __future__ import annotations

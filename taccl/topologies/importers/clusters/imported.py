@@ -1,4 +1,4 @@
-"""A file of a cluster, imported: what it tells, the levels for the hosts asked for, and the text of them.
+"""A file of a cluster, imported: what it tells, the levels for the hosts requested, and the text of them.
 
 The walk through this room, written out once. It knows no command line.
 """
@@ -31,7 +31,7 @@ class ImportedCluster:
 
     Parameters
     ----------
-    plan, section : for the hosts that were asked for.
+    plan, section : for the hosts that were requested.
     yaml : the keys for a machine file, or the whole machine file where one was given.
     """
 
@@ -109,8 +109,8 @@ def import_cluster(
     Parameters
     ----------
     hosts : which, in a scheduler's words (`n[01-04],x1`) and in the order of the nodes; None for all that are
-        alike.
-    nodes : only so many of them.
+        equivalent.
+    nodes : only this many of them.
     nics : only NICs of these names, in the order of the machine's; those of the machine where the hosts have
         NICs of the same names.
     choice : which topology, where the file has several by name.

@@ -70,7 +70,7 @@ def plan(
     Parameters
     ----------
     hosts : which, in the order of the nodes; all that have as many NICs as most, when not given.
-    nodes : only so many of them.
+    nodes : only this many of them.
     nics : only NICs of these names, in this order.
 
     Raises
@@ -160,7 +160,7 @@ def _check_hosts(tiers: Tiers, hosts: Sequence[str]) -> None:
     if len(counts) > 1:
         (few, one), (many, other) = sorted(counts.items())[:2]
         raise TopologyError(
-            f"{one} has {few} NICs in the file and {other} has {many}", hint="name hosts that are alike"
+            f"{one} has {few} NICs in the file and {other} has {many}", hint="name hosts that are equivalent"
         )
 
 

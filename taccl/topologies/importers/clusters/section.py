@@ -1,6 +1,7 @@
 """A plan as lines of a machine file: `nodes`, `domain` and `fabric`, each number with how it is known.
 
-It knows what these keys mean (docs/machines/fabric.md) and nothing of the formats that clusters are told in.
+It knows what these keys mean (docs/machines/fabric.md) and nothing of the formats that clusters are reported
+in.
 """
 
 from __future__ import annotations
@@ -198,7 +199,7 @@ class _Writer:
         if len(set(speeds)) > 1 or None in speeds:
             self.warnings.append(
                 f"uplinks of the {level.name} level have several speeds, or unknown ones: "
-                f"counted as so many of {unit:g} GB/s"
+                f"counted as this many of {unit:g} GB/s"
             )
         numbers = [max(1, int((each.gbps(gbps) or 0.0) / unit + 1e-9)) for each in uplinks]
         for number, each, leaf in zip(numbers, uplinks, level.leaves, strict=True):

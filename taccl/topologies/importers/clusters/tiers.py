@@ -19,12 +19,14 @@ TIER_NAMES = ("leaf", "spine", "core")
 
 @dataclass(frozen=True)
 class Uplinks:
-    """Cables of a part to the tier above: their number by their speed in GB/s; None for what is not told."""
+    """Cables of a part to the tier above: their number by their speed in GB/s; None for what is not
+    stated.
+    """
 
     counts: Mapping[float | None, int] | None
 
     def gbps(self, unknown: float | None) -> float | None:
-        """All together; `unknown` stands for a speed that is not told."""
+        """All together; `unknown` stands for a speed that is not stated."""
         if self.counts is None:
             return None
         speeds = [(speed if speed is not None else unknown, count) for speed, count in self.counts.items()]

@@ -52,10 +52,11 @@ class Gpu:
     ----------
     busid : lower case, with its domain; None where the dump has none.
     model : as the tool names it, `A100-SXM4-80GB`; None where it does not.
-    arch : `sm80`, `gfx942`; None where it is not told.
+    arch : `sm80`, `gfx942`; None where it is not stated.
     numa : of the CPU that it is attached to.
     dev : its index in the vendor's own tool.
-    pcie_gbps : of the narrowest link between it and its CPU (where `Dump.bridges` are told: the first of them
+    pcie_gbps : of the narrowest link between it and its CPU (where `Dump.bridges` are reported: the first of
+    them
         that it is under), GB/s each way.
     pcie_place : the line that tells it, where it is not `place`.
     host : tells the machines of an NVLink domain apart, with no PCIe between them; None of a single one.
@@ -175,7 +176,7 @@ class Plan:
 class Dump:
     """All that one dump tells, or several together.
 
-    A field of None is not told by this format; an empty tuple says that there is none.
+    A field of None is not stated by this format; an empty tuple says that there is none.
 
     Parameters
     ----------
@@ -186,10 +187,11 @@ class Dump:
     gpu_nearness : shape (gpus, gpus) of Nearness or None, by PCIe alone.
     nic_nearness : shape (gpus, nics), likewise.
     nearest_nics : of each GPU, positions of the nearest, where the dump tells more than `nic_nearness` holds.
-    bridges : what GPUs and NICs share on their way to the CPU, where the PCIe tree is told; of two, either
+    bridges : what GPUs and NICs share on their way to the CPU, where the PCIe tree is reported; of two,
+    either
         one has all that the other has, or they have nothing in common.
     peer_access : shape (gpus, gpus), whether one GPU may read and write the other's memory, whatever the way.
-    cpus : where processors are told.
+    cpus : where processors are reported.
     plan : the dump is a plan only: it can check others, and is no machine on its own.
     is_hint : somebody wrote it to place devices; its link speeds mean nothing.
     order : how the GPUs were put in order, in a few words.

@@ -62,9 +62,9 @@ def arch_of(gpu: Gpu) -> str | None:
 
 
 def gpu_gbps(dump: Dump, bandwidth: Bandwidth) -> tuple[Figure | None, ...]:
-    """For each GPU, all its ways to other GPUs together, one direction.
+    """For each GPU, all its routes to other GPUs together, one direction.
 
-    The sum over its NVLinks or xGMI links; without any, its PCIe link; None where links are not told.
+    The sum over its NVLinks or xGMI links; without any, its PCIe link; None where links are not stated.
     """
     rated = rated_links(dump, bandwidth)
     found: list[Figure | None] = []
@@ -73,7 +73,7 @@ def gpu_gbps(dump: Dump, bandwidth: Bandwidth) -> tuple[Figure | None, ...]:
         if mine:
             value = round(sum(each.total.value for each in mine), 6)
             classes = dict.fromkeys(each.total.source for each in mine)
-            source = f"{len(mine)} ways: " if len(mine) > 1 else ""
+            source = f"{len(mine)} routes: " if len(mine) > 1 else ""
             found.append(Figure(value, "inferred", source + "; ".join(list(classes)[:3])))
         else:
             found.append(None if dump.links is None else _pcie_to_others(dump, gpu, bandwidth))
@@ -95,17 +95,19 @@ def pcie_figure(gpu: Gpu, bandwidth: Bandwidth) -> Figure:
 
 
 def card_figure(nic: Nic, bandwidth: Bandwidth) -> Figure | None:
-    """The PCIe link of a port's card; None where it is not told, for a card is as fast as its ports then."""
+    """The PCIe link of a port's card; None where it is not stated, for a card is as fast as its ports
+    then.
+    """
     if nic.card_gbps is None:
         return None
     return pcie_gbps(nic.card_gbps, nic.card_place or nic.place, bandwidth)
 
 
 def pcie_gbps(reported: float | None, place: Place, bandwidth: Bandwidth) -> Figure:
-    """A PCIe link: as it is told, in NCCL's reckoning or the vendor's; NCCL's guess where it is not."""
+    """A PCIe link: as it is reported, in NCCL's reckoning or the vendor's; NCCL's guess where it is not."""
     if reported is None:
         value = UNKNOWN_PCIE_GBPS if bandwidth == "nccl" else pcie_peak_gbps(UNKNOWN_PCIE_GBPS)
-        return Figure(value, "assumed", "PCIe x16 gen 3, what NCCL takes for a link that is not told")
+        return Figure(value, "assumed", "PCIe x16 gen 3, what NCCL takes for a link that is not stated")
     if bandwidth == "nccl":
         return Figure(reported, "read", str(place))
     return Figure(pcie_peak_gbps(reported), "inferred", f"raw speed of the link at {place}")
@@ -134,14 +136,14 @@ def _least(row: Sequence[Nearness | None]) -> tuple[int, ...]:
 
 def _count(link: GpuLink) -> Figure:
     if link.count is None:
-        return Figure(1, "assumed", "links are told, but not how many: 1")
+        return Figure(1, "assumed", "links are reported, but not how many: 1")
     return Figure(link.count, "read", str(link.place))
 
 
 def _each(dump: Dump, link: GpuLink, bandwidth: Bandwidth) -> Figure:
-    """One link: a bandwidth that is told, else by its architecture, else its raw rate, or what is likely.
+    """One link: a bandwidth that is reported, else by its architecture, else its raw rate, or what is likely.
 
-    The vendor's figures, where they are asked for, are the architecture's.
+    The vendor's figures, where they are requested, are the architecture's.
     """
     if link.gbps is not None and not link.is_raw and bandwidth == "nccl":
         return Figure(link.gbps, "read", str(link.place))
@@ -158,7 +160,7 @@ def _each(dump: Dump, link: GpuLink, bandwidth: Bandwidth) -> Figure:
         return Figure(by_count[0].of(bandwidth), "inferred", rule)
     rate = UNKNOWN_LINK[link.kind]
     return Figure(
-        rate.of(bandwidth), "assumed", f"the generation is not told: {rate_source(rate, bandwidth)}"
+        rate.of(bandwidth), "assumed", f"the generation is not stated: {rate_source(rate, bandwidth)}"
     )
 
 

@@ -22,12 +22,12 @@ _LONGEST = 40
 
 @dataclass(frozen=True)
 class Wire:
-    """A link between two devices, both ways if not said otherwise.
+    """A link between two devices, both directions if not said otherwise.
 
     Parameters
     ----------
     a, b : names of devices.
-    what : for people, the same for wires that are alike: `NVLink to the switch`.
+    what : for people, the same for wires that are equivalent: `NVLink to the switch`.
     alpha_us, gbps : microseconds, and GB/s each way.
     """
 

@@ -32,7 +32,7 @@ class Imported:
     Parameters
     ----------
     dump : what was read.
-    gpu_gbps : for each GPU, GB/s of all its ways to other GPUs together, one direction; None where no file
+    gpu_gbps : for each GPU, GB/s of all its routes to other GPUs together, one direction; None where no file
         tells its links.
     nearest_nics : for each GPU, names as the dump has them.
     links : between GPUs, and from GPUs to the switch, with their speeds.
@@ -167,7 +167,7 @@ def _name_nics(layout: Layout, dump: Dump) -> None:
     kept = [i for i, nic in enumerate(nics) if i in used or nic_figure(nic).value >= slowest]
     for i in sorted(set(range(len(nics))) - set(kept)):
         layout.warnings.append(
-            f"{nics[i].place}: {nics[i].name} is slower than those beside GPUs: not in the machine file"
+            f"{nics[i].place}: {nics[i].name} is slower than those next to GPUs: not in the machine file"
         )
     first = {i: next((gpu for gpu, mine in enumerate(routes) if i in mine), len(routes)) for i in kept}
     kept.sort(key=lambda i: (first[i], i))

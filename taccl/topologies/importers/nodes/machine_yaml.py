@@ -81,7 +81,7 @@ def _wrapped(pairs: Sequence[str]) -> list[str]:
 
 
 def _costs(alpha_us: Figure, gbps: Figure, more: int = 0) -> list[str]:
-    others = f" (and {more} more alike)" if more else ""
+    others = f" (and {more} more equivalent)" if more else ""
     return [
         f"alpha_us: {alpha_us.value:.6g}  # {_how(alpha_us)}",
         f"bandwidth_gbps: {gbps.value:.9g}  # {_how(gbps)}{others}",

@@ -95,7 +95,7 @@ def _still_true(warnings: Sequence[str], links: Sequence[GpuLink] | None) -> tup
 
 
 def _without_unnamed(dump: Dump, other: Dump) -> Dump:
-    """Without ports that are only numbered, where the other has names: which is which is not told."""
+    """Without ports that are only numbered, where the other has names: which is which is not stated."""
     named = other.nics and not all(_NUMBERED.fullmatch(nic.name) for nic in other.nics)
     if not dump.nics or not named or not all(_NUMBERED.fullmatch(nic.name) for nic in dump.nics):
         return dump
@@ -222,7 +222,7 @@ def _nic_nearness(
 def _nearest(
     whole: Dump, later: Dump, at: _Map, nics: Sequence[Nic] | None
 ) -> tuple[tuple[int, ...], ...] | None:
-    """What the first knows better than nearness tells, as long as no port has come beside it."""
+    """What the first knows better than nearness tells, as long as no port has come next to it."""
     if whole.nearest_nics is not None and len(nics or ()) == len(whole.nics or ()):
         return whole.nearest_nics
     if later.nearest_nics is None or whole.nics or len(at.gpus) < len(whole.gpus):

@@ -16,8 +16,8 @@ from taccl.topologies.importers.nodes.nvlinks import links_of_model, wiring
 def merged_links(
     whole: Dump, later: Dump, gpus_at: Sequence[int]
 ) -> tuple[tuple[GpuLink, ...] | None, bool | None, list[str]]:
-    """The links that both tell of, each told by the one that knows more of it, whether there is a switch, and
-    warnings.
+    """The links that both tell of, each reported by the one that knows more of it, whether there is a switch,
+    and warnings.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ def _part_of_them(
 def _elsewhere(place: Place, whose: str, known: int, listed: int) -> str:
     return (
         f"{place}: {whose} has {listed} links, and {known} of them lead to these GPUs: the rest leads to a"
-        " CPU, or to GPUs that are not told"
+        " CPU, or to GPUs that are not stated"
     )
 
 

@@ -56,7 +56,7 @@ def add_nic_paths(
 
     Parameters
     ----------
-    ways : of each GPU, positions of its ports.
+    routes : of each GPU, positions of its ports.
     all_linked : every two GPUs have a link or a switch between them, so PCIe is no better way.
     """
     for number, ports in enumerate(cards(layout, dump)):
@@ -117,7 +117,7 @@ def _share_card(
 def _way(
     dump: Dump, gpu: int, nic: int, alphas: Alphas, bandwidth: Bandwidth
 ) -> tuple[Figure, tuple[Figure, ...]]:
-    """The latency that a GPU's way to a port adds, and what is told of what limits it before the card."""
+    """The latency that a GPU's way to a port adds, and what is reported of what limits it before the card."""
     limits = [pcie_figure(dump.gpus[gpu], bandwidth)] if dump.gpus[gpu].pcie_gbps is not None else []
     for bridge in dump.bridges or ():
         if bridge.gbps is not None and (gpu in bridge.gpus) != (nic in bridge.nics):

@@ -48,7 +48,7 @@ def wiring(counts: Sequence[Sequence[int]], most: int | Sequence[int] = MOST_LIN
     """Whether these counts are links between GPUs or to a switch.
 
     A tool that names the links between two GPUs names, behind a switch, those that each has to the switch.
-    Then a row adds up to more links than a GPU can have, which is how a switch is told.
+    Then a row adds up to more links than a GPU can have, which is how a switch is reported.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""PCIe where GPUs have no other way to each other: bridges and CPUs as devices that share their ways up.
+"""PCIe where GPUs have no other way to each other: bridges and CPUs as devices that share their routes up.
 
 It knows facts and figures, and makes wires of them; NVLinks are not its business.
 """
@@ -53,7 +53,7 @@ def add_pcie_tree(layout: Layout, dump: Dump, alphas: Alphas, bandwidth: Bandwid
         gbps = pcie_gbps(bridge.gbps, bridge.place, bandwidth)
         if bridge.gbps is None and bridge.gpus:
             fastest = max(pcie_figure(dump.gpus[i], bandwidth).value for i in bridge.gpus)
-            rule = f"as fast as GPUs below it, since no speed to believe is told: {bridge.place}"
+            rule = f"as fast as GPUs below it, since no speed to believe is reported: {bridge.place}"
             gbps = Figure(fastest, "inferred", rule)
         above = _lowest(groups, group)
         if group.gpus and above in intel:
@@ -109,7 +109,7 @@ def _hosts(dump: Dump, group: _Group) -> set[str | None]:
 
 
 def between_cpus(dump: Dump, group: _Group | None = None) -> Figure:
-    """GB/s from one CPU to another, of a group's own processor (the first where none is told)."""
+    """GB/s from one CPU to another, of a group's own processor (the first where none is reported)."""
     cpu = None if group is None else _cpu_of(dump, group)
     cpu = cpu or next(iter(dump.cpus or ()), None)
     if cpu is not None and cpu.gbps is not None:
@@ -165,7 +165,7 @@ def _clusters(
 
 
 def _bridges(dump: Dump) -> list[tuple[_Group, SharedBridge]]:
-    """The shared bridges: as they are told, or as nearness implies them."""
+    """The shared bridges: as they are reported, or as nearness implies them."""
     bridges = dump.bridges
     if bridges is None and dump.gpu_nearness is not None:
         place = dump.gpus[0].place

@@ -68,7 +68,7 @@ _MODELS: tuple[tuple[str, str], ...] = (
     (r"\bMI[56]0\b", "gfx906"),
 )
 
-#: How many NVLinks a GPU has -> the generation that has so many.
+#: How many NVLinks a GPU has -> the generation that has this many.
 _NVLINK_BY_COUNT = {4: "sm60", 6: "sm70", 8: "sm80", 12: "sm80", 18: "sm90"}
 #: The same where all of them lead to one other GPU: boards spread a P100's four, bridges join pairs of cards.
 _NVLINK_OF_PAIRS = {4: "sm86"}
@@ -82,7 +82,7 @@ def arch_of_model(model: str) -> str | None:
 
 
 def arch_by_count(count: int, *, in_pairs: bool = False) -> str | None:
-    """The generation whose GPUs have so many NVLinks; None where no generation has.
+    """The generation whose GPUs have this many NVLinks; None where no generation has.
 
     `in_pairs`: all of a GPU's links lead to one other GPU.
     """
@@ -90,12 +90,12 @@ def arch_by_count(count: int, *, in_pairs: bool = False) -> str | None:
 
 
 def arch_by_neighbours(count: int) -> str | None:
-    """The first generation whose GPUs have xGMI to so many others; None where several have."""
+    """The first generation whose GPUs have xGMI to this many others; None where several have."""
     return "gfx942" if count >= _XGMI_NEIGHBOURS_SINCE_MI300 else None
 
 
 def rate_source(rate: Rate, bandwidth: Bandwidth) -> str:
-    """Where the number of a rate is from, and the other one beside it."""
+    """Where the number of a rate is from, and the other one next to it."""
     name = f"{rate.name} ({rate.gpus})" if rate.gpus else rate.name
     if bandwidth == "nccl":
         return f"{name}: {NCCL_SOURCE}; {PEAK_SOURCE} {rate.peak_gbps:g}"
@@ -118,12 +118,12 @@ def link_rate(kind: LinkKind, arch: str | None) -> Rate | None:
     return None
 
 
-#: Where neither architecture nor speed is told: the links that most machines without a name have.
+#: Where neither architecture nor speed is reported: the links that most machines without a name have.
 UNKNOWN_LINK: dict[LinkKind, Rate] = {"nvlink": NVLINK3, "xgmi": XGMI_MI250X, "pcie": PCIE3_X16}
 
 #: PCIe by NCCL's figure -> the vendor's, GB/s.
 _PCIE_PEAK = {rate.gbps: rate.peak_gbps for rate in (PCIE3_X8, PCIE3_X16, PCIE4_X16, PCIE5_X16, PCIE6_X16)}
-#: What NCCL takes for a PCIe link that is not told: x16 of generation 3.
+#: What NCCL takes for a PCIe link that is not stated: x16 of generation 3.
 UNKNOWN_PCIE_GBPS = PCIE3_X16.gbps
 _PCIE_PEAK_PER_NCCL = PCIE5_X16.peak_gbps / PCIE5_X16.gbps
 
@@ -159,7 +159,7 @@ def cpu_gbps(cpu: Cpu | None) -> tuple[float, str]:
     elif vendor == "GenuineIntel" and cpu is not None:
         gbps, name = _intel(cpu)
     else:
-        gbps, name = 10.0, "CPUs that are not told, as of Intel Skylake"
+        gbps, name = 10.0, "CPUs that are not stated, as of Intel Skylake"
     return gbps, f"between CPUs, {name}: {NCCL_SOURCE}"
 
 

@@ -53,7 +53,7 @@ def first_line(lines: Sequence[str], mark: int, looked: int) -> int:
 
 
 def end_line(lines: Sequence[str], mark: int, seen: int) -> int | None:
-    """Behind the last line of an XML that is told by these lines; None of anything else."""
+    """Behind the last line of an XML that is reported by these lines; None of anything else."""
     if not any(_ROOT.search(line) for line in lines[mark:seen]):
         return None
     return next((at + 1 for at in range(mark, len(lines)) if _ENDS.search(lines[at])), len(lines))
@@ -109,7 +109,7 @@ def parse_dump(text: str, path: str | None = None) -> Dump:
     """What a text tells; `path` is for messages.
 
     Outputs of several tools that stand below each other refine each other as files do. One that cannot be
-    understood, beside another that can, is left out with a warning.
+    understood, next to another that can, is left out with a warning.
 
     Raises
     ------

@@ -35,7 +35,7 @@ def _rows_of_links(dump: Dump, bandwidth: Bandwidth) -> Iterator[Known]:
     ).values():
         first = rated[wires[0]]
         if first.link.b is None:
-            to = "to the switch" if dump.has_switch else "to ends that are not told"
+            to = "to the switch" if dump.has_switch else "to ends that are not stated"
             who = f"GPUs {runs(rated[i].link.a for i in wires)} {to}"
         else:
             who = "GPUs " + ", ".join(f"{rated[i].link.a}-{rated[i].link.b}" for i in wires[:8])
@@ -60,7 +60,7 @@ def _rows_of_nics(dump: Dump, nics: Sequence[Nic]) -> Iterator[Known]:
 def known_values(
     dump: Dump, layout: Layout, figures: Sequence[Figure | None], bandwidth: Bandwidth
 ) -> list[Known]:
-    """Every number of the machine and how it is known, those alike in one row."""
+    """Every number of the machine and how it is known, those equivalent in one row."""
     rows = [Known("GPUs", len(dump.gpus), "read", str(dump.gpus[0].place))]
     if dump.order:
         rows.append(Known("order of GPUs", dump.order, "inferred", f"devs {[gpu.dev for gpu in dump.gpus]}"))
@@ -101,7 +101,9 @@ def _rows_equivalent(quantity: str, figures: Sequence[Figure | None]) -> list[Kn
     ).values():
         first = figures[which[0]]
         if first is None:
-            rows.append(Known(f"{quantity} {runs(which)}", "not told", "inferred", "no file has their links"))
+            rows.append(
+                Known(f"{quantity} {runs(which)}", "not stated", "inferred", "no file has their links")
+            )
         else:
             rows.append(_row(f"{quantity} {runs(which)}", first))
     return rows

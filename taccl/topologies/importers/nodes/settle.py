@@ -31,14 +31,14 @@ def settled(dump: Dump) -> Dump:
     if len(mine) == 1:
         return dump
     if len(mine) == 2:
-        rule = f"{place}: two GPUs look alike with and without a switch: taken as linked directly"
+        rule = f"{place}: two GPUs look equal with and without a switch: taken as linked directly"
         pair = (_direct(mine[0], mine[1]),) if all(mine) else ()
         return replace(dump, links=pair, has_switch=False, warnings=(*dump.warnings, rule))
     if must_be_switched([gpu.model for gpu in dump.gpus], totals):
         rule = (
             f"{place}: {len(mine)} GPUs with {max(totals)} NVLinks each are behind NVSwitches: no board joins"
         )
-        return replace(dump, has_switch=True, warnings=(*dump.warnings, f"{rule} so many directly"))
+        return replace(dump, has_switch=True, warnings=(*dump.warnings, f"{rule} this many directly"))
     left = (
         f"{place}: no file tells where these NVLinks lead: not in the machine file; add `nvidia-smi topo -m`"
     )

@@ -1,6 +1,6 @@
 """Problems with sums, decided among all programs: what is found, what is proved, and what is left alone.
 
-Each optimum stands beside its proof: the engine's bound says that no program ends a tick earlier.
+Each optimum stands next to its proof: the engine's bound says that no program ends a tick earlier.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def switch(ranks: int, alpha_us: float, beta: float) -> LogicalTopology:
 
 
 def sums(topology: LogicalTopology, chunks: int, **more: object) -> Problem:
-    """So many chunks, each summed over all ranks for all ranks."""
+    """This many chunks, each summed over all ranks for all ranks."""
     everyone = list(range(topology.num_ranks))
     collective = custom(topology.num_ranks, [(everyone, everyone, True)] * chunks)
     return Problem(topology, collective, 1.0, **more)

@@ -167,7 +167,7 @@ def test_a_link_with_nothing_to_do_takes_a_copy_beside_the_tree() -> None:
 
 
 def pipelined(requested: Problem, size: int = 1) -> tuple[_Search, Pipeline]:
-    """A search, and a pipeline of it with so many chunks in a send."""
+    """A search, and a pipeline of it with this many chunks in a send."""
     search = _Search(Instance(requested), 0)
     batches = search._batches(Grouping(size))
     trees = search._trees(batches, least_prices(search), 0)
@@ -228,7 +228,7 @@ def test_large_sends_promise_more_the_more_alpha_counts() -> None:
 
 
 def test_a_few_trees_promise_what_all_keep_a_port_busy() -> None:
-    # A ring of 4: 3 of 8 links up and the 3 beside them down for each chunk, alpha 1 us and 1 us per MB.
+    # A ring of 4: 3 of 8 links up and the 3 next to them down for each chunk, alpha 1 us and 1 us per MB.
     requested = problem(ring(4, both=True), "allreduce")
     search = _Search(Instance(requested), 0)
     trees = search._trees(search._batches(Grouping(1)), least_prices(search), 0)

@@ -86,7 +86,7 @@ def test_it_declines_where_what_stays_in_a_node_would_have_to_leave_it() -> None
 
 
 def test_what_stays_is_sent_in_groups_that_are_allowed() -> None:
-    """Three chunks of rank 0 are for rank 1 beside it, and one of each node crosses."""
+    """Three chunks of rank 0 are for rank 1 next to it, and one of each node crosses."""
     inside = [(0, 1, 1.0, 1.0), (1, 0, 1.0, 1.0), (2, 3, 1.0, 1.0), (3, 2, 1.0, 1.0)]
     topology = machine(4, [*inside, (0, 2, 1.0, 1.0), (2, 0, 1.0, 1.0)], node_of=[0, 0, 1, 1])
     chunks = [([0], [1], False)] * 3 + [([0], [2], False), ([2], [0], False)]

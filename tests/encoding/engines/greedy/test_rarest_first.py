@@ -71,7 +71,7 @@ def test_none_where_a_rank_is_never_reached() -> None:
 
 
 def test_greedy_takes_rounds_for_large_machines_without_any_time() -> None:
-    """A mesh of 144 ranks that are not alike: 143 chunks into a corner over two links."""
+    """A mesh of 144 ranks that are not equivalent: 143 chunks into a corner over two links."""
     mesh = problem(grid(12, 12, closed=False), "allgather")
     first = next(greedy(mesh, SearchOptions(), Budget(0.0), None)).schedule
     assert first is not None

@@ -140,10 +140,10 @@ def test_sums_that_are_made_at_many_ranks_stay_whole(
 
 
 def test_small_messages_spread_from_a_hub_in_unequal_parts() -> None:
-    """Where a chunk pays by the way it takes, the parts of a message that go by different ways are unequal.
+    """Where a chunk pays by the way it takes, the parts of a message that go by different routes are unequal.
 
-    Two ways lead from 0 to 3: 0 -> 1 -> 3 at 1 us a chunk, and 0 -> 2 -> 3 at 2 us. Of 6 chunks, halves take
-    2 * (1 + 3 * 2) = 14 us; 4 chunks by the fast way and 2 by the other, 10.
+    Two routes lead from 0 to 3: 0 -> 1 -> 3 at 1 us a chunk, and 0 -> 2 -> 3 at 2 us. Of 6 chunks, halves
+    take 2 * (1 + 3 * 2) = 14 us; 4 chunks by the fast way and 2 by the other, 10.
     """
     links = [(0, 1, 1.0, 1.0), (1, 3, 1.0, 1.0), (0, 2, 1.0, 2.0), (2, 3, 1.0, 2.0)]
     requested = Problem(machine(4, links), custom(4, [([0], [3], False)] * 6), 1.0)
@@ -156,7 +156,7 @@ def test_small_messages_spread_from_a_hub_in_unequal_parts() -> None:
 
 
 def test_a_chunk_takes_a_way_that_nobody_uses() -> None:
-    """Round a ring with links both ways, all chunks going one way take 3 steps; both ways, 2."""
+    """Round a ring with links both directions, all chunks going one way take 3 steps; both directions, 2."""
     requested = problem(ring(4, both=True), "allgather")
     link = requested.topology.link_index
     known = in_order(
@@ -172,7 +172,7 @@ def test_a_chunk_takes_a_way_that_nobody_uses() -> None:
 
 
 def test_a_sum_takes_another_tree() -> None:
-    """All parts of a sum for 0 pass one rank after another; straight ways are faster."""
+    """All parts of a sum for 0 pass one rank after another; straight routes are faster."""
     requested = Problem(full(4), custom(4, [([0, 1, 2, 3], [0], True)]), 1.0)
     link = requested.topology.link_index
     known = in_order(requested, [Decision((0,), link[rank, rank - 1], True) for rank in (3, 2, 1)])

@@ -61,7 +61,7 @@ def test_each_wanted_chunk_is_received_once_and_held_before_it_is_sent(name: str
 
 
 def test_chunks_go_round_a_busy_link() -> None:
-    """Rank 0 scatters 4 chunks to rank 1's side: two ways of equal length share them."""
+    """Rank 0 scatters 4 chunks to rank 1's side: two routes of equal length share them."""
     links = [(0, 1, 0.0, 1.0), (0, 2, 0.0, 1.0), (1, 3, 0.0, 1.0), (2, 3, 0.0, 1.0)]
     split = Problem(machine(4, links), problem(machine(4, links), "scatter", 2).collective, 1.0)
     uses = routes(split)

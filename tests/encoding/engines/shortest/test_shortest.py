@@ -75,7 +75,7 @@ def test_a_hub_that_may_not_copy_carries_a_chunk_to_one() -> None:
 
 
 def test_a_rank_that_may_not_copy_is_the_end_of_a_way() -> None:
-    """On a line both ways round, rank 1 keeps the chunk, so rank 2 gets it from the other side."""
+    """On a line both directions round, rank 1 keeps the chunk, so rank 2 gets it from the other side."""
     topology = replace(ring(4, alpha_us=1.0, beta=2.0), may_copy=np.array([True, False, True, True]))
     assert found(problem(topology, "broadcast")) is None
     both = machine(4, [(a, (a + d) % 4, 1.0, 2.0) for a in range(4) for d in (1, 3)])

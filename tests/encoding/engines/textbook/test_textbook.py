@@ -85,7 +85,7 @@ def whole(problem: Problem, algorithm: LineAlgorithm) -> Schedule | None:
     ("algorithm", "by_hand_us"),
     [
         (RING, 7 * (1 + 1)),
-        (RING_BOTH_DIRECTIONS, 7 * (1 + 1)),  # behind a switch, both ways are one
+        (RING_BOTH_DIRECTIONS, 7 * (1 + 1)),  # behind a switch, both directions are one
         (DOUBLING, (1 + 1) + (1 + 2) + (1 + 4)),
         (DOUBLING_FAR_FIRST, (1 + 1) + (1 + 2) + (1 + 4)),
         (ALL_PAIRS, 7 * (1 + 1)),
@@ -119,7 +119,7 @@ def test_an_allgather_where_each_pair_has_a_link_takes_as_long_as_by_hand(
         (full(8), ALL_PAIRS, 1 + 8),
         (switch(5), BRUCK, 3 * (1 + 5)),  # 1 + 1, 2 + 2, 4 + 1
         (switch(6), BRUCK, 3 * (1 + 6)),  # 1 + 1, 2 + 2, 4 + 2
-        (switch(7), BRUCK, 4 * (1 + 7)),  # 1 + 1, 2 + 1, 3 + 3, 6 + 1 or alike
+        (switch(7), BRUCK, 4 * (1 + 7)),  # 1 + 1, 2 + 1, 3 + 3, 6 + 1 or equivalent
     ],
 )
 def test_an_allreduce_of_whole_buffers_takes_as_long_as_by_hand(

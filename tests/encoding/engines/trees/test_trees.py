@@ -61,7 +61,7 @@ def everywhere(problem: Problem) -> np.ndarray:
 
 
 def busiest_us(problem: Problem, loads: np.ndarray) -> float:
-    """How long the busiest port is busy with so many chunks over each link."""
+    """How long the busiest port is busy with this many chunks over each link."""
     link, port = problem.topology.incidence
     busy = problem.topology.port_busy_us(np.arange(problem.topology.num_pairs), problem.chunk_mb)
     return float(np.bincount(port, busy * loads[link]).max())

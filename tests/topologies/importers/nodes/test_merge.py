@@ -25,7 +25,7 @@ def gpus(*busids: str | None, path: str = "a", model: str | None = None) -> tupl
     return tuple(Gpu(at(i + 1, path), busid=busid, dev=i, model=model) for i, busid in enumerate(busids))
 
 
-#: Two GPUs with four links, as a topology file tells them, and a NIC beside GPU 0.
+#: Two GPUs with four links, as a topology file tells them, and a NIC next to GPU 0.
 PAIR = Dump(
     "xml",
     gpus("0000:01:00.0", "0000:02:00.0"),

@@ -246,7 +246,7 @@ def test_text_around_a_paste_is_left_out_and_lines_stay_right() -> None:
     pasted = "# a page\n```xml\n" + system(gpu("1:0:0.0", 0)) + "\n```\n"
     dump = parse_dump(pasted, "t.xml")
     assert dump.gpus[0].place.line == 3
-    assert dump.warnings == ("t.xml:1: text beside <system> is left out",)
+    assert dump.warnings == ("t.xml:1: text next to <system> is left out",)
     assert parse_dump("<?xml version='1.0'?><!-- c -->\n" + system(gpu("1:0:0.0", 0))).warnings == ()
 
 

@@ -33,7 +33,7 @@ VERDICTS = (
         ports("-", each=8),
         to_switch=12,
         peak=300.0,
-        warned=("no board joins so many directly",),
+        warned=("no board joins this many directly",),
     ),
     Verdict("smi-nvlink/azure-good.txt", 1, 0, 240.0, ports("-"), None, peak=300.0),
     Verdict("smi-p2p/2pairs-topo-p2p.txt", 4, 0, None, ports("-", each=4), warned=("no file tells whether",)),

@@ -1,4 +1,4 @@
-"""`rocm-smi --showtopo`: weights tell links, types alone do not, and damage is told with its line."""
+"""`rocm-smi --showtopo`: weights tell links, types alone do not, and damage is reported with its line."""
 
 import json
 
@@ -198,7 +198,7 @@ def test_what_other_options_print_of_a_gpu_is_taken_along():
         (table("Link Type between two GPUs", all_of("XXXX")), 1, "no table here tells"),
         (MI250X.replace("GPU1   15 ", "GPU1   1S "), 6, "'1S' is nothing"),
         (MI250X + MI250X.replace("30", "15"), 38, "a second table of the weights says 15"),
-        ("Weight between two GPUs    Hops between two GPUs\n", 1, "beside each other"),
+        ("Weight between two GPUs    Hops between two GPUs\n", 1, "next to each other"),
         (
             table("Hops between two GPUs", all_of(1))
             + table("Link Type between two GPUs", all_of("XGMI", 3)),

@@ -30,7 +30,7 @@ def test_eight_a100_are_behind_switches():
     machine = make_machine(listed("A100-SXM4-80GB", [12] * 8))
     assert machine.dump.has_switch
     assert machine.gpu_gbps == (240.0,) * 8
-    assert "no board joins so many directly" in machine.warnings[0]
+    assert "no board joins this many directly" in machine.warnings[0]
 
 
 def test_eight_v100_may_be_a_cube_mesh_and_get_no_link_in_the_machine():

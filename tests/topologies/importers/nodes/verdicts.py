@@ -144,7 +144,7 @@ AMD_AND_HWLOC = (
     Verdict(
         *("hwloc/lassen-4xv100-p9.xml", 4, 4, None),
         ports("mlx5_0 mlx5_1", "mlx5_2 mlx5_3", each=2),
-        warned=("left out: enP5p1s0f0", "NVLink and xGMI are not told"),
+        warned=("left out: enP5p1s0f0", "NVLink and xGMI are not stated"),
     ),
     Verdict(
         *("hwloc/tioga-mi250x.xml", 8, 4, None),

@@ -21,7 +21,7 @@ def read(text: str, path: str | None, choice: str | None = None) -> Cluster:
 
     Raises
     ------
-    TopologyError : with the line; trays with different numbers of GPUs are told as a warning.
+    TopologyError : with the line; trays with different numbers of GPUs are reported as a warning.
     """
     refuse_choice(choice, path)
     root = parse_yaml(text, path, TopologyError)

@@ -250,7 +250,7 @@ def _kind(text: str) -> str:
 
 
 def _bandwidth(text: str) -> tuple[int, int] | None:
-    """MB/s of one link and of all between the two; None where none is told."""
+    """MB/s of one link and of all between the two; None where none is reported."""
     match = _BANDWIDTH.fullmatch(text)
     if match is not None:
         return int(match[1]), int(match[2])
@@ -298,7 +298,7 @@ def _links(
         warnings.append(f"a weight of one hop and a bandwidth of 0: taken as no link: {_few(against)}")
     if uncounted:
         warnings.append(
-            f"how many xGMI links join two GPUs is not told for {len(uncounted)} pairs (an MI250X has 1, 2 "
+            f"how many xGMI links join two GPUs is not stated for {len(uncounted)} pairs (an MI250X has 1, 2 "
             "or 4); `rocm-smi --shownodesbw`, `amd-smi topology` or RCCL's topology XML may tell"
         )
     if by_hops:
@@ -309,7 +309,7 @@ def _links(
 
 
 def _is_weighed(pair: _Pair) -> bool:
-    """Whether anything is told of two GPUs but their kind."""
+    """Whether anything is reported of two GPUs but their kind."""
     return bool(pair.weight or pair.hops or (pair.bandwidth and pair.bandwidth[1]))
 
 

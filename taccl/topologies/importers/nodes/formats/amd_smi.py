@@ -1,6 +1,6 @@
 """What amd-smi prints of how GPUs are joined: `amd-smi topology` and `amd-smi xgmi`, as text, JSON and CSV.
 
-It knows amd-smi's layouts, old and new; what the words in its tables mean is told by `amd_pairs`, and the
+It knows amd-smi's layouts, old and new; what the words in its tables mean is reported by `amd_pairs`, and the
 tables of `xgmi` are read by `amd_xgmi`.
 """
 

@@ -1,7 +1,7 @@
 """What `amd-smi xgmi` prints: which GPUs count traffic to each other, how fast a link is, which are down.
 
 It knows that command's table and JSON. Counters are kept for each neighbour and not for each link, so how
-many links there are is not told.
+many links there are is not stated.
 """
 
 from __future__ import annotations

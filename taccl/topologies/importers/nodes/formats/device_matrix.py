@@ -84,7 +84,7 @@ def plain_lines(text: str) -> list[str]:
 def has_matrix(text: str, is_cell: Callable[[str], bool]) -> bool:
     """Whether a table whose cells are such words stands in the text."""
     if GPU.search(text) is None:
-        return False  # logs of hundreds of megabytes are told apart by this
+        return False  # logs of hundreds of megabytes are distinguished by this
     lines = plain_lines(text)
     return _find(lines, 0, is_cell) is not None or _headless(lines, is_cell) is not None
 
@@ -103,7 +103,7 @@ def read_matrix(
 
     Raises
     ------
-    TopologyError : no table, a cell that is none, a row of another length, a row missing or told twice.
+    TopologyError : no table, a cell that is none, a row of another length, a row missing or reported twice.
     """
     with_header = _find(lines, 0, is_cell)
     found = with_header or _headless(lines, is_cell)

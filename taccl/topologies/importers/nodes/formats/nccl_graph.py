@@ -30,7 +30,7 @@ def looks_like(text: str) -> bool:
 
 
 def read(text: str, path: str | None) -> Dump:
-    """The GPUs of the plan by their `dev`, and the ways between neighbours in its rings.
+    """The GPUs of the plan by their `dev`, and the routes between neighbours in its rings.
 
     Raises
     ------

@@ -286,7 +286,7 @@ def _merged(names: Sequence[str]) -> list[str]:
 
 
 def _cpu(node: Node) -> Cpu:
-    """A CPU, with the slowest of its ways to others."""
+    """A CPU, with the slowest of its routes to others."""
     routes = [(other.gbps, other.place) for other in node.below if other.link == "SYS" and other.gbps]
     gbps, place = min(routes, key=lambda way: way[0], default=(None, node.place))
     return Cpu(place, numa=node.numa, gbps=gbps)

@@ -20,7 +20,7 @@ _CPU = re.compile(r"CPU/([\w-]+)")
 _BRANCH = re.compile(
     r"(\s*)\+ ([A-Z0-9]{2,6})\[\s*(\d{1,9}(?:\.\d{1,9})?)\s*\] - ([A-Z0-9]{2,5})/([\w-]+)(?:\s*\(([^)]*)\))?"
 )
-#: Ways from a GPU or a card, which NCCL prints below these and never below a CPU or a bridge.
+#: Routes from a GPU or a card, which NCCL prints below these and never below a CPU or a bridge.
 _OWN = ("NVL", "XGMI", "LOC", "NET")
 _LINKS: dict[str, LinkKind] = {"NVL": "nvlink", "XGMI": "xgmi"}
 _HINT = "run the job with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH"
@@ -93,7 +93,7 @@ class Stated:
 class Block:
     """The first block of a log; `nodes` in the order of its lines.
 
-    `is_flat`: its indentation is lost, so that which bridges are above a device is not told.
+    `is_flat`: its indentation is lost, so that which bridges are above a device is not stated.
     """
 
     place: Place
@@ -161,14 +161,14 @@ def find_block(text: str, path: str | None) -> Block:
     is_flat = _is_flat([branch for branch, _ in said if branch.re is _BRANCH])
     if is_flat:
         warnings.append(
-            f"{here}: the graph block has lost its indentation: which bridges are above a device is not told"
+            f"{here}: the graph block has lost its indentation: the bridges above a device are not stated"
         )
     nodes, links = _tree(said, is_flat)
     return Block(here, host_of(lines[begin]), tuple(nodes), tuple(links), tuple(warnings), is_flat)
 
 
 def _is_flat(branches: list[re.Match[str]]) -> bool:
-    """Whether ways from a GPU or a card stand no deeper than ways from a CPU."""
+    """Whether routes from a GPU or a card stand no deeper than routes from a CPU."""
     depths = {len(branch[1]) for branch in branches}
     return len(depths) == 1 and any(branch[2] in _OWN for branch in branches)
 

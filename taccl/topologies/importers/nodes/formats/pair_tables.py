@@ -16,7 +16,7 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _FURNITURE = re.compile(r"[|`*]")
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _NOT_SUPPORTED = re.compile(r"not supported", re.IGNORECASE)
-#: No node has so many GPUs, or partitions of GPUs.
+#: No node has this many GPUs, or partitions of GPUs.
 MOST_GPUS = 256
 
 

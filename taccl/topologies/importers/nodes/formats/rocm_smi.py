@@ -1,6 +1,6 @@
 """The topology that rocm-smi prints: `--showtopo` and its parts, `--shownodesbw`, as text and as JSON.
 
-It knows rocm-smi's titles and keys; what the words in its tables mean is told by `amd_pairs`.
+It knows rocm-smi's titles and keys; what the words in its tables mean is reported by `amd_pairs`.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _read_text(text: str, path: str | None) -> tuple[list[PairTable], _Facts]:
     for number, line in enumerate(lines):
         if len(_TITLE.findall(line)) > 1:
             raise TopologyError(
-                "several tables stand beside each other here",
+                "several tables stand next to each other here",
                 path=path,
                 line=number + 1,
                 hint="paste them one below the other, as rocm-smi prints them",

@@ -1,6 +1,6 @@
 """`nvidia-smi topo -p2p`: which GPUs may read, write or reach each other, as a mask without any speed.
 
-Knows the words of that table. It names no link and no way, so it makes none: what is not `OK` is told as
+Knows the words of that table. It names no link and no way, so it makes none: what is not `OK` is reported as
 such, and the rest is for other dumps to say.
 """
 

@@ -24,7 +24,7 @@ _WITHOUT_NVLINK = re.compile(
 )
 #: MB/s that the ROCm driver states for one xGMI link.
 _XGMI = 50_000
-#: What hwloc put down for every two GPUs of a hive, linked or not, before it asked the driver.
+#: What hwloc put down for every two GPUs of a hive, linked or not, before it requested the driver.
 _XGMI_PLACEHOLDER = 100_000
 _MOST_OBJECTS = 1024
 
@@ -64,10 +64,10 @@ def find_links(tree: Tree, placed: Sequence[PlacedGpu], path: str | None) -> Lin
     found = Links(has_switch=True if has_nvswitch(tree) else None)
     hives = _hives(placed)
     if hives:
-        found.warnings.append(f"which GPUs have an xGMI link to each other is not told; {hives}")
+        found.warnings.append(f"which GPUs have an xGMI link to each other is not stated; {hives}")
     elif len(placed) > 1:
         found.warnings.append(
-            "NVLink and xGMI are not told: this file has no matrix of their bandwidth (hwloc without NVML or "
+            "NVLink and xGMI are not stated: this file has no matrix of bandwidths (hwloc without NVML or "
             "ROCm SMI); add `nvidia-smi topo -m`, `rocm-smi --showtopo` or NCCL's topology XML"
         )
     return found
@@ -100,7 +100,7 @@ def _xgmi_links(matrix: _Matrix, placed: Sequence[PlacedGpu]) -> Links:
     if pairs and all(value == _XGMI_PLACEHOLDER for _, _, value in pairs):
         reported = (
             f"{matrix.place}: XGMIBandwidth has {_XGMI_PLACEHOLDER} for every pair, linked or not, "
-            f"so which GPUs have an xGMI link is not told; {_hives(placed)}"
+            f"so which GPUs have an xGMI link is not stated; {_hives(placed)}"
         )
         return Links(None, False, [reported])
     links = [_link(matrix.place, a, b, "xgmi", value, _XGMI, warnings) for a, b, value in pairs]
@@ -140,7 +140,7 @@ def _link(
 
 
 def _one_nvlink(gpu: PlacedGpu, value: int) -> int:
-    """MB/s of one link of this GPU: by its model, and where that is not told by what divides the value."""
+    """MB/s of one link of this GPU: by its model, and where that is not stated by what divides the value."""
     model = gpu.gpu.model or ""
     if any(name in model for name in _FIRST_MODELS):
         return _NVLINK_FIRST

@@ -83,7 +83,7 @@ def _port(device: PciDevice, software: Software, is_rdma: bool, path: str | None
 
 
 def _of_ports(software: Software, what: str) -> list[str]:
-    """What is told of each port: `Port1State`, `Port2State`."""
+    """What is reported of each port: `Port1State`, `Port2State`."""
     return [
         value.strip()
         for name, value in software.infos.items()

@@ -1,6 +1,6 @@
 """An hwloc file as a `Dump`: its parts, put together.
 
-It knows which parts there are; what stands in each is known to the modules beside it.
+It knows which parts there are; what stands in each is known to the modules next to it.
 """
 
 from __future__ import annotations

@@ -49,13 +49,13 @@ class PciDevice:
 
     Parameters
     ----------
-    busid : lower case, with its domain; empty where it is not told.
-    kind : the class in four digits, `0302`; empty where it is not told.
+    busid : lower case, with its domain; empty where it is not stated.
+    kind : the class in four digits, `0302`; empty where it is not stated.
     chip : vendor and device, `10de:1db8`.
     bridges : objects of PCI bridges, the nearest first.
     root : the host bridge; None for a device that is below none.
     part : the nearest object above that is of the machine and not of its I/O.
-    nodes : NUMA nodes of that part, a set of bits; None where they are not told.
+    nodes : NUMA nodes of that part, a set of bits; None where they are not stated.
     software : of the device and of what is below it.
     """
 
@@ -138,7 +138,7 @@ def parse_tree(text: str, path: str | None) -> Tree:
 def way_gbps(links: Sequence[Element], least: float = 0.0) -> float | None:
     """The narrowest of some links, each named by the object below it, GB/s as NCCL reckons them.
 
-    None if one of them is not told, or is below `least` (hwloc's GB/s): links of idle devices are slow.
+    None if one of them is not stated, or is below `least` (hwloc's GB/s): links of idle devices are slow.
     """
     speeds = [speed for speed in map(_speed, links) if speed is not None and speed >= least]
     return round(min(speeds) * _NCCL_SHARE, 3) if speeds and len(speeds) == len(links) else None
@@ -151,7 +151,7 @@ def bridges_between(a: PciDevice, b: PciDevice) -> int:
 
 
 def nearness(a: PciDevice, b: PciDevice) -> Nearness:
-    """How far two devices are from each other, by the lowest place where their ways up meet."""
+    """How far two devices are from each other, by the lowest place where their routes up meet."""
     if a is b:
         return Nearness.SELF
     shared = _shared_bridge(a, b)

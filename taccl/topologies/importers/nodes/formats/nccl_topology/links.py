@@ -144,7 +144,7 @@ def _pair_by_order(stated: dict[tuple[int, int], Stated], placed: Sequence[Place
     """Bridges whose far end a virtual machine hides: each GPU states links to itself.
 
     An NVLink bridge joins two neighbouring cards. So if all GPUs state as many links to themselves and no
-    others, they are taken in pairs by bus id. Otherwise such links lead nowhere that is told.
+    others, they are taken in pairs by bus id. Otherwise such links lead nowhere that is reported.
     """
     own = {a: one for (a, b), one in stated.items() if a == b}
     if not own:

@@ -31,7 +31,7 @@ def switches_above(device: Device) -> tuple[Device, ...]:
 
 
 def nearness(a: Device, b: Device) -> Nearness:
-    """By the lowest place where their ways up meet."""
+    """By the lowest place where their routes up meet."""
     if a is b:
         return Nearness.SELF
     if a.cpu is not b.cpu:
@@ -83,7 +83,7 @@ def shared_bridges(
 
 
 def own_link(device: Device, shared: Sequence[SharedBridge]) -> Device | None:
-    """Whose link is the narrowest told from a device up to the first shared bridge, or to its CPU."""
+    """Whose link is the narrowest reported from a device up to the first shared bridge, or to its CPU."""
     names = {bridge.name for bridge in shared}
     links = [device] if device.reported else []
     for bridge in device.bridges:

@@ -86,7 +86,9 @@ def _port(net: Element, device: Device, number: int, warnings: list[str], path: 
 
 
 def _card(device: Device) -> str | None:
-    """A bus id without its function (its ports may be several functions), of its host where that is told."""
+    """A bus id without its function (its ports may be several functions), of its host where that is
+    reported.
+    """
     if device.is_cpu or not device.busid:
         return None
     bus = device.busid.rpartition(".")[0] or device.busid

@@ -1,6 +1,6 @@
 """A topology XML as a `Dump`: its parts, put together.
 
-It knows which parts there are; what stands in each is known to the modules beside it.
+It knows which parts there are; what stands in each is known to the modules next to it.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _check_number(places: Sequence[Place], what: str) -> None:
     if len(places) > _MOST_DEVICES:
         place = places[_MOST_DEVICES]
         raise TopologyError(
-            f"more than {_MOST_DEVICES} {what} stand in this file: no node and no NVLink domain has so many",
+            f"more than {_MOST_DEVICES} {what} are in this file: no node and no NVLink domain has this many",
             path=place.path,
             line=place.line,
         )
@@ -139,7 +139,7 @@ def nearest_nics(gpus: Sequence[PlacedGpu], nics: Sequence[PlacedNic]) -> tuple[
     """Of each GPU: of the ports of the least nearness those past the fewest bridges; none on other CPUs.
 
     Bridges are counted only where no CPU is passed, and each level of a switch counts, so that of two ports
-    on one large switch the one beside the GPU is nearest.
+    on one large switch the one next to the GPU is nearest.
     """
     found = []
     for gpu in gpus:

@@ -25,14 +25,14 @@ DIALECT = Dialect(
 
 #: NCCL's figures: 100 Mb/s of one lane for each generation, by the transfer rate that sysfs prints.
 _LANE = {2.5: 15, 5.0: 30, 8.0: 60, 16.0: 120, 32.0: 240, 64.0: 480}
-#: What NCCL takes for a link whose rate or width is not told: x16 of generation 3.
+#: What NCCL takes for a link whose rate or width is not stated: x16 of generation 3.
 _UNKNOWN_LANE, _UNKNOWN_WIDTH = 60, 16
 _SPEED = re.compile(r"\s*([0-9]{1,4}(?:\.[0-9]{1,4})?)\s*GT/s", re.IGNORECASE)
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _BETWEEN_ELEMENTS = re.compile(r"<!--.*?-->|<\?.*?\?>|<!DOCTYPE[^>]*>", re.DOTALL)
 _NUMBER = re.compile(r"\s*([+-]?)(?:0[xX]([0-9a-fA-F]{1,16})|([0-9]{1,18}))\s*")
 
-#: So many times slower than a link below it, a bridge's way up is a reading that firmware makes up.
+#: This many times slower than a link below it, a bridge's way up is a reading that firmware makes up.
 _UNBELIEVABLE = 6
 
 GPU_CLASSES = ("0x0300", "0x0302", "0x0380", "0x1200")
@@ -46,10 +46,10 @@ class Device:
     Parameters
     ----------
     busid : lower case; empty for a CPU.
-    kind : `0x060400` and the like, lower case; empty where it is not told.
-    chip : vendor and device, `0x1000:0xc030`; empty where they are not told.
+    kind : `0x060400` and the like, lower case; empty where it is not stated.
+    chip : vendor and device, `0x1000:0xc030`; empty where they are not stated.
     gbps : of the link to `above`, GB/s each way, as NCCL reckons it.
-    told : whether the file has the rate or the width of that link; NCCL has a default for the other.
+    reported : whether the file has the rate or the width of that link; NCCL has a default for the other.
     numa : of the CPU that it is attached to.
     host : tells the machines of a multi-node NVLink domain apart.
     """
@@ -114,7 +114,7 @@ def cut_out(text: str, path: str | None) -> tuple[str, tuple[str, ...]]:
         return text, ()
     kept = "\n" * before.count("\n") + text[begin.start() : end]
     line = 1 if around[0] else kept.count("\n") + 1
-    return kept, (f"{Place(path, line)}: text beside <system> is left out",)
+    return kept, (f"{Place(path, line)}: text next to <system> is left out",)
 
 
 def parse_tree(text: str, path: str | None) -> tuple[Device, ...]:
