@@ -36,7 +36,7 @@ class OutputFile:
 class Lowering:
     """What a target makes of schedules, under any configuration.
 
-    Whether a file can hold a schedule is requested before the file is made, and takes as long. So what was
+    Whether a file can hold a schedule is checked before the file is made, and takes as long. So what was
     made last is not made again, and whatever was refused is refused again at once.
     """
 
