@@ -1,8 +1,7 @@
 """What a one-sided runtime executes: thread blocks that write into and read from their peers' memory.
 
 Nobody receives: who writes decides when, so peers tell each other by signals what may be written and what has
-been. It knows ranks, buffers, channels and operations as MSCCL++'s plans have them (v0.8 and later); how a
-plan is spelled in a file, what makes one right and how it comes from a schedule it must not know.
+been. Ranks, buffers, channels and operations are as MSCCL++'s plans have them (v0.8 and later).
 All indices and sizes are in chunks: a chunk of a call is its input buffer divided by `input_chunks`.
 """
 

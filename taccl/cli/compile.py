@@ -21,5 +21,5 @@ def compile() -> None:  # the command's name: nothing here needs the function th
     began = time.monotonic()
     for name, was_there in chain(compile_engines(), compile_stages()):
         now = time.monotonic()
-        click.echo(f"{name:12} {'at hand' if was_there else f'compiled in {now - began:.1f} s'}")
+        click.echo(f"{name:12} {'cached' if was_there else f'compiled in {now - began:.1f} s'}")
         began = now

@@ -86,7 +86,7 @@ def show(name: str, nodes: int | None, profile: Path | None, as_json: bool) -> N
     for label, value in facts.items():
         if value is not None:
             click.echo(f"{label:<12} {value}")
-    for title, classes in (("LINKS", links), ("WAYS FROM GPU TO GPU", paths)):
+    for title, classes in (("LINKS", links), ("PATHS FROM GPU TO GPU", paths)):
         click.echo(f"\n{title}")
         header = [_HEADER.get(key, key) for key in classes[0]]
         show_table(header, [tuple(each.values()) for each in classes])
@@ -99,7 +99,7 @@ def show(name: str, nodes: int | None, profile: Path | None, as_json: bool) -> N
 
 def _show_executor(executor: Executor) -> None:
     """What executing costs, by protocol, and then what no protocol changes."""
-    click.echo("\nWHAT EXECUTING COSTS BESIDE LINKS")
+    click.echo("\nWHAT EXECUTING ADDS TO LINKS")
     costs = [each.to_dict() for each in executor.protocols.values()]
     show_table(("", *executor.protocols), [[key, *(_plain(each[key]) for each in costs)] for key in costs[0]])
     whole = {key: value for key, value in executor.to_dict().items() if key != "protocols"}

@@ -1,6 +1,6 @@
 """What every module that `taccl deploy` writes does; it is copied as it stands, with the rows of its plans.
 
-It knows MSCCL++ (v0.9 or newer) and the standard library; that `taccl` exists it must not know.
+It imports MSCCL++ (v0.9 or newer) and the standard library, and nothing of `taccl`.
 """
 
 from __future__ import annotations

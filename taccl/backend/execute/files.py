@@ -1,4 +1,4 @@
-"""Running a program in each way that it claims to be called; how a file spells it it must not know."""
+"""Running a program in each way that it claims to be called."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What acts by itself in a run, and what it may wait for; what any of them does it must not know."""
+"""What acts by itself in a run, and what it may wait for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running a plan as a user asks for it; how a file spells it it must not know."""
+"""Running a plan as a user asks for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text of a JSON file as values, and the lines where they stand; what any of them means it must not know.
+"""The text of a JSON file as values, and the lines where they stand.
 
 It takes what the runtime's own parser takes (strict JSON in UTF-8) and refuses the rest: comments, NaN, text
 after the end. Values have places as `gpus[0].threadblocks[1]`, which `lines_of` finds in the text again.

@@ -1,7 +1,7 @@
 """A plan as a file for MSCCL++: an operation to a line, always the same text for the same plan.
 
 It writes every key that the runtime reads without asking and those with defaults, and of operations what they
-have. It must not know which plans are right.
+have.
 """
 
 from __future__ import annotations

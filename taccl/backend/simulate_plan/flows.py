@@ -1,4 +1,4 @@
-"""Bytes on their way: flows that share links and ports, and the clock. What sends them it must not know.
+"""Bytes on their way: flows that share links and ports, and the clock.
 
 All flows on a port get equal shares of it, and a flow is as fast as the most crowded of its link's ports lets
 it be; flows of one thread block share what the block can move, where that is known. Flows that come and go at

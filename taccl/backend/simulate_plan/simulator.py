@@ -1,6 +1,6 @@
 """One call of a plan, event by event, and what came of it. The model is in docs/simulate.md.
 
-What is right about a plan it must not know; one that hangs has no time.
+A plan that hangs has no time.
 """
 
 from __future__ import annotations

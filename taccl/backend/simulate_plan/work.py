@@ -1,4 +1,4 @@
-"""What an operation moves and adds, in bytes: to whom, from whom, at home; when, it must not know."""
+"""What an operation moves and adds, in bytes: to whom, from whom, at home."""
 
 from __future__ import annotations
 

@@ -90,7 +90,9 @@ def _chunks_have_one_size(subject: Subject) -> None:
             message = (
                 f"has {rank.input_chunks} input chunks where others have {usual}, so chunks have two sizes"
             )
-            subject.rank(number, "chunk-size", message, "cut all ranks' buffers alike", fatal=True)
+            subject.rank(
+                number, "chunk-size", message, "cut the buffers of all ranks into equal chunks", fatal=True
+            )
 
 
 def _peers_are_other_ranks(subject: Subject) -> None:

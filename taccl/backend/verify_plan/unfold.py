@@ -1,8 +1,7 @@
 """What every block does in one call of one size: acts with the cells that they touch, pipelines unrolled.
 
 This is where the meaning of each operation is written down (contract, sections 1 to 3), as it is and not as
-it is meant: which operand's size counts, whose buffer, what a missing channel leaves undone. How blocks
-wait for one another, and what may race, it must not know.
+it is meant: which operand's size counts, whose buffer, what a missing channel leaves undone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The releases of MSCCL++ that read these plans, and what each can do; plans and findings it must not know.
+"""The releases of MSCCL++ that read these plans, and what each can do.
 
 From the sources of the releases (v0.8.0 of 2025-10-10, v0.9.0 of 2026-04-08, v0.10.0 of 2026-07-21). All read
 the same fields; the older ones know fewer operations and take fewer operands.

@@ -2,8 +2,7 @@
 
 Each rule looks at whole columns and returns a sentence about the first row that breaks it, or None.
 `check_schedule` runs them all. They know the columns and the cost model: a schedule is judged by that and by
-the problem's `may_use` alone, and they must not know how it was found. What only partial sums must keep
-stands in `sum_rules`.
+the problem's `may_use` alone. What only partial sums must keep stands in `sum_rules`.
 
 A reduced chunk moves as partial sums and as copies of the whole sum. Where the schedule says which
 contributions each row carries (`sums`), a rank may pass on any sum that it can make of what it holds, as

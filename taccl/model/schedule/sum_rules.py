@@ -1,8 +1,4 @@
-"""The rules of partial sums: each contribution is added once, by ranks that may, at the right time.
-
-They know contributions, who passes which of them on, and when; what a send costs and which ports it uses they
-must not know.
-"""
+"""The rules of partial sums: each contribution is added once, by ranks that may, at the right time."""
 
 from __future__ import annotations
 
