@@ -201,7 +201,7 @@ def check_machine(
         bounds = tuple(MachineBound(name, size, reason=_LATE) for size, name in requested)
     else:
         bounds = tuple(_bounds(network, requested, end_s))
-    late = sum(each.reason == _LATE for each in bounds)
+    late = sum(bound.reason == _LATE for bound in bounds)
     notes = (f"{late} of {len(bounds)} bounds were left out: {time_limit:g} s were over",) if late else ()
     return MachineCheck(machine, found, bounds, notes)
 

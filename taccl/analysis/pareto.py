@@ -202,8 +202,8 @@ class Frontier(Reported):
         TacclError : matplotlib is not installed.
         """
         ax = new_axes(_LANES) if ax is None else ax
-        steps = [each.point.steps for each in self.points]
-        rounds = [float(each.point.rounds_per_chunk) for each in self.points]
+        steps = [point.point.steps for point in self.points]
+        rounds = [float(point.point.rounds_per_chunk) for point in self.points]
         ax.plot(steps, rounds, marker="o", drawstyle="steps-post")
         for each, x, y in zip(self.points, steps, rounds, strict=True):
             text = f" {each.time_us:.2f} us, gap {100 * each.gap:.2f}%"

@@ -51,7 +51,7 @@ class StepTable:
 
     def cut(self, first: int, end: int) -> tuple[Column, ...]:
         """Some rows of each column, in the order above."""
-        return tuple(getattr(self, each.name)[first:end] for each in fields(self))
+        return tuple(getattr(self, field.name)[first:end] for field in fields(self))
 
 
 class StepRows(Sequence[Step]):

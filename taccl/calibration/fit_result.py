@@ -50,14 +50,24 @@ class MeasuredFit:
             "taccl.topology.fit/1",
             {
                 "formats": list(self.formats),
-                "quantities": [_as_row(each) for each in self.found.quantities],
+                "quantities": [_as_row(quantity) for quantity in self.found.quantities],
                 "refused": [
-                    {"link": each.link, "name": each.name, "reason": each.reason, "source": each.source}
-                    for each in self.found.refusals
+                    {
+                        "link": refusal.link,
+                        "name": refusal.name,
+                        "reason": refusal.reason,
+                        "source": refusal.source,
+                    }
+                    for refusal in self.found.refusals
                 ],
                 "changes": [
-                    {"key": each.key, "before": each.before, "after": each.after, "source": each.source}
-                    for each in self.changes
+                    {
+                        "key": change.key,
+                        "before": change.before,
+                        "after": change.after,
+                        "source": change.source,
+                    }
+                    for change in self.changes
                 ],
                 "warnings": list(self.warnings),
             },

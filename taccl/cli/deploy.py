@@ -94,8 +94,8 @@ def _rows(made: Deployment, plan: DeployedPlan, output: Path | None) -> Iterator
     test = test_command(plan, made.file_of(plan, output))
     if test is not None:
         yield "test", test
-    for each in cautions(plan):
-        yield "note", each
+    for caution in cautions(plan):
+        yield "note", caution
 
 
 def _choices(made: Deployment) -> list[str]:

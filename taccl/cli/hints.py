@@ -13,7 +13,7 @@ from taccl.errors import InfeasibleError
 from taccl.synthesis.request import Request
 
 #: What `taccl explain` is requested about: all of a request but what is no line of a sketch.
-_STATING = tuple(each.name for each in fields(Request) if each.name != "symmetry")
+_STATING = tuple(field.name for field in fields(Request) if field.name != "symmetry")
 
 
 @contextmanager

@@ -167,7 +167,7 @@ def _show(frontier: Frontier, size: str, written: str | None, *, as_json: bool, 
     )
     say(f"at least {frontier.least_steps} steps: the longest of the shortest routes")
     say(f"at least {bound.rounds_per_chunk} rounds per chunk: {bound.witness}")
-    show_table(_HEADER, [_row(each) for each in frontier.points], err=aside)
+    show_table(_HEADER, [_row(point) for point in frontier.points], err=aside)
     for each in frontier.undecided:
         say(
             f"not decided in time: {each.steps} steps, {each.rounds} rounds, {each.chunks} chunks; "

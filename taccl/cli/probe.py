@@ -64,7 +64,10 @@ def probe(
 def _show(found: Probe, output: Path | None) -> None:
     least, largest, factor = found.sizes
     click.echo(f"{len(found.programs)} programs for the {found.num_ranks} GPUs of {found.topology}")
-    rows = [(each.file, each.thread_blocks, ", ".join(each.readers), each.tells) for each in found.programs]
+    rows = [
+        (program.file, program.thread_blocks, ", ".join(program.readers), program.tells)
+        for program in found.programs
+    ]
     show_table(("file", "blocks", "runtimes", "what its times tell"), rows)
     sizes = f"{units.format_size(least)} to {units.format_size(largest)}, times {factor}"
     click.echo(f"sizes: {sizes}")

@@ -91,13 +91,13 @@ def run(ctx: click.Context, /, file: Path, backend: str, as_json: bool, **option
         speaks = True
     else:
         executions, speaks = _over_mpi(ctx, file, options, deadline)
-    ok = all(each.ok for each in executions)
+    ok = all(execution.ok for execution in executions)
     if speaks and as_json:
         show_json(outcomes_to_dict(executions, str(file)))
     elif speaks:
         click.echo(f"{file}: {'ok' if ok else 'NOT ok'}")
-        for each in executions:
-            _show(each)
+        for execution in executions:
+            _show(execution)
     if not ok:
         ctx.exit(CheckError.exit_code)
 

@@ -104,11 +104,14 @@ def check(
         click.echo(f"sketch {design.name} on {machine.name}: {machine.num_ranks} ranks")
         show_table(
             ("COLLECTIVE", "LINKS", "VERDICT"),
-            [(each["collective"], each["links"] or "-", each["reason"] or "ok") for each in verdicts],
+            [
+                (verdict["collective"], verdict["links"] or "-", verdict["reason"] or "ok")
+                for verdict in verdicts
+            ],
         )
-        for note in dict.fromkeys(note for each in verdicts for note in each["notes"]):
+        for note in dict.fromkeys(note for verdict in verdicts for note in verdict["notes"]):
             click.echo(f"note: {note}")
-    if not any(each["ok"] for each in verdicts):
+    if not any(verdict["ok"] for verdict in verdicts):
         ctx.exit(InfeasibleError.exit_code)
 
 

@@ -36,7 +36,7 @@ from taccl.synthesis.output_options import AUTO
 from taccl.synthesis.request import Request
 from taccl.synthesis.result import Result
 
-_REQUEST = {each.name for each in fields(Request)}
+_REQUEST = {field.name for field in fields(Request)}
 
 #: No number of chunks has more.
 _DIGITS = 40
@@ -220,8 +220,14 @@ def _show_stages(*outputs: Path | None, as_json: bool, engine: str, **requested:
     show_table(
         header,
         [
-            (each.part, each.engine, each.role, "-" if each.reason else "yes", each.reason or each.condition)
-            for each in stages
+            (
+                stage.part,
+                stage.engine,
+                stage.role,
+                "-" if stage.reason else "yes",
+                stage.reason or stage.condition,
+            )
+            for stage in stages
         ],
     )
 

@@ -100,8 +100,8 @@ def show(name: str, nodes: int | None, profile: Path | None, as_json: bool) -> N
 def _show_executor(executor: Executor) -> None:
     """What executing costs, by protocol, and then what no protocol changes."""
     click.echo("\nWHAT EXECUTING ADDS TO LINKS")
-    costs = [each.to_dict() for each in executor.protocols.values()]
-    show_table(("", *executor.protocols), [[key, *(_plain(each[key]) for each in costs)] for key in costs[0]])
+    costs = [protocol.to_dict() for protocol in executor.protocols.values()]
+    show_table(("", *executor.protocols), [[key, *(_plain(cost[key]) for cost in costs)] for key in costs[0]])
     whole = {key: value for key, value in executor.to_dict().items() if key != "protocols"}
     click.echo()
     show_table(("", "any protocol"), [[key, _plain(value)] for key, value in whole.items()])

@@ -94,7 +94,7 @@ def fit(
 def _show(fitted: MeasuredFit, output: Path | None, *, err: bool) -> None:
     if fitted.found.quantities:
         header = ("LINK", "QUANTITY", "VALUE", "90% INTERVAL", "SIZES", "POINTS", "MISS", "FROM", "NOTE")
-        show_table(header, [_row(each) for each in fitted.found.quantities], err=err)
+        show_table(header, [_row(quantity) for quantity in fitted.found.quantities], err=err)
     for each in fitted.found.refusals:
         click.echo(f"{each.link}: {each.name}: {each.reason} ({each.source})", err=err)
     if fitted.changes:

@@ -36,7 +36,7 @@ def compile_engines() -> Iterator[tuple[str, bool]]:
         if engine.is_compiled is None:
             continue
         was_there = engine.is_compiled()
-        served = next((each for each in problems if engine.can(Instance(each))), None)
+        served = next((problem for problem in problems if engine.can(Instance(problem))), None)
         if not was_there and served is not None:
             deque(engine.run(Instance(served), SearchOptions(), Budget.of_work(_WORK), None), maxlen=0)
         yield engine.name, was_there

@@ -66,7 +66,8 @@ def cautions(plan: DeployedPlan) -> Iterator[str]:
             "that begin one take it"
         )
     memories = max(
-        sum(Channel.PORT in each.access for each in rank.remote_buffers) for rank in plan.plan.ranks
+        sum(Channel.PORT in remote_buffer.access for remote_buffer in rank.remote_buffers)
+        for rank in plan.plan.ranks
     )
     if memories:
         yield f"ports know {_MEMORIES} memories: enough for {_MEMORIES // (3 + memories)} pairs of buffers"

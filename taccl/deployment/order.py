@@ -123,7 +123,7 @@ def _crossings(pairs: Sequence[_Pair], known: Mapping[str, Sequence[Predicted]])
 
 
 def _time_at(times: Sequence[Predicted], size: int) -> float:
-    return float(np.interp(size, [each.size_bytes for each in times], [each.time_us for each in times]))
+    return float(np.interp(size, [time_.size_bytes for time_ in times], [time_.time_us for time_ in times]))
 
 
 def _overlap(pair: _Pair) -> tuple[int, int]:

@@ -207,7 +207,11 @@ def _joined_by_memory(plan: ExecutionPlan) -> list[list[int]]:
     group_of = list(range(plan.num_ranks))
     for rank in plan.ranks:
         peers = set(rank.peers_of(Channel.MEMORY))
-        peers |= {each.rank for each in rank.remote_buffers if Channel.MEMORY in each.access}
+        peers |= {
+            remote_buffer.rank
+            for remote_buffer in rank.remote_buffers
+            if Channel.MEMORY in remote_buffer.access
+        }
         peers |= {peer for row in rank.channels for members in row.groups for peer in members}
         for peer in peers:
             old, new = sorted((group_of[rank.rank], group_of[peer]), reverse=True)

@@ -109,7 +109,7 @@ def quotient(problem: Problem, refused: set[bytes] | None = None) -> Quotient | 
 
 def moves_ports(topology: LogicalTopology, generators: list[Action], elements: Compositions) -> bool:
     """Whether only the identity keeps a port, and no link has two ports of one orbit."""
-    images = elements.images([each.ports for each in generators], topology.num_ports)
+    images = elements.images([generator.ports for generator in generators], topology.num_ports)
     link, port = topology.incidence
     used = np.unique(port)
     if any((image[used] == used).any() for image in images[1:]):

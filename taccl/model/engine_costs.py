@@ -96,7 +96,9 @@ def effective_network(
     port_betas: list[tuple[float, ...]] = []
     for link, mine in enumerate(network.ports):
         first = int(network.first_pair[link])
-        served = [float(each) * costs.shape.wire for each in network.pair_betas[first : first + len(mine)]]
+        served = [
+            float(pair_beta) * costs.shape.wire for pair_beta in network.pair_betas[first : first + len(mine)]
+        ]
         own = next((place for place, port in enumerate(mine) if len(network.port_links[port]) == 1), None)
         if own is not None:
             served[own] = float(beta[link])

@@ -344,7 +344,7 @@ class LogicalTopology:
         if self.port_betas is not None:
             return False
         alphas = (self.alpha_us[list(links)] for links in self.port_links if links)
-        return self.is_serial or all(bool((each == each[0]).all()) for each in alphas)
+        return self.is_serial or all(bool((alpha == alpha[0]).all()) for alpha in alphas)
 
     def reversed(self) -> LogicalTopology:
         """Every link turned round, with its number, costs and ports as they were; who sums now copies."""

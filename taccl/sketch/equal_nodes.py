@@ -51,7 +51,10 @@ def _powers_of_two(num_nodes: int) -> Sequence[int]:
 def _paths_from_node_0(topology: PhysicalTopology, gpus: int, distances: Sequence[int]) -> Iterator[Path]:
     for src in range(gpus):
         paths = topology.paths_from(src)
-        ends = (*(gpu for gpu in range(gpus) if gpu != src), *(each * gpus + src for each in distances))
+        ends = (
+            *(gpu for gpu in range(gpus) if gpu != src),
+            *(distance * gpus + src for distance in distances),
+        )
         yield from (paths[end] for end in ends if end in paths)
 
 

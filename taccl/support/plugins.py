@@ -100,7 +100,7 @@ def _reported(value: _Kind, who: str) -> _Kind:
     """The same dataclass with each function in it reported as of `who`."""
     if not is_dataclass(value) or isinstance(value, type):
         return value
-    named = ((each.name, getattr(value, each.name)) for each in fields(value) if each.init)
+    named = ((field.name, getattr(value, field.name)) for field in fields(value) if field.init)
     functions = {name: _reported_function(held, who) for name, held in named if callable(held)}
     return replace(value, **functions)
 

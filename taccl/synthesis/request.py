@@ -151,7 +151,11 @@ def spelled_out(keywords: type[MachineKeywords]) -> Callable[[_Function], _Funct
 
     def with_signature(function: _Function) -> _Function:
         given = inspect.signature(function)
-        own = [each for each in given.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
+        own = [
+            parameter
+            for parameter in given.parameters.values()
+            if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+        ]
         requested = [
             inspect.Parameter(
                 each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=each.type

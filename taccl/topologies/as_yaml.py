@@ -69,20 +69,22 @@ def _without_prefix(machine: PhysicalTopology, prefix: str) -> _Node:
     """The devices and links of one node, by the names that they have in it."""
     node = None if not prefix else int(prefix.removeprefix("node").removesuffix("."))
     inside = {
-        each.name: each.name.removeprefix(prefix)
-        for each in machine.devices
-        if node is None or each.node == node
+        device.name: device.name.removeprefix(prefix)
+        for device in machine.devices
+        if node is None or device.node == node
     }
     for name in inside.values():
         if not _NAME.fullmatch(name):
             raise _cannot(machine, f"no device can be called {name!r}")
     devices = [
-        Device(inside[each.name], each.kind, 0, each.local) for each in machine.devices if each.name in inside
+        Device(inside[device.name], device.kind, 0, device.local)
+        for device in machine.devices
+        if device.name in inside
     ]
     links = [
-        Link(inside[each.src], inside[each.dst], each.alpha_us, each.beta_us_per_mb)
-        for each in machine.links
-        if each.src in inside and each.dst in inside
+        Link(inside[link.src], inside[link.dst], link.alpha_us, link.beta_us_per_mb)
+        for link in machine.links
+        if link.src in inside and link.dst in inside
     ]
     return devices, links
 

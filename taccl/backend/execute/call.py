@@ -216,7 +216,7 @@ def _check_collective(program: Program, name: str, collective: Collective | None
         )
     if chunks * ranks * (ranks if name in ("gather", "scatter") else 1) > _MAX_CELLS:
         raise CollectiveError(f"{ranks} ranks with {chunks} chunks each are more than can be compared")
-    largest = max(max(each.input_chunks, each.output_chunks, each.scratch_chunks) for each in program.ranks)
+    largest = max(max(rank.input_chunks, rank.output_chunks, rank.scratch_chunks) for rank in program.ranks)
     if largest > _MAX_CHUNKS:
         raise CollectiveError(f"a buffer of {largest} chunks; steps reach none beyond {_MAX_CHUNKS - 1}")
     if root is not None and name not in _ROOTED:

@@ -150,7 +150,11 @@ class MpiExchange:
 
     def left_over(self) -> list[tuple[int, int]]:
         """Connections of which pieces were never taken, and how many."""
-        return [(each, self._open(each)) for each in sorted(self.open_sends) if self._open(each)]
+        return [
+            (open_send, self._open(open_send))
+            for open_send in sorted(self.open_sends)
+            if self._open(open_send)
+        ]
 
     def drain(self) -> None:
         """Throw away whatever is still on its way between any two ranks, so that MPI can shut down."""

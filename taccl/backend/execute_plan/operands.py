@@ -160,10 +160,10 @@ def _ranges(world: World, rank: RankPlan, block: PlanBlock, operation: Operation
     sources, targets = operation.sources, operation.targets
     if name is OpName.GET:  # the runtime swaps the two offsets
         pairs = list(zip(sources, targets, strict=False))
-        sizes = [each.size for each in sources]
+        sizes = [source.size for source in sources]
         moved = [(each, other.index) for each, other in pairs], [(other, each.index) for each, other in pairs]
     else:
-        moved = [(each, each.index) for each in sources], [(each, each.index) for each in targets]
+        moved = [(source, source.index) for source in sources], [(target, target.index) for target in targets]
         if name in _PAIRED:
             counted = targets if name in PUTS else sources
             sizes = [each.size for each in counted]

@@ -92,8 +92,8 @@ def _turns(operation: Operation, chunk: int) -> int:
 def stuck_of(ranks: Sequence[Ranked]) -> tuple[str, ...]:
     """A sentence for each thread block that cannot go on, with where it stands and what it waits for."""
     reported = []
-    for each in ranks:
-        for block in each.blocks:
+    for rank in ranks:
+        for block in rank.blocks:
             waiting = [lane for lane in block.lanes if not lane.ended]
             known = [
                 (lane, lane.waits_for.says)
@@ -103,7 +103,7 @@ def stuck_of(ranks: Sequence[Ranked]) -> tuple[str, ...]:
             if known:
                 lane, says = known[0]
                 reported.append(f"{lane.where()}: {says()}")
-    if not reported and not all(each.ended for each in ranks):
+    if not reported and not all(rank.ended for rank in ranks):
         reported = ["nothing goes on, and no thread block says what it waits for"]
     return tuple(reported)
 

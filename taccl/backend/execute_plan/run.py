@@ -107,7 +107,7 @@ def check_executable(plan: ExecutionPlan, look: Callable[[], None] = lambda: Non
     collector = Collector()
     check_structure(plan, collector, look)
     if collector.fatal:
-        errors = [str(each) for each in collector.findings() if each.severity == "error"]
+        errors = [str(finding) for finding in collector.findings() if finding.severity == "error"]
         more = [f"and {len(errors) - _SHOWN} more"] if len(errors) > _SHOWN else []
         raise VerificationError(
             "the plan cannot be executed", findings=[*errors[:_SHOWN], *more], hint="taccl verify tells more"
@@ -162,7 +162,7 @@ def conclude(call: PlanCall, ranks_as: RanksAs, end: End, check: bool, seconds: 
         collective=requested.collective,
         ranks=plan.num_ranks,
         thread_blocks=len(blocks),
-        steps=sum(1 + len(each.inner) for block in blocks for each in block.operations),
+        steps=sum(1 + len(operation.inner) for block in blocks for operation in block.operations),
         mode=requested.mode,
         size_bytes=requested.size_bytes,
         dtype=requested.dtype,

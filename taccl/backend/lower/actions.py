@@ -145,7 +145,7 @@ class Actions:
         return replace(self, held_back=np.concatenate([self.held_back, pairs]))
 
 
-COLUMNS = tuple(each.name for each in fields(Actions) if each.name not in ("known", "held_back"))
+COLUMNS = tuple(field.name for field in fields(Actions) if field.name not in ("known", "held_back"))
 
 
 def local_copies(runs: Sequence[tuple[Place, Place, int]]) -> Actions:

@@ -305,16 +305,16 @@ def _named_sums(schedule: Schedule) -> list[int] | None:
 def _make_sums(collective: Collective, sends: Sequence[Send]) -> MadeSums:
     messages = [
         Message(
-            send=each.index,
+            send=send.index,
             chunk=chunk,
-            src=each.src,
-            dst=each.dst,
+            src=send.src,
+            dst=send.dst,
             contributions=contributions,
-            start_us=each.start_us,
-            end_us=each.end_us,
+            start_us=send.start_us,
+            end_us=send.end_us,
         )
-        for each in sends
-        for chunk, contributions in zip(each.chunks, each.contributions, strict=True)
+        for send in sends
+        for chunk, contributions in zip(send.chunks, send.contributions, strict=True)
         if collective.reduces[chunk]
     ]
     chunks = collective.num_chunks

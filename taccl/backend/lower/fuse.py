@@ -93,7 +93,7 @@ def fuse(
     number = (np.cumsum(~is_gone) - 1).tolist()
     gone = set(receives.tolist())
     for block in blocks:
-        block.actions = [number[each] for each in block.actions if each not in gone]
+        block.actions = [number[action] for action in block.actions if action not in gone]
 
 
 def _candidates(

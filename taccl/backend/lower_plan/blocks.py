@@ -49,10 +49,10 @@ class Translation:
         self.steps, self.names, self.landings = steps, names, landings
         self.pulls, self.sums, self.apart = pulls, sums, apart
         first_of: dict[int, int] = {}
-        for each in steps.messages:
-            if each.send in pulls:
-                last = pulls[each.send]
-                first_of[last] = min(each.receive, first_of.get(last, each.receive))
+        for message in steps.messages:
+            if message.send in pulls:
+                last = pulls[message.send]
+                first_of[last] = min(message.receive, first_of.get(last, message.receive))
         #: by first receive, the sum that adds what is pulled there and until itself
         self.rows = {first: last for last, first in first_of.items()}
         self.resources = Resources(steps, node_of)
@@ -66,11 +66,11 @@ class Translation:
         self.last_on: dict[tuple[int, int], int] = {}  # by connection, its last send
         #: puts through ports that others take their turns after
         self.awaited = find_awaited(steps, [*filter(self._is_through_port, steps.messages)])
-        for each in steps.messages:
-            self.last_on[each.connection] = max(each.send, self.last_on.get(each.connection, -1))
-            if each.send in pulls:
+        for message in steps.messages:
+            self.last_on[message.connection] = max(message.send, self.last_on.get(message.connection, -1))
+            if message.send in pulls:
                 continue
-            self.landing_in.setdefault((each.dst, landings.at[each.send]), []).append(each.receive)
+            self.landing_in.setdefault((message.dst, landings.at[message.send]), []).append(message.receive)
         #: by first send, those that are one put; the last of them is reported, and heard
         self.together: dict[int, tuple[int, ...]] = {}
         self.untold: frozenset[int] = frozenset()
@@ -80,10 +80,13 @@ class Translation:
         #: pulled messages whose senders would not hear that they have been read, and the last of each
         #: connection that land apart
         self.requested_back = frozenset(
-            each.send
-            for each in steps.messages
-            if each.send in pulls and not self._is_done_at_end(each.src, steps.nodes[pulls[each.send]])
-        ) | frozenset({each.connection: each.send for each in steps.messages if each.send in apart}.values())
+            message.send
+            for message in steps.messages
+            if message.send in pulls
+            and not self._is_done_at_end(message.src, steps.nodes[pulls[message.send]])
+        ) | frozenset(
+            {message.connection: message.send for message in steps.messages if message.send in apart}.values()
+        )
         self.ends: list[list[int]] = []
 
     def _find_runs(self) -> None:
@@ -97,9 +100,10 @@ class Translation:
             self.names,
             self.landings,
             [
-                each
-                for each in self.steps.messages
-                if each.send not in self.pulls and self.resources.kind(each.src, each.dst) is Channel.MEMORY
+                message
+                for message in self.steps.messages
+                if message.send not in self.pulls
+                and self.resources.kind(message.src, message.dst) is Channel.MEMORY
             ],
             {*self.handshakes, *self.acquires},
             self.releases,
@@ -182,10 +186,10 @@ class Translation:
         if place.buffer is not Buffer.SCRATCH:
             return False
         users = {*self.landings.users(message.dst, place), *self.landing_in.get((message.dst, place), ())}
-        users |= {self.pulls[each] for each in users if each in self.pulls}
+        users |= {self.pulls[user] for user in users if user in self.pulls}
         return all(
-            self._is_done_at_end(message.src, self.steps.nodes[each]) and self._has_left(message.src, each)
-            for each in users
+            self._is_done_at_end(message.src, self.steps.nodes[user]) and self._has_left(message.src, user)
+            for user in users
         )
 
     def _has_left(self, rank: int, step: int) -> bool:
@@ -397,7 +401,7 @@ class Translation:
     def _is_alone(self, copy: Node, taken: Place, wanted: Place) -> bool:
         """Whether nothing else touches what is copied, but to read it, and where it goes."""
         readers = self.landings.users(copy.rank, taken) - {copy.index}
-        written = (target(self.steps.nodes[each].step, copy.rank, self.names) for each in readers)
+        written = (target(self.steps.nodes[reader].step, copy.rank, self.names) for reader in readers)
         return (
             taken.buffer is not Buffer.SCRATCH
             and self.landings.users(copy.rank, wanted) == {copy.index}

@@ -106,9 +106,9 @@ class Emitter:
         if (has_heard and not alone) or self._conflicts(reads, writes):
             self.meet()
         self._note(reads, writes)
-        mine = tuple(own(each) for each in writes)
+        mine = tuple(own(write) for write in writes)
         self.operations.append(
-            Operation(name, channel, (), (*(own(each) for each in reads), *pulled), (*mine, *targets))
+            Operation(name, channel, (), (*(own(read) for read in reads), *pulled), (*mine, *targets))
         )
 
     def packets(
@@ -140,7 +140,7 @@ class Emitter:
                 kind,
                 () if channel is None else (channel,),
                 tuple(own(each) for each in (*reads, *packets)),
-                (*(own(each) for each in writes), *targets),
+                (*(own(write) for write in writes), *targets),
             )
         )
 
@@ -148,7 +148,7 @@ class Emitter:
         """Put through a port and signal; lane 0 does it."""
         self._published()
         self._note(reads, ())
-        sources = tuple(own(each) for each in reads)
+        sources = tuple(own(read) for read in reads)
         self.operations.append(Operation(name, Channel.PORT, (channel,), sources, tuple(targets)))
 
     def finish(self) -> None:

@@ -60,7 +60,7 @@ def check_plan_fits(
     ProgramLimitError : the limits exceeded, with the rank and by how much, and what would fit.
     """
     most_blocks = min(MAX_BLOCKS, MAX_BLOCKS if most_blocks is None else most_blocks)
-    findings = [each for rank in plan.ranks for each in _findings(rank, most_blocks, parts)]
+    findings = [finding for rank in plan.ranks for finding in _findings(rank, most_blocks, parts)]
     operations = plan.num_operations * parts
     if most_operations is not None and operations > most_operations:
         findings.insert(
@@ -102,7 +102,7 @@ def _findings(rank: RankPlan, most_blocks: int = MAX_BLOCKS, parts: int = 1) -> 
     ports = len(rank.peers_of(Channel.PORT)) * parts
     if ports > MAX_PORT_CHANNELS:
         yield f"{who}: {ports} port channels; the limit is {MAX_PORT_CHANNELS}"
-    memories = sum(Channel.PORT in each.access for each in rank.remote_buffers)
+    memories = sum(Channel.PORT in remote_buffer.access for remote_buffer in rank.remote_buffers)
     if memories > MAX_PORT_MEMORIES:
         yield f"{who}: {memories} memories of others behind ports; the limit is {MAX_PORT_MEMORIES}"
 

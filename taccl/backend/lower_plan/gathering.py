@@ -88,7 +88,7 @@ def _sums_at_once(steps: Steps, names: Aliases) -> Iterator[tuple[int, ...]]:
 def _are_pulled(steps: Steps, search: PullSearch, row: Sequence[int]) -> bool:
     """Whether what each of a row adds just came, and is read by nobody else."""
     messages = [steps.received.get(each - 1) for each in row]
-    return all(each is not None and search.is_read_once(each) for each in messages) and _stay(
+    return all(message is not None and search.is_read_once(message) for message in messages) and _stay(
         steps, search, row
     )
 

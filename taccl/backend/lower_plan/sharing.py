@@ -33,7 +33,10 @@ def chunk_by_chunk(plan: ExecutionPlan) -> ExecutionPlan:
 
     def cut(block: PlanBlock) -> PlanBlock:
         return replace(
-            block, operations=tuple(each for whole in block.operations for each in _single_chunks(whole))
+            block,
+            operations=tuple(
+                single_chunk for whole in block.operations for single_chunk in _single_chunks(whole)
+            ),
         )
 
     return replace(
@@ -49,8 +52,8 @@ def _single_chunks(operation: Operation) -> Iterator[Operation]:
     pieces = [
         replace(
             operation,
-            sources=tuple(replace(each, index=each.index + at, size=1) for each in operation.sources),
-            targets=tuple(replace(each, index=each.index + at, size=1) for each in operation.targets),
+            sources=tuple(replace(source, index=source.index + at, size=1) for source in operation.sources),
+            targets=tuple(replace(target, index=target.index + at, size=1) for target in operation.targets),
         )
         for at in range(size)
     ]
@@ -58,8 +61,8 @@ def _single_chunks(operation: Operation) -> Iterator[Operation]:
         yield from (replace(piece, name=OpName.PUT) for piece in pieces[:-1])
         yield pieces[-1]
     elif operation.name is OpName.PUT and operation.channel is Channel.MEMORY:
-        sources = [each for piece in pieces for each in piece.sources]
-        targets = [each for piece in pieces for each in piece.targets]
+        sources = [source for piece in pieces for source in piece.sources]
+        targets = [target for piece in pieces for target in piece.targets]
         for first in range(0, len(sources), MAX_OPERANDS):
             several = slice(first, first + MAX_OPERANDS)
             yield replace(operation, sources=tuple(sources[several]), targets=tuple(targets[several]))
@@ -122,7 +125,7 @@ def _part(block: PlanBlock, number: int, parts: int) -> PlanBlock:
 
     def own(operation: Operation) -> Operation:
         if operation.name in _COUNTING:
-            mine = tuple(each * parts + number for each in operation.semaphores)
+            mine = tuple(semaphore * parts + number for semaphore in operation.semaphores)
             return replace(operation, semaphores=mine)
         return replace(operation, share=share) if operation.sources or operation.targets else operation
 

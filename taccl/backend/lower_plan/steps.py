@@ -142,7 +142,7 @@ def read_steps(program: Program, cuts: Cuts) -> Steps:
     for each in blocks:
         whole.setdefault((each.rank, each.id), []).extend(each.nodes)
     messages = tuple(_messages(program, nodes, whole))
-    received = {each.receive: each for each in messages}
+    received = {message.receive: message for message in messages}
     before = _before(nodes, whole, received)
     order = _ordered(before)
     return Steps(
@@ -150,7 +150,7 @@ def read_steps(program: Program, cuts: Cuts) -> Steps:
         nodes=tuple(nodes),
         blocks=tuple(blocks),
         messages=messages,
-        sent={each.send: each for each in messages},
+        sent={message.send: message for message in messages},
         received=received,
         before=before,
         order=order,
@@ -182,14 +182,14 @@ def rearranged(
         made.append(replace(block, nodes=range(len(nodes) - len(mine), len(nodes)), first=0))
     messages = tuple(
         replace(
-            each,
-            connection=(nodes[new[each.send]].block, nodes[new[each.receive]].block),
-            send=new[each.send],
-            receive=new[each.receive],
+            message,
+            connection=(nodes[new[message.send]].block, nodes[new[message.receive]].block),
+            send=new[message.send],
+            receive=new[message.receive],
         )
-        for each in steps.messages
+        for message in steps.messages
     )
-    received = {each.receive: each for each in messages}
+    received = {message.receive: message for message in messages}
     before: list[tuple[int, ...]] = [()] * len(nodes)
     for old, index in new.items():
         mine = [index - 1] if nodes[index].at else []
@@ -202,7 +202,7 @@ def rearranged(
         nodes=tuple(nodes),
         blocks=tuple(made),
         messages=messages,
-        sent={each.send: each for each in messages},
+        sent={message.send: message for message in messages},
         received=received,
         before=tuple(before),
         order=order,

@@ -56,8 +56,12 @@ def _rank_lines(rank: RankPlan) -> Iterator[str]:
     channels = [iter([_flat(_rank_channels(row))]) for row in rank.channels]
     yield from _followed(_list("channels", channels, " "))
     remotes = [
-        {"rank": each.rank, "type": each.buffer.value, "access_channel_types": [c.value for c in each.access]}
-        for each in rank.remote_buffers
+        {
+            "rank": remote_buffer.rank,
+            "type": remote_buffer.buffer.value,
+            "access_channel_types": [c.value for c in remote_buffer.access],
+        }
+        for remote_buffer in rank.remote_buffers
     ]
     yield from _followed(_list("remote_buffers", [iter([_flat(row)]) for row in remotes], " "))
     semaphores = [{"init_value": value} for value in rank.semaphores]
@@ -79,7 +83,7 @@ def _block_lines(block: PlanBlock) -> Iterator[str]:
     yield f' "channels": {_flat(channels)},'
     remotes = [{"access_channel_type": row.kind.value, "remote_buffer_ids": row.ids} for row in block.remotes]
     yield f' "remote_buffer_refs": {_flat(remotes)},'
-    yield from _list("ops", [_operation_lines(each) for each in block.operations], " ")
+    yield from _list("ops", [_operation_lines(operation) for operation in block.operations], " ")
     yield "}"
 
 
@@ -101,9 +105,9 @@ def _said(operation: Operation) -> dict[str, object]:
     if operation.channels:
         said["channel_ids"] = operation.channels
     if operation.sources:
-        said["src_buff"] = [_range(each) for each in operation.sources]
+        said["src_buff"] = [_range(source) for source in operation.sources]
     if operation.targets:
-        said["dst_buff"] = [_range(each) for each in operation.targets]
+        said["dst_buff"] = [_range(target) for target in operation.targets]
     if operation.share is not None:
         said["tbg_info"] = {"tb_id": operation.share.number, "tbg_size": operation.share.parts}
     if operation.barrier is not None:

@@ -25,7 +25,7 @@ _Times = dict[tuple[int, int, int], tuple[float, float]]
 def plan_facts(plan: ExecutionPlan) -> tuple[tuple[str, str], ...]:
     """(label, value) lines about the whole plan."""
     blocks = [block for rank in plan.ranks for block in rank.blocks]
-    operations = sum(1 + len(each.inner) for block in blocks for each in block.operations)
+    operations = sum(1 + len(operation.inner) for block in blocks for operation in block.operations)
     channels = {
         kind: sum(len(rank.peers_of(kind)) for rank in plan.ranks) for kind in (Channel.MEMORY, Channel.PORT)
     }
@@ -115,8 +115,8 @@ def _span(times: _Times, rank: int, block: int, step: int) -> tuple[str, str]:
 
 
 def _cells(rank: RankPlan, block: PlanBlock, operation: Operation) -> tuple[str, str, str, str]:
-    sources = ", ".join(range_words(rank, block, operation, each) for each in operation.sources)
-    targets = ", ".join(range_words(rank, block, operation, each) for each in operation.targets)
+    sources = ", ".join(range_words(rank, block, operation, source) for source in operation.sources)
+    targets = ", ".join(range_words(rank, block, operation, target) for target in operation.targets)
     return operation.name.value, sources, targets, ", ".join(detail_words(rank, block, operation))
 
 

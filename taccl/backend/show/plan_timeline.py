@@ -223,8 +223,8 @@ def _words(plan: ExecutionPlan, at: At) -> str:
     """`put i[0..3] to rank 2 o[4..7]`, `wait: memory channel 0 (rank 1)`."""
     rank, operation = plan.ranks[at.rank], at.operation
     block = rank.blocks[at.block]
-    sources = ", ".join(range_words(rank, block, operation, each) for each in operation.sources)
-    targets = ", ".join(range_words(rank, block, operation, each) for each in operation.targets)
+    sources = ", ".join(range_words(rank, block, operation, source) for source in operation.sources)
+    targets = ", ".join(range_words(rank, block, operation, target) for target in operation.targets)
     if targets:
         return f"{operation.name.value} {sources} to {targets}"
     details = ", ".join(detail_words(rank, block, operation))
@@ -293,7 +293,7 @@ def _pairs(plan: ExecutionPlan) -> set[tuple[int, int]]:
     """Ranks that have to do with each other, both directions."""
     pairs = set()
     for number, rank in enumerate(plan.ranks):
-        others = {each.rank for each in rank.remote_buffers}
+        others = {remote_buffer.rank for remote_buffer in rank.remote_buffers}
         for row in rank.channels:
             others |= {*row.peers, *(member for group in row.groups for member in group)}
         for other in others - {number}:

@@ -90,7 +90,7 @@ class Block:
         if operation.channel not in (Channel.MEMORY, Channel.PORT):
             return []
         ends = self.ends[operation.channel]
-        return [(ends[each].number, ends[each]) for each in operation.channels]
+        return [(ends[channel].number, ends[channel]) for channel in operation.channels]
 
     def _barrier(self, operation: Operation) -> Iterator[Arrange]:
         barrier = operation.barrier

@@ -110,11 +110,14 @@ def _timed(
         ):  # a thread block that reads from many peers names more of their memory
             others.append(lower_to_plan(schedule, options, MOST_ACTS, pulls=True))
         if any(
-            _is_sum_at_once(each) for rank in plan.ranks for block in rank.blocks for each in block.operations
+            _is_sum_at_once(operation)
+            for rank in plan.ranks
+            for block in rank.blocks
+            for operation in block.operations
         ):
             with suppress(ProgramLimitError):  # it takes more operations
                 others.append(lower_to_plan(schedule, options, MOST_ACTS, sums_at_once=False))
-        yield from (timed(each) for each in others if each.ranks != plan.ranks)
+        yield from (timed(other) for other in others if other.ranks != plan.ranks)
     at_least_us = _MUCH_SLOWER * (launch_us + schedule.makespan_us)
     takes_turns = False
     if best[0] > at_least_us:

@@ -46,7 +46,7 @@ def find_target(target: str | AnyTarget) -> AnyTarget:
             return each
     if faults:
         raise faults[0]
-    known = ", ".join(each.name for each in all_targets())
+    known = ", ".join(all_target.name for all_target in all_targets())
     raise CollectiveError(f"unknown target {shown(target)}", hint=f"one of {known}")
 
 

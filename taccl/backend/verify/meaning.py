@@ -74,7 +74,8 @@ def _differs(expectation: Expectation, trace: Trace, found: IntArray) -> BoolArr
     differs = np.ones(len(found), dtype=np.bool_)
     for k in range(rounds):
         numbers = np.array(
-            [trace.values.number(each[min(k, len(each) - 1)]) for each in expectation.values], dtype=np.int64
+            [trace.values.number(value[min(k, len(value) - 1)]) for value in expectation.values],
+            dtype=np.int64,
         )
         differs &= found != numbers[expectation.wanted_value]
     return differs

@@ -115,7 +115,9 @@ def refusals_of(
     bounded in memory, whatever numbers the file has. Parameters as in `verify_file`.
     """
     looked_at = _look(document.program, document, collective, root)
-    return tuple(each for each in looked_at.report(looked_at.takers).findings if each.severity == "error")
+    return tuple(
+        finding for finding in looked_at.report(looked_at.takers).findings if finding.severity == "error"
+    )
 
 
 def _check_requested(collective: object, root: object) -> None:

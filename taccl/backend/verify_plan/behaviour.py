@@ -102,16 +102,16 @@ def _serves_the_other_way(plan: ExecutionPlan, wanted: Wanted) -> bool:
         trace = run(unfolded, CALLS)
         check_meaning(unfolded, trace, wanted, set(), silent)
         check_races(unfolded, trace.order, trace.record, set(), silent)
-    return all(each.severity == "warning" for each in silent.findings())
+    return all(finding.severity == "warning" for finding in silent.findings())
 
 
 def _too_many_acts(plan: ExecutionPlan, chunk_bytes: int) -> str | None:
     """What is too much, in words; None if nothing is."""
     acts = sum(
-        num_turns(each, chunk_bytes) * len(each.inner) if each.turns is not None else 1
+        num_turns(operation, chunk_bytes) * len(operation.inner) if operation.turns is not None else 1
         for rank in plan.ranks
         for block in rank.blocks
-        for each in block.operations
+        for operation in block.operations
     )
     return None if acts <= MOST_ACTS and chunk_bytes <= MOST_BYTES else f"{acts} operations"
 

@@ -83,7 +83,7 @@ def _barriers(unfolded: Unfolded, teller: _Teller) -> None:
                 key = unfolded.blocks[block][0], act.barrier[0]
                 calls[key].setdefault(block, []).append(act)
     for (_, barrier), of_blocks in calls.items():
-        if len({len(each) for each in of_blocks.values()}) > 1:
+        if len({len(of_block) for of_block in of_blocks.values()}) > 1:
             teller.barrier(barrier, of_blocks)
 
 

@@ -45,7 +45,11 @@ def _chain(unfolded: Unfolded, stuck: dict[int, Stuck]) -> list[Stuck]:
     here = next(iter(stuck.values()))
     while here not in path:
         path.append(here)
-        suppliers = [each for each in _suppliers(unfolded, here) if each in stuck and each != here.block]
+        suppliers = [
+            supplier
+            for supplier in _suppliers(unfolded, here)
+            if supplier in stuck and supplier != here.block
+        ]
         if not suppliers:
             return [here]
         here = stuck[suppliers[0]]

@@ -39,9 +39,14 @@ def check_document(document: PlanDocument, collector: Collector) -> None:
 
 def with_lines(findings: Sequence[Finding], document: PlanDocument) -> tuple[Finding, ...]:
     """Findings with the line of the rank, thread block or operation that each is about."""
-    places = {each: _place(each) for each in findings if each.line is None and each.rank is not None}
+    places = {
+        finding: _place(finding) for finding in findings if finding.line is None and finding.rank is not None
+    }
     lines = document.lines(set(places.values())) if places else {}
-    return tuple(replace(each, line=lines.get(places[each])) if each in places else each for each in findings)
+    return tuple(
+        replace(finding, line=lines.get(places[finding])) if finding in places else finding
+        for finding in findings
+    )
 
 
 def _place(finding: Finding) -> str:

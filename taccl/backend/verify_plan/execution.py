@@ -318,7 +318,7 @@ class _Run:
 
     def _thread_moments(self, block: Block, move: Move) -> IntArray:
         """Per cell the moment of the thread that handles it: after what it did before, and what it reads."""
-        read = [self.contents.place(each) for each in move.sources if each.packets]
+        read = [self.contents.place(source) for source in move.sources if source.packets]
         some = self.contents.place((*move.sources, *move.targets)[0])
         places = (self.position[some : some + move.count] - self.position[some]).tolist()
         moments = []
@@ -336,7 +336,7 @@ class _Run:
 
     def _touch(self, move: Move, actor: int, when: When) -> None:
         """Record all accesses; what is put where it is already is only read."""
-        read = [self.contents.place(each) for each in move.sources]
+        read = [self.contents.place(source) for source in move.sources]
         for first, cells in zip(read, move.sources, strict=True):
             self.record.add(first, move.count, actor, when, packets=cells.packets)
         for cells in move.targets:

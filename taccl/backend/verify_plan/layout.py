@@ -76,8 +76,14 @@ def chunk_sizes(plan: ExecutionPlan) -> tuple[int, ...]:
     step = plan.alignment
     least = smallest_chunk(plan) or step
     most = max(least, (largest_chunk(plan) or NO_LARGEST) // step * step)
-    parts = {max(1, each.share.parts) for each in all_operations(plan) if each.share is not None}
-    pipelines = {each.turns for each in all_operations(plan) if each.turns is not None}
+    parts = {
+        max(1, all_operation.share.parts)
+        for all_operation in all_operations(plan)
+        if all_operation.share is not None
+    }
+    pipelines = {
+        all_operation.turns for all_operation in all_operations(plan) if all_operation.turns is not None
+    }
     wanted = [least]
     if parts:
         even = step * min(lcm(*parts), MOST_PARTS)
@@ -91,7 +97,13 @@ def chunk_sizes(plan: ExecutionPlan) -> tuple[int, ...]:
 
 def _unequal_turns(pipelines: Iterable[Turns], least: int, most: int, step: int) -> Iterator[int]:
     """For each two pipelines the smallest size at which one takes more turns than the other."""
-    slices = sorted({Fraction(each.unit_bytes, each.num_chunks) for each in pipelines if each.num_chunks > 0})
+    slices = sorted(
+        {
+            Fraction(pipeline.unit_bytes, pipeline.num_chunks)
+            for pipeline in pipelines
+            if pipeline.num_chunks > 0
+        }
+    )
     for shorter, longer in combinations(slices[:MOST_PIPELINES], 2):
         fewest = ceil(least / longer)
         for turns in range(fewest, fewest + MOST_PARTS):
@@ -167,7 +179,7 @@ class Layout:
         """
         cuts = cuts_of(plan, chunk_bytes)
         chunks = np.array(
-            [(each.input_chunks, each.output_chunks, each.scratch_chunks) for each in plan.ranks],
+            [(rank.input_chunks, rank.output_chunks, rank.scratch_chunks) for rank in plan.ranks],
             dtype=np.int64,
         ).clip(min=0)
         inputs, outputs, scratch = chunks.T

@@ -67,10 +67,10 @@ def _wrong(
     found = trace.outputs[call][rank][0][cells]
     differs: BoolArray = np.ones(len(found), dtype=np.bool_)
     values = [expectation.values[each] for each in expectation.wanted_value[rows].tolist()]
-    for k in range(max((len(each) for each in values), default=0)):
+    for k in range(max((len(value) for value in values), default=0)):
         numbers = [
-            trace.contents.values.number(_in_call(each[min(k, len(each) - 1)], call, unfolded))
-            for each in values
+            trace.contents.values.number(_in_call(value[min(k, len(value) - 1)], call, unfolded))
+            for value in values
         ]
         differs &= found != np.repeat(np.array(numbers, dtype=np.int64), pieces)
     wrong = np.flatnonzero(differs)

@@ -128,7 +128,7 @@ def _buffers_begin_their_allocations(subject: Subject) -> None:
     readers = [at for at in subject.operations() if _reads_user_memory(at.operation)]
     for at in readers:
         # rank 0's part begins where the allocation begins
-        if at.rank and part is not None and any(each.buffer is part for each in at.operation.sources):
+        if at.rank and part is not None and any(source.buffer is part for source in at.operation.sources):
             message = (
                 f"sends {part.value} through a port; in place that begins inside an allocation, and the "
                 "runtime reads from where the allocation begins"
@@ -146,7 +146,7 @@ def _buffers_begin_their_allocations(subject: Subject) -> None:
 
 def _reads_user_memory(operation: Operation) -> bool:
     through_port = operation.channel is Channel.PORT and operation.name in PUTTING
-    return through_port and any(each.buffer is not Buffer.SCRATCH for each in operation.sources)
+    return through_port and any(source.buffer is not Buffer.SCRATCH for source in operation.sources)
 
 
 def _resources_can_be_reused(subject: Subject) -> None:

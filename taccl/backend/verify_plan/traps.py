@@ -141,9 +141,9 @@ def _sources_of_a_put_are_in_one_buffer(subject: Subject) -> None:
         if not puts or operation.channel is not Channel.MEMORY or not operation.sources:
             continue
         first = operation.sources[0].buffer
-        others = {each.buffer for each in operation.sources[: len(operation.targets)]} - {first, None}
+        others = {source.buffer for source in operation.sources[: len(operation.targets)]} - {first, None}
         if first is not None and others:
-            words = ", ".join(sorted(each.value for each in others if each))
+            words = ", ".join(sorted(other.value for other in others if other))
             message = f"has sources in {words}, which the runtime looks for in {first.value}"
             subject.operation(at, "put-sources", message, "take all from one buffer, or split it", fatal=True)
 
@@ -176,7 +176,7 @@ def _packets_go_through_ports_as_they_should(subject: Subject) -> None:
         if not is_raw(operation):
             continue
         hint = "use cpkt into own scratch, then rppkt"
-        if any(each.buffer is not Buffer.SCRATCH for each in operation.sources):
+        if any(source.buffer is not Buffer.SCRATCH for source in operation.sources):
             message = "sends raw memory as packets through a port"
             subject.operation(at, "packets-through-port", message, hint, fatal=True)
         else:

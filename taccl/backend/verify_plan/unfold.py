@@ -95,7 +95,7 @@ class _BlockReader:
                 yield Act(act, step, inner, name, self._ends(operation), relaxed=relaxed, port=is_port)
         elif name in (OpName.RELEASE, OpName.ACQUIRE):
             first = self.unfolded.semaphore[self.rank.rank]
-            numbers = tuple(first + each for each in operation.semaphores)
+            numbers = tuple(first + semaphore for semaphore in operation.semaphores)
             act = Kind.RELEASE if name is OpName.RELEASE else Kind.ACQUIRE
             yield Act(act, step, inner, name, semaphores=numbers)
         elif name is OpName.FLUSH:
@@ -113,7 +113,7 @@ class _BlockReader:
         assert operation.channel is not None
         channels = self.block.channels_of(operation.channel)
         first = self.unfolded.ends.first[self.rank.rank, operation.channel]
-        return tuple(first + channels[each] for each in operation.channels)
+        return tuple(first + channels[channel] for channel in operation.channels)
 
     def _port(self, operation: Operation, step: int, inner: int, turn: _Slice | None) -> Iterator[Act]:
         """Puts over ports: each lane queues its own. All packets have come, and the block has met, before."""
@@ -121,7 +121,7 @@ class _BlockReader:
         pairs = self._pairs(operation)
         if name is OpName.READ_PUT_PACKETS:
             source, targets = pairs[0]
-            pairs = [(source, [each]) for each in targets]
+            pairs = [(source, [target]) for target in targets]
             awaited = self._move(operation, step, source, [], turn)
             if awaited is not None:
                 yield Act(Kind.MOVE, step, inner, name, moves=(awaited,))

@@ -134,7 +134,7 @@ def _facts(plan: ExecutionPlan, collector: Collector) -> Facts:
     return Facts(
         collective=plan.collective,
         num_ranks=plan.num_ranks,
-        num_steps=sum(1 + len(each.inner) for block in blocks for each in block.operations),
+        num_steps=sum(1 + len(operation.inner) for block in blocks for operation in block.operations),
         num_thread_blocks=len(blocks),
         protocol=plan.protocol,
         in_place="not checked" if plan.in_place else "not claimed",
@@ -145,7 +145,7 @@ def _facts(plan: ExecutionPlan, collector: Collector) -> Facts:
 
 def _readers(collector: Collector) -> dict[str, str]:
     """Per release, whether it runs the plan: `yes`, `no`, `never` or `launch`, as `Facts` says."""
-    refusals = [(each.refusal, each.runtimes) for each in collector.findings()]
+    refusals = [(finding.refusal, finding.runtimes) for finding in collector.findings()]
     readers = {}
     for version in VERSIONS:
         mine = {refusal for refusal, runtimes in refusals if not runtimes or version.name in runtimes}

@@ -181,8 +181,8 @@ def together(several: Iterable[Measured]) -> Measured:
     """What several files tell, as one."""
     files = tuple(several)
     return Measured(
-        tuple(dict.fromkeys(name for each in files for name in each.formats)),
-        tuple(sweep for each in files for sweep in each.sweeps),
-        tuple(matrix for each in files for matrix in each.matrices),
-        tuple(warning for each in files for warning in each.warnings),
+        tuple(dict.fromkeys(name for file in files for name in file.formats)),
+        tuple(sweep for file in files for sweep in file.sweeps),
+        tuple(matrix for file in files for matrix in file.matrices),
+        tuple(warning for file in files for warning in file.warnings),
     )

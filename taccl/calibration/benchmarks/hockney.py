@@ -275,9 +275,9 @@ def _bootstrap(times: Times, seed: int) -> tuple[Array, Array]:
     count = len(times.sizes)
     samples = min(SAMPLES, max(100, 400_000 // count))
     drawn = chance.integers(count, size=(samples, count))
-    most = max(len(each) for each in times.repeats)
-    table = np.array([np.resize(each, most) for each in times.repeats])
-    many = np.array([len(each) for each in times.repeats])
+    most = max(len(repeat) for repeat in times.repeats)
+    table = np.array([np.resize(repeat, most) for repeat in times.repeats])
+    many = np.array([len(repeat) for repeat in times.repeats])
     which = (chance.random(drawn.shape) * many[drawn]).astype(int)
     varied = np.ptp(drawn, axis=1) > 0  # one size alone is no line
     return _reweighted_many((times.sizes / MB)[drawn[varied]], table[drawn, which][varied])

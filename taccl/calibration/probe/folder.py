@@ -116,4 +116,4 @@ def readme(
 
 
 def _names(readers: object) -> list[str]:
-    return [str(each) for each in readers] if isinstance(readers, list) else []
+    return [str(reader) for reader in readers] if isinstance(readers, list) else []

@@ -98,7 +98,7 @@ class Probe:
         ------
         FileError : the folder holds something already, or cannot be written.
         """
-        texts = {each.file: each.text for each in self.programs}
+        texts = {program.file: program.text for program in self.programs}
         texts["run.sh"] = script(self._rows(), self.num_ranks, self.sizes)
         texts["README.md"] = readme(self.topology, self._rows(), self.num_ranks, self.sizes, self.notes)
         write_folder(Path(folder), texts)
@@ -123,16 +123,16 @@ class Probe:
     def _rows(self) -> list[dict[str, object]]:
         return [
             {
-                "file": each.file,
-                "collective": each.program.collective,
-                "pattern": each.pattern,
-                "protocol": each.program.protocol.value,
-                "instances": each.instances,
-                "thread_blocks": each.thread_blocks,
-                "tells": each.tells,
-                "readers": list(each.readers),
+                "file": program.file,
+                "collective": program.program.collective,
+                "pattern": program.pattern,
+                "protocol": program.program.protocol.value,
+                "instances": program.instances,
+                "thread_blocks": program.thread_blocks,
+                "tells": program.tells,
+                "readers": list(program.readers),
             }
-            for each in self.programs
+            for program in self.programs
         ]
 
 

@@ -133,15 +133,15 @@ class FittedRuns:
                 "pieces": self.pieces,
                 "parameters": [
                     {
-                        "name": each.name,
-                        "of": each.of,
-                        "value": each.value,
-                        "low": each.low,
-                        "high": each.high,
-                        "base": each.base,
-                        "reported": each.is_reported,
+                        "name": parameter.name,
+                        "of": parameter.of,
+                        "value": parameter.value,
+                        "low": parameter.low,
+                        "high": parameter.high,
+                        "base": parameter.base,
+                        "reported": parameter.is_reported,
                     }
-                    for each in self.parameters
+                    for parameter in self.parameters
                 ],
                 "intervals": INTERVALS,
                 "median_error": median,
@@ -149,13 +149,13 @@ class FittedRuns:
                 "worst_error": worst,
                 "residuals": [
                     {
-                        "file": each.file,
-                        "size_bytes": each.size_bytes,
-                        "measured_us": each.measured_us,
-                        "predicted_us": each.predicted_us,
-                        "error": each.error,
+                        "file": residual.file,
+                        "size_bytes": residual.size_bytes,
+                        "measured_us": residual.measured_us,
+                        "predicted_us": residual.predicted_us,
+                        "error": residual.error,
                     }
-                    for each in self.residuals
+                    for residual in self.residuals
                 ],
                 "notes": list(self.notes),
             },
@@ -193,7 +193,7 @@ def fit_runs(
     model, begin = _with_jumps(model, begin)
     parameters = model.parameters
     found = least_deviation(
-        [each.unknown for each in parameters],
+        [parameter.unknown for parameter in parameters],
         partial(model.predict, rounds=_FINE_ROUNDS),
         model.measured_us,
         model.row_file,
@@ -257,7 +257,7 @@ def _model(
     _check_enough(models[0])
     short = [
         short_search(
-            [each.unknown for each in model.parameters],
+            [parameter.unknown for parameter in model.parameters],
             partial(model.predict, rounds=_ROUGH_ROUNDS),
             model.measured_us,
         )
@@ -275,7 +275,7 @@ def _asleep(name: ProtocolName, jump: Jump, machine: PhysicalTopology) -> Fitted
 
 
 def _searched(model: Model, begin: FloatArray, seed: int | None = None) -> FloatArray:
-    unknowns = [each.unknown for each in model.parameters]
+    unknowns = [parameter.unknown for parameter in model.parameters]
     return search(unknowns, partial(model.predict, rounds=_ROUGH_ROUNDS), model.measured_us, begin, seed=seed)
 
 
@@ -292,9 +292,13 @@ def _with_jumps(model: Model, values: FloatArray) -> tuple[Model, FloatArray]:
                 jumps[name] = jump
     if jumps == dict(model.jumps):
         return model, values
-    known = dict(zip(((each.name, each.of) for each in model.parameters), values.tolist(), strict=True))
+    known = dict(
+        zip(((parameter.name, parameter.of) for parameter in model.parameters), values.tolist(), strict=True)
+    )
     model = replace(model, jumps=jumps)
-    begin = [known.get((each.name, each.of), each.unknown.start) for each in model.parameters]
+    begin = [
+        known.get((parameter.name, parameter.of), parameter.unknown.start) for parameter in model.parameters
+    ]
     return model, _searched(model, np.array(begin))
 
 

@@ -153,13 +153,15 @@ class _Problem:
     """Residuals in logarithms, and their slopes by differences, which predict only rows that can change."""
 
     def __init__(self, unknowns: Sequence[Unknown], predict: Predict, measured_us: FloatArray) -> None:
-        self.least = np.log([each.least for each in unknowns])
-        self.most = np.log([each.most for each in unknowns])
-        self.start = np.clip(np.log([each.start for each in unknowns]), self.least + 1e-9, self.most - 1e-9)
-        self._held_at = np.log([each.held_at or each.start for each in unknowns])
+        self.least = np.log([unknown.least for unknown in unknowns])
+        self.most = np.log([unknown.most for unknown in unknowns])
+        self.start = np.clip(
+            np.log([unknown.start for unknown in unknowns]), self.least + 1e-9, self.most - 1e-9
+        )
+        self._held_at = np.log([unknown.held_at or unknown.start for unknown in unknowns])
         self.every_third = np.arange(0, len(measured_us), 3)
         self._unknowns = unknowns
-        self._anchors = np.array([each.anchor for each in unknowns])
+        self._anchors = np.array([unknown.anchor for unknown in unknowns])
         self._predict = predict
         self._log_measured = np.log(measured_us)
         self._last: tuple[bytes, FloatArray] = (b"", measured_us)

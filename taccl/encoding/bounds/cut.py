@@ -101,7 +101,7 @@ def _thresholds(times_us: FloatArray) -> list[float]:
     times = np.unique(times_us)
     if len(times) > CUT_MOST_THRESHOLDS:
         times = times[np.linspace(0, len(times) - 1, CUT_MOST_THRESHOLDS).round().astype(np.int64)]
-    return [float(each) for each in times]
+    return [float(time_) for time_ in times]
 
 
 def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:

@@ -48,7 +48,7 @@ class StepTable:
 
     @staticmethod
     def of(steps: Sequence[Steps]) -> StepTable:
-        most = max((len(each.times) for each in steps), default=0)
+        most = max((len(step.times) for step in steps), default=0)
         times = np.full((len(steps), most), np.inf)
         counts = np.zeros((len(steps), most + 1), dtype=np.int64)
         for number, each in enumerate(steps):

@@ -135,4 +135,4 @@ def _described(around: Around) -> tuple[set[object], set[object]]:
     for link, reported in zip(around.links, links, strict=True):
         for port in link.ports:
             users[port].add(reported)
-    return set(links), {frozenset(each) for each in users.values()}
+    return set(links), {frozenset(user) for user in users.values()}

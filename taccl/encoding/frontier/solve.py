@@ -78,7 +78,7 @@ def decide(instance: Instance, steps: int, rounds: int, budget: Budget) -> Verdi
             elif rounds_of is None:
                 return Verdict(impossible=True)
         candidates = undecided
-        if complete and all(each is None for each in candidates):
+        if complete and all(candidate is None for candidate in candidates):
             return Verdict(impossible=True)
         turn_s *= SOLVE_LONGER
     return Verdict()

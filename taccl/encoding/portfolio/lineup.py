@@ -70,7 +70,7 @@ def lineup_for(requested: Engine | None, note: Note | None = None) -> Lineup:
     if requested is None:
         return Lineup(all_engines(note))
     others = [each for each in ENGINES if each.part_of == requested.name or each.runs_always]
-    return Lineup((requested, *(each for each in others if each is not requested)), checks_needs=False)
+    return Lineup((requested, *(other for other in others if other is not requested)), checks_needs=False)
 
 
 def has_two_levels(instance: Instance) -> bool:

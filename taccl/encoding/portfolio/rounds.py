@@ -111,7 +111,7 @@ class Rounds:
 
     def begin(self, budget: Budget) -> None:
         """Ask everyone whether it runs on the instance: who does not takes no part of the time."""
-        self._all = [_Standing(each) for each in self._contenders if self._runs(each, budget)]
+        self._all = [_Standing(contender) for contender in self._contenders if self._runs(contender, budget)]
         self._staying = list(self._all)
 
     @property
@@ -142,7 +142,7 @@ class Rounds:
                 return
             yield from self._turn(standing, options, budget.share(_part_of(turns[position:])))
         last = sorted(turns, key=lambda standing: -standing.improved_at)[: math.ceil(len(turns) / 2)]
-        self._staying = [each for each in turns if each in last] if len(turns) > 1 else list(self._all)
+        self._staying = [turn for turn in turns if turn in last] if len(turns) > 1 else list(self._all)
 
     def takes(self, schedule: Schedule | None) -> bool:
         """Go on from a schedule if it is faster; whether it is."""

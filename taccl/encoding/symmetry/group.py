@@ -107,7 +107,7 @@ class Growing:
         """Let the group grow by a permutation, if that is an automorphism and fits to those before."""
         if self.is_largest or self.has(ranks) or ranks.tobytes() in self.refused:
             return
-        permutations = [*(each.ranks for each in self.generators), ranks]
+        permutations = [*(generator.ranks for generator in self.generators), ranks]
         topology = self.problem.topology
         larger = compositions(permutations, topology.num_ranks, moving=topology.num_members)
         if larger is None:
@@ -148,34 +148,40 @@ class Growing:
     @property
     def links(self) -> IntArray:
         """Where each element takes each link, shape (num_elements, num_links)."""
-        return self.elements.images([each.links for each in self.generators], self.problem.topology.num_links)
+        return self.elements.images(
+            [generator.links for generator in self.generators], self.problem.topology.num_links
+        )
 
     @property
     def ports(self) -> IntArray:
         """Where each element takes each port, shape (num_elements, num_ports)."""
-        return self.elements.images([each.ports for each in self.generators], self.problem.topology.num_ports)
+        return self.elements.images(
+            [generator.ports for generator in self.generators], self.problem.topology.num_ports
+        )
 
     @property
     def chunks(self) -> IntArray:
         """Where each element takes each chunk, shape (num_elements, num_chunks)."""
-        return self.elements.images([each.chunks for each in self.generators], self.problem.num_chunks)
+        return self.elements.images(
+            [generator.chunks for generator in self.generators], self.problem.num_chunks
+        )
 
     def images_of_chunks(self, chunks: IntArray) -> IntArray:
         """Where each element takes some of the chunks, shape (num_elements, len(chunks)), of 32 bits."""
-        return self.elements.images([each.chunks for each in self.generators], chunks, narrow=True)
+        return self.elements.images([generator.chunks for generator in self.generators], chunks, narrow=True)
 
     @property
     def images_of_links(self) -> IntArray:
         """The same of all links."""
         links = self.problem.topology.num_links
-        return self.elements.images([each.links for each in self.generators], links, narrow=True)
+        return self.elements.images([generator.links for generator in self.generators], links, narrow=True)
 
     @property
     def is_least_chunk(self) -> BoolArray:
         """Whether each chunk is the least of its orbit, shape (num_chunks,)."""
         many = self.problem.num_chunks
         chunk = np.tile(np.arange(many), len(self.generators))
-        image = np.concatenate([each.chunks for each in self.generators] or [chunk])
+        image = np.concatenate([generator.chunks for generator in self.generators] or [chunk])
         moves = coo_array((np.ones(len(chunk), dtype=np.bool_), (chunk, image)), shape=(many, many))
         _, orbit = connected_components(moves, directed=False)
         least = np.zeros(many, dtype=np.bool_)
@@ -204,7 +210,7 @@ def _keep_costs(topology: LogicalTopology, generators: list[Action], elements: C
 
 def _keeps_a_chunk(problem: Problem, generators: list[Action], elements: Compositions) -> bool:
     """Whether an element other than the identity takes a chunk to itself: a sum that a helper owns, say."""
-    chunks = elements.images([each.chunks for each in generators], problem.num_chunks)
+    chunks = elements.images([generator.chunks for generator in generators], problem.num_chunks)
     return bool((chunks[1:] == chunks[0]).any())
 
 
@@ -250,7 +256,7 @@ def without_shared_ports(topology: LogicalTopology, group: SymmetryGroup) -> Sym
             continue
         larger = compositions([*generators, group.rank_map[element]], topology.num_ranks)
         assert larger is not None, "without a condition all compositions are given"
-        numbers = [number[each.tobytes()] for each in larger.ranks]
+        numbers = [number[rank.tobytes()] for rank in larger.ranks]
         if all(apart[i] for i in numbers if i):
             generators.append(group.rank_map[element])
             kept = numbers

@@ -56,7 +56,7 @@ def with_symmetry_found(problem: Problem, budget: Budget | None = None) -> tuple
     growing, budget = growing_from(problem), budget or Budget.of_work(_WORK)
     before, stated = len(growing.elements), len(growing.generators)
     _search(growing, budget)
-    found = [each.ranks for each in growing.generators[stated:]]
+    found = [generator.ranks for generator in growing.generators[stated:]]
     note = _note(len(growing.elements), before, found, budget)
     lost = None if len(growing.elements) > 1 else lost_by_costs(problem)
     return replace(problem, symmetry=(*problem.symmetry, *found)), note + (f"; {lost}" if lost else "")

@@ -51,7 +51,7 @@ def transfer_columns(schedule: Transfers) -> dict[str, object]:
     """
     columns: dict[str, object] = {name: getattr(schedule, name) for name in TRANSFERS}
     if schedule.sums is not None:
-        members = [tuple(np.flatnonzero(each).tolist()) for each in schedule.sums.members]
+        members = [tuple(np.flatnonzero(member).tolist()) for member in schedule.sums.members]
         of_row = schedule.sums.of_row.tolist()
         columns["contributions"] = [members[number] if number >= 0 else None for number in of_row]
     return columns

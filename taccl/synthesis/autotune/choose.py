@@ -358,7 +358,7 @@ class _Rounds:
     def _is_left(self, configuration: Configuration) -> bool:
         """Whether time was up for a configuration: it has no prediction, and no reason why not."""
         predictor = self._predictor
-        predicted = {each.configuration for each in predictor.predictions}
+        predicted = {prediction.configuration for prediction in predictor.predictions}
         return configuration not in predicted | predictor.left_out and configuration not in predictor.reasons
 
     def _out_of_time(self) -> str:

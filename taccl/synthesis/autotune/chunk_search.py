@@ -156,7 +156,7 @@ class ChunkSearch:
         self.trials.sort(key=lambda trial: trial.chunks)
 
     def _trial_of(self, number: int) -> Trial | None:
-        return next((each for each in self.trials if each.chunks == number), None)
+        return next((trial for trial in self.trials if trial.chunks == number), None)
 
     def first_round(self) -> None:
         """A short trial of each number, coarsest first, until finer ones only get slower."""
@@ -228,7 +228,7 @@ class ChunkSearch:
             found=chosen,
             tried=tuple(trial.tried(best) for trial in self.trials),
             any_chunks=self._proved.any_chunks,
-            all_found=((best.formulated, chosen), *((each.formulated, each.found) for each in others)),
+            all_found=((best.formulated, chosen), *((other.formulated, other.found) for other in others)),
         )
 
     def _only_the_coarsest(self) -> None:

@@ -215,15 +215,15 @@ class Predictor:
 
     def of_configuration(self, configuration: Configuration) -> list[Prediction]:
         """All predictions of a configuration."""
-        return [each for each in self.predictions if each.configuration == configuration]
+        return [prediction for prediction in self.predictions if prediction.configuration == configuration]
 
     def _known(self, schedule: Schedule, configuration: Configuration) -> Prediction | None:
         """What was predicted before of the same file."""
         return next(
             (
-                each
-                for each in self.predictions
-                if each.schedule is schedule and each.configuration == configuration
+                prediction
+                for prediction in self.predictions
+                if prediction.schedule is schedule and prediction.configuration == configuration
             ),
             None,
         )
@@ -231,7 +231,7 @@ class Predictor:
     def _hopeless(self, fewer: Prediction, configuration: Configuration) -> str:
         """Why more instances are no use: even this many times as fast, they would be slower than others."""
         at_best_us = fewer.time_us * fewer.configuration.instances / configuration.instances
-        best_us = min(each.time_us for each in self.predictions)
+        best_us = min(prediction.time_us for prediction in self.predictions)
         if at_best_us <= best_us:
             return ""
         return f"{NOT_TRIED}: {at_best_us:.2f} us at best, by {fewer.configuration}"
@@ -255,9 +255,12 @@ class Predictor:
     def by_configuration(self) -> list[Prediction]:
         """The fastest prediction of each configuration, the last one of equals; fastest first."""
         best: dict[Configuration, Prediction] = {}
-        for each in self.predictions:
-            if each.configuration not in best or each.time_us <= best[each.configuration].time_us:
-                best[each.configuration] = each
+        for prediction in self.predictions:
+            if (
+                prediction.configuration not in best
+                or prediction.time_us <= best[prediction.configuration].time_us
+            ):
+                best[prediction.configuration] = prediction
         return sorted(best.values(), key=lambda each: each.time_us)
 
     def _predicted(

@@ -100,7 +100,7 @@ class Trial:
         """Take what another search found out: the better bound, and what its engines did."""
         best = max(self.found, found, key=lambda each: each.lower_bound_us)
         engines = merged((*self.found.engines, *found.engines))
-        ran = {each.name for each in engines}
+        ran = {engine.name for engine in engines}
         declined = {each.name: each for each in (*found.declined, *self.found.declined)}
         self.found = replace(
             self.found,

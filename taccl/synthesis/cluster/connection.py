@@ -126,7 +126,7 @@ def _client(distributed: Any, address: str, reach_s: float) -> tuple[Any, tuple[
     if client is None:
         raise ClusterError(f"no Dask scheduler answers at {address} within {reach_s:g} s: {why}", hint=_HINT)
     mismatches = (str(each.message) for each in said if "Mismatch" in each.category.__name__)
-    return client, tuple(" ".join(each.split()) for each in mismatches)
+    return client, tuple(" ".join(mismatch.split()) for mismatch in mismatches)
 
 
 @contextmanager

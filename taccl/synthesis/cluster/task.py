@@ -167,7 +167,7 @@ class Answer:
             claimed_source=_line(self.claimed_source) if claimed_us else "",
             status=self.status if self.status in get_args(Status) else None,
             seconds=_figure(self.seconds),
-            failures=tuple(_line(each) for each in failures[:_MOST_FAILURES]),
+            failures=tuple(_line(failure) for failure in failures[:_MOST_FAILURES]),
         )
 
     @staticmethod

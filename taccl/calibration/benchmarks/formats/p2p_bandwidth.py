@@ -75,7 +75,7 @@ def read(text: str, path: str | None) -> Measured:
     MeasurementError : a row has more cells than there are GPUs, or no matrix has a row.
     """
     log = _log(text, path)
-    matrices = tuple(_matrix(each, path) for each in log.blocks if each.rows and each.half != "CPU")
+    matrices = tuple(_matrix(block, path) for block in log.blocks if block.rows and block.half != "CPU")
     if not matrices:
         first = log.blocks[0].line if log.blocks else 1
         raise MeasurementError("no matrix of p2pBandwidthLatencyTest has a row", path=path, line=first)

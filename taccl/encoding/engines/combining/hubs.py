@@ -76,7 +76,7 @@ def _takes_too_long(problem: Problem, budget: Budget) -> bool:
 
 def _are_allowed(problem: Problem, sends: list[Decision]) -> bool:
     may_use, owner = problem.limits.may_use, problem.collective.owner
-    return may_use is None or all(may_use[owner[list(each.chunks)], each.link].all() for each in sends)
+    return may_use is None or all(may_use[owner[list(send.chunks)], send.link].all() for send in sends)
 
 
 def equivalent(topology: LogicalTopology) -> _Nodes | None:
@@ -280,6 +280,6 @@ def _sends(
         holds = now
     for links in nodes.links:
         made += [
-            Decision(each.chunks, int(links[each.link]), False, (0,) * len(each.chunks)) for each in copies
+            Decision(copy.chunks, int(links[copy.link]), False, (0,) * len(copy.chunks)) for copy in copies
         ]
     return made

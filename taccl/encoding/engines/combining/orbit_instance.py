@@ -197,7 +197,7 @@ def _port_orbits(problem: Problem, group: SymmetryGroup) -> list[int]:
     for port, links in enumerate(ports):
         port_with.setdefault(links.tobytes(), port)
     images = (np.sort(group.link_map[:, links].astype(np.int64), axis=1) for links in ports)
-    return [min({port_with[links.tobytes()] for links in each}) for each in images]
+    return [min({port_with[links.tobytes()] for links in image}) for image in images]
 
 
 def _sharing(problem: Problem, images: IntArray) -> int:

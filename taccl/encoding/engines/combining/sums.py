@@ -102,7 +102,7 @@ def _combine_exchange(
         orbits = found.decoder.orbits
         sends = [decisions(orbits, found.decoded, apart) for apart in orbits.routes_to_send]
         schedule = soonest(
-            without_unused(in_order(problem, expanded(problem, orbits, each))) for each in sends
+            without_unused(in_order(problem, expanded(problem, orbits, send))) for send in sends
         )
         if schedule.makespan_us < best_us - TOLERANCE_US:
             best_us = schedule.makespan_us

@@ -166,9 +166,9 @@ def _on(
         return
     model = build(problem, ticks, lasting, instance.group, candidates, slots)
     add_hint(model, known.best)
-    for each in events(model, options.seed, budget):
-        if each.decisions is not None:
-            yield Update("cp", schedule_of(problem, each.decisions))
+    for event in events(model, options.seed, budget):
+        if event.decisions is not None:
+            yield Update("cp", schedule_of(problem, event.decisions))
 
 
 def _whole(instance: Instance, options: SearchOptions, budget: Budget, known: _Known) -> Iterator[Update]:
@@ -178,10 +178,10 @@ def _whole(instance: Instance, options: SearchOptions, budget: Budget, known: _K
     problem, model = instance.problem, whole_model(instance, known.best, known.bound_us)
     add_hint(model, known.best)
     reported = 0.0
-    for each in events(model, options.seed, budget):
-        if each.decisions is not None:
-            yield Update("cp", schedule_of(problem, each.decisions))
-        elif each.bound > reported * (1 + REPORTED_GROWTH) or each.is_last:
-            reported = each.bound
-            if (least_us := proved_us(model, each.bound)) > known.bound_us:
+    for event in events(model, options.seed, budget):
+        if event.decisions is not None:
+            yield Update("cp", schedule_of(problem, event.decisions))
+        elif event.bound > reported * (1 + REPORTED_GROWTH) or event.is_last:
+            reported = event.bound
+            if (least_us := proved_us(model, event.bound)) > known.bound_us:
                 yield proved(problem, least_us, known.best)

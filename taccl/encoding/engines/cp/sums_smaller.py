@@ -130,15 +130,15 @@ def unbundled(problem: Problem, program: Program, together: list[list[int]]) -> 
     decisions, waits = program
     alone = [
         Decision(
-            tuple(chunk for bundle in each.chunks for chunk in together[bundle]),
-            each.link,
-            each.reduce,
+            tuple(chunk for bundle in decision.chunks for chunk in together[bundle]),
+            decision.link,
+            decision.reduce,
             tuple(
                 part
-                for bundle, part in zip(each.chunks, each.sums or (), strict=True)
+                for bundle, part in zip(decision.chunks, decision.sums or (), strict=True)
                 for _ in together[bundle]
             ),
         )
-        for each in decisions
+        for decision in decisions
     ]
     return compacted(in_order(problem, alone, waits))

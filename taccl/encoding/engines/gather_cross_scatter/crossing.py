@@ -58,7 +58,7 @@ class Crossing:
     @cached_property
     def many(self) -> int:
         """Chunks from one node to another; 0 if these are not as many everywhere."""
-        numbers = {len(each) for each in self.chunks.values()}
+        numbers = {len(chunk) for chunk in self.chunks.values()}
         return numbers.pop() if len(numbers) == 1 else 0
 
 

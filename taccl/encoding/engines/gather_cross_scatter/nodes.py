@@ -84,7 +84,7 @@ def equal_nodes(instance: Instance) -> Nodes | None:
     """The nodes, if they are few, small and equal; for `Instance.once`."""
     topology = instance.problem.topology
     members = [np.flatnonzero(topology.node_of == node) for node in np.unique(topology.node_of)]
-    sizes = {len(each) for each in members}
+    sizes = {len(member) for member in members}
     if not 2 <= len(members) <= MOST_NODES or len(sizes) > 1 or not 2 <= max(sizes) <= MOST_RANKS:
         return None
     ranks = np.array(members, dtype=np.int64)

@@ -265,7 +265,7 @@ def _shortest(instance: Instance, sources: _Sources, which: IntArray) -> IntArra
         if not len(mine):
             continue
         holds = sources.holds[which[mine]]
-        reach = np.array([distances[kind][each].min(axis=0) for each in holds])
+        reach = np.array([distances[kind][hold].min(axis=0) for hold in holds])
         via[mine] = _last_links(topology, weight, usable, reach, which[mine])
         via[mine] = np.where(holds, -1, via[mine])
     return via

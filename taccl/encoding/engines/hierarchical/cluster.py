@@ -55,16 +55,16 @@ class Cluster:
     def orbit_of_port(self) -> IntArray:
         """The orbit of each port, shape (num_ports,)."""
         topology = self.problem.topology
-        images = self.elements.images([each.ports for each in self.generators], topology.num_ports)
+        images = self.elements.images([generator.ports for generator in self.generators], topology.num_ports)
         return np.unique(images.min(axis=0), return_inverse=True)[1].ravel()
 
     def images_of_links(self, links: IntArray) -> IntArray:
         """Where each element takes each of some links, shape (num_nodes, len(links))."""
-        return self._images([each.links for each in self.generators], links)
+        return self._images([generator.links for generator in self.generators], links)
 
     def images_of_chunks(self, chunks: IntArray) -> IntArray:
         """Where each element takes each of some chunks, shape (num_nodes, len(chunks))."""
-        return self._images([each.chunks for each in self.generators], chunks)
+        return self._images([generator.chunks for generator in self.generators], chunks)
 
     def _images(self, maps: list[IntArray], some: IntArray) -> IntArray:
         # The whole table of images has nodes times links cells: only some columns of it are needed.
@@ -88,7 +88,7 @@ def cluster_of(problem: Problem) -> Cluster | str:
 
     def fits(generators: list[Action], elements: Compositions) -> bool:
         moved = elements.ranks[1:, ::gpus] // gpus != np.arange(num_nodes)
-        exact = all(each.is_exact for each in generators)
+        exact = all(generator.is_exact for generator in generators)
         return bool(exact and moved.all()) and moves_ports(topology, generators, elements)
 
     growing = Growing(problem, fits)

@@ -59,7 +59,7 @@ def timed(cluster: Cluster, sends: Sends, sums: bool, copies: bool) -> Timed:
     for later, before in enumerate(sends.after):
         for earlier in before:
             followers[earlier].append(later)
-    tasks = _tasks(cluster, sends, up_link, [tuple(each) for each in followers])
+    tasks = _tasks(cluster, sends, up_link, [tuple(follower) for follower in followers])
     # The last to end is the first to begin.
     order = np.argsort(-end, kind="stable")
     if copies:

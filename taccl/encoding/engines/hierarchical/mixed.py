@@ -45,7 +45,7 @@ def mixed(
     most : chunks in one send.
     costs : what rounds of teams of each size keep busy.
     """
-    least = min(each.inside_alpha_us + each.inside_chunk_us for each in costs.values())
+    least = min(cost.inside_alpha_us + cost.inside_chunk_us for cost in costs.values())
     longest = costs[1].inside_alpha_us + costs[1].inside_chunk_us * min(most, gpus * each)
     if least <= 0:
         return

@@ -46,16 +46,16 @@ def decisions(model: WindowModel, value: Callable[[Any], int]) -> list[Decision]
 
 
 def _chunks(around: Neighbourhood, taken: _Taken) -> tuple[int, ...]:
-    return tuple(chunk for each in taken.carries for chunk in around.apart.bundles[each.bundle])
+    return tuple(chunk for carry in taken.carries for chunk in around.apart.bundles[carry.bundle])
 
 
 def _explicit(around: Neighbourhood, taken: _Taken, sets: dict[Cell, int]) -> Decision:
     """The send with the contributions that it carries."""
     sender = around.src[taken.link]
     sums = tuple(
-        sets.get((each.bundle, sender), each.made_of) if each.is_sum else 0
-        for each in taken.carries
-        for _ in around.apart.bundles[each.bundle]
+        sets.get((carry.bundle, sender), carry.made_of) if carry.is_sum else 0
+        for carry in taken.carries
+        for _ in around.apart.bundles[carry.bundle]
     )
     return Decision(_chunks(around, taken), taken.link, any(sums), sums)
 
@@ -68,9 +68,9 @@ def _sums_of_trees(around: Neighbourhood, in_order: list[_Taken]) -> dict[Cell, 
         return cell[0] in around.window.opened or cell in around.apart.sink
 
     for taken in in_order:
-        for each in taken.carries:
-            sender, receiver = (each.bundle, around.src[taken.link]), (each.bundle, around.dst[taken.link])
-            if each.is_sum and is_in_tree(sender):
+        for carry in taken.carries:
+            sender, receiver = (carry.bundle, around.src[taken.link]), (carry.bundle, around.dst[taken.link])
+            if carry.is_sum and is_in_tree(sender):
                 held.setdefault(sender, 1 << sender[1])
                 held[receiver] = held.get(receiver, 1 << receiver[1]) | held[sender]
     return {cell: sets for cell, sets in held.items() if is_in_tree(cell)}

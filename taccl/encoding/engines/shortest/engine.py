@@ -157,4 +157,4 @@ def _by_chunk(
     rows: list[list[tuple[int, float]]] = [[] for _ in range(num_chunks)]
     for each, where, when in zip(chunk.tolist(), rank.tolist(), moments.tolist(), strict=True):
         rows[each].append((where, when))
-    return [tuple(sorted(each)) for each in rows]
+    return [tuple(sorted(row)) for row in rows]

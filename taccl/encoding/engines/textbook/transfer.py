@@ -94,7 +94,7 @@ def estimate_us(
     """
     topology = problem.topology
     index, most = topology.link_index, problem.max_group
-    size = [len(each) for each in chunks]
+    size = [len(chunk) for chunk in chunks]
     load, waiting_us = np.zeros(topology.num_ports), 0.0
     for step in steps:
         if not step:

@@ -67,7 +67,7 @@ class ImportedCluster:
                     "switches": len(level.nic_groups),
                     "nodes": None if level.groups is None else [list(group) for group in level.groups],
                     "rails": 1 if level.rails is None else len(level.rails),
-                    "uplinks": None if level.uplinks is None else [each.number for each in level.uplinks],
+                    "uplinks": None if level.uplinks is None else [uplink.number for uplink in level.uplinks],
                 }
                 for level in self.plan.levels
             ],

@@ -179,7 +179,7 @@ def _crossed(tiers: Tiers, hosts: Sequence[str]) -> list[str]:
     """Warnings of hosts whose NICs are at the leaves of their neighbours, but not in their order."""
     tuples = {host: tuple(port.switch for port in tiers.ports_of[host]) for host in hosts}
     said = []
-    for group in grouped([frozenset(each) for each in tuples.values()]):
+    for group in grouped([frozenset(tuple_) for tuple_ in tuples.values()]):
         members = [hosts[node] for node in group]
         usual = Counter(tuples[host] for host in members).most_common(1)[0][0]
         for host in members:

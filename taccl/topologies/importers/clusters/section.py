@@ -189,19 +189,19 @@ class _Writer:
         return self.nics[place] if place < len(self.nics) else f"nic{place}"
 
     def _uplinks(self, level: PlannedLevel, uplinks: Sequence[Uplinks], gbps: float) -> list[str]:
-        if any(each.counts is None for each in uplinks):
+        if any(uplink.counts is None for uplink in uplinks):
             note = self._known(
                 f"oversubscription of a {level.name}", 1, "assumed", "the file tells no number of uplinks"
             )
             return [f"      oversubscription: 1{note}"]
-        speeds = [speed for each in uplinks for speed, n in (each.counts or {}).items() for _ in range(n)]
+        speeds = [speed for uplink in uplinks for speed, n in (uplink.counts or {}).items() for _ in range(n)]
         unit = commonest([gbps if speed is None else speed for speed in speeds] or [gbps])
         if len(set(speeds)) > 1 or None in speeds:
             self.warnings.append(
                 f"uplinks of the {level.name} level have several speeds, or unknown ones: "
                 f"counted as this many of {unit:g} GB/s"
             )
-        numbers = [max(1, int((each.gbps(gbps) or 0.0) / unit + 1e-9)) for each in uplinks]
+        numbers = [max(1, int((uplink.gbps(gbps) or 0.0) / unit + 1e-9)) for uplink in uplinks]
         for number, each, leaf in zip(numbers, uplinks, level.leaves, strict=True):
             if not each.number:
                 self.warnings.append(f"no uplink of {leaf} is in the file: {number} is taken")

@@ -61,13 +61,13 @@ class Imported:
             "nearest_nics": [list(names) for names in self.nearest_nics],
             "links": [
                 {
-                    "gpu": each.link.a,
-                    "peer": each.link.b,
-                    "kind": each.link.kind,
-                    "count": int(each.count.value),
-                    "total_gbps": each.total.value,
+                    "gpu": link.link.a,
+                    "peer": link.link.b,
+                    "kind": link.link.kind,
+                    "count": int(link.count.value),
+                    "total_gbps": link.total.value,
                 }
-                for each in self.links
+                for link in self.links
             ],
             "values": [
                 {"quantity": row.quantity, "value": row.value, "how": row.how, "source": row.source}
@@ -180,17 +180,17 @@ def _add_links(layout: Layout, dump: Dump, costs: Alphas, bandwidth: Bandwidth) 
     half = Figure(
         costs.link_us / 2, "assumed", f"half of {costs.link_us:g} us on each side, {costs.link_source}"
     )
-    for each in rated_links(dump, bandwidth):
-        link = each.link
+    for rated_link in rated_links(dump, bandwidth):
+        link = rated_link.link
         kind = {"nvlink": "NVLink", "xgmi": "xGMI", "pcie": "PCIe"}[link.kind]
         if link.b is None:
             switch = f"nvswitch{link.switch or ''}"
             if switch not in layout.switches:
                 layout.switches.append(switch)
             ends = (layout.gpus[link.a], switch)
-            layout.wire(ends, f"{kind} to the switch", half, each.total)
+            layout.wire(ends, f"{kind} to the switch", half, rated_link.total)
         else:
-            layout.wire((layout.gpus[link.a], layout.gpus[link.b]), kind, whole, each.total)
+            layout.wire((layout.gpus[link.a], layout.gpus[link.b]), kind, whole, rated_link.total)
 
 
 def _joined(dump: Dump) -> tuple[int, bool]:

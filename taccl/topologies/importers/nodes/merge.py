@@ -47,8 +47,8 @@ def merge(dumps: Sequence[Dump]) -> Dump:
     if not machines:
         return dumps[0]
     whole = machines[0]
-    for each in machines[1:]:
-        whole = _refined(whole, each)
+    for machine in machines[1:]:
+        whole = _refined(whole, machine)
     unlike = tuple(words for plan in plans for words in disagreements(plan, whole))
     return replace(whole, warnings=(*whole.warnings, *unlike)) if unlike else whole
 
@@ -118,7 +118,7 @@ def _same_gpus(whole: Dump, later: Dump) -> tuple[int, ...]:
         mine, theirs = [key(gpu) for gpu in whole.gpus], [key(gpu) for gpu in later.gpus]
         reported = None not in mine and None not in theirs and len({*mine}) == len(mine)
         if reported and len({*theirs}) == len(theirs) and {*mine} >= {*theirs}:
-            return tuple(mine.index(each) for each in theirs)
+            return tuple(mine.index(their) for their in theirs)
     if len(whole.gpus) == len(later.gpus):
         busids = [(a.busid, b.busid) for a, b in zip(whole.gpus, later.gpus, strict=True)]
         if not any(a and b and a != b for a, b in busids):

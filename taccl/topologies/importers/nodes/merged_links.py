@@ -181,10 +181,10 @@ def _part_of_them(
     counts = [
         {sum(link.count or 0 for link in links if link.a == gpu) for gpu in (0, 1)} for links in (one, other)
     ]
-    if any(len(each) != 1 for each in counts) or counts[0] == counts[1]:
+    if any(len(count) != 1 for count in counts) or counts[0] == counts[1]:
         return None
     few, many = (one, other) if max(counts[0]) < max(counts[1]) else (other, one)
-    listed = max(max(each) for each in counts)
+    listed = max(max(count) for count in counts)
     if not few or listed not in most or any(link.count is None for link in (*few, *many)):
         return None
     pair = replace(few[0], a=0, b=1, count=sum(link.count or 0 for link in few if link.a == 0))

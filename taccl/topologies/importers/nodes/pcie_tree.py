@@ -169,7 +169,7 @@ def _bridges(dump: Dump) -> list[tuple[_Group, SharedBridge]]:
     bridges = dump.bridges
     if bridges is None and dump.gpu_nearness is not None:
         place = dump.gpus[0].place
-        sets = [each for most in (Nearness.PIX, Nearness.PXB) for each in _clusters(dump, most)]
+        sets = [cluster for most in (Nearness.PIX, Nearness.PXB) for cluster in _clusters(dump, most)]
         shared = dict.fromkeys(each for each in sets if len(each[0]) + len(each[1]) > 1)
         bridges = tuple(
             SharedBridge(place, f"bridge of GPUs {sorted(gpus)}", tuple(sorted(gpus)), tuple(sorted(nics)))

@@ -80,7 +80,7 @@ def _read(item: Node, entry: dict[str, Node]) -> Cluster:
         sizes = {key.raw: each for key, each in value.items()}.get("block_sizes")
         if sizes is not None:
             blocks.note(
-                "block_sizes", ",".join(each.raw for each in sizes.elements()), Place(path, sizes.line)
+                "block_sizes", ",".join(element.raw for element in sizes.elements()), Place(path, sizes.line)
             )
         return blocks.cluster("slurm-block")
     raise value.error(

@@ -26,7 +26,7 @@ def shared_bridges(
     """The bridges that two GPUs or ports hang below; of several above the same ones, the narrowest way up."""
     lines: dict[int, Element] = {}
     below: dict[int, tuple[list[int], list[int]]] = {}
-    for side, devices in enumerate((gpus, [each.device for each in nics])):
+    for side, devices in enumerate((gpus, [nic.device for nic in nics])):
         for position, device in enumerate(devices):
             for bridge in device.bridges:
                 lines[id(bridge)] = bridge

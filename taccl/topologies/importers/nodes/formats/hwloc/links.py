@@ -180,9 +180,9 @@ def _matrix(element: Element, tree: Tree, placed: Sequence[PlacedGpu], path: str
             line=element.line,
             hint="give the file whole",
         )
-    numbers = [int(each) for each in values if re.fullmatch("[0-9]{1,19}", each)]
+    numbers = [int(value) for value in values if re.fullmatch("[0-9]{1,19}", value)]
     if len(numbers) < len(values):
-        wrong = next(each for each in values if not re.fullmatch("[0-9]{1,19}", each))
+        wrong = next(value for value in values if not re.fullmatch("[0-9]{1,19}", value))
         raise TopologyError(f"{wrong[:40]!r} in this matrix is no number", path=path, line=element.line)
     ends = _ends(tree, placed)
     by = element.attributes.get("indexing", "gp")

@@ -61,7 +61,7 @@ def read(text: str, path: str | None) -> Dump:
     return Dump(
         format="hwloc",
         gpus=tuple(with_pcie(i, each, bridges or ()) for i, each in enumerate(placed)),
-        nics=tuple(each.nic for each in nics) if nics else None,
+        nics=tuple(nic.nic for nic in nics) if nics else None,
         links=None if links.links is None else tuple(links.links),
         has_switch=links.has_switch,
         gpu_nearness=tuple(tuple(nearness(a, b) for b in devices) for a in devices) if known else None,

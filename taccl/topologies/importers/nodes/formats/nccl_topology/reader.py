@@ -53,15 +53,15 @@ def read(text: str, path: str | None) -> Dump:
     gpus, order = find_gpus(cpus, path)
     if not gpus:
         return _hint(cpus, path, left_out)
-    _check_number([each.gpu.place for each in gpus], "GPUs")
+    _check_number([gpu.gpu.place for gpu in gpus], "GPUs")
     links = find_links(gpus, path)
     nics, odd = find_nics(cpus, path)
-    _check_number([each.nic.place for each in nics], "network ports")
+    _check_number([nic.nic.place for nic in nics], "network ports")
     bridges = shared_bridges(cpus, gpus, nics, path)
     return Dump(
         format=NAME,
-        gpus=tuple(_with_pcie(each, own_link(each.device, bridges), path) for each in gpus),
-        nics=tuple(each.nic for each in nics),
+        gpus=tuple(_with_pcie(gpu, own_link(gpu.device, bridges), path) for gpu in gpus),
+        nics=tuple(nic.nic for nic in nics),
         links=links.as_facts(),
         has_switch=links.has_switch,
         gpu_nearness=tuple(tuple(nearness(a.device, b.device) for b in gpus) for a in gpus),
@@ -96,16 +96,18 @@ def _hint(cpus: Sequence[Device], path: str | None, left_out: Sequence[str]) -> 
         )
     nics, odd = find_nics(cpus, path)
     nics = nics or find_hinted_nics(cpus, path)
-    _check_number([each.gpu.place for each in gpus], "GPUs")
-    _check_number([each.nic.place for each in nics], "network ports")
+    _check_number([gpu.gpu.place for gpu in gpus], "GPUs")
+    _check_number([nic.nic.place for nic in nics], "network ports")
     return Dump(
         format=NAME,
-        gpus=tuple(each.gpu for each in gpus),
-        nics=tuple(each.nic if each.nic.gbps else replace(each.nic, card_gbps=None) for each in nics),
+        gpus=tuple(gpu.gpu for gpu in gpus),
+        nics=tuple(nic.nic if nic.nic.gbps else replace(nic.nic, card_gbps=None) for nic in nics),
         gpu_nearness=tuple(tuple(nearness(a.device, b.device) for b in gpus) for a in gpus),
         nic_nearness=nic_nearness(gpus, nics),
         nearest_nics=nearest_nics(gpus, nics),
-        bridges=tuple(replace(each, gbps=None) for each in shared_bridges(cpus, gpus, nics, path)),
+        bridges=tuple(
+            replace(shared_bridge, gbps=None) for shared_bridge in shared_bridges(cpus, gpus, nics, path)
+        ),
         cpus=tuple(processor(cpu, path) for cpu in cpus),
         is_hint=True,
         order="by bus id",
