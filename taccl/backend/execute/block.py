@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 
 from taccl.backend.execute.call import Call
 from taccl.backend.execute.memory import Array, Memory
-from taccl.backend.execute.plan import BlockPlan, ExecutedStep, Plan
+from taccl.backend.execute.plan import BlockWork, ExecutedStep, Workload
 from taccl.backend.program import Op
 from taccl.errors import VerificationError
 
@@ -64,14 +64,14 @@ class Exchange(Protocol):
         ...
 
 
-class Block:
+class RunningBlock:
     """One thread block being run.
 
     `step`, `iteration` say where it stands; `step` is the number of steps once it has ended.
     `pieces` counts those that it has sent.
     """
 
-    def __init__(self, plan: BlockPlan, call: Call, memory: Memory, exchange: Exchange) -> None:
+    def __init__(self, plan: BlockWork, call: Call, memory: Memory, exchange: Exchange) -> None:
         self.plan, self.call, self.memory, self.exchange = plan, call, memory, exchange
         self.step = self.iteration = self.pieces = 0
         self.waits_for: Wait | None = None
@@ -151,7 +151,7 @@ class Block:
         return self.plan.name(self.step)
 
 
-def describe_wait(name: str, wait: Wait, plan: Plan, call: Call, iteration: int) -> str:
+def describe_wait(name: str, wait: Wait, plan: Workload, call: Call, iteration: int) -> str:
     """What a blocked thread block waits for, in a sentence."""
     during = f" (iteration {iteration + 1} of {call.iterations})" if call.iterations > 1 else ""
     if wait.kind == "flag":
@@ -169,7 +169,7 @@ def describe_wait(name: str, wait: Wait, plan: Plan, call: Call, iteration: int)
 class LocalExchange:
     """Connections and flags in the memory of one process, for one thread at a time."""
 
-    def __init__(self, plan: Plan, slots: int) -> None:
+    def __init__(self, plan: Workload, slots: int) -> None:
         self.slots = slots
         self.held: list[list[Array]] = [[] for _ in plan.connections]
         self.flags = [-1] * len(plan.blocks)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from taccl.backend.execute.call import Call
-from taccl.backend.execute.plan import Plan
+from taccl.backend.execute.plan import Workload
 from taccl.errors import VerificationError
 
 #: This many elements are made or compared between two looks.
@@ -39,7 +39,7 @@ class Deadline:
         """Seconds that are left, never negative."""
         return max(0.0, self.limit_s - self.elapsed_s)
 
-    def begins(self, doing: str, plan: Plan, call: Call, sent: Callable[[], int]) -> None:
+    def begins(self, doing: str, plan: Workload, call: Call, sent: Callable[[], int]) -> None:
         """From now on it is `doing` that takes the time; `sent` counts pieces that were sent so far."""
         self.counts(doing, planned_pieces(plan, call), sent)
 
@@ -76,7 +76,7 @@ class Deadline:
         )
 
 
-def planned_pieces(plan: Plan, call: Call) -> int:
+def planned_pieces(plan: Workload, call: Call) -> int:
     """Pieces that all thread blocks together send if they come to their ends."""
     each = sum(
         -(-step.count // call.chunks_per_piece)

@@ -17,8 +17,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from taccl.backend.execute.answer import Answer
-from taccl.backend.execute.block import Block, Wait
+from taccl.backend.execute.block import RunningBlock, Wait
 from taccl.backend.execute.call import Call
 from taccl.backend.execute.deadline import Deadline
 from taccl.backend.execute.memory import (
@@ -39,7 +38,8 @@ from taccl.backend.execute.outcome import (
     stuck_blocks,
     wrong_by_root,
 )
-from taccl.backend.execute.plan import Plan, make_plan
+from taccl.backend.execute.plan import Workload, make_plan
+from taccl.backend.execute.reference import Answer
 from taccl.backend.execute.turns import take_turns
 from taccl.backend.program import Program
 from taccl.errors import TacclError
@@ -102,7 +102,7 @@ class World:
 class MpiExchange:
     """Connections of one rank over MPI, and its flags; `Exchange` for its blocks."""
 
-    def __init__(self, world: World, plan: Plan, call: Call) -> None:
+    def __init__(self, world: World, plan: Workload, call: Call) -> None:
         self.mpi, self.plan, self.slots, self.dtype = world.mpi, plan, call.slots, np.dtype(call.dtype)
         self.comm = world.comm.Dup()
         self.flags = [-1] * len(plan.blocks)
@@ -178,7 +178,9 @@ class _Rounds:
     What a round yields is the same on all ranks, so all of them come to the same end.
     """
 
-    def __init__(self, world: World, exchange: MpiExchange, blocks: list[Block], deadline: Deadline) -> None:
+    def __init__(
+        self, world: World, exchange: MpiExchange, blocks: list[RunningBlock], deadline: Deadline
+    ) -> None:
         self.world, self.exchange, self.blocks = world, exchange, blocks
         self.comm = world.comm.Dup()
         self.deadline = deadline
@@ -248,7 +250,7 @@ def execute_over_mpi(
 
     memory = world.all_do(prepared)
     exchange = MpiExchange(world, plan, call)
-    blocks = [Block(each, call, memory, exchange) for each in plan.of_rank(world.rank)]
+    blocks = [RunningBlock(each, call, memory, exchange) for each in plan.of_rank(world.rank)]
     deadline.begins("moving data", plan, call, lambda: sum(block.pieces for block in blocks))
     share = _run(world, plan, call, exchange, blocks, deadline)
     deadline.turns_to("comparing the result")
@@ -264,7 +266,12 @@ def execute_over_mpi(
 
 
 def _run(
-    world: World, plan: Plan, call: Call, exchange: MpiExchange, blocks: list[Block], deadline: Deadline
+    world: World,
+    plan: Workload,
+    call: Call,
+    exchange: MpiExchange,
+    blocks: list[RunningBlock],
+    deadline: Deadline,
 ) -> Share:
     """Run the blocks of this rank; what all ranks together have to say."""
     rounds = _Rounds(world, exchange, blocks, deadline)

@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from taccl.backend.execute.answer import Answer
-from taccl.backend.execute.block import Block, describe_wait
+from taccl.backend.execute.block import RunningBlock, describe_wait
 from taccl.backend.execute.call import Call
 from taccl.backend.execute.memory import Memory
-from taccl.backend.execute.plan import Plan
+from taccl.backend.execute.plan import Workload
+from taccl.backend.execute.reference import Answer
 from taccl.errors import VerificationError
 from taccl.support.report import Report, Reported, Table
 from taccl.support.schemas import stamped
@@ -113,7 +113,7 @@ class Share:
     left_over: tuple[str, ...] = ()
 
 
-def stuck_blocks(blocks: list[Block], plan: Plan, call: Call) -> tuple[str, ...]:
+def stuck_blocks(blocks: list[RunningBlock], plan: Workload, call: Call) -> tuple[str, ...]:
     """A sentence for each thread block that has not ended."""
     return tuple(
         f"{block.name()} has not ended"
@@ -124,7 +124,7 @@ def stuck_blocks(blocks: list[Block], plan: Plan, call: Call) -> tuple[str, ...]
     )
 
 
-def left_over_pieces(pieces: list[tuple[int, int]], plan: Plan) -> tuple[str, ...]:
+def left_over_pieces(pieces: list[tuple[int, int]], plan: Workload) -> tuple[str, ...]:
     """A sentence for each connection with pieces that nobody took."""
     return tuple(
         f"{number} pieces on {plan.connection_name(connection)} were sent and never received"
@@ -155,7 +155,7 @@ def findings_of(answer: Answer, memories: dict[int, Memory], root: int | None) -
 
 
 def conclude(
-    plan: Plan,
+    plan: Workload,
     answer: Answer,
     ranks_as: str,
     share: Share,
@@ -190,7 +190,7 @@ def conclude(
     )
 
 
-def describe_call(plan: Plan, call: Call) -> dict[str, Any]:
+def describe_call(plan: Workload, call: Call) -> dict[str, Any]:
     """The part of an outcome that is known beforehand."""
     return {
         "collective": call.collective,

@@ -47,7 +47,7 @@ class ExecutedStep:
 
 
 @dataclass(frozen=True, slots=True)
-class BlockPlan:
+class BlockWork:
     """A thread block; `incoming` and `outgoing` are indices into `Plan.connections`, -1 for none."""
 
     index: int
@@ -66,22 +66,22 @@ class BlockPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Workload:
     """All thread blocks of all ranks, in the order of the program, and the connections between them."""
 
     num_ranks: int
-    blocks: tuple[BlockPlan, ...]
+    blocks: tuple[BlockWork, ...]
     connections: tuple[Key, ...]
 
     def connection_name(self, connection: int) -> str:
         channel, source, target = self.connections[connection]
         return f"channel {channel} from rank {source} to rank {target}"
 
-    def of_rank(self, rank: int) -> tuple[BlockPlan, ...]:
+    def of_rank(self, rank: int) -> tuple[BlockWork, ...]:
         return tuple(block for block in self.blocks if block.rank == rank)
 
 
-def make_plan(program: Program) -> Plan:
+def make_plan(program: Program) -> Workload:
     """Fold every thread block of a program."""
     blocks = [(rank.rank, block) for rank in program.ranks for block in rank.thread_blocks]
     index_of = {(rank, block.id): index for index, (rank, block) in enumerate(blocks)}
@@ -91,8 +91,8 @@ def make_plan(program: Program) -> Plan:
         incoming = _connection(keys, (block.channel, block.recv, rank)) if block.recv >= 0 else -1
         outgoing = _connection(keys, (block.channel, rank, block.send)) if block.send >= 0 else -1
         steps = _fold(rank, block, index_of)
-        plans.append(BlockPlan(index, rank, block.id, incoming, outgoing, steps))
-    return Plan(program.num_ranks, tuple(plans), tuple(keys))
+        plans.append(BlockWork(index, rank, block.id, incoming, outgoing, steps))
+    return Workload(program.num_ranks, tuple(plans), tuple(keys))
 
 
 def _connection(keys: dict[Key, int], key: Key) -> int:

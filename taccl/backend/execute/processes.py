@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from taccl.backend.execute.answer import Answer
-from taccl.backend.execute.block import Block, Wait, WaitKind
+from taccl.backend.execute.block import RunningBlock, Wait, WaitKind
 from taccl.backend.execute.call import Call
 from taccl.backend.execute.deadline import Deadline
 from taccl.backend.execute.memory import Array, fill, lay_out, memory_elements
@@ -33,7 +32,8 @@ from taccl.backend.execute.outcome import (
     stuck_blocks,
     wrong_by_root,
 )
-from taccl.backend.execute.plan import Plan
+from taccl.backend.execute.plan import Workload
+from taccl.backend.execute.reference import Answer
 from taccl.backend.execute.turns import take_turns
 from taccl.backend.program import Program
 from taccl.errors import TacclError, VerificationError
@@ -73,7 +73,7 @@ class Segments:
 class SharedExchange:
     """Connections in shared memory; `Exchange`, for the blocks of one rank, and for the parent's look."""
 
-    def __init__(self, plan: Plan, call: Call, segments: Segments) -> None:
+    def __init__(self, plan: Workload, call: Call, segments: Segments) -> None:
         connections, blocks = len(plan.connections), len(plan.blocks)
         numbers = np.frombuffer(segments.counters, dtype=np.int64)
         self.sent, self.taken = numbers[:connections], numbers[connections : 2 * connections]
@@ -121,7 +121,7 @@ class SharedExchange:
         with self.lock:
             self.flags[block] = value
 
-    def write_down(self, blocks: list[Block]) -> None:
+    def write_down(self, blocks: list[RunningBlock]) -> None:
         """Put what each block does or waits for where the parent looks."""
         with self.lock:
             for block in blocks:
@@ -146,7 +146,7 @@ class SharedExchange:
         finally:
             self.lock.release()
 
-    def read_back(self, blocks: list[Block]) -> None:
+    def read_back(self, blocks: list[RunningBlock]) -> None:
         """Give the parent's copies of the blocks the state that was written down."""
         for block in blocks:
             state, kind, index, value, block.step, block.iteration, block.pieces = self.rows[
@@ -161,13 +161,15 @@ class SharedExchange:
         return [(connection, number) for connection, number in enumerate(held) if number]
 
 
-def slot_elements(plan: Plan, call: Call) -> int:
+def slot_elements(plan: Workload, call: Call) -> int:
     """Elements of the longest piece."""
     counts = [step.count for block in plan.blocks for step in block.steps]
     return min(call.piece, call.chunk) * min(call.chunks_per_piece, max(counts, default=1))
 
 
-def run_processes(program: Program, plan: Plan, answer: Answer, check: bool, deadline: Deadline) -> Execution:
+def run_processes(
+    program: Program, plan: Workload, answer: Answer, check: bool, deadline: Deadline
+) -> Execution:
     """Run a program with a process per rank. However it ends, no process is left.
 
     Raises
@@ -200,7 +202,7 @@ def run_processes(program: Program, plan: Plan, answer: Answer, check: bool, dea
             if process.pid is not None:
                 process.terminate()
                 process.join()
-    blocks = [Block(each, call, memories[each.rank], exchange) for each in plan.blocks]
+    blocks = [RunningBlock(each, call, memories[each.rank], exchange) for each in plan.blocks]
     exchange.read_back(blocks)
     deadline.turns_to("comparing the result")
     share = Share(
@@ -224,7 +226,7 @@ def _context() -> Any:
     return context
 
 
-def _allocate(context: Any, program: Program, plan: Plan, call: Call, deadline: Deadline) -> Segments:
+def _allocate(context: Any, program: Program, plan: Workload, call: Call, deadline: Deadline) -> Segments:
     number = len(plan.connections)
     slots = number * call.slots * slot_elements(plan, call) * call.item_bytes
     if slots > _MOST_BYTES:
@@ -264,12 +266,14 @@ def _watch(processes: list[Any], exchange: SharedExchange, failures: Any, deadli
         time.sleep(_LOOK_S)
 
 
-def _run_rank(rank: int, program: Program, plan: Plan, call: Call, segments: Segments, failures: Any) -> None:
+def _run_rank(
+    rank: int, program: Program, plan: Workload, call: Call, segments: Segments, failures: Any
+) -> None:
     """What the process of a rank does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
     exchange = SharedExchange(plan, call, segments)
     memory = lay_out(call, program, rank, _rank_data(segments, program, call, rank))
-    blocks = [Block(each, call, memory, exchange) for each in plan.of_rank(rank)]
+    blocks = [RunningBlock(each, call, memory, exchange) for each in plan.of_rank(rank)]
     nap = _Nap(exchange, blocks)
     try:
         take_turns(blocks, exchange, random.Random(f"{call.seed} {rank}"), nap)
@@ -281,7 +285,7 @@ def _run_rank(rank: int, program: Program, plan: Plan, call: Call, segments: Seg
 class _Nap:
     """Sleep for a while, longer each time that nothing has happened since."""
 
-    def __init__(self, exchange: SharedExchange, blocks: list[Block]) -> None:
+    def __init__(self, exchange: SharedExchange, blocks: list[RunningBlock]) -> None:
         self.exchange, self.blocks = exchange, blocks
         self.seen: list[tuple[int, int, int]] = []
         self.seconds = _FIRST_NAP_S

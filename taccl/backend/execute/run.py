@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from taccl.backend.execute.answer import Answer
-from taccl.backend.execute.block import Block, LocalExchange
+from taccl.backend.execute.block import LocalExchange, RunningBlock
 from taccl.backend.execute.call import Call, make_call
 from taccl.backend.execute.deadline import Deadline
 from taccl.backend.execute.memory import Memory, check_executable, check_memory, fill, memory_elements
@@ -23,8 +22,9 @@ from taccl.backend.execute.outcome import (
     stuck_blocks,
     wrong_by_root,
 )
-from taccl.backend.execute.plan import Plan, make_plan
+from taccl.backend.execute.plan import Workload, make_plan
 from taccl.backend.execute.processes import run_processes
+from taccl.backend.execute.reference import Answer
 from taccl.backend.execute.threads import Blocking, run_threads
 from taccl.backend.execute.turns import take_turns
 from taccl.backend.program import Program
@@ -123,7 +123,7 @@ class Prepared:
     """A program, folded, and what its call gives and wants."""
 
     program: Program
-    plan: Plan
+    plan: Workload
     answer: Answer
 
     def memories(self, ranks: range) -> dict[int, Memory]:
@@ -139,10 +139,10 @@ class Prepared:
 
 def _run_here(
     prepared: Prepared, memories: dict[int, Memory], ranks_as: str, deadline: Deadline
-) -> tuple[LocalExchange, list[Block]]:
+) -> tuple[LocalExchange, list[RunningBlock]]:
     call, plan = prepared.answer.call, prepared.plan
     exchange = LocalExchange(plan, call.slots) if ranks_as == "turns" else Blocking(plan, call.slots)
-    blocks = [Block(each, call, memories[each.rank], exchange) for each in plan.blocks]
+    blocks = [RunningBlock(each, call, memories[each.rank], exchange) for each in plan.blocks]
     deadline.begins("moving data", plan, call, lambda: sum(block.pieces for block in blocks))
     if isinstance(exchange, Blocking):
         run_threads(blocks, exchange, call.seed, deadline)

@@ -10,10 +10,10 @@ import random
 import threading
 import time
 
-from taccl.backend.execute.block import Block, LocalExchange, Wait
+from taccl.backend.execute.block import LocalExchange, RunningBlock, Wait
 from taccl.backend.execute.deadline import Deadline
 from taccl.backend.execute.memory import Array
-from taccl.backend.execute.plan import Plan
+from taccl.backend.execute.plan import Workload
 from taccl.errors import TacclError
 
 #: How often a thread pauses between two acts, and for how long at most (seconds).
@@ -27,7 +27,7 @@ class Blocking(LocalExchange):
     `awake` counts threads that neither sleep nor have ended.
     """
 
-    def __init__(self, plan: Plan, slots: int) -> None:
+    def __init__(self, plan: Workload, slots: int) -> None:
         super().__init__(plan, slots)
         self.lock = threading.Lock()
         self.bells = [threading.Semaphore(0) for _ in plan.blocks]
@@ -54,7 +54,7 @@ class Blocking(LocalExchange):
             super().publish(block, value)
             self._wake(("flag", block))
 
-    def sleep_until_over(self, block: Block, wait: Wait) -> bool:
+    def sleep_until_over(self, block: RunningBlock, wait: Wait) -> bool:
         """Whether the wait came to an end; False if everything has been stopped."""
         me = block.plan.index
         while True:
@@ -96,7 +96,7 @@ class Blocking(LocalExchange):
             self.bells[sleeper].release()
 
 
-def run_threads(blocks: list[Block], exchange: Blocking, seed: int, deadline: Deadline) -> None:
+def run_threads(blocks: list[RunningBlock], exchange: Blocking, seed: int, deadline: Deadline) -> None:
     """Run all blocks; those that have not ended afterwards have `waits_for` set.
 
     However it ends, no thread is left.
@@ -132,7 +132,7 @@ def run_threads(blocks: list[Block], exchange: Blocking, seed: int, deadline: De
 
 
 def _work(
-    block: Block, exchange: Blocking, seed: int, deadline: Deadline, failures: list[BaseException]
+    block: RunningBlock, exchange: Blocking, seed: int, deadline: Deadline, failures: list[BaseException]
 ) -> None:
     dice = random.Random(f"{seed} {block.plan.index}")
     try:

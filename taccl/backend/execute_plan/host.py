@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from taccl.backend.execute.answer import Answer, Wanted
 from taccl.backend.execute.deadline import blocks_of
 from taccl.backend.execute.memory import any_integers
+from taccl.backend.execute.reference import Answer, Wanted
 from taccl.backend.execute_plan.agents import Wait
 from taccl.backend.execute_plan.call import PlanCall
 from taccl.backend.execute_plan.memory import World

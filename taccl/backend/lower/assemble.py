@@ -15,7 +15,7 @@ import numpy as np
 from taccl.backend.limits import RuntimeLimits
 from taccl.backend.lower.actions import Actions
 from taccl.backend.lower.additions import Adding
-from taccl.backend.lower.blocks import Block, add_own_copies, make_blocks
+from taccl.backend.lower.blocks import DraftBlock, add_own_copies, make_blocks
 from taccl.backend.lower.channels import Connection, assign_channels, connections_in_order, cut_by_steps
 from taccl.backend.lower.early_flags import put_copies_behind_sends
 from taccl.backend.lower.expand import Expansion, RankActions, count_by_send, expand
@@ -33,7 +33,7 @@ from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
 
 
-def place_units(actions: Actions, blocks: list[Block], most_blocks: int) -> None:
+def place_units(actions: Actions, blocks: list[DraftBlock], most_blocks: int) -> None:
     """Give each sum unit a thread block of its own, and where there are no more, one that receives.
 
     Those that receive take the units by turns, so that no thread block sums much more than the others.
@@ -44,7 +44,7 @@ def place_units(actions: Actions, blocks: list[Block], most_blocks: int) -> None
         units.setdefault(unit, []).append(number)
     room = max(0, most_blocks - len(blocks))
     takers = [block for block in blocks if block.recv >= 0]
-    local = [Block(-1, -1, []) for _ in range(min(room, len(units)))]
+    local = [DraftBlock(-1, -1, []) for _ in range(min(room, len(units)))]
     takers = local + takers
     for turn, numbers in enumerate(units.values()):
         taker = takers[turn % len(takers)]
@@ -53,7 +53,7 @@ def place_units(actions: Actions, blocks: list[Block], most_blocks: int) -> None
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class Assembly:
     """All of a program that does not depend on a runtime's limits.
 
     Parameters
@@ -93,7 +93,7 @@ class _Requirements:
     copies_apart: set[int]
 
 
-def assemble(plan: Plan, sizes: Sizes, limits: RuntimeLimits) -> tuple[tuple[RankProgram, ...], bool]:
+def assemble(plan: Assembly, sizes: Sizes, limits: RuntimeLimits) -> tuple[tuple[RankProgram, ...], bool]:
     """The programs of all ranks, and whether they also work in place.
 
     An AlltoAll is never said to: microsoft/msccl refuses such calls, and would not use the file for others.
@@ -120,7 +120,7 @@ def assemble(plan: Plan, sizes: Sizes, limits: RuntimeLimits) -> tuple[tuple[Ran
 
 
 def _assemble_once(
-    plan: Plan,
+    plan: Assembly,
     expanded: Sequence[RankActions],
     next_send: FloatArray,
     requirements: _Requirements,
@@ -152,7 +152,7 @@ def _assemble_once(
     return ranks, in_place
 
 
-def _expanded(plan: Plan, limits: RuntimeLimits) -> Expansion:
+def _expanded(plan: Assembly, limits: RuntimeLimits) -> Expansion:
     """What each rank does, whatever channels sends take."""
     return expand(
         plan.flow,
@@ -234,7 +234,7 @@ def _steps_by_send(flow: Flow, ranks: Sequence[RankSteps]) -> IntArray:
     return count_by_send(send[there], endpoint[there] & 1 == 1, steps[there], len(flow.columns))
 
 
-def _next_sends(plan: Plan, connections: Iterable[IntArray]) -> FloatArray:
+def _next_sends(plan: Assembly, connections: Iterable[IntArray]) -> FloatArray:
     """For each send, the position of the next send of its connection; infinite for the last."""
     left = plan.events.at[Kind.SEND]
     following = np.full(len(plan.flow.columns), math.inf)
@@ -243,7 +243,7 @@ def _next_sends(plan: Plan, connections: Iterable[IntArray]) -> FloatArray:
     return following
 
 
-def _block_of(actions: Actions, blocks: Sequence[Block]) -> IntArray:
+def _block_of(actions: Actions, blocks: Sequence[DraftBlock]) -> IntArray:
     block_of = np.full(len(actions), -1, dtype=np.int64)
     for number, block in enumerate(blocks):
         block_of[block.actions] = number

@@ -33,7 +33,7 @@ from taccl.support.jit import Loop
 
 
 @dataclass(slots=True)
-class Block:
+class DraftBlock:
     """A thread block to be: its endpoints (-1 for none), and the numbers of its actions in order."""
 
     recv: int
@@ -48,7 +48,7 @@ class Block:
 
 def make_blocks(
     actions: Actions, most_steps: int, alone: Collection[int], one_way: bool, rows: int = 0
-) -> list[Block]:
+) -> list[DraftBlock]:
     """The thread blocks of a rank; endpoints in `alone` share with none, and if `one_way` no two do.
 
     Endpoints share a thread block only if, in the schedule, it is free whenever one of its actions
@@ -84,18 +84,18 @@ def make_blocks(
         )
     of_endpoint = [each.tolist() for each in np.split(numbers, begin[1:-1])] if len(endpoints) else []
     blocks = [
-        Block(int(endpoints[recv]), int(endpoints[send]), sorted(of_endpoint[recv] + of_endpoint[send]))
+        DraftBlock(int(endpoints[recv]), int(endpoints[send]), sorted(of_endpoint[recv] + of_endpoint[send]))
         for recv, send in zip(receiving, sending, strict=True)
     ]
     taken = {*receiving, *sending}
     for each, (endpoint, is_sending) in enumerate(zip(endpoints.tolist(), sends.tolist(), strict=True)):
         if each not in taken:
             recv, send = (-1, endpoint) if is_sending else (endpoint, -1)
-            blocks.append(Block(recv, send, of_endpoint[each]))
+            blocks.append(DraftBlock(recv, send, of_endpoint[each]))
     return blocks + [block for full in blocks for block in _copies_taken_out(actions, full, most_steps)]
 
 
-def _copies_taken_out(actions: Actions, block: Block, most_steps: int) -> list[Block]:
+def _copies_taken_out(actions: Actions, block: DraftBlock, most_steps: int) -> list[DraftBlock]:
     """Blocks for local copies of one that has too many steps, as what arrived may be copied anywhere.
 
     They are filled to half: the other half is room for the nops that wait for other blocks.
@@ -107,7 +107,7 @@ def _copies_taken_out(actions: Actions, block: Block, most_steps: int) -> list[B
     block.actions = numbers[~is_copy].tolist()
     copies = numbers[is_copy].tolist()
     full = max(1, most_steps // 2)
-    return [Block(-1, -1, copies[start : start + full]) for start in range(0, len(copies), full)]
+    return [DraftBlock(-1, -1, copies[start : start + full]) for start in range(0, len(copies), full)]
 
 
 def _handing_on(actions: Actions, own: IntArray, channel: IntArray, rows: int) -> tuple[IntArray, IntArray]:
@@ -229,7 +229,7 @@ _pair_up = Loop(_pair_up_in_columns, (_is_in_time,))
 
 def add_own_copies(
     actions: Actions,
-    blocks: list[Block],
+    blocks: list[DraftBlock],
     early: Sequence[tuple[Place, Place]],
     late: Sequence[tuple[Place, Place]],
     limits: RuntimeLimits,
@@ -259,15 +259,15 @@ def add_own_copies(
         runs = merge_runs(part, limits.count)
         if parts:
             start = len(together) + len(last)
-            blocks.append(Block(-1, -1, list(range(start, start + len(runs)))))
+            blocks.append(DraftBlock(-1, -1, list(range(start, start + len(runs)))))
         last += runs
     everything = together.then(local_copies(last)) if last else together
     ready_us, done_us = everything.ready_us, everything.done_us
 
-    def starts(block: Block) -> float:
+    def starts(block: DraftBlock) -> float:
         return float(ready_us[block.actions[0]]) if block.actions else 0.0
 
-    def ends(block: Block) -> float:
+    def ends(block: DraftBlock) -> float:
         return -float(done_us[block.actions].max(initial=0.0)) if block.actions else 0.0
 
     _place(list(range(len(first))), blocks, starts, most_steps, apart, in_front=True)
@@ -283,8 +283,8 @@ def _parts_of_copies(late: Sequence[tuple[Place, Place]], local: LocalWork, room
 
 def _place(
     numbers: Sequence[int],
-    blocks: list[Block],
-    merit: Callable[[Block], float],
+    blocks: list[DraftBlock],
+    merit: Callable[[DraftBlock], float],
     most_steps: int,
     apart: bool,
     in_front: bool,
@@ -296,14 +296,14 @@ def _place(
         # Blocks are filled to half: the other half is room for the nops that wait for other blocks.
         full = max(1, most_steps // 2)
         blocks += [
-            Block(-1, -1, list(numbers[start : start + full])) for start in range(0, len(numbers), full)
+            DraftBlock(-1, -1, list(numbers[start : start + full])) for start in range(0, len(numbers), full)
         ]
         return
     best = max(with_room, key=merit)
     best.actions = [*numbers, *best.actions] if in_front else [*best.actions, *numbers]
 
 
-def _num_readers(actions: Actions, blocks: Sequence[Block], cells: set[Place]) -> int:
+def _num_readers(actions: Actions, blocks: Sequence[DraftBlock], cells: set[Place]) -> int:
     """How many thread blocks read some of the cells."""
     if not cells:
         return 0

@@ -15,13 +15,13 @@ from dataclasses import replace
 import numpy as np
 
 from taccl.backend.lower.actions import COPY, SCRATCH, SEND, Actions, Pairs
-from taccl.backend.lower.blocks import Block
+from taccl.backend.lower.blocks import DraftBlock
 from taccl.backend.lower.hazards import copies_onto_itself, hazards, numbered_cells
 from taccl.model.collective import IntArray
 
 
 def put_copies_behind_sends(
-    actions: Actions, blocks: Sequence[Block], input_shift: int, rows: int = 0
+    actions: Actions, blocks: Sequence[DraftBlock], input_shift: int, rows: int = 0
 ) -> Actions:
     """All actions, with the copies, which are put into `blocks`, too.
 

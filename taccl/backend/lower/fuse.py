@@ -19,7 +19,7 @@ import numpy as np
 
 from taccl.backend.lower import actions as act
 from taccl.backend.lower.actions import OP_CODE, SCRATCH, Actions
-from taccl.backend.lower.blocks import Block
+from taccl.backend.lower.blocks import DraftBlock
 from taccl.backend.lower.expand import RankActions
 from taccl.backend.lower.hazards import hazards, numbered_cells
 from taccl.backend.program import Op
@@ -35,7 +35,7 @@ _FUSED[act.RECV_REDUCE_COPY] = OP_CODE[Op.RECV_REDUCE_COPY_SEND]
 
 
 def fuse(
-    rank: RankActions, blocks: Sequence[Block], left: IntArray, next_send: FloatArray, rows: int = 0
+    rank: RankActions, blocks: Sequence[DraftBlock], left: IntArray, next_send: FloatArray, rows: int = 0
 ) -> None:
     """Fuse what can be fused, in `rank` and `blocks` themselves.
 
@@ -97,7 +97,7 @@ def fuse(
 
 
 def _candidates(
-    actions: Actions, blocks: Sequence[Block], left: IntArray, next_send: FloatArray
+    actions: Actions, blocks: Sequence[DraftBlock], left: IntArray, next_send: FloatArray
 ) -> tuple[IntArray, IntArray]:
     """Receives and the sends directly after them of what was received, one chunk each, block by block."""
     chain = np.array([number for block in blocks for number in block.actions], dtype=np.int64)

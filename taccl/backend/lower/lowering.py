@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from taccl.backend.limits import RuntimeLimits, check_limits, limits_of
 from taccl.backend.lower.additions import plan_additions
-from taccl.backend.lower.assemble import Plan, assemble
+from taccl.backend.lower.assemble import Assembly, assemble
 from taccl.backend.lower.carried import FEATURES, REASONS
 from taccl.backend.lower.dialects import FUSING_RUNTIMES, dialects, runtimes_named
 from taccl.backend.lower.flow import read_flow
@@ -163,7 +163,9 @@ def lower_within(
     )
 
 
-def _within_limits(plans: Sequence[Plan], sizes: Sizes, readers: Sequence[str], header: Program) -> Program:
+def _within_limits(
+    plans: Sequence[Assembly], sizes: Sizes, readers: Sequence[str], header: Program
+) -> Program:
     """The program under a header, by the first plan that is not too much for the runtimes.
 
     Without turns at ports, if with them the last plan is too much.
@@ -187,7 +189,7 @@ def _within_limits(plans: Sequence[Plan], sizes: Sizes, readers: Sequence[str], 
 
 def _plan(
     schedule: Schedule, instance: IntArray, fused: bool, one_way: bool, local: LocalWork | None = None
-) -> Plan:
+) -> Assembly:
     """Order and layout, with the order of chunks in groups that needs the fewest copies."""
     orders = chunk_orders(schedule.problem.collective)
     if schedule.sends.count.max(initial=1) == 1:
@@ -201,5 +203,5 @@ def _plan(
         flow = with_gathered(flow, gathered)
         adding = plan_additions(flow, events, fused, gathered)
         layouts = lay_out(flow, events, adding, fused, gathered)
-        plans.append(Plan(flow, events, adding, layouts, fused, one_way, local, gathered))
+        plans.append(Assembly(flow, events, adding, layouts, fused, one_way, local, gathered))
     return min(plans, key=lambda plan: sum(layout.cost for layout in plan.layouts))

@@ -24,7 +24,7 @@ from taccl.backend.lower.actions import (
     buffer_and_offset,
     peer_of,
 )
-from taccl.backend.lower.blocks import Block
+from taccl.backend.lower.blocks import DraftBlock
 from taccl.backend.lower.hazards import Waits
 from taccl.backend.lower.sizes import Sizes
 from taccl.backend.program import Buffer, Op, RankProgram, Step, ThreadBlock
@@ -37,7 +37,7 @@ class RankSteps:
 
     actions: Actions
     waits: Waits
-    blocks: list[Block]
+    blocks: list[DraftBlock]
 
     @property
     def num_steps(self) -> IntArray:
@@ -57,7 +57,7 @@ def number_steps(rank: int, of_rank: RankSteps, scratch: Sequence[IntArray], siz
     actions, (starts, waits) = of_rank.actions, of_rank.waits
     is_waited_for = np.zeros(len(actions), dtype=np.bool_)
     is_waited_for[waits] = True
-    ordered = _ordered(of_rank.blocks or [Block(-1, -1, [])], is_waited_for)
+    ordered = _ordered(of_rank.blocks or [DraftBlock(-1, -1, [])], is_waited_for)
     sizes_of_blocks = np.array([len(block.actions) for block in ordered], dtype=np.int64)
     order = np.array([number for block in ordered for number in block.actions], dtype=np.int64)
     block_of = np.repeat(np.arange(len(ordered)), sizes_of_blocks)
@@ -144,10 +144,10 @@ def _steps(
     )
 
 
-def _ordered(blocks: Sequence[Block], is_waited_for: BoolArray) -> list[Block]:
+def _ordered(blocks: Sequence[DraftBlock], is_waited_for: BoolArray) -> list[DraftBlock]:
     """The blocks as they are numbered."""
 
-    def key(block: Block) -> tuple[bool, int, int, int]:
+    def key(block: DraftBlock) -> tuple[bool, int, int, int]:
         awaited = bool(block.actions) and bool(is_waited_for[block.actions].any())
         recv, send = (-1 if each < 0 else peer_of(each) for each in (block.recv, block.send))
         return not awaited, block.channel, recv, send

@@ -18,7 +18,7 @@ _WAITS = (OpName.WAIT, OpName.RELAXED_WAIT)
 _PUSHES = PUTTING | {OpName.PUT_PACKETS, OpName.READ_PUT_PACKETS}
 
 
-class Block:
+class SimulatedBlock:
     """A thread block; `rows` holds place, start and end of each operation that is over."""
 
     def __init__(self, run: Run, rank: int, number: int) -> None:

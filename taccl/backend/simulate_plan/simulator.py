@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from taccl.backend.plan import ExecutionPlan
-from taccl.backend.simulate_plan.block import Block
+from taccl.backend.simulate_plan.block import SimulatedBlock
 from taccl.backend.simulate_plan.record import Acts, Moves
 from taccl.backend.simulate_plan.run import Run
 from taccl.errors import VerificationError
@@ -90,7 +90,9 @@ def simulate_plan(
         _check_blocks(plan, executor.thread_blocks)
     run = Run(plan, topology, chunk_mb * MB, costs, proxy_us, copy_us_per_mb / MB)
     blocks = [
-        Block(run, rank, number) for rank, each in enumerate(plan.ranks) for number in range(len(each.blocks))
+        SimulatedBlock(run, rank, number)
+        for rank, each in enumerate(plan.ranks)
+        for number in range(len(each.blocks))
     ]
     for block in blocks:
         run.resume(block.run())

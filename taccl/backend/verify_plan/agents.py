@@ -16,7 +16,7 @@ class Lane:
 
 
 @dataclass(eq=False)
-class Block:
+class BlockState:
     """Where a block is.
 
     Parameters

@@ -22,7 +22,7 @@ from taccl.backend.verify_plan.accesses import (
     Who,
 )
 from taccl.backend.verify_plan.acts import Act, Kind, Move, Push, Unfolded, signals_in_no_order
-from taccl.backend.verify_plan.agents import Block, Lane, Queued, Signal
+from taccl.backend.verify_plan.agents import BlockState, Lane, Queued, Signal
 from taccl.backend.verify_plan.contents import Contents
 from taccl.backend.verify_plan.order import DATA, PACKETS, RELAXED, Edge, Order
 from taccl.backend.verify_plan.semaphores import Later, Semaphores
@@ -75,9 +75,10 @@ class _Run:
         num_ranks = len(unfolded.plan.ranks)
         self.host_column = [self.order.new_column() for _ in range(num_ranks)]
         self.blocks = [
-            Block(number, rank, self.order.new_column()) for number, (rank, _) in enumerate(unfolded.blocks)
+            BlockState(number, rank, self.order.new_column())
+            for number, (rank, _) in enumerate(unfolded.blocks)
         ]
-        self.of_rank: list[list[Block]] = [[] for _ in range(num_ranks)]
+        self.of_rank: list[list[BlockState]] = [[] for _ in range(num_ranks)]
         for block in self.blocks:
             self.of_rank[block.rank].append(block)
         num_ends = len(unfolded.ends.partner)
@@ -88,17 +89,17 @@ class _Run:
         self.transfer_column: dict[tuple[int, int, int], int] = {}
         self.semaphores = Semaphores(unfolded, later)
         self.in_no_order = signals_in_no_order(unfolded)
-        self.at_barrier: dict[tuple[int, int], list[Block]] = {}
+        self.at_barrier: dict[tuple[int, int], list[BlockState]] = {}
         self.meeting: dict[int, int] = {}
         self.segments = 0
-        self.waiting_for_end: dict[int, Block] = {}
-        self.waiting_for_semaphore: dict[int, Block] = {}
-        self.waiting_for_packets: list[list[Block]] = [[] for _ in range(num_ranks)]
-        self.queue: deque[Block] = deque()
+        self.waiting_for_end: dict[int, BlockState] = {}
+        self.waiting_for_semaphore: dict[int, BlockState] = {}
+        self.waiting_for_packets: list[list[BlockState]] = [[] for _ in range(num_ranks)]
+        self.queue: deque[BlockState] = deque()
         layout = unfolded.layout
         chunk, piece = np.divmod(np.arange(layout.num_cells), len(layout.cuts))
         self.position: IntArray = chunk * layout.chunk_bytes + layout.cuts[piece]
-        self.does: dict[Kind, Callable[[Block, Act], bool]] = {
+        self.does: dict[Kind, Callable[[BlockState, Act], bool]] = {
             Kind.MEET: self._meet,
             Kind.BARRIER: self._barrier,
             Kind.SIGNAL: self._signal,
@@ -134,7 +135,7 @@ class _Run:
     ) -> Trace:
         return Trace(self.order, self.record, self.contents, outputs, stuck, call)
 
-    def _acts(self, block: Block) -> tuple[Act, ...]:
+    def _acts(self, block: BlockState) -> tuple[Act, ...]:
         return self.unfolded.acts[block.number]
 
     def _hosts(self, call: int) -> None:
@@ -156,7 +157,7 @@ class _Run:
         self.segments += 1
         return self.segments
 
-    def _advance(self, block: Block) -> None:
+    def _advance(self, block: BlockState) -> None:
         acts = self._acts(block)
         while block.at < len(acts):
             act = acts[block.at]
@@ -167,7 +168,7 @@ class _Run:
         if not block.ended:
             block.ended = self._meet(block, None)
 
-    def _meet(self, block: Block, act: Act | None) -> bool:
+    def _meet(self, block: BlockState, act: Act | None) -> bool:
         """All that its threads did and learned, they all know now."""
         edges: list[Edge] = [(block.base, DATA)]
         for lane in block.lanes.values():
@@ -181,7 +182,7 @@ class _Run:
         block.threads.clear()
         return True
 
-    def _barrier(self, block: Block, act: Act) -> bool:
+    def _barrier(self, block: BlockState, act: Act) -> bool:
         number, members = act.barrier
         there = self.at_barrier.setdefault((block.rank, number), [])
         if not block.arrived:
@@ -199,7 +200,7 @@ class _Run:
         there.clear()
         return True
 
-    def _knowledge(self, block: Block, lane: int) -> int:
+    def _knowledge(self, block: BlockState, lane: int) -> int:
         """The moment that knows what a lane does."""
         known = block.lanes.get(lane)
         if known is None:
@@ -208,17 +209,17 @@ class _Run:
             known.moment = self.order.moment(block.kernel, [(block.base, DATA), *known.edges])
         return known.moment
 
-    def _learn(self, block: Block, lane: int, edges: Sequence[Edge]) -> None:
+    def _learn(self, block: BlockState, lane: int, edges: Sequence[Edge]) -> None:
         known = block.lanes.setdefault(lane, Lane())
         known.edges.extend(edges)
         known.moment = None
 
-    def _signal(self, block: Block, act: Act) -> bool:
+    def _signal(self, block: BlockState, act: Act) -> bool:
         for lane, end in enumerate(act.ends):
             self._send_signal(block, lane, end, act.relaxed, act.port)
         return True
 
-    def _send_signal(self, block: Block, lane: int, end: int, relaxed: bool, port: bool) -> None:
+    def _send_signal(self, block: BlockState, lane: int, end: int, relaxed: bool, port: bool) -> None:
         moment = self._knowledge(block, lane)
         if port:
             done = self._transfers_before(block, lane, end)
@@ -233,11 +234,11 @@ class _Run:
         sent.append(Signal(moment, relaxed))
         self._wake(self.waiting_for_end.pop(partner, None))
 
-    def _wake(self, block: Block | None) -> None:
+    def _wake(self, block: BlockState | None) -> None:
         if block is not None:
             self.queue.append(block)
 
-    def _wait(self, block: Block, act: Act) -> bool:
+    def _wait(self, block: BlockState, act: Act) -> bool:
         while block.lane < len(act.ends):
             end = act.ends[block.lane]
             if len(self.signals[end]) <= self.waited[end]:
@@ -252,13 +253,13 @@ class _Run:
             block.lane += 1
         return True
 
-    def _release(self, block: Block, act: Act) -> bool:
+    def _release(self, block: BlockState, act: Act) -> bool:
         for lane, semaphore in enumerate(act.semaphores):
             self.semaphores.release(semaphore, self._knowledge(block, lane), block.number)
             self._wake(self.waiting_for_semaphore.pop(semaphore, None))
         return True
 
-    def _acquire(self, block: Block, act: Act) -> bool:
+    def _acquire(self, block: BlockState, act: Act) -> bool:
         while block.lane < len(act.semaphores):
             semaphore = act.semaphores[block.lane]
             if not self.semaphores.is_free(semaphore):
@@ -273,7 +274,7 @@ class _Run:
             block.lane += 1
         return True
 
-    def _transfers_before(self, block: Block, lane: int, end: int) -> list[Edge]:
+    def _transfers_before(self, block: BlockState, lane: int, end: int) -> list[Edge]:
         """The transfers on a channel that were certainly queued before what a lane queues now.
 
         Each knows those that were queued before it.
@@ -292,12 +293,12 @@ class _Run:
                     break
         return found
 
-    def _flush(self, block: Block, act: Act) -> bool:
+    def _flush(self, block: BlockState, act: Act) -> bool:
         for lane, end in enumerate(act.ends):
             self._learn(block, lane, self._transfers_before(block, lane, end))
         return True
 
-    def _move(self, block: Block, act: Act) -> bool:
+    def _move(self, block: BlockState, act: Act) -> bool:
         for move in act.moves:
             block.lacks = self.contents.missing_packet(move)
             if block.lacks is not None:
@@ -316,7 +317,7 @@ class _Run:
                 self._carry_out(move, actor, moments)
         return True
 
-    def _thread_moments(self, block: Block, move: Move) -> IntArray:
+    def _thread_moments(self, block: BlockState, move: Move) -> IntArray:
         """Per cell the moment of the thread that handles it: after what it did before, and what it reads."""
         read = [self.contents.place(source) for source in move.sources if source.packets]
         some = self.contents.place((*move.sources, *move.targets)[0])
@@ -361,7 +362,7 @@ class _Run:
                 self.queue.extend(self.waiting_for_packets[owner])
                 self.waiting_for_packets[owner].clear()
 
-    def _push(self, block: Block, act: Act) -> bool:
+    def _push(self, block: BlockState, act: Act) -> bool:
         for lane, push in enumerate(act.pushes):
             if push.move is not None:
                 self._transfer(block, act, lane, push, push.move)
@@ -371,7 +372,7 @@ class _Run:
                 self._learn(block, lane, self._transfers_before(block, lane, push.end))
         return True
 
-    def _transfer(self, block: Block, act: Act, lane: int, push: Push, move: Move) -> None:
+    def _transfer(self, block: BlockState, act: Act, lane: int, push: Push, move: Move) -> None:
         key = push.end, block.number, lane
         if key not in self.transfer_column:
             self.transfer_column[key] = self.order.new_column()

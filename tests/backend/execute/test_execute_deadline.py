@@ -10,9 +10,9 @@ import pytest
 from programs import direct_alltoall, ring_allgather, ring_allreduce, scratch_allreduce
 
 from taccl.backend.execute import execute
-from taccl.backend.execute.answer import Answer
 from taccl.backend.execute.call import DTYPES, OPS, make_call
 from taccl.backend.execute.deadline import Deadline
+from taccl.backend.execute.reference import Answer
 from taccl.errors import VerificationError
 
 #: Looks before four processes begin: for each rank at its memory, its inputs, and what it is filled with.

@@ -52,7 +52,7 @@ def mixed(
     found: dict[tuple[_Wave, ...], float] = {}
     for step in range(MIXED_LAGS):
         lag_us = least * max(1.0, longest / least) ** (step / (MIXED_LAGS - 1))
-        plan = _Plan(nodes, gpus * each, num_rails, most, costs)
+        plan = _Mix(nodes, gpus * each, num_rails, most, costs)
         waves = tuple(plan.waves(lag_us))
         found[waves] = _ends_us(waves, costs)
     likely = sorted(found, key=lambda waves: found[waves])[:MIXED_MOST_PLANS]
@@ -102,7 +102,7 @@ def _ends_us(waves: tuple[_Wave, ...], costs: Mapping[int, Costs]) -> float:
 
 
 @dataclass
-class _Plan:
+class _Mix:
     """What is decided already, from the last round back.
 
     Parameters

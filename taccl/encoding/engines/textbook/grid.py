@@ -35,7 +35,7 @@ from taccl.model.collective import IntArray
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class GridAlgorithm:
     """Which algorithm runs along which axis, in which order.
 
     Parameters
@@ -77,7 +77,7 @@ class Plan:
         return place
 
 
-def steps_of(plan: Plan, kind: Kind, cut: Cut, units: Sequence[int]) -> Steps | None:
+def steps_of(plan: GridAlgorithm, kind: Kind, cut: Cut, units: Sequence[int]) -> Steps | None:
     """What the plan does with some units of a demand; None where an algorithm is not for this many ranks."""
     if kind == "routed":
         return routed(plan, {unit: (cut.begin[unit], cut.end[unit]) for unit in units})
@@ -87,7 +87,7 @@ def steps_of(plan: Plan, kind: Kind, cut: Cut, units: Sequence[int]) -> Steps | 
     return spread(plan, parts) if kind == "spread" else summed(plan, parts)
 
 
-def spread(plan: Plan, held: Mapping[int, tuple[int, ...]]) -> Steps | None:
+def spread(plan: GridAlgorithm, held: Mapping[int, tuple[int, ...]]) -> Steps | None:
     """Copies by which every rank gets what each holds; `held` : rank -> units."""
     steps: Steps = []
     have = {int(rank): held.get(int(rank), ()) for rank in plan.grid.ravel()}
@@ -113,7 +113,7 @@ def _together(blocks: Sequence[tuple[int, ...]], carried: Sequence[int]) -> tupl
     return tuple(chain.from_iterable([blocks[block] for block in carried]))
 
 
-def routed(plan: Plan, ends: Mapping[int, tuple[int, int]]) -> Steps | None:
+def routed(plan: GridAlgorithm, ends: Mapping[int, tuple[int, int]]) -> Steps | None:
     """Copies by which each unit gets to where it is wanted; `ends` : unit -> (first rank, last rank)."""
     steps: Steps = []
     place, at = plan.place, {unit: begin for unit, (begin, _) in ends.items()}
@@ -138,7 +138,7 @@ def routed(plan: Plan, ends: Mapping[int, tuple[int, int]]) -> Steps | None:
     return steps
 
 
-def summed(plan: Plan, parts: Mapping[int, tuple[int, ...]]) -> Steps | None:
+def summed(plan: GridAlgorithm, parts: Mapping[int, tuple[int, ...]]) -> Steps | None:
     """Sums and copies by which every rank gets the sum of each unit; `parts` : owner -> units."""
     explicit = bool(plan.whole)
     holds = {int(rank): 1 << int(rank) for rank in plan.grid.ravel()}
@@ -147,7 +147,7 @@ def summed(plan: Plan, parts: Mapping[int, tuple[int, ...]]) -> Steps | None:
     whole = None if into is None else _whole(plan, owned, holds)
     if into is None or whole is None:
         return None
-    back = Plan(plan.grid, plan.stages[::-1])
+    back = GridAlgorithm(plan.grid, plan.stages[::-1])
     shares = {int(rank): owned.by(len(plan.stages), int(rank)) for rank in plan.grid.ravel()}
     out = spread(back, shares)
     if out is None:
@@ -160,7 +160,7 @@ def summed(plan: Plan, parts: Mapping[int, tuple[int, ...]]) -> Steps | None:
 class _Owned:
     """Which units a rank still has to do with after this many stages: those whose owner has its positions."""
 
-    def __init__(self, plan: Plan, parts: Mapping[int, tuple[int, ...]]) -> None:
+    def __init__(self, plan: GridAlgorithm, parts: Mapping[int, tuple[int, ...]]) -> None:
         self._place = plan.place[:, [axis for axis, _ in plan.stages]]
         self._by_prefix: dict[tuple[int, ...], tuple[int, ...]] = defaultdict(tuple)
         for owner in sorted(parts):
@@ -171,7 +171,7 @@ class _Owned:
         return self._by_prefix.get(tuple(self._place[rank, :stages].tolist()), ())
 
 
-def _into_shares(plan: Plan, owned: _Owned, holds: dict[int, int], explicit: bool) -> Steps | None:
+def _into_shares(plan: GridAlgorithm, owned: _Owned, holds: dict[int, int], explicit: bool) -> Steps | None:
     """The ReduceScatter along each axis: its AllGather backwards. Keeps `holds`, the set at each rank."""
     steps: Steps = []
     for number, (axis, algorithm) in enumerate(plan.stages):
@@ -200,7 +200,7 @@ def _into_shares(plan: Plan, owned: _Owned, holds: dict[int, int], explicit: boo
     return steps
 
 
-def _whole(plan: Plan, owned: _Owned, holds: dict[int, int]) -> Steps | None:
+def _whole(plan: GridAlgorithm, owned: _Owned, holds: dict[int, int]) -> Steps | None:
     """Each share summed up at all of its owners, along one axis after another."""
     steps: Steps = []
     for axis, algorithm in plan.whole:

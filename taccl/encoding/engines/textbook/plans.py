@@ -14,7 +14,7 @@ from taccl.encoding.engines.textbook.all_pairs import ALL_PAIRS
 from taccl.encoding.engines.textbook.bruck import BRUCK
 from taccl.encoding.engines.textbook.cycles import chains, cycles, disjoint, through_doors
 from taccl.encoding.engines.textbook.doubling import DOUBLING, DOUBLING_FAR_FIRST
-from taccl.encoding.engines.textbook.grid import Plan, steps_of
+from taccl.encoding.engines.textbook.grid import GridAlgorithm, steps_of
 from taccl.encoding.engines.textbook.layouts import by_nodes, line, sides
 from taccl.encoding.engines.textbook.leaders import by_leaders
 from taccl.encoding.engines.textbook.line import LineAlgorithm, is_power_of_two
@@ -27,7 +27,7 @@ from taccl.model.collective import IntArray
 from taccl.model.problem import Problem
 
 #: One algorithm as plans: one for each variant.
-Plans = tuple[Plan, ...]
+Plans = tuple[GridAlgorithm, ...]
 #: From a number of ranks, the line algorithms for a line of this many.
 Lines = Callable[[int], tuple[LineAlgorithm, ...]]
 
@@ -74,7 +74,7 @@ def _name(plans: Plans) -> str:
     return f"{several}{', then '.join(named)} of {shape}"
 
 
-def _rows(plan: Plan, parts: Parts) -> int:
+def _rows(plan: GridAlgorithm, parts: Parts) -> int:
     """About how many transfers of one part a plan makes."""
     many, shape = parts.num_parts, plan.grid.shape
     ranks = math.prod(shape)
@@ -89,7 +89,7 @@ def _rows(plan: Plan, parts: Parts) -> int:
     return rows
 
 
-def _moves(plan: Plan, parts: Parts) -> int:
+def _moves(plan: GridAlgorithm, parts: Parts) -> int:
     """About how many sends a plan makes, however many parts each carries."""
     shape = plan.grid.shape
     staged = sum(algorithm.sends(shape[axis]) for axis, algorithm in plan.stages)
@@ -117,12 +117,12 @@ def _routes(size: int) -> tuple[LineAlgorithm, ...]:
     return (ALL_PAIRS, RING_BOTH_DIRECTIONS, RING, DOUBLING if is_power_of_two(size) else BRUCK)
 
 
-def _stages(grid: IntArray, order: tuple[int, ...], algorithms: tuple[LineAlgorithm, ...]) -> Plan:
+def _stages(grid: IntArray, order: tuple[int, ...], algorithms: tuple[LineAlgorithm, ...]) -> GridAlgorithm:
     """A plan of stages along the axes in that order; `algorithms` has one for each axis of the grid."""
-    return Plan(grid, tuple((axis, algorithms[axis]) for axis in order))
+    return GridAlgorithm(grid, tuple((axis, algorithms[axis]) for axis in order))
 
 
-def _one(grid: IntArray, algorithm: LineAlgorithm) -> Plan:
+def _one(grid: IntArray, algorithm: LineAlgorithm) -> GridAlgorithm:
     return _stages(grid, tuple(range(grid.ndim)), (algorithm,) * grid.ndim)
 
 
@@ -148,7 +148,7 @@ def _on_lines(problem: Problem, parts: Parts) -> Iterator[Plans]:
     ranks, lines = problem.num_ranks, _lines(parts)
     if parts.kind == "summed":
         for algorithm in dict.fromkeys((*_totals(ranks), BRUCK)):
-            yield (Plan(line(ranks), (), ((0, algorithm),)),)
+            yield (GridAlgorithm(line(ranks), (), ((0, algorithm),)),)
     for algorithm in dict.fromkeys((*lines(ranks), BRUCK)):
         yield (_one(line(ranks), algorithm),)
     yield from _rings(problem, parts)
@@ -186,7 +186,7 @@ def _whole(grid: IntArray, combined: bool) -> Iterator[Plans]:
             for first in _for_axes(grid, _spreads, combined, stages):
                 for then in _for_axes(grid, _totals, combined, whole):
                     staged = tuple((axis, first[axis]) for axis in stages)
-                    yield (Plan(grid, staged, tuple((axis, then[axis]) for axis in whole)),)
+                    yield (GridAlgorithm(grid, staged, tuple((axis, then[axis]) for axis in whole)),)
 
 
 def _for_axes(

@@ -19,7 +19,7 @@ from itertools import product
 import numpy as np
 
 from taccl.encoding.engines.textbook.algorithm import Algorithm
-from taccl.encoding.engines.textbook.grid import Plan, routed, spread
+from taccl.encoding.engines.textbook.grid import GridAlgorithm, routed, spread
 from taccl.encoding.engines.textbook.line import LineAlgorithm
 from taccl.encoding.engines.textbook.parts import Cut, Parts
 from taccl.encoding.engines.textbook.transfer import Steps, without_repeats
@@ -40,12 +40,12 @@ def by_scattering(
     line = (np.arange(ranks) + root) % ranks
     shares = min(ranks, parts.most_pieces)
     for route, after in product(routes, spreads):
-        plans = Plan(line, ((0, route),)), Plan(line, ((0, after),))
+        plans = GridAlgorithm(line, ((0, route),)), GridAlgorithm(line, ((0, after),))
         name = f"scatter ({route.name}) and AllGather ({after.name})"
         yield Algorithm(name, 2 * ranks, (partial(_way, *plans),), np.arange(ranks), ranks * ranks, shares)
 
 
-def _way(scatter: Plan, gather: Plan, cut: Cut, units: list[int]) -> Steps | None:
+def _way(scatter: GridAlgorithm, gather: GridAlgorithm, cut: Cut, units: list[int]) -> Steps | None:
     """The units dealt out to ranks, and from there to all who lack them."""
     owner = {unit: int(scatter.grid[turn % scatter.grid.size]) for turn, unit in enumerate(units)}
     out = routed(scatter, {unit: (cut.begin[unit], rank) for unit, rank in owner.items()})

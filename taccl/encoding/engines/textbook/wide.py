@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from taccl.encoding.engines.textbook.grid import Plan
+from taccl.encoding.engines.textbook.grid import GridAlgorithm
 from taccl.encoding.engines.textbook.line import LineAlgorithm
 from taccl.encoding.engines.textbook.parts import Cut, Kind
 from taccl.model.collective import BoolArray, IntArray
@@ -60,7 +60,7 @@ class WideSends:
         )
 
 
-def is_wide(problem: Problem, plans: Sequence[Plan], kind: Kind) -> bool:
+def is_wide(problem: Problem, plans: Sequence[GridAlgorithm], kind: Kind) -> bool:
     """Whether plans can be written down so: copies and sums that are made once, by stages alone."""
     return (
         kind != "routed"
@@ -70,7 +70,7 @@ def is_wide(problem: Problem, plans: Sequence[Plan], kind: Kind) -> bool:
     )
 
 
-def written_wide(plans: Sequence[Plan], kind: Kind, cut: Cut) -> WideSends | None:
+def written_wide(plans: Sequence[GridAlgorithm], kind: Kind, cut: Cut) -> WideSends | None:
     """What the plans do with the units of a cut, a plan for each variant; None where one is not for this
     many.
 
@@ -85,7 +85,9 @@ def written_wide(plans: Sequence[Plan], kind: Kind, cut: Cut) -> WideSends | Non
     return _joined(streams).in_order_of_steps() if streams else None
 
 
-def _stages(plan: Plan, kind: Kind, owner: IntArray, units: IntArray) -> list[tuple[int, WideSends]] | None:
+def _stages(
+    plan: GridAlgorithm, kind: Kind, owner: IntArray, units: IntArray
+) -> list[tuple[int, WideSends]] | None:
     """The stages of a plan for one stream of units, each with the number of its first step."""
     many = np.bincount(owner, minlength=plan.grid.size)
     own = np.full((plan.grid.size, int(many.max())), _NONE)
@@ -107,7 +109,7 @@ def _stages(plan: Plan, kind: Kind, owner: IntArray, units: IntArray) -> list[tu
     return stages
 
 
-def _owners(plan: Plan, axes: list[int]) -> IntArray:
+def _owners(plan: GridAlgorithm, axes: list[int]) -> IntArray:
     """For each rank, the ranks with the same positions on some axes, shape (num_ranks, as many)."""
     shape = tuple(plan.grid.shape[axis] for axis in axes)
     key = np.ravel_multi_index(tuple(plan.place[:, axes].T), shape)

@@ -43,7 +43,7 @@ class Trunk:
 
 
 @dataclass(frozen=True)
-class Block:
+class HostBlock:
     """Hosts that a scheduler keeps together; `is_nvlink` where the file says that NVLinks join them."""
 
     place: Place
@@ -72,7 +72,7 @@ class Cluster:
     switches: dict[str, Place]
     ports: tuple[HostPort, ...] = ()
     trunks: tuple[Trunk, ...] = ()
-    blocks: tuple[Block, ...] = ()
+    blocks: tuple[HostBlock, ...] = ()
     unnamed: tuple[HostPort, ...] = ()
     gpus: int | None = None
     notes: tuple[tuple[str, str, Place], ...] = ()

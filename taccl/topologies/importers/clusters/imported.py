@@ -19,7 +19,7 @@ from taccl.topologies.importers.clusters.merge import (
     named_equally,
     switch_of_domains,
 )
-from taccl.topologies.importers.clusters.plan import Plan, plan
+from taccl.topologies.importers.clusters.plan import ClusterFile, plan
 from taccl.topologies.importers.clusters.registry import read_cluster
 from taccl.topologies.importers.clusters.section import Section, section
 from taccl.topologies.importers.clusters.tiers import Tiers
@@ -36,7 +36,7 @@ class ImportedCluster:
     """
 
     cluster: Cluster
-    plan: Plan
+    plan: ClusterFile
     section: Section
     yaml: str
 

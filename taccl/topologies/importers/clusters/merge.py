@@ -13,7 +13,7 @@ from taccl.errors import TopologyError
 from taccl.model.units import MB
 from taccl.topologies import parse_topology
 from taccl.topologies.importers.clusters.facts import Cluster
-from taccl.topologies.importers.clusters.plan import Plan
+from taccl.topologies.importers.clusters.plan import ClusterFile
 from taccl.topologies.importers.clusters.section import Costs, Section
 from taccl.topologies.importers.nodes.facts import How
 from taccl.topologies.strict_yaml import Node, parse_yaml
@@ -106,7 +106,7 @@ def named_equally(cluster: Cluster, nics: Sequence[str], hosts: Sequence[str] | 
     return bool(nics) and bool(requested) and all(set(nics) <= names for names in requested)
 
 
-def check_fits(machine: MachineFile, planned: Plan) -> None:
+def check_fits(machine: MachineFile, planned: ClusterFile) -> None:
     """Raise TopologyError where the hosts have other NICs than the machine's node."""
     if planned.nics and len(planned.nics) != len(machine.nics):
         raise TopologyError(

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from taccl.errors import TopologyError
-from taccl.topologies.importers.clusters.facts import Block, Cluster
+from taccl.topologies.importers.clusters.facts import Cluster, HostBlock
 from taccl.topologies.importers.clusters.hostlist import natural, shortened
 from taccl.topologies.importers.clusters.tiers import Tiers, Uplinks, grouped, tier_name
 from taccl.topologies.strict_yaml import nearest
@@ -41,7 +41,7 @@ class PlannedLevel:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ClusterFile:
     """What a machine file says of hosts of a cluster.
 
     Parameters
@@ -64,7 +64,7 @@ def plan(
     hosts: Sequence[str] | None = None,
     nodes: int | None = None,
     nics: Sequence[str] | None = None,
-) -> Plan:
+) -> ClusterFile:
     """The levels for some hosts.
 
     Parameters
@@ -96,7 +96,7 @@ def plan(
     elif any(not block.is_nvlink for block in cluster.blocks):
         levels = _block_levels([block for block in cluster.blocks if not block.is_nvlink], chosen)
     first = tiers.ports_of.get(chosen[0], [])
-    return Plan(
+    return ClusterFile(
         tuple(chosen),
         tuple(port.nic for port in first if port.nic is not None),
         tuple(levels),
@@ -250,7 +250,7 @@ def _level(tiers: Tiers, tier: int, part_of: dict[Nic, str]) -> PlannedLevel:
     )
 
 
-def _block_levels(blocks: Sequence[Block], hosts: Sequence[str]) -> list[PlannedLevel]:
+def _block_levels(blocks: Sequence[HostBlock], hosts: Sequence[str]) -> list[PlannedLevel]:
     """Blocks as a level of their own, below one that joins them all."""
     block_of = {host: block.name for block in blocks for host in block.hosts}
     names = [block_of.get(host, "") for host in hosts]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from taccl.errors import TopologyError
-from taccl.topologies.importers.clusters.facts import Block, Cluster, HostPort, Trunk
+from taccl.topologies.importers.clusters.facts import Cluster, HostBlock, HostPort, Trunk
 from taccl.topologies.importers.nodes.facts import Place
 
 
@@ -50,7 +50,7 @@ class Tree:
         """A further fact."""
         self._notes.append((quantity, value, place))
 
-    def cluster(self, name: str, path: str | None, blocks: tuple[Block, ...] = ()) -> Cluster:
+    def cluster(self, name: str, path: str | None, blocks: tuple[HostBlock, ...] = ()) -> Cluster:
         """The cluster of these switches.
 
         Raises
@@ -141,10 +141,10 @@ class Blocks:
         """A further fact."""
         self._notes.append((quantity, value, place))
 
-    def all(self) -> tuple[Block, ...]:
+    def all(self) -> tuple[HostBlock, ...]:
         """The blocks in their order."""
         return tuple(
-            Block(place, name, tuple(self._hosts[name]), name in self._nvlink)
+            HostBlock(place, name, tuple(self._hosts[name]), name in self._nvlink)
             for name, place in self._places.items()
         )
 

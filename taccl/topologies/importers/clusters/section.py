@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from taccl.topologies.importers.clusters.facts import Cluster
 from taccl.topologies.importers.clusters.hostlist import shortened
-from taccl.topologies.importers.clusters.plan import Plan, PlannedLevel
+from taccl.topologies.importers.clusters.plan import ClusterFile, PlannedLevel
 from taccl.topologies.importers.clusters.tiers import Tiers, Uplinks, commonest
 from taccl.topologies.importers.nodes.facts import How, Known
 from taccl.topologies.importers.nodes.rates import alphas
@@ -51,7 +51,7 @@ class Section:
 
 def section(
     cluster: Cluster,
-    planned: Plan,
+    planned: ClusterFile,
     costs: Costs | None = None,
     nics: Sequence[str] = (),
     switch: str | None = None,
@@ -69,7 +69,12 @@ def section(
 
 class _Writer:
     def __init__(
-        self, cluster: Cluster, planned: Plan, costs: Costs | None, nics: Sequence[str], switch: str | None
+        self,
+        cluster: Cluster,
+        planned: ClusterFile,
+        costs: Costs | None,
+        nics: Sequence[str],
+        switch: str | None,
     ) -> None:
         self.cluster, self.plan, self.costs = cluster, planned, costs
         self.nics = nics or [f"nic{place}" for place in range(max(1, len(planned.nics)))]
@@ -243,7 +248,7 @@ def _rails(rails: Sequence[Sequence[int]]) -> str:
     return f"[{', '.join('[' + ', '.join(map(str, rail)) + ']' for rail in rails)}]"
 
 
-def _host_lines(planned: Plan) -> list[str]:
+def _host_lines(planned: ClusterFile) -> list[str]:
     """Which host is which node, a line for each run of nodes below one leaf."""
     runs = planned.levels[0].groups if planned.levels else None
     groups = runs or (tuple(range(len(planned.hosts))),)

@@ -160,7 +160,7 @@ class Cpu:
 
 
 @dataclass(frozen=True)
-class Plan:
+class LibraryChoice:
     """What a library chose to do on a machine: no description of it, but something to check one by.
 
     Parameters
@@ -209,7 +209,7 @@ class Dump:
     bridges: tuple[SharedBridge, ...] | None = None
     peer_access: tuple[tuple[bool | None, ...], ...] | None = None
     cpus: tuple[Cpu, ...] | None = None
-    plan: Plan | None = None
+    plan: LibraryChoice | None = None
     is_hint: bool = False
     order: str = ""
     warnings: tuple[str, ...] = ()

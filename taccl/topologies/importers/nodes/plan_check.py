@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from taccl.topologies.importers.nodes.facts import Dump, GpuLink, Nearness, Plan
+from taccl.topologies.importers.nodes.facts import Dump, GpuLink, LibraryChoice, Nearness
 
 #: The farthest two GPUs without NVLinks are, when the worst way of a ring is of this kind.
 _FARTHEST = {"PIX": Nearness.PIX, "PXB": Nearness.PXB, "PHB": Nearness.NODE}
@@ -39,7 +39,7 @@ def disagreements(plan: Dump, machine: Dump) -> tuple[str, ...]:
 
 
 def _paths_without_links(
-    plan: Plan, machine: Dump, links: Sequence[GpuLink], at: Mapping[int | None, int]
+    plan: LibraryChoice, machine: Dump, links: Sequence[GpuLink], at: Mapping[int | None, int]
 ) -> Iterator[str]:
     """Paths of a plan between GPUs that are farther from each other than it says."""
     linked = {(link.a, link.b) for link in links if link.b is not None}

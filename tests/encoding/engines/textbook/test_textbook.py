@@ -29,7 +29,7 @@ from taccl.encoding.engines.textbook.all_pairs import ALL_PAIRS
 from taccl.encoding.engines.textbook.bruck import BRUCK, addition_chain
 from taccl.encoding.engines.textbook.doubling import DOUBLING, DOUBLING_FAR_FIRST
 from taccl.encoding.engines.textbook.engine import Candidate, few_equivalent_first
-from taccl.encoding.engines.textbook.grid import Plan, steps_of
+from taccl.encoding.engines.textbook.grid import GridAlgorithm, steps_of
 from taccl.encoding.engines.textbook.layouts import by_nodes
 from taccl.encoding.engines.textbook.line import LineAlgorithm
 from taccl.encoding.engines.textbook.parts import parts_of
@@ -47,7 +47,7 @@ ALGORITHMS = (RING, RING_BOTH_DIRECTIONS, DOUBLING, DOUBLING_FAR_FIRST, ALL_PAIR
 line_algorithms = pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda each: each.name)
 
 
-def run(problem: Problem, *plans: Plan, batches: int = 1) -> Schedule | None:
+def run(problem: Problem, *plans: GridAlgorithm, batches: int = 1) -> Schedule | None:
     """What some plans make of a problem, valid; None where they do not fit it."""
     parts = parts_of(Instance(problem))
     assert parts is not None
@@ -71,11 +71,11 @@ def time_us(schedule: Schedule | None) -> float:
 
 
 def on_line(problem: Problem, algorithm: LineAlgorithm, batches: int = 1) -> Schedule | None:
-    return run(problem, Plan(np.arange(problem.num_ranks), ((0, algorithm),)), batches=batches)
+    return run(problem, GridAlgorithm(np.arange(problem.num_ranks), ((0, algorithm),)), batches=batches)
 
 
 def whole(problem: Problem, algorithm: LineAlgorithm) -> Schedule | None:
-    return run(problem, Plan(np.arange(problem.num_ranks), (), ((0, algorithm),)))
+    return run(problem, GridAlgorithm(np.arange(problem.num_ranks), (), ((0, algorithm),)))
 
 
 # By hand: n chunks over a link take alpha + n * beta; here, mostly, 1 + n.
@@ -206,11 +206,11 @@ def test_hierarchical_algorithms_send_shares_across_nodes() -> None:
     small = problem(railed_nodes(2, 4), "allreduce")
     grid = by_nodes(small.topology)
     assert grid is not None
-    inside_first = Plan(grid, ((1, ALL_PAIRS),), ((0, ALL_PAIRS),))
+    inside_first = GridAlgorithm(grid, ((1, ALL_PAIRS),), ((0, ALL_PAIRS),))
     assert time_us(run(small, inside_first)) == pytest.approx((1 + 2) + (5 + 20) + (1 + 2))
-    shares = Plan(grid, ((1, ALL_PAIRS), (0, ALL_PAIRS)))
+    shares = GridAlgorithm(grid, ((1, ALL_PAIRS), (0, ALL_PAIRS)))
     assert time_us(run(small, shares)) == pytest.approx((1 + 2) + 2 * (5 + 10) + (1 + 2))
-    everything = Plan(grid, (), ((1, ALL_PAIRS), (0, ALL_PAIRS)))
+    everything = GridAlgorithm(grid, (), ((1, ALL_PAIRS), (0, ALL_PAIRS)))
     assert time_us(run(small, everything)) == pytest.approx((1 + 8) + (5 + 80))
 
 
@@ -219,7 +219,7 @@ def test_an_alltoall_over_nodes_goes_in_two_steps() -> None:
     small = problem(railed_nodes(2, 4), "alltoall")
     grid = by_nodes(small.topology)
     assert grid is not None
-    plan = Plan(grid, ((1, ALL_PAIRS), (0, ALL_PAIRS)))
+    plan = GridAlgorithm(grid, ((1, ALL_PAIRS), (0, ALL_PAIRS)))
     assert time_us(run(small, plan)) == pytest.approx((1 + 2) + (5 + 40))
 
 
@@ -227,7 +227,10 @@ def test_a_torus_is_used_along_both_axes_at_once() -> None:
     """Buckets along one axis use half of the links at a time; two of them, turned, use all."""
     small = problem(torus(4, 4), "allgather", 2)
     grid = np.arange(16).reshape(4, 4)
-    along = [Plan(grid, ((axis, RING_BOTH_DIRECTIONS), (1 - axis, RING_BOTH_DIRECTIONS))) for axis in (0, 1)]
+    along = [
+        GridAlgorithm(grid, ((axis, RING_BOTH_DIRECTIONS), (1 - axis, RING_BOTH_DIRECTIONS)))
+        for axis in (0, 1)
+    ]
     assert time_us(run(small, along[0])) == pytest.approx(2 * (1 + 2) + 2 * (1 + 8))
     assert time_us(run(small, *along)) == pytest.approx(2 * (1 + 1) + 2 * (1 + 4))
 
@@ -306,7 +309,7 @@ def test_the_engine_yields_what_is_faster_than_the_incumbent() -> None:
     assert all(later < earlier for earlier, later in pairwise(times))
     # Halves of the buffer with a neighbour, whole halves across, halves back: (1 + 2) + (1 + 2) + (1 + 2).
     assert times[-1] == pytest.approx(9.0)
-    best = run(small, Plan(np.arange(4).reshape(2, 2), ((1, ALL_PAIRS),), ((0, ALL_PAIRS),)))
+    best = run(small, GridAlgorithm(np.arange(4).reshape(2, 2), ((1, ALL_PAIRS),), ((0, ALL_PAIRS),)))
     assert time_us(best) == pytest.approx(9.0)
     assert not list(textbook(small, SearchOptions(), Budget.of_work(60_000), best))
 

@@ -9,7 +9,7 @@ import re
 
 from taccl.errors import TopologyError
 from taccl.support.xml_elements import Dialect, Element, begins_with, parse_elements
-from taccl.topologies.importers.nodes.facts import Dump, Gpu, Place, Plan
+from taccl.topologies.importers.nodes.facts import Dump, Gpu, LibraryChoice, Place
 
 NAME = "nccl-graph"
 _DIALECT = Dialect(
@@ -57,7 +57,7 @@ def read(text: str, path: str | None) -> Dump:
     return Dump(
         NAME,
         tuple(Gpu(gpus[dev], dev=dev) for dev in sorted(gpus)),
-        plan=Plan(tuple((place, a, b, worst) for (a, b, worst), place in paths.items())),
+        plan=LibraryChoice(tuple((place, a, b, worst) for (a, b, worst), place in paths.items())),
         order="by dev",
     )
 

@@ -26,7 +26,7 @@ from taccl.topologies.importers.nodes.facts import (
 )
 from taccl.topologies.importers.nodes.formats.device_matrix import GPU
 from taccl.topologies.importers.nodes.formats.nccl_log_tree import (
-    Block,
+    LogBlock,
     Node,
     find_block,
     has_block,
@@ -155,7 +155,7 @@ def _bus(text: str) -> str:
     return text[2:].lower().rjust(2, "0") if text.startswith("0x") else text.lower().split(":")[-2]
 
 
-def _in_order(block: Block, named: _Named) -> tuple[list[Node], str]:
+def _in_order(block: LogBlock, named: _Named) -> tuple[list[Node], str]:
     found = [node for node in block.nodes if node.kind == "GPU"]
     ranks = [_rank(node, named) for node in found]
     known = [rank for rank in ranks if rank is not None]
@@ -191,7 +191,7 @@ def _own_gbps(node: Node, shared: Sequence[Node]) -> float | None:
 
 
 def _stated_links(
-    block: Block, gpus: Sequence[Node], warnings: list[str]
+    block: LogBlock, gpus: Sequence[Node], warnings: list[str]
 ) -> tuple[dict[tuple[int, int | None], tuple[float, Place]], LinkKind]:
     """GB/s from each GPU to each other one, or to the switch (None), and where that is said first."""
     position = {node.name: index for index, node in enumerate(gpus)}
@@ -210,7 +210,7 @@ def _stated_links(
     return stated, kind
 
 
-def _links(block: Block, gpus: Sequence[Node], warnings: list[str]) -> tuple[GpuLink, ...]:
+def _links(block: LogBlock, gpus: Sequence[Node], warnings: list[str]) -> tuple[GpuLink, ...]:
     """Links that both ends state, and those to the switch."""
     stated, kind = _stated_links(block, gpus, warnings)
     sums: list[tuple[int, int | None, float, Place]] = []
@@ -245,7 +245,7 @@ def one_link(kind: LinkKind, sums: Sequence[float]) -> float | None:
     return None
 
 
-def _ports(block: Block, named: _Named, shared: Sequence[Node]) -> list[tuple[Nic, Node]]:
+def _ports(block: LogBlock, named: _Named, shared: Sequence[Node]) -> list[tuple[Nic, Node]]:
     """The ports below each card; of cards whose ports NCCL left out, what the log says elsewhere."""
     found: list[tuple[Nic, Node]] = []
     for card in block.nodes:
@@ -292,7 +292,7 @@ def _cpu(node: Node) -> Cpu:
     return Cpu(place, numa=node.numa, gbps=gbps)
 
 
-def _nearness(a: Node, b: Node, block: Block) -> Nearness | None:
+def _nearness(a: Node, b: Node, block: LogBlock) -> Nearness | None:
     """By the lowest bridge that is above both; None where the tree does not tell."""
     if a is b:
         return Nearness.SELF
@@ -306,7 +306,7 @@ def _nearness(a: Node, b: Node, block: Block) -> Nearness | None:
     return Nearness.PIX if mine[0] is other[0] else Nearness.PXB
 
 
-def _shared(block: Block, gpus: Sequence[Node]) -> list[Node]:
+def _shared(block: LogBlock, gpus: Sequence[Node]) -> list[Node]:
     """Bridges with several GPUs or cards below them."""
     devices = [*gpus, *(node for node in block.nodes if node.kind == "NIC")]
     above = Counter(id(bridge) for device in devices for bridge in device.bridges)

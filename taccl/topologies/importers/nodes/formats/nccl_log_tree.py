@@ -90,7 +90,7 @@ class Stated:
 
 
 @dataclass(frozen=True)
-class Block:
+class LogBlock:
     """The first block of a log; `nodes` in the order of its lines.
 
     `is_flat`: its indentation is lost, so that which bridges are above a device is not stated.
@@ -121,7 +121,7 @@ def host_of(line: str) -> str | None:
     return None if found is None or _MARK not in line else found[1]
 
 
-def find_block(text: str, path: str | None) -> Block:
+def find_block(text: str, path: str | None) -> LogBlock:
     """The first block of a log.
 
     Raises
@@ -164,7 +164,7 @@ def find_block(text: str, path: str | None) -> Block:
             f"{here}: the graph block has lost its indentation: the bridges above a device are not stated"
         )
     nodes, links = _tree(said, is_flat)
-    return Block(here, host_of(lines[begin]), tuple(nodes), tuple(links), tuple(warnings), is_flat)
+    return LogBlock(here, host_of(lines[begin]), tuple(nodes), tuple(links), tuple(warnings), is_flat)
 
 
 def _is_flat(branches: list[re.Match[str]]) -> bool:
