@@ -90,7 +90,7 @@ def test_a_bound_from_outside_takes_part_and_is_told_what_is_known() -> None:
 
 def test_a_problem_with_a_feature_that_a_bound_lacks_is_skipped_with_the_reason() -> None:
     late = replace(problem(ring(3), "allgather"), ready_us=np.array([0.0, 5.0, 0.0]))
-    assert declined(Instance(late), (*BOUNDS, BY_HAND)) == (("by-hand", "it knows no ready times"),)
+    assert ("by-hand", "it knows no ready times") in declined(Instance(late), (*BOUNDS, BY_HAND))
     assert "by-hand" not in {proof.kind for proof in all_bounds(late, bounds=(*BOUNDS, BY_HAND))}
     assert declined(Instance(problem(ring(3), "allreduce")), (BY_HAND,)) == ()
 
