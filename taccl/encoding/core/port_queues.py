@@ -14,10 +14,12 @@ from numpy.typing import DTypeLike
 
 from taccl.encoding.core.costs import Costs
 from taccl.encoding.core.heaps import pop, push
-from taccl.encoding.core.tuning import PORT_QUEUES_EVENTS, PORT_QUEUES_READY
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
 from taccl.support.jit import compiled_in_place
+
+#: Where the sizes of two heaps stand.
+_READY, _EVENTS = 0, 1
 
 
 class PortQueues(NamedTuple):
@@ -75,22 +77,22 @@ def port_queues(costs: Costs, uses: IntArray, most_ready: int, sends: int, keys:
 @compiled_in_place
 def offer(queues: Any, key: float, item: int) -> None:
     """Add a transfer to those that may go now."""
-    push(queues.ready_keys, queues.ready_items, 0, queues.sizes[PORT_QUEUES_READY], key, item)
-    queues.sizes[PORT_QUEUES_READY] += 1
+    push(queues.ready_keys, queues.ready_items, 0, queues.sizes[_READY], key, item)
+    queues.sizes[_READY] += 1
 
 
 @compiled_in_place
 def any_ready(queues: Any) -> bool:
     """Whether there is something to take."""
-    return bool(queues.sizes[PORT_QUEUES_READY] > 0)
+    return bool(queues.sizes[_READY] > 0)
 
 
 @compiled_in_place
 def take(queues: Any) -> Any:
     """The most urgent transfer that is ready, with its key: it is there no more."""
     key, item = queues.ready_keys[0], queues.ready_items[0]
-    pop(queues.ready_keys, queues.ready_items, 0, queues.sizes[PORT_QUEUES_READY])
-    queues.sizes[PORT_QUEUES_READY] -= 1
+    pop(queues.ready_keys, queues.ready_items, 0, queues.sizes[_READY])
+    queues.sizes[_READY] -= 1
     return key, item
 
 
@@ -130,15 +132,15 @@ def may_start(queues: Any, costs: Any, link: int, now_us: float, key: float, ite
 def send(queues: Any, costs: Any, link: int, now_us: float, mb: float, item: int) -> float:
     """Start a send of this many MB, which is reported of as the transfer `item`; when it ends."""
     ends_us: float = now_us + costs.alpha_us[link] + mb * costs.beta_us[link]
-    push(queues.event_us, queues.event_items, 0, queues.sizes[PORT_QUEUES_EVENTS], ends_us, item)
-    queues.sizes[PORT_QUEUES_EVENTS] += 1
+    push(queues.event_us, queues.event_items, 0, queues.sizes[_EVENTS], ends_us, item)
+    queues.sizes[_EVENTS] += 1
     for pair in range(costs.first[link], costs.first[link + 1]):
         port = costs.port[pair]
         free_us = now_us + costs.busy_alpha_us[pair] + mb * costs.busy_beta_us[pair]
         queues.free_us[port] = free_us
         if free_us > now_us:  # so a port has one event at most
-            push(queues.event_us, queues.event_items, 0, queues.sizes[PORT_QUEUES_EVENTS], free_us, -1 - port)
-            queues.sizes[PORT_QUEUES_EVENTS] += 1
+            push(queues.event_us, queues.event_items, 0, queues.sizes[_EVENTS], free_us, -1 - port)
+            queues.sizes[_EVENTS] += 1
         else:
             _wake(queues, port, now_us)
     return ends_us
@@ -147,16 +149,16 @@ def send(queues: Any, costs: Any, link: int, now_us: float, mb: float, item: int
 @compiled_in_place
 def next_us(queues: Any) -> float:
     """When something happens next; infinite if nothing is on its way."""
-    return float(queues.event_us[0]) if queues.sizes[PORT_QUEUES_EVENTS] else np.inf
+    return float(queues.event_us[0]) if queues.sizes[_EVENTS] else np.inf
 
 
 @compiled_in_place
 def next_arrival(queues: Any, now_us: float) -> int:
     """The transfer whose send ended by now, each once; -1 if there is no other. Free ports take the next."""
-    while queues.sizes[PORT_QUEUES_EVENTS] and queues.event_us[0] <= now_us:
+    while queues.sizes[_EVENTS] and queues.event_us[0] <= now_us:
         item = queues.event_items[0]
-        pop(queues.event_us, queues.event_items, 0, queues.sizes[PORT_QUEUES_EVENTS])
-        queues.sizes[PORT_QUEUES_EVENTS] -= 1
+        pop(queues.event_us, queues.event_items, 0, queues.sizes[_EVENTS])
+        queues.sizes[_EVENTS] -= 1
         if item >= 0:
             return int(item)
         _wake(queues, -1 - item, now_us)

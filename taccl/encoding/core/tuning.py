@@ -78,11 +78,6 @@ PHASES_WAITING_DOUBLES = 25_000
 #: Schedules of more rows than this are merged in one order, without an object for each send.
 PHASES_MANY_ROWS = 20_000
 
-# --- port_queues
-
-#: Where the sizes of two heaps stand.
-PORT_QUEUES_READY, PORT_QUEUES_EVENTS = 0, 1
-
 # --- routes
 
 #: How much noise the order is perturbed with, in turn.
