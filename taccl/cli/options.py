@@ -92,6 +92,12 @@ _SIZE = click.option(
     help="As nccl-tests counts it: 64KB, 16MB, 1GB; rounded down to a whole number of equal chunks. "
     "Default: what the profile, else the sketch, is meant for.",
 )
+_SIZES = click.option(
+    "--sizes",
+    type=FILE,
+    metavar="FILE",
+    help="Of an alltoall of unequal parts: CSV or .npy, row i, column j: bytes from rank i to rank j.",
+)
 _ROOT = click.option("--root", type=int, help="Root of broadcast, reduce, gather and scatter.  [default: 0]")
 _CHUNKS = click.option(
     "--chunks",
@@ -103,7 +109,7 @@ _CHUNKS = click.option(
 
 def request_options(command: _Command) -> _Command:
     """All of a request but the number of chunks, symmetries and target."""
-    return _COLLECTIVE(machine_options(_SIZE(_ROOT(command))))
+    return _COLLECTIVE(machine_options(_SIZE(_SIZES(_ROOT(command)))))
 
 
 def chunks_option(command: _Command) -> _Command:

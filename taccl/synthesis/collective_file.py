@@ -11,18 +11,34 @@
 `from`, `sum` and `to` take a rank, a list of ranks, `all`, or a mapping from rank to the chunk's
 offset in the rank's input (`from`, `sum`) or output buffer (`to`). Where no offset is given, chunks
 take the lowest free offsets in the order of the file.
+
+A chunk may have a `size` (`4MB`, or a number: how many times as large as a chunk of 1), a moment from
+which it is `ready` and a `tail`, what still follows once it is there (microseconds, or a mapping from
+rank to them).
+
+Several collectives at once are `parts` in place of `chunks`, each a standard collective among some ranks:
+
+    collective: step
+    ranks: 8
+    parts:
+      - {collective: allreduce, members: [0, 1, 2, 3], size: 16MB, chunks: 4}
+      - {collective: alltoall, size: 4MB, ready: 50}
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from taccl.errors import CollectiveError
+from taccl.errors import CollectiveError, UnitError
+from taccl.model import units
 from taccl.model.collective import Collective, IntArray, Placement
-from taccl.model.collectives import COLLECTIVES
+from taccl.model.collectives import COLLECTIVES, make_collective
+from taccl.model.demand import Demand, Part, together
+from taccl.model.network import FloatArray
 from taccl.support.arguments import shown, whole_number
 from taccl.support.size_limits import MAX_PLACES
 from taccl.topologies.strict_yaml import Node, load_yaml
@@ -41,7 +57,12 @@ def is_collective_file(name: str | Path) -> bool:
 
 
 def load_collective(path: str | Path, num_ranks: int | None = None, pieces: int = 1) -> Collective:
-    """The collective that a file describes, each of its chunks cut into `pieces`.
+    """The collective of `load_demand`, without sizes and moments."""
+    return load_demand(path, num_ranks, pieces).collective
+
+
+def load_demand(path: str | Path, num_ranks: int | None = None, pieces: int = 1) -> Demand:
+    """What a file describes, each of its chunks cut into `pieces`.
 
     Parameters
     ----------
@@ -54,8 +75,8 @@ def load_collective(path: str | Path, num_ranks: int | None = None, pieces: int 
     """
     root = load_yaml(path, CollectiveError)
     keys = root.mapping(
-        allowed=("collective", "ranks", "chunks", "chunks_in_size"),
-        required=("collective", "ranks", "chunks"),
+        allowed=("collective", "ranks", "chunks", "parts", "chunks_in_size"),
+        required=("collective", "ranks"),
     )
     name = keys["collective"].string()
     if name.lower().replace("-", "").replace("_", "") in COLLECTIVES:
@@ -67,6 +88,17 @@ def load_collective(path: str | Path, num_ranks: int | None = None, pieces: int 
             hint="--nodes or --topology for as many ranks",
         )
     whole_number(pieces, "chunks", CollectiveError, least=1, most=MAX_PLACES, hint="--chunks 4")
+    if ("chunks" in keys) == ("parts" in keys):
+        what = "has both 'chunks' and 'parts'" if "chunks" in keys else "lacks the key 'chunks' or 'parts'"
+        raise root.error(f"{name} {what}", hint="'chunks' lists chunks, 'parts' standard collectives")
+    if "parts" in keys:
+        if "chunks_in_size" in keys:
+            raise keys["chunks_in_size"].error("each part has its own size", hint="leave chunks_in_size out")
+        return together(name, ranks, _parts(keys["parts"], ranks, pieces))
+    return _of_chunks(name, ranks, pieces, keys)
+
+
+def _of_chunks(name: str, ranks: int, pieces: int, keys: Mapping[str, Node]) -> Demand:
     chunks: list[_Chunk] = []
     places = 0
     for node in keys["chunks"].elements():
@@ -83,7 +115,7 @@ def load_collective(path: str | Path, num_ranks: int | None = None, pieces: int 
     outputs = _placed([chunk.wanted for chunk in chunks], ranks, "output")
     largest = int(max(inputs.buffer_size(ranks).max(), outputs.buffer_size(ranks).max()))
     in_size = keys["chunks_in_size"].integer(1, _MAX_OFFSET) if "chunks_in_size" in keys else largest
-    return Collective(
+    collective = Collective(
         name=name,
         num_ranks=ranks,
         chunks_per_rank=pieces,
@@ -94,6 +126,89 @@ def load_collective(path: str | Path, num_ranks: int | None = None, pieces: int 
         owner=np.repeat([chunk.owner for chunk in chunks], pieces),
         in_place_shift=np.zeros(ranks, dtype=np.int64),
     )
+    sizes, chunk_bytes = _sizes(chunks, pieces)
+    return Demand(
+        collective,
+        sizes,
+        _moments([moment for chunk in chunks for moment in chunk.ready_us], pieces),
+        _moments([moment for chunk in chunks for moment in chunk.tail_us], pieces),
+        chunk_bytes,
+    )
+
+
+def _sizes(chunks: Sequence[_Chunk], pieces: int) -> tuple[FloatArray | None, float | None]:
+    """The sizes of all pieces, in units of the second where the file gives bytes; None: all are equal."""
+    in_bytes = [chunk.size_bytes for chunk in chunks]
+    if any(in_bytes):
+        for chunk in chunks:
+            if not chunk.size_bytes:
+                raise chunk.node.error(
+                    f"{chunk.node.name} must say its size in bytes, as other chunks do", hint="size: 4MB"
+                )
+        smallest = min(in_bytes)
+        return np.repeat(np.array(in_bytes) / smallest, pieces), smallest / pieces
+    units_of = [chunk.units for chunk in chunks]
+    if all(each == 1 for each in units_of):
+        return None, None
+    return np.repeat(np.array(units_of, dtype=np.float64), pieces), None
+
+
+def _moments(times_us: Sequence[float], pieces: int) -> FloatArray | None:
+    return np.repeat(np.array(times_us, dtype=np.float64), pieces) if any(times_us) else None
+
+
+def _parts(node: Node, ranks: int, pieces: int) -> list[Part]:
+    """Standard collectives among some of the ranks."""
+    parts = [_part(each, ranks, pieces) for each in node.elements()]
+    if not parts:
+        raise node.error("a collective has at least one part")
+    return parts
+
+
+def _part(node: Node, ranks: int, pieces: int) -> Part:
+    keys = node.mapping(
+        allowed=("collective", "members", "size", "chunks", "root", "ready", "tail"),
+        required=("collective", "size"),
+    )
+    members = list(range(ranks))
+    if "members" in keys:
+        members = list(_Places.read(keys["members"], ranks).offsets)
+    cut = pieces * (keys["chunks"].integer(1, MAX_PLACES) if "chunks" in keys else 1)
+    root = None
+    if "root" in keys:
+        root = keys["root"].integer(0, ranks - 1)
+        if root not in members:
+            raise keys["root"].error(f"root {root} is no member of {node.name}")
+        root = members.index(root)
+    try:
+        collective = make_collective(keys["collective"].string(), len(members), cut, root)
+    except CollectiveError as error:
+        raise keys["collective"].error(str(error), hint=error.hint) from error
+    ready_us, tail_us = (_time_us(keys[name]) if name in keys else 0.0 for name in ("ready", "tail"))
+    demand = Demand(
+        collective,
+        ready_us=np.full(len(collective.inputs), ready_us),
+        tail_us=np.full(len(collective.outputs), tail_us),
+        chunk_bytes=_size(keys["size"]) / collective.chunks_per_size,
+    )
+    return Part(demand, np.array(members, dtype=np.int64))
+
+
+def _size(node: Node) -> int:
+    try:
+        return units.parse_size(node.raw)
+    except UnitError as error:
+        raise node.error(f"{node.name}: {error.message}", hint=error.hint) from error
+
+
+def _time_us(node: Node) -> float:
+    """Microseconds; 0 is a time, too."""
+    if node.kind in ("integer", "number"):
+        return node.number(minimum=0, maximum=units.MAX_TIME_US)
+    try:
+        return units.parse_time_us(node.raw if node.kind == "text" else "")
+    except UnitError as error:
+        raise node.error(f"{node.name}: {error.message}", hint=error.hint) from error
 
 
 @dataclass(frozen=True)
@@ -124,25 +239,60 @@ class _Places:
 
 @dataclass(frozen=True)
 class _Chunk:
+    """One chunk: `units` is how large it is among others, or `size_bytes` is not 0.
+
+    `ready_us`, `tail_us` : of each of its sources, and of each rank that wants it.
+    """
+
+    node: Node
     starts: _Places
     wanted: _Places
     reduces: bool
+    units: float
+    size_bytes: int
+    ready_us: tuple[float, ...]
+    tail_us: tuple[float, ...]
 
     @staticmethod
     def read(node: Node, num_ranks: int) -> _Chunk:
-        keys = node.mapping(allowed=("from", "sum", "to"), required=("to",))
+        keys = node.mapping(allowed=("from", "sum", "to", "size", "ready", "tail"), required=("to",))
         if ("from" in keys) == ("sum" in keys):
             raise node.error(
                 f"{node.name} must have either 'from' or 'sum'",
                 hint="'from: 0' copies rank 0's chunk, 'sum: all' adds up every rank's",
             )
-        start = keys["sum"] if "sum" in keys else keys["from"]
-        return _Chunk(_Places.read(start, num_ranks), _Places.read(keys["to"], num_ranks), "sum" in keys)
+        starts = _Places.read(keys["sum"] if "sum" in keys else keys["from"], num_ranks)
+        wanted = _Places.read(keys["to"], num_ranks)
+        size = keys.get("size")
+        is_relative = size is not None and size.kind in ("integer", "number")
+        return _Chunk(
+            node,
+            starts,
+            wanted,
+            "sum" in keys,
+            size.number(above=0) if size is not None and is_relative else 1.0,
+            _size(size) if size is not None and not is_relative else 0,
+            _times_us(keys.get("ready"), starts, num_ranks),
+            _times_us(keys.get("tail"), wanted, num_ranks),
+        )
 
     @property
     def owner(self) -> int:
         """The source of a copy; the rank that a sum is for."""
         return next(iter((self.wanted if self.reduces else self.starts).offsets))
+
+
+def _times_us(node: Node | None, places: _Places, num_ranks: int) -> tuple[float, ...]:
+    """A moment for each of the ranks: one for all, or each its own."""
+    if node is None:
+        return (0.0,) * len(places.offsets)
+    if node.kind != "mapping":
+        return (_time_us(node),) * len(places.offsets)
+    given = {key.integer(0, num_ranks - 1): (key, value) for key, value in node.items()}
+    for rank, (key, _) in given.items():
+        if rank not in places.offsets:
+            raise key.error(f"rank {rank} of {node.name} is not in {places.node.name}")
+    return tuple(_time_us(given[rank][1]) if rank in given else 0.0 for rank in places.offsets)
 
 
 def _placed(places: list[_Places], num_ranks: int, buffer: str) -> Placement:

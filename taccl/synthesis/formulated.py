@@ -44,7 +44,7 @@ def problem_of(
     """
     network = network_of(inputs) if network is None else network
     applied = network.applied(inputs.collective, inputs.chunk_mb, inputs.max_group)
-    problem, notes = applied.problem, (*inputs.notes, *applied.notes)
+    problem, notes = inputs.demand.stated(applied.problem), (*inputs.notes, *applied.notes)
     if served is not None and problem.topology.executor is not None:
         notes = (*notes, served.note(problem.topology.executor))
         problem = replace(

@@ -9,27 +9,32 @@ from taccl.backend.targets.registry import find_target
 from taccl.errors import CollectiveError, SketchError, TacclError, TopologyError
 from taccl.model import units
 from taccl.model.collective import Collective
-from taccl.model.collectives import COLLECTIVES, chunk_bytes, make_collective, rounding_notes
+from taccl.model.collectives import chunk_bytes, make_collective, rounding_notes
+from taccl.model.demand import Demand, alltoallv
 from taccl.model.network import OCCUPANCIES, Occupancy
 from taccl.model.problem import NO_LIMIT
 from taccl.sketch import Sketch, find_sketch, load_sketch
 from taccl.sketch.model import NicSharing
 from taccl.support.arguments import file_path, shown, word
 from taccl.support.size_limits import check_cells, check_places
-from taccl.synthesis.collective_file import is_collective_file, load_collective
+from taccl.synthesis.collective_file import is_collective_file, load_demand
 from taccl.synthesis.request import AUTO, Request
+from taccl.synthesis.size_matrix import size_matrix
 from taccl.topologies import PhysicalTopology, load_topology
+
+#: Collectives whose parts may be unequal.
+_WITH_SIZES = ("alltoall", "alltoallv")
 
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """What is requested, before the sketch is applied: chunks of `chunk_mb` MB of a collective on a machine.
+    """What is requested, before the sketch is applied: a demand in chunks of `chunk_mb` MB on a machine.
 
     `max_group` is the most chunks that one send of the target carries; `notes` say how the request was
     understood.
     """
 
-    collective: Collective
+    demand: Demand
     topology: PhysicalTopology
     sketch: Sketch | None
     chunk_mb: float
@@ -37,9 +42,13 @@ class Inputs:
     notes: tuple[str, ...] = ()
 
     @property
+    def collective(self) -> Collective:
+        return self.demand.collective
+
+    @property
     def size_bytes(self) -> int:
         """What nccl-tests prints as `size`."""
-        return round(self.chunk_mb * units.MB * self.collective.chunks_per_size)
+        return round(self.chunk_mb * units.MB * self.demand.units_per_size)
 
 
 def inputs_of(request: Request) -> Inputs:
@@ -67,27 +76,54 @@ def inputs_of(request: Request) -> Inputs:
         profile=request.profile,
         occupancy=request.occupancy,
     )
-    collective = request.collective
-    if isinstance(collective, Collective):
-        _of_no_use("a collective that is made already", chunks=chunks, root=request.root)
-    else:
-        pieces = (1 if sketch is None else sketch.chunks_per_rank) if chunks is None else chunks
-        collective = _collective(collective, machine.num_ranks, pieces, request.root)
-        if machine.num_nodes == 1 and collective.name in COLLECTIVES:
-            check_places(collective.name, machine.num_ranks, pieces)
+    pieces = (1 if sketch is None else sketch.chunks_per_rank) if chunks is None else chunks
+    demand = _demand(request, machine, pieces)
+    collective = demand.collective
     check_cells(collective.name, collective.num_ranks, collective.chunks_per_rank, collective.num_chunks)
+    if demand.chunk_bytes is not None:
+        if request.size is not None:
+            raise CollectiveError(
+                f"{collective.name} says itself how large its chunks are", hint="leave --size out"
+            )
+        return Inputs(demand, machine, sketch, demand.chunk_bytes / units.MB, max_group)
     size_bytes = _size_bytes(
         request.size, sketch, machine, collective, chunk_size_known=request.profile is not None
     )
+    if demand.sizes is not None:
+        return Inputs(demand, machine, sketch, size_bytes / demand.units_per_size / units.MB, max_group)
     bytes_each = chunk_bytes(collective.chunks_per_size, size_bytes)
     return Inputs(
-        collective,
+        demand,
         machine,
         sketch,
         bytes_each / units.MB,
         max_group,
         notes=tuple(rounding_notes(size_bytes, bytes_each, collective.chunks_per_size)),
     )
+
+
+def _demand(request: Request, machine: PhysicalTopology, pieces: int) -> Demand:
+    """What the collective and the sizes of a request want of the ranks of a machine."""
+    wanted, num_ranks = request.collective, machine.num_ranks
+    if isinstance(wanted, Collective):
+        _of_no_use(
+            "a collective that is made already", chunks=request.chunks, root=request.root, sizes=request.sizes
+        )
+        return Demand(wanted)
+    if not isinstance(wanted, str | Path):
+        raise CollectiveError(f"a collective is a name, a file or a Collective, not {shown(wanted)}")
+    if is_collective_file(wanted):
+        _of_no_use("a collective from a file", root=request.root, sizes=request.sizes)
+        return load_demand(wanted, num_ranks, pieces)
+    if request.sizes is not None:
+        if str(wanted).lower().replace("-", "").replace("_", "") not in _WITH_SIZES:
+            raise CollectiveError(f"sizes say how much ranks send in an alltoall, and not in {wanted}")
+        _of_no_use("sizes for each two ranks", root=request.root, size=request.size)
+        return alltoallv(size_matrix(request.sizes, num_ranks), pieces)
+    collective = make_collective(str(wanted), num_ranks, pieces, request.root)
+    if machine.num_nodes == 1:
+        check_places(collective.name, num_ranks, pieces)
+    return Demand(collective)
 
 
 def _with_nic_sharing(sketch: Sketch | None, nic_sharing: NicSharing) -> Sketch:
@@ -133,15 +169,6 @@ def _of_no_use(what: str, **given: object) -> None:
     for name, value in given.items():
         if value is not None:
             raise TacclError(f"{name} is of no use with {what}", hint=f"leave {name} out")
-
-
-def _collective(name: str | Path, num_ranks: int, pieces: int, root: int | None) -> Collective:
-    if not isinstance(name, str | Path):
-        raise CollectiveError(f"a collective is a name, a file or a Collective, not {shown(name)}")
-    if is_collective_file(name):
-        _of_no_use("a collective from a file", root=root)
-        return load_collective(name, num_ranks, pieces)
-    return make_collective(str(name), num_ranks, pieces, root)
 
 
 def _size_bytes(

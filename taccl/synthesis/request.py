@@ -18,6 +18,7 @@ from taccl.model.network import OCCUPANCIES, Occupancy
 from taccl.sketch import Sketch
 from taccl.sketch.model import NIC_SHARINGS, NicSharing
 from taccl.support.arguments import is_whole, shown, word
+from taccl.synthesis.size_matrix import AnySizes
 from taccl.topologies import PhysicalTopology
 
 #: Where the symmetries of a schedule come from.
@@ -55,6 +56,8 @@ class Request:
     symmetry : `sketch`: the schedule has the symmetries that the sketch states; `auto`: and as many more
         as are found. There is less to decide, so large machines gain; the fastest schedule may
         have none.
+    sizes : of an AlltoAll of unequal parts, bytes from each rank (row) to each (column): a CSV or `.npy`
+        file, or an array; in place of `size`.
     target : what a file is for: a name of `taccl.backend.targets.registry.TARGETS` (all, msccl, executor,
         rccl), or a `Target` of one's own. It says how many chunks one send may carry, file or none.
 
@@ -74,6 +77,7 @@ class Request:
     occupancy: Occupancy | None = None
     nic_sharing: NicSharing | None = None
     symmetry: Symmetry = "sketch"
+    sizes: AnySizes | None = None
     target: str | AnyTarget = DEFAULT_TARGET.name
 
     def __post_init__(self) -> None:
@@ -124,6 +128,7 @@ class RequestKeywords(MachineKeywords, total=False):
     chunks: int | Literal["auto"] | None
     root: int | None
     symmetry: Symmetry
+    sizes: AnySizes | None
     target: str | AnyTarget
 
 

@@ -19,6 +19,7 @@ from taccl.encoding.core.options import SearchOptions
 from taccl.errors import CollectiveError, InfeasibleError, SketchError, SolverError, UnitError
 from taccl.model.collective import Placement
 from taccl.model.collectives import COLLECTIVES, make_collective
+from taccl.model.demand import Demand
 from taccl.model.problem import Problem
 from taccl.sketch import Sketch, apply_sketch, parse_sketch
 from taccl.sketch.demands import demands_of, first_gap
@@ -356,7 +357,7 @@ def test_what_is_impossible_is_what_cannot_be_applied_and_its_lines_are_minimal(
     machine = small_machine(nodes)
     apart = TakenApart(sketch, machine)
     collective = make_collective(name, machine.num_ranks)
-    unmet = unmet_demands(Inputs(collective, machine, sketch, 1.0), apart, None, Budget(60.0))
+    unmet = unmet_demands(Inputs(Demand(collective), machine, sketch, 1.0), apart, None, Budget(60.0))
     try:
         apply_sketch(sketch, machine, collective, 1.0)
         assert unmet.unmet == 0 and not unmet.conflicts and not unmet.helps

@@ -147,6 +147,13 @@ def send(queues: Any, costs: Any, link: int, now_us: float, mb: float, item: int
 
 
 @compiled_in_place
+def expect(queues: Any, at_us: float, item: int) -> None:
+    """Let `next_arrival` return an item at a moment, without any send."""
+    push(queues.event_us, queues.event_items, 0, queues.sizes[_EVENTS], at_us, item)
+    queues.sizes[_EVENTS] += 1
+
+
+@compiled_in_place
 def next_us(queues: Any) -> float:
     """When something happens next; infinite if nothing is on its way."""
     return float(queues.event_us[0]) if queues.sizes[_EVENTS] else np.inf

@@ -70,7 +70,7 @@ def choose(
     costs: Costs,
     usable: BoolArray,
     ends: Ends,
-    chunk_mb: float,
+    mb: FloatArray,
     blend: float,
     seed: int,
 ) -> Paths | None:
@@ -79,6 +79,7 @@ def choose(
     Parameters
     ----------
     usable : shape (num_kinds, num_links).
+    mb : shape (num_moving,); the size of each chunk.
     blend : how much the way from the source counts next to the price of a link: 1 for least paths.
     """
     order = np.argsort(topology.src, kind="stable")
@@ -95,7 +96,7 @@ def choose(
     portion = (portion + np.repeat(np.arange(len(begins) - 1), np.diff(begins))) % portions
     at, many, link, load = _choose(
         topology.src, topology.dst, first_out, order, costs, usable, begins, portion, portions,
-        ends.source, ends.target, ends.kind, chunk_mb, blend, tie, np.array(CHOOSE_SHARPNESS),
+        ends.source, ends.target, ends.kind, mb, blend, tie, np.array(CHOOSE_SHARPNESS),
     )  # fmt: skip
     if len(at) < len(ends):
         return None
@@ -178,7 +179,7 @@ def _choose(
     source: Any,
     target: Any,
     kind: Any,
-    mb: float,
+    mb: Any,
     blend: float,
     tie: Any,
     sharpness: Any,
@@ -202,9 +203,9 @@ def _choose(
                 if attempt:
                     for c in mine:
                         for step in range(at[c], at[c] + steps[c]):
-                            _use(-1.0, links[step], mb, costs, load)
+                            _use(-1.0, links[step], mb[c], costs, load)
                 shift = (g * 7919 + portion * 104729 + attempt * 31) % num_links
-                _set_lengths(costs, mb, sharpness[attempt], load, tie, shift, price, length)
+                _set_lengths(costs, mb[mine].mean(), sharpness[attempt], load, tie, shift, price, length)
                 c = mine[0]
                 _tree(source[c], blend, length, usable[kind[c]], first_out, order, dst, via)
                 for c in mine:
@@ -223,6 +224,6 @@ def _choose(
                     rank = target[c]
                     for step in range(at[c] + count - 1, at[c] - 1, -1):
                         links[step] = via[rank]
-                        _use(1.0, via[rank], mb, costs, load)
+                        _use(1.0, via[rank], mb[c], costs, load)
                         rank = src[via[rank]]
     return at, steps, links, load

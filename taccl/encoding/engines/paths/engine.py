@@ -28,8 +28,9 @@ from taccl.encoding.engines.paths.tuning import (
 )
 from taccl.encoding.engines.pipelined import asks_quotient, kinds_of, knows_sketch, note_of_compiling
 from taccl.encoding.instance import Instance
-from taccl.model.collective import IntArray
+from taccl.model.collective import IntArray, Placement
 from taccl.model.network import FloatArray
+from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.support.budget import Budget
 
@@ -93,6 +94,15 @@ class _Search:
         chunks = instance.demand.from_one_to_another
         self.usable, kind = kinds_of(self.problem)
         self.ends = self._ends(chunks, kind[chunks])
+        problem = self.problem
+        self.mb = problem.size_mb[self.ends.chunk]
+        self.ready_us, self.tail_us = (
+            _by_chunk(problem, times_us, placement)[self.ends.chunk]
+            for times_us, placement in (
+                (problem.ready_us, problem.collective.inputs),
+                (problem.tail_us, problem.collective.outputs),
+            )
+        )
 
     def schedules(self, budget: Budget, best_us: float) -> Iterator[Schedule]:
         """Schedules of all routes, each better than all before; the first way is tried even without time."""
@@ -100,9 +110,7 @@ class _Search:
         for blend, seed in self._routes():
             if takes_s and not budget.remaining_s() > takes_s:
                 return
-            chosen = choose(
-                self.problem.topology, self.costs, self.usable, self.ends, self.problem.chunk_mb, blend, seed
-            )
+            chosen = choose(self.problem.topology, self.costs, self.usable, self.ends, self.mb, blend, seed)
             if chosen is None:
                 return
             for size, power in product(self._sizes(), list(powers)):
@@ -143,18 +151,26 @@ class _Search:
 
     def _schedule(self, chosen: Paths, size: int, power: float, seed: int) -> Schedule:
         mine = chunks_of(chosen)
-        key = -remaining(chosen, self._weight(chosen, power))
+        key = -remaining(chosen, self._weight(chosen, mine, power)) - self.tail_us[mine]
         # Those that are equally urgent go in another order each time.
         key *= 1.0 + CHANCE * np.random.default_rng(seed).random(len(self.ends))[mine]
-        start, end, leader = scheduled(chosen, self.costs, self.problem.chunk_mb, key, size)
+        start, end, leader = scheduled(chosen, self.costs, self.mb, self.ready_us, key, size)
         link, adds = chosen.link.astype(np.int64), np.zeros(len(start), dtype=np.bool_)
         return Schedule(self.problem, self.ends.chunk[mine], link, start, end, adds, leader).sorted()
 
-    def _weight(self, chosen: Paths, power: float) -> FloatArray:
-        """What each link counts in the urgency of a step: its time, and more where its ports are busy."""
+    def _weight(self, chosen: Paths, mine: IntArray, power: float) -> FloatArray:
+        """What each step counts in its urgency: its time, and more where its ports are busy."""
         topology, load = self.problem.topology, chosen.load_us
         link, port = topology.incidence
         busiest = np.zeros(topology.num_links)
         np.maximum.at(busiest, link, load[port] / max(float(load.max()), 1e-300))
-        duration = topology.duration_us(np.arange(topology.num_links), self.problem.chunk_mb)
-        return np.asarray(duration * busiest**power + 1e-3 * duration)
+        duration = topology.duration_us(chosen.link.astype(np.int64), self.mb[mine])
+        return np.asarray(duration * busiest[chosen.link] ** power + 1e-3 * duration)
+
+
+def _by_chunk(problem: Problem, times_us: FloatArray | None, placement: Placement) -> FloatArray:
+    """The moment of each chunk's one row of a placement, shape (num_chunks,)."""
+    moments = np.zeros(problem.num_chunks)
+    if times_us is not None:
+        moments[placement.chunk] = times_us
+    return moments

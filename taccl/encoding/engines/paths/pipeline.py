@@ -16,6 +16,7 @@ import numpy as np
 from taccl.encoding.core.costs import Costs
 from taccl.encoding.core.port_queues import (
     any_ready,
+    expect,
     may_start,
     next_arrival,
     next_us,
@@ -36,18 +37,19 @@ def chunks_of(paths: Paths) -> IntArray:
 
 
 def remaining(paths: Paths, weight: FloatArray) -> FloatArray:
-    """The sum of a weight over the rest of each step's way, with that step; `weight` is one for each link."""
-    so_far = np.concatenate([[0.0], np.cumsum(weight[paths.link])])
+    """The sum of a weight over the rest of each step's way, with that step; `weight` is one for each step."""
+    so_far = np.concatenate([[0.0], np.cumsum(weight)])
     return np.asarray(so_far[np.repeat(paths.first[1:], np.diff(paths.first))] - so_far[:-1])
 
 
 def scheduled(
-    paths: Paths, costs: Costs, chunk_mb: float, key: FloatArray, most: int
+    paths: Paths, costs: Costs, mb: FloatArray, ready_us: FloatArray, key: FloatArray, most: int
 ) -> tuple[FloatArray, FloatArray, IntArray]:
     """When each step starts and ends, and a number that those have in common that travel together.
 
     Parameters
     ----------
+    mb, ready_us : shape (num_moving,); the size of each chunk, and when it is there.
     key : shape (num_steps,); of those that wait, the least goes first.
     most : chunks in one send.
     """
@@ -58,7 +60,7 @@ def scheduled(
     ends_of_lines = np.full((2, len(costs.alpha_us)), -1)
     followers = np.full((2, len(key) if most > 1 else 0), -1)
     _run(
-        chunks_of(paths), paths.link, paths.first, costs, queues, chunk_mb, key.astype(np.float32), most,
+        chunks_of(paths), paths.link, paths.first, costs, queues, mb, ready_us, key.astype(np.float32), most,
         start, end, leader, *ends_of_lines, *followers,
     )  # fmt: skip
     return start, end, leader
@@ -86,7 +88,8 @@ def _run(
     first: Any,
     costs: Any,
     queues: Any,
-    mb: float,
+    mb: Any,
+    ready_us: Any,
     key: Any,
     most: int,
     start: Any,
@@ -104,7 +107,9 @@ def _run(
     """
     for c in range(len(first) - 1):
         e = first[c]
-        if e < first[c + 1]:
+        if e < first[c + 1] and ready_us[c] > 0.0:
+            expect(queues, ready_us[c], len(link_of) + c)
+        elif e < first[c + 1]:
             offer(queues, key[e], e)
             if most > 1:
                 _append(e, link_of[e], head, tail, behind)
@@ -116,7 +121,7 @@ def _run(
             gone = start[e] >= 0.0  # with others of its batch
             if not may_start(queues, costs, link, now, urgency, e, gone):
                 continue
-            together = 1
+            together, load = 1, mb[chunk_of[e]]
             start[e], leader[e] = now, e
             if most > 1:
                 other, latest = head[link], e
@@ -126,12 +131,19 @@ def _run(
                         next_of_send[latest] = other
                         latest = other
                         together += 1
+                        load += mb[chunk_of[other]]
                     other = behind[other]
                 head[link] = other
-            end[e] = send(queues, costs, link, now, together * mb, e)
+            end[e] = send(queues, costs, link, now, load, e)
         now = next_us(queues)
         e = next_arrival(queues, now)
         while e >= 0:
+            if e >= len(link_of):  # a chunk is there
+                e = first[e - len(link_of)]
+                offer(queues, key[e], e)
+                if most > 1:
+                    _append(e, link_of[e], head, tail, behind)
+                e = -1
             while e >= 0:
                 end[e] = now
                 if e + 1 < first[chunk_of[e] + 1]:

@@ -162,3 +162,25 @@ def test_the_first_schedule_takes_no_budget() -> None:
 def test_a_problem_of_very_many_chunks_begins_with_it() -> None:
     many = make_problem("alltoall", topology="torus:8x12x8", size="768MB", chunks=1).problem
     assert next(first_engines(Instance(many))).name == "paths"
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6), st.integers(3, 5))
+def test_unequal_chunks_that_come_late_and_have_tails_are_served(seed: int, ranks: int) -> None:
+    random = np.random.default_rng(seed)
+    plain = problem(ring(ranks), "alltoall")
+    chunks, inputs, outputs = (
+        plain.num_chunks,
+        len(plain.collective.inputs),
+        len(plain.collective.outputs),
+    )
+    unequal = Problem(
+        plain.topology,
+        plain.collective,
+        plain.chunk_mb,
+        sizes=random.integers(1, 9, chunks).astype(float),
+        ready_us=random.integers(0, 20, inputs).astype(float),
+        tail_us=random.integers(0, 20, outputs).astype(float),
+    )
+    best = fastest(unequal, 50)
+    assert best.makespan_us >= lower_bound(unequal).value_us * (1 - 1e-9)
