@@ -63,7 +63,7 @@ def bound(as_json: bool, **request: Any) -> None:
 def _show(proven: Bounds) -> None:
     stated, problem, largest = proven.stated, proven.problem, proven[0]
     size = units.format_size(problem.size_bytes)
-    chunk = units.format_size(round(problem.chunk_mb * units.MB))
+    chunk = units.format_sizes(float(problem.size_mb.min()), float(problem.size_mb.max()))
     on = stated.topology.name if stated.sketch is None else f"{stated.topology.name} ({stated.sketch.name})"
     click.echo(f"{problem.collective.name}, {problem.num_ranks} ranks, on {on}: {size} in chunks of {chunk}")
     header = ["bound", "time(us)", "algbw(GB/s)", "busbw(GB/s)", "", "why no schedule is faster"]

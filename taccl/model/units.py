@@ -88,6 +88,12 @@ def format_size(size_bytes: int) -> str:
     return f"{size_bytes}B"
 
 
+def format_sizes(least_mb: float, most_mb: float) -> str:
+    """Sizes from the least to the most, in MB: `1MB`, or `1MB to 4MB`."""
+    least, most = (format_size(round(size * MB)) for size in (least_mb, most_mb))
+    return least if least == most else f"{least} to {most}"
+
+
 def beta_from_bandwidth(bandwidth_gbps: float) -> float:
     """Microseconds per MB of a link that moves `bandwidth_gbps` * 10**9 bytes per second."""
     if not is_number(bandwidth_gbps) or not 0 < bandwidth_gbps < _MAX_FLOAT:

@@ -351,7 +351,8 @@ class Result(Reported):
         return f"{bound}, gap {100 * self.gap:.2f}%"
 
     def _chunk_size(self) -> str:
-        return units.format_size(self.chunk_bytes)
+        size_mb = self.problem.size_mb
+        return units.format_sizes(float(size_mb.min()), float(size_mb.max()))
 
     def _verdict(self) -> str:
         if not self.files:

@@ -117,3 +117,8 @@ def test_what_is_no_time_is_refused_with_an_example(text: str) -> None:
 def test_a_time_must_be_positive() -> None:
     with pytest.raises(UnitError, match="must be positive"):
         parse_time_us("0ms")
+
+
+def test_sizes_from_the_least_to_the_most() -> None:
+    assert units.format_sizes(1, 1) == "1MB"
+    assert units.format_sizes(0.5, 4) == "512KB to 4MB"

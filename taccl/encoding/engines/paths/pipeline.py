@@ -82,6 +82,14 @@ def _append(e: int, link: int, head: Any, tail: Any, behind: Any) -> None:
 
 
 @compiled
+def _come(e: int, key: Any, link_of: Any, most: int, queues: Any, head: Any, tail: Any, behind: Any) -> None:
+    """The chunk of a step is there: the step may go."""
+    offer(queues, key[e], e)
+    if most > 1:
+        _append(e, link_of[e], head, tail, behind)
+
+
+@compiled
 def _run(
     chunk_of: Any,
     link_of: Any,
@@ -110,9 +118,7 @@ def _run(
         if e < first[c + 1] and ready_us[c] > 0.0:
             expect(queues, ready_us[c], len(link_of) + c)
         elif e < first[c + 1]:
-            offer(queues, key[e], e)
-            if most > 1:
-                _append(e, link_of[e], head, tail, behind)
+            _come(e, key, link_of, most, queues, head, tail, behind)
     now = 0.0
     while now < np.inf:
         while any_ready(queues):
@@ -140,15 +146,11 @@ def _run(
         while e >= 0:
             if e >= len(link_of):  # a chunk is there
                 e = first[e - len(link_of)]
-                offer(queues, key[e], e)
-                if most > 1:
-                    _append(e, link_of[e], head, tail, behind)
+                _come(e, key, link_of, most, queues, head, tail, behind)
                 e = -1
             while e >= 0:
                 end[e] = now
                 if e + 1 < first[chunk_of[e] + 1]:
-                    offer(queues, key[e + 1], e + 1)
-                    if most > 1:
-                        _append(e + 1, link_of[e + 1], head, tail, behind)
+                    _come(e + 1, key, link_of, most, queues, head, tail, behind)
                 e = next_of_send[e] if most > 1 else -1
             e = next_arrival(queues, now)
