@@ -21,7 +21,7 @@ from taccl.backend.lower import lower
 from taccl.backend.msccl_xml.reader import parse_document
 from taccl.backend.msccl_xml.writer import to_xml
 from taccl.backend.simulate import simulate_program
-from taccl.backend.verify.verifier import verify_document
+from taccl.backend.verify.msccl_xml.verifier import verify_document
 
 #: Machine, collective, chunks, target, transfers.
 ROWS = (

@@ -29,10 +29,10 @@ from benchmarks.checkout import SHARED, test_helper
 from benchmarks.kept import keep_line, kept_lines
 from taccl.backend.execute_plan import execute_plan
 from taccl.backend.lower_plan.fits import message_chunks
+from taccl.backend.machine.report import Verification
 from taccl.backend.mscclpp.reader import read_plan
 from taccl.backend.plan import ExecutionPlan, Operation
-from taccl.backend.verify.report import Verification
-from taccl.backend.verify_plan import verify_plan
+from taccl.backend.verify.mscclpp import verify_plan
 from taccl.errors import TacclError
 
 examples = test_helper("backend", "plan_examples")

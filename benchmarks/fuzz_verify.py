@@ -25,7 +25,7 @@ from benchmarks import report
 from benchmarks.checkout import DATA, test_helper
 from taccl.backend.msccl_xml import read_xml, to_xml
 from taccl.backend.program import Op, Program
-from taccl.backend.verify import verify_program, verify_text
+from taccl.backend.verify.msccl_xml import verify_program, verify_text
 
 fuzzing = test_helper("backend", "fuzzing")
 mutations = test_helper("backend", "mutations")

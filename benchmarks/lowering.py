@@ -22,7 +22,7 @@ from taccl.backend.lower import lower
 from taccl.backend.msccl_xml.writer import to_xml
 from taccl.backend.program import Program, Protocol
 from taccl.backend.simulate.executor import Prepared
-from taccl.backend.verify import verify_text
+from taccl.backend.verify.msccl_xml import verify_text
 from taccl.calibration.runs import MeasuredRuns, load_runs
 from taccl.errors import ProgramLimitError
 from taccl.model import units

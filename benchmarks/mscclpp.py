@@ -31,7 +31,7 @@ from taccl.backend.mscclpp.reader import read_plan
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.target import LoweringOptions
 from taccl.backend.targets.registry import find_target
-from taccl.backend.verify_plan import verify_plan
+from taccl.backend.verify.mscclpp import verify_plan
 from taccl.errors import CheckError, TacclError
 from taccl.model import units
 from taccl.sketch import published_sketches

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from taccl.analysis.simulated_result import SimulatedFile as SimulatedFile
     from taccl.api import make_problem as make_problem
     from taccl.api import synthesize as synthesize
-    from taccl.backend.verify import verify_file as verify_file
-    from taccl.backend.verify_plan import verify_plan_file as verify_plan_file
+    from taccl.backend.verify.msccl_xml import verify_file as verify_file
+    from taccl.backend.verify.mscclpp import verify_plan_file as verify_plan_file
     from taccl.calibration.fit_result import MeasuredFit as MeasuredFit
     from taccl.calibration.link_fit import fit_measured as fit_measured
     from taccl.deployment import Deployment as Deployment
@@ -62,8 +62,8 @@ _PUBLIC = {
     "analysis.simulated": "simulate_file",
     "analysis.simulated_result": "SimulatedFile",
     "api": "make_problem synthesize",
-    "backend.verify": "verify_file",
-    "backend.verify_plan": "verify_plan_file",
+    "backend.verify.msccl_xml": "verify_file",
+    "backend.verify.mscclpp": "verify_plan_file",
     "calibration.fit_result": "MeasuredFit",
     "calibration.link_fit": "fit_measured",
     "deployment": "Deployment deploy",

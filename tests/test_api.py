@@ -8,7 +8,7 @@ import pytest
 
 import taccl
 from taccl import api, load_topology, make_collective, make_problem, read_schedule, synthesize
-from taccl.backend.verify import verify_text
+from taccl.backend.verify.msccl_xml import verify_text
 from taccl.encoding.core.options import SearchOptions
 from taccl.errors import CollectiveError, SketchError, TacclError, TopologyError
 from taccl.model.collective import Collective

@@ -16,9 +16,13 @@ REGISTRY = "engines.registry"
 
 
 def modules(package: str = "taccl") -> list[Path]:
-    """The modules of a package, but for the lists of public names that its `__init__` has."""
+    """The modules of a package, but for its own `__init__`, and those of folders that only hold rooms."""
     folder = ROOT.joinpath(*package.split(".")[1:])
-    return [path for path in sorted(folder.rglob("*.py")) if path.parent != folder or path.stem[0] != "_"]
+    own = {
+        folder,
+        *(folder / room.name.split(".")[0] for room in TABLES.get(package, ()) if "." in room.name),
+    }
+    return [path for path in sorted(folder.rglob("*.py")) if path.parent not in own or path.stem[0] != "_"]
 
 
 def imported_modules(path: Path) -> Iterator[tuple[int, str]]:

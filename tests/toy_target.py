@@ -16,7 +16,7 @@ from pathlib import Path
 from taccl.backend.msccl_xml import parse_xml
 from taccl.backend.program import Program
 from taccl.backend.target import Lowered, LoweringOptions, Target, TargetLimits
-from taccl.backend.verify import Facts, Finding, Verification
+from taccl.backend.verify.msccl_xml import Facts, Finding, Verification
 from taccl.errors import FileError
 from taccl.model.collective import Collective
 from taccl.model.collectives import make_collective

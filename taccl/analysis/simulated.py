@@ -18,8 +18,8 @@ from taccl.backend.simulate import Simulation, simulate_program
 from taccl.backend.simulate.simulator import Arbitration
 from taccl.backend.simulate_plan import PlanSimulation, simulate_plan
 from taccl.backend.targets.registry import plan_of_file
-from taccl.backend.verify import verify_program
-from taccl.backend.verify_plan import verify_plan
+from taccl.backend.verify.msccl_xml import verify_program
+from taccl.backend.verify.mscclpp import verify_plan
 from taccl.encoding.bounds import Proof, lower_bound
 from taccl.errors import TacclError, TopologyError, UnitError
 from taccl.model import units

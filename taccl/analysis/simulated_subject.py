@@ -17,7 +17,7 @@ from taccl.backend.msccl_xml import Document, parse_document, to_xml
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.program import Program
 from taccl.backend.targets.registry import program_of_file, target_of_file
-from taccl.backend.verify import refusals_of, verify_program
+from taccl.backend.verify.msccl_xml import refusals_of, verify_program
 from taccl.errors import CollectiveError, VerificationError
 from taccl.model.collective import Collective
 from taccl.model.collectives import COLLECTIVES, make_collective

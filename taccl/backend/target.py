@@ -21,9 +21,9 @@ from taccl.model.schedule import Schedule
 from taccl.support.arguments import shown
 
 if TYPE_CHECKING:
+    from taccl.backend.machine.report import Verification
     from taccl.backend.plan import ExecutionPlan
     from taccl.backend.program import Program
-    from taccl.backend.verify.report import Verification
 
 #: The hint of a refusal that fewer chunks may undo, where nobody has looked yet how many would.
 FEWER_CHUNKS = "fewer chunks"

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
+from taccl.backend.machine.report import reports_to_dict
 from taccl.backend.target import AnyTarget
 from taccl.backend.targets.registry import target_of_file
-from taccl.backend.verify import Facts, Verification
-from taccl.backend.verify.report import reports_to_dict
+from taccl.backend.verify.msccl_xml import Facts, Verification
 from taccl.cli import completion
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json

@@ -12,7 +12,7 @@ from taccl.backend.mscclpp import to_json
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.program import Program, Protocol
 from taccl.backend.targets.registry import target_of_file
-from taccl.backend.verify_plan import verify_plan_text
+from taccl.backend.verify.mscclpp import verify_plan_text
 from taccl.errors import TacclError, VerificationError
 from taccl.support.arguments import is_whole, shown
 from taccl.support.files import read_bytes, write_atomically

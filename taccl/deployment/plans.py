@@ -12,11 +12,11 @@ from math import lcm
 from pathlib import Path
 
 from taccl.backend.lower_plan.fits import UNIT_BYTES, checked_window, message_chunks
+from taccl.backend.machine.report import Verification
 from taccl.backend.mscclpp.reader import parse_plan_document
 from taccl.backend.plan import Channel, ExecutionPlan
 from taccl.backend.targets.registry import target_of_file
-from taccl.backend.verify.report import Verification
-from taccl.backend.verify_plan import verify_plan_document
+from taccl.backend.verify.mscclpp import verify_plan_document
 from taccl.errors import PlanError, TacclError, VerificationError
 from taccl.support.arguments import file_path, is_whole, shown
 from taccl.support.files import read_bytes

@@ -7,7 +7,7 @@ from taccl.api import make_problem, synthesize
 from taccl.backend.msccl_xml import read_xml
 from taccl.backend.mscclpp import to_json
 from taccl.backend.simulate import simulate_program
-from taccl.backend.verify import verify_file, verify_program
+from taccl.backend.verify.msccl_xml import verify_file, verify_program
 from taccl.encoding.bounds import Proof, lower_bound
 from taccl.errors import CollectiveError, FileError, TopologyError, VerificationError
 from taccl.sketch.published import published_files

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from taccl.backend.execute_plan import execute_plan
 from taccl.backend.plan import ExecutionPlan
-from taccl.backend.verify_plan import verify_plan
+from taccl.backend.verify.mscclpp import verify_plan
 
 
 def assert_right(plan: ExecutionPlan) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from taccl.backend.machine.report import Collector, Finding
 from taccl.backend.mscclpp import parse_plan_document
-from taccl.backend.verify.report import Collector, Finding
-from taccl.backend.verify_plan.document import check_document
-from taccl.backend.verify_plan.verifier import check_structure
-from taccl.backend.verify_plan.versions import NEWEST
+from taccl.backend.verify.mscclpp.document import check_document
+from taccl.backend.verify.mscclpp.verifier import check_structure
+from taccl.backend.verify.mscclpp.versions import NEWEST
 
 #: Values by place; see `plans.edited`.
 Places = dict[str, Any]

@@ -10,7 +10,7 @@ from small_schedules import network, ring_allreduce
 from taccl.backend.lower import lower
 from taccl.backend.program import Program, RankProgram
 from taccl.backend.simulate import simulate_program
-from taccl.backend.verify import verify_program
+from taccl.backend.verify.msccl_xml import verify_program
 
 RING = network(4, [(rank, (rank + 1) % 4) for rank in range(4)])
 

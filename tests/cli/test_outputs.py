@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from taccl.backend.verify import verify_text
+from taccl.backend.verify.msccl_xml import verify_text
 from taccl.cli import signals
 from taccl.model.schedule import schedule_from_json
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from taccl.backend.verify import verify_file
+from taccl.backend.verify.msccl_xml import verify_file
 
 #: A machine with a first schedule at once, and none of the engines done within a minute.
 HARD = (

@@ -21,7 +21,7 @@ from taccl.backend.execute_plan.call import PlanCall
 from taccl.backend.execute_plan.memory import World
 from taccl.backend.execute_plan.ports import Port
 from taccl.backend.program import Buffer
-from taccl.backend.verify_plan.wanted import SEND_RECEIVE, senders
+from taccl.backend.verify.mscclpp.wanted import SEND_RECEIVE, senders
 
 _SHOWN = 5
 

@@ -24,9 +24,9 @@ from taccl.backend.execute_plan.memory import World, check_room
 from taccl.backend.execute_plan.processes import run_processes
 from taccl.backend.execute_plan.ranked import End, agents_of, leftovers, planned, stuck_of
 from taccl.backend.execute_plan.threads import run_threads
+from taccl.backend.machine.report import Collector
 from taccl.backend.plan import ExecutionPlan
-from taccl.backend.verify.report import Collector
-from taccl.backend.verify_plan.verifier import check_structure
+from taccl.backend.verify.mscclpp.verifier import check_structure
 from taccl.errors import TacclError, VerificationError
 from taccl.model.collective import Collective
 from taccl.support.arguments import word

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from taccl.backend.machine.expected import MAX_CELLS, plain_name
+from taccl.backend.machine.report import Collector
 from taccl.backend.program import Op, Program
 from taccl.backend.step_rows import OPS
-from taccl.backend.verify.columns import INPUT, RECEIVES, SENDS, Columns
-from taccl.backend.verify.expected import MAX_CELLS, expect_standard, plain_name
-from taccl.backend.verify.memory import Memory, buffer_sizes, check_bounds
-from taccl.backend.verify.report import Collector
+from taccl.backend.verify.msccl_xml.columns import INPUT, RECEIVES, SENDS, Columns
+from taccl.backend.verify.msccl_xml.expected import expect_standard
+from taccl.backend.verify.msccl_xml.memory import Memory, buffer_sizes, check_bounds
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
 

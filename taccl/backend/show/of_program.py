@@ -14,7 +14,7 @@ from taccl.backend.show.facts import count, program_facts
 from taccl.backend.show.timeline import COPY, RECEIVE, REDUCE, RELAY, SEND, Bars, Timeline, tracks
 from taccl.backend.simulate import Simulation
 from taccl.backend.step_rows import OPS
-from taccl.backend.verify.columns import RECEIVES, SENDS
+from taccl.backend.verify.msccl_xml.columns import RECEIVES, SENDS
 from taccl.model import units
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray

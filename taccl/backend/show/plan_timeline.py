@@ -18,9 +18,9 @@ from taccl.backend.show.facts import count
 from taccl.backend.show.of_plan import detail_words, plan_facts, range_words
 from taccl.backend.show.timeline import COPY, READ, REDUCE, RELAY, SEND, WAIT, Bars, Timeline, tracks
 from taccl.backend.simulate_plan import PlanSimulation, simulate_plan
-from taccl.backend.verify_plan.header import smallest_chunk
-from taccl.backend.verify_plan.operands import behind
-from taccl.backend.verify_plan.subject import At
+from taccl.backend.verify.mscclpp.header import smallest_chunk
+from taccl.backend.verify.mscclpp.operands import behind
+from taccl.backend.verify.mscclpp.subject import At
 from taccl.model import units
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray, LogicalTopology

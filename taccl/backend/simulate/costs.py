@@ -13,9 +13,9 @@ import numpy as np
 
 from taccl.backend.program import Protocol
 from taccl.backend.simulate.matched import links_of
-from taccl.backend.verify.connections import Connections
-from taccl.backend.verify.executed_steps import ExecutedSteps
-from taccl.backend.verify.limits import EXECUTOR, MAX_COUNT, SLOTS, group_bytes
+from taccl.backend.verify.msccl_xml.connections import Connections
+from taccl.backend.verify.msccl_xml.executed_steps import ExecutedSteps
+from taccl.backend.verify.msccl_xml.limits import EXECUTOR, MAX_COUNT, SLOTS, group_bytes
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray, LogicalTopology
 from taccl.model.units import MB

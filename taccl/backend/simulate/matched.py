@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from taccl.backend.machine.report import Collector
 from taccl.backend.program import Program
-from taccl.backend.verify.columns import Columns
-from taccl.backend.verify.connections import Connections, connect
-from taccl.backend.verify.deadlock import find_cycle
-from taccl.backend.verify.executed_steps import ExecutedSteps
-from taccl.backend.verify.execution import execute
-from taccl.backend.verify.report import Collector
+from taccl.backend.verify.msccl_xml.columns import Columns
+from taccl.backend.verify.msccl_xml.connections import Connections, connect
+from taccl.backend.verify.msccl_xml.deadlock import find_cycle
+from taccl.backend.verify.msccl_xml.executed_steps import ExecutedSteps
+from taccl.backend.verify.msccl_xml.execution import execute
 from taccl.errors import TopologyError, VerificationError
 from taccl.model.collective import IntArray
 from taccl.model.network import LogicalTopology

@@ -25,9 +25,9 @@ from taccl.backend.simulate.events import Steps, run_events
 from taccl.backend.simulate.matched import hang, matched
 from taccl.backend.simulate.simulation import Simulation
 from taccl.backend.simulate.urgency import urgency_us
-from taccl.backend.verify.connections import Connections
-from taccl.backend.verify.executed_steps import ExecutedSteps
-from taccl.backend.verify.execution import execute
+from taccl.backend.verify.msccl_xml.connections import Connections
+from taccl.backend.verify.msccl_xml.executed_steps import ExecutedSteps
+from taccl.backend.verify.msccl_xml.execution import execute
 from taccl.errors import TacclError
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray, LogicalTopology

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from taccl.backend.simulate.costs import Costs
-from taccl.backend.verify.connections import Connections
-from taccl.backend.verify.executed_steps import ExecutedSteps
+from taccl.backend.verify.msccl_xml.connections import Connections
+from taccl.backend.verify.msccl_xml.executed_steps import ExecutedSteps
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
 from taccl.support.jit import Loop

@@ -10,8 +10,8 @@ from taccl.backend.plan import Channel, Operation, OpName
 from taccl.backend.simulate_plan.flows import Done
 from taccl.backend.simulate_plan.run import Arrange, Run
 from taccl.backend.simulate_plan.work import Moved, Work, work_of
-from taccl.backend.verify_plan.signatures import PUTTING
-from taccl.backend.verify_plan.subject import At
+from taccl.backend.verify.mscclpp.signatures import PUTTING
+from taccl.backend.verify.mscclpp.subject import At
 
 _SIGNALS = (OpName.SIGNAL, OpName.RELAXED_SIGNAL)
 _WAITS = (OpName.WAIT, OpName.RELAXED_WAIT)

@@ -6,9 +6,9 @@ from bisect import insort
 from dataclasses import dataclass
 
 from taccl.backend.plan import ExecutionPlan, Operation, OpName
-from taccl.backend.verify_plan.operands import behind
-from taccl.backend.verify_plan.signatures import PACKET_OPERANDS, Shape, moves_packets, signature_of
-from taccl.backend.verify_plan.subject import At
+from taccl.backend.verify.mscclpp.operands import behind
+from taccl.backend.verify.mscclpp.signatures import PACKET_OPERANDS, Shape, moves_packets, signature_of
+from taccl.backend.verify.mscclpp.subject import At
 from taccl.model.executor import Executor
 
 _COPIES = frozenset({OpName.COPY, OpName.COPY_TO_PACKETS, OpName.COPY_FROM_PACKETS})

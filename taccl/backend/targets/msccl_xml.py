@@ -17,7 +17,7 @@ from taccl.backend.msccl_xml.reader import Document, begins_as_program, parse_do
 from taccl.backend.msccl_xml.writer import to_xml
 from taccl.backend.program import Program, Protocol
 from taccl.backend.target import Lowered, LoweringOptions, Target, TargetLimits
-from taccl.backend.verify import Verification, verify_document
+from taccl.backend.verify.msccl_xml import Verification, verify_document
 from taccl.model import units
 from taccl.model.collective import Collective
 from taccl.model.problem import Problem

@@ -10,16 +10,16 @@ from taccl.backend.lower.carried import FEATURES, REASONS
 from taccl.backend.lower_plan import lower_to_plan
 from taccl.backend.lower_plan.fits import UNIT_BYTES, check_problem_fits, message_chunks
 from taccl.backend.lower_plan.translate import COLLECTIVES
+from taccl.backend.machine.report import Verification
 from taccl.backend.mscclpp.commands import executor_test
 from taccl.backend.mscclpp.reader import PlanDocument, parse_plan, parse_plan_document
 from taccl.backend.mscclpp.writer import to_json
 from taccl.backend.plan import ExecutionPlan, Operation, OpName
 from taccl.backend.simulate_plan import simulate_plan
 from taccl.backend.target import Lowered, LoweringOptions, Target, TargetLimits
-from taccl.backend.verify.report import Verification
-from taccl.backend.verify_plan import verify_plan_document
-from taccl.backend.verify_plan.behaviour import MOST_ACTS
-from taccl.backend.verify_plan.versions import NEWEST
+from taccl.backend.verify.mscclpp import verify_plan_document
+from taccl.backend.verify.mscclpp.behaviour import MOST_ACTS
+from taccl.backend.verify.mscclpp.versions import NEWEST
 from taccl.errors import CollectiveError, ProgramLimitError
 from taccl.model import units
 from taccl.model.collective import Collective

@@ -14,8 +14,8 @@ import numpy as np
 from taccl.backend.limits import LIMITS, check_limits
 from taccl.backend.msccl_xml import to_xml
 from taccl.backend.program import Program, Protocol
-from taccl.backend.verify import verify_text
-from taccl.backend.verify.limits import RUNTIMES
+from taccl.backend.verify.msccl_xml import verify_text
+from taccl.backend.verify.msccl_xml.limits import RUNTIMES
 from taccl.calibration.probe.folder import commands, readme, script
 from taccl.calibration.probe.patterns import PATTERNS, Pattern
 from taccl.errors import ProgramLimitError, TacclError, TopologyError

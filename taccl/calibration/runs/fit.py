@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from taccl.backend.simulate.executor import Prepared
-from taccl.backend.verify.limits import Runtime
+from taccl.backend.verify.msccl_xml.limits import Runtime
 from taccl.calibration.runs.jump import Jump, find_jump
 from taccl.calibration.runs.least_deviation import least_deviation, search, short_search
 from taccl.calibration.runs.model import PIECES, Model, Parameter, network_of, pieces_known

@@ -17,7 +17,7 @@ from taccl.api import make_problem
 from taccl.backend.program import Op, Program, Protocol
 from taccl.backend.simulate.executor import Prepared
 from taccl.backend.simulate.executor.prepared import ROUNDS
-from taccl.backend.verify.limits import EXECUTOR, RCCL, Runtime
+from taccl.backend.verify.msccl_xml.limits import EXECUTOR, RCCL, Runtime
 from taccl.calibration.runs.jump import Jump
 from taccl.calibration.runs.least_deviation import Unknown
 from taccl.calibration.runs.runs import MeasuredFile

@@ -14,7 +14,7 @@ import numpy as np
 
 from taccl.analysis.simulated_subject import Subject, of_file
 from taccl.backend.program import Protocol
-from taccl.backend.verify import verify_program
+from taccl.backend.verify.msccl_xml import verify_program
 from taccl.calibration.benchmarks.facts import Point
 from taccl.calibration.benchmarks.file_times import (
     TIMES,

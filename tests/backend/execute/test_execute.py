@@ -27,7 +27,7 @@ from taccl.backend.execute import execute
 from taccl.backend.execute.call import DTYPES, OPS
 from taccl.backend.lower import lower
 from taccl.backend.msccl_xml import read_xml
-from taccl.backend.verify import verify_program
+from taccl.backend.verify.msccl_xml import verify_program
 from taccl.errors import CollectiveError, TacclError, VerificationError
 from taccl.model.collective import Collective, Placement
 from taccl.model.collectives import COLLECTIVES, make_collective

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from mutations import mutate
 
 from taccl.backend.msccl_xml import to_xml
-from taccl.backend.verify import verify_program, verify_text
+from taccl.backend.verify.msccl_xml import verify_program, verify_text
 
 seeds = st.integers(0, 2**32 - 1)
 

@@ -28,7 +28,7 @@ from taccl.backend.plan import (
 )
 from taccl.backend.program import Buffer
 from taccl.backend.targets.registry import run_file
-from taccl.backend.verify_plan import verify_plan
+from taccl.backend.verify.mscclpp import verify_plan
 from taccl.errors import CollectiveError, TacclError, VerificationError
 from tests.backend import plan_examples as examples
 from tests.backend.plan_examples import CLOSE, HANDSHAKE, Lines, packet_ports

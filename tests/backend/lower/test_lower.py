@@ -23,7 +23,7 @@ from taccl.backend.lower.instances import cut_into_instances
 from taccl.backend.msccl_xml.writer import to_xml
 from taccl.backend.program import Buffer, Op, Protocol
 from taccl.backend.target import THREAD_BLOCKS, ThreadBlocks
-from taccl.backend.verify import verify_text
+from taccl.backend.verify.msccl_xml import verify_text
 from taccl.errors import CollectiveError, ProgramLimitError, UnitError
 from taccl.model.collectives import make_collective
 from taccl.model.executor import Executor

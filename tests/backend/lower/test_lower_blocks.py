@@ -8,7 +8,7 @@ from timing import assert_keeps_the_schedules_times
 from taccl.backend.lower import lower
 from taccl.backend.msccl_xml.writer import to_xml
 from taccl.backend.program import Op, Program
-from taccl.backend.verify import verify_text
+from taccl.backend.verify.msccl_xml import verify_text
 from taccl.errors import ProgramLimitError, TacclError
 from taccl.model.collectives import make_collective
 from taccl.model.schedule import Schedule

@@ -10,7 +10,7 @@ from taccl.backend.lower import lower
 from taccl.backend.msccl_xml import to_xml
 from taccl.backend.program import Buffer, Op, Program, Protocol
 from taccl.backend.target import THREAD_BLOCKS, ThreadBlocks
-from taccl.backend.verify import verify_text
+from taccl.backend.verify.msccl_xml import verify_text
 from taccl.model.collectives import make_collective
 from taccl.model.executor import Executor
 from taccl.model.problem import Problem

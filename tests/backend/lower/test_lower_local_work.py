@@ -12,7 +12,7 @@ from taccl.backend.lower.local_work import LocalWork
 from taccl.backend.msccl_xml.writer import to_xml
 from taccl.backend.program import Buffer, Op, Program, Protocol, ThreadBlock
 from taccl.backend.simulate.executor import predict_us
-from taccl.backend.verify import verify_text
+from taccl.backend.verify.msccl_xml import verify_text
 from taccl.model.collectives import make_collective
 from taccl.model.executor import Executor
 from taccl.model.schedule import Schedule, Send, schedule_from_sends

@@ -13,7 +13,7 @@ from taccl.backend.lower import lower
 from taccl.backend.lower.instances import cut_into_instances
 from taccl.backend.msccl_xml.writer import to_xml
 from taccl.backend.program import Op
-from taccl.backend.verify import verify_text
+from taccl.backend.verify.msccl_xml import verify_text
 from taccl.model.collectives import allreduce
 from taccl.model.executor import Executor
 from taccl.model.problem import Problem

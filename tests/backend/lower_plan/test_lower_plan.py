@@ -13,7 +13,7 @@ from taccl.backend.lower_plan.fits import check_plan_fits, check_problem_fits, c
 from taccl.backend.plan import Channel, OpName
 from taccl.backend.program import Program
 from taccl.backend.target import LoweringOptions
-from taccl.backend.verify_plan import verify_plan
+from taccl.backend.verify.mscclpp import verify_plan
 from taccl.errors import CollectiveError, ProgramLimitError, UnitError, VerificationError
 from taccl.model.collectives import make_collective
 from taccl.model.schedule import Schedule

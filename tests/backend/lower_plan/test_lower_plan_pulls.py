@@ -17,7 +17,7 @@ from taccl.backend.program import Program
 from taccl.backend.simulate_plan import simulate_plan
 from taccl.backend.target import LoweringOptions
 from taccl.backend.targets.registry import find_target
-from taccl.backend.verify_plan import verify_plan
+from taccl.backend.verify.mscclpp import verify_plan
 from taccl.errors import ProgramLimitError
 from taccl.model.collectives import make_collective
 from taccl.model.schedule import Schedule

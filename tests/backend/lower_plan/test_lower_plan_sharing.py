@@ -9,7 +9,7 @@ from taccl.backend.lower_plan.fits import check_plan_fits
 from taccl.backend.lower_plan.sharing import chunk_by_chunk, cuts_equally, share_out
 from taccl.backend.plan import ExecutionPlan, OpName, Share
 from taccl.backend.target import LoweringOptions
-from taccl.backend.verify_plan import verify_plan
+from taccl.backend.verify.mscclpp import verify_plan
 from taccl.errors import ProgramLimitError, UnitError
 from taccl.model.schedule import Schedule
 from tests.backend.lowered_plans import assert_runs_right

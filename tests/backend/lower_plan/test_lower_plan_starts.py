@@ -11,7 +11,7 @@ from taccl.backend.plan import Channel, ExecutionPlan, OpName
 from taccl.backend.simulate_plan import simulate_plan
 from taccl.backend.target import LoweringOptions
 from taccl.backend.targets.mscclpp import TARGETS
-from taccl.backend.verify_plan import verify_plan
+from taccl.backend.verify.mscclpp import verify_plan
 from taccl.model.collectives import make_collective
 from taccl.model.schedule import Schedule
 from tests.backend.plan_runs import goes_wrong

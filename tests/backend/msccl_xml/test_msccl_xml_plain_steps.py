@@ -11,7 +11,7 @@ from programs import REAL_FILES, ring_allgather, ring_allreduce, scratch_allredu
 from taccl.backend.msccl_xml import parse_document, parse_xml, plain_steps, to_xml
 from taccl.backend.msccl_xml import reader as reader_module
 from taccl.backend.step_rows import StepRows
-from taccl.backend.verify import verify_document
+from taccl.backend.verify.msccl_xml import verify_document
 from taccl.errors import XmlError
 
 FILES = sorted(REAL_FILES.glob("*.xml"))

@@ -12,7 +12,7 @@ from strategies import schedules
 from taccl.backend.lower import lower
 from taccl.backend.program import Op, Protocol
 from taccl.backend.simulate import Simulation, simulate_program
-from taccl.backend.verify import verify_program
+from taccl.backend.verify.msccl_xml import verify_program
 from taccl.errors import TacclError, TopologyError, VerificationError
 from taccl.model.collectives import make_collective
 from taccl.model.network import LogicalTopology

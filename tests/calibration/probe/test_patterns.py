@@ -4,7 +4,7 @@ import pytest
 
 from taccl.backend.msccl_xml import to_xml
 from taccl.backend.program import Op, Protocol
-from taccl.backend.verify import verify_text
+from taccl.backend.verify.msccl_xml import verify_text
 from taccl.calibration.probe.patterns import PATTERNS, Pattern
 
 BY_NAME = {pattern.name: pattern for pattern in PATTERNS}

@@ -8,7 +8,7 @@ import pytest
 
 from taccl.backend.msccl_xml import parse_document
 from taccl.backend.program import Protocol
-from taccl.backend.verify import verify_document, verify_text
+from taccl.backend.verify.msccl_xml import verify_document, verify_text
 from taccl.calibration.probe import probe
 from taccl.errors import FileError, TacclError, TopologyError
 from taccl.topologies import parse_topology

@@ -16,9 +16,9 @@ from taccl.backend.program import Op, Program
 from taccl.backend.simulate.executor.columns import Call, Columns, Filled
 from taccl.backend.simulate.matched import links_of, matched
 from taccl.backend.step_rows import OPS
-from taccl.backend.verify.connections import Connections
-from taccl.backend.verify.executed_steps import ExecutedSteps
-from taccl.backend.verify.limits import MAX_COUNT
+from taccl.backend.verify.msccl_xml.connections import Connections
+from taccl.backend.verify.msccl_xml.executed_steps import ExecutedSteps
+from taccl.backend.verify.msccl_xml.limits import MAX_COUNT
 from taccl.errors import TacclError, TopologyError
 from taccl.model.collective import IntArray
 from taccl.model.executor import Executor, ProtocolCosts

@@ -1,0 +1,203 @@
+"""Deadlocks: does every block end, with connections as deep as a runtime's and at every size of call.
+
+A connection holds a fixed number of pieces (2 for Simple, 8 for LL and LL128), and a step of `cnt`
+chunks is cut into ceil(cnt / A) pieces, A being the chunks that fit into a piece, at most 71. The larger the
+call the smaller A. A program that ends with few slots and many pieces ends with more slots and with fewer
+pieces, so the largest call that the file allows decides.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from taccl.backend.machine.report import Collector, Finding
+from taccl.backend.program import Program
+from taccl.backend.verify.msccl_xml.connections import Connections
+from taccl.backend.verify.msccl_xml.executed_steps import ExecutedSteps
+from taccl.backend.verify.msccl_xml.execution import Blocked, Outcome, execute
+from taccl.backend.verify.msccl_xml.limits import MAX_COUNT, SLOTS, Runtime, group_bytes
+
+Run = Callable[[int, int], Outcome]  # of (slots, chunks per piece)
+
+ITERATIONS = 2
+_SHOWN_OF_A_CYCLE = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Depths:
+    """What `Facts` says of the same names."""
+
+    slot_depth: int | None = None
+    deadlock: bool | None = None
+    deadlock_whole: bool | None = None
+    deadlock_split: bool | None = None
+    safe_bytes: int | None = None
+
+
+HANGS = Depths(None, True, True, True, None)
+
+
+def chunks_per_piece(program: Program, runtime: Runtime) -> int | None:
+    """A at the largest call that the runtime would give to this file; None if it gives it none."""
+    largest = program.max_bytes
+    if largest == 0 and runtime.zero_max_bytes == "unlimited":
+        return 1
+    if not runtime.max_bytes_inclusive:
+        largest -= 1
+    if largest < max(1, program.min_bytes) or program.chunks_per_loop < 1:
+        return None
+    chunk_bytes = -(-largest // program.chunks_per_loop)
+    return min(MAX_COUNT, max(1, group_bytes(program, runtime) // chunk_bytes))
+
+
+def check_bounded(
+    executed: ExecutedSteps, connections: Connections, runtimes: Sequence[Runtime], collector: Collector
+) -> Depths:
+    """Findings for each runtime whose depth is not enough, for a program that ends with unbounded ones."""
+    program = executed.columns.program
+    available = SLOTS[program.protocol]
+    most_chunks = int(executed.columns.count.max(initial=1))
+    outcomes: dict[tuple[int, int], Outcome] = {}
+
+    def run(slots: int, per_piece: int) -> Outcome:
+        key = (slots, min(per_piece, most_chunks))
+        if key not in outcomes:
+            outcomes[key] = execute(executed, connections, slots, per_piece, ITERATIONS)
+        return outcomes[key]
+
+    if run(1, 1).ends:
+        return Depths(1, False, False, False, None)
+    per_piece = {runtime.name: chunks_per_piece(program, runtime) for runtime in runtimes}
+    worst = min((each for each in per_piece.values() if each is not None), default=1)
+    split, whole = not run(available, 1).ends, not run(available, MAX_COUNT).ends
+    hung = not run(available, worst).ends
+    if not hung:
+        return Depths(_least_depth(run, worst, available), False, whole, split, None)
+    safe = None if whole else _least_pieces(run, available)
+    for runtime in runtimes:
+        each = per_piece[runtime.name]
+        if each is not None and not run(available, each).ends:
+            limit = None if safe is None else _safe_bytes(program, runtime, safe)
+            _report(executed, connections, run(available, each).blocked, runtime, limit, collector)
+    safe_bytes = None
+    if safe is not None:
+        safe_bytes = min(_safe_bytes(program, runtime, safe) for runtime in runtimes)
+    return Depths(None, True, whole, split, safe_bytes)
+
+
+def _least_depth(run: Run, per_piece: int, available: int) -> int:
+    """The smallest depth at which it ends; `available` is known to be enough."""
+    return bisect_left(range(1, available), True, key=lambda slots: run(slots, per_piece).ends) + 1
+
+
+def _least_pieces(run: Run, available: int) -> int:
+    """The smallest A at which it ends; `MAX_COUNT` is known to be enough."""
+    return bisect_left(range(1, MAX_COUNT), True, key=lambda per_piece: run(available, per_piece).ends) + 1
+
+
+def _safe_bytes(program: Program, runtime: Runtime, per_piece: int) -> int:
+    """The largest call whose chunks are so small that `per_piece` of them fit in a piece."""
+    return program.chunks_per_loop * (group_bytes(program, runtime) // per_piece)
+
+
+def report_unbounded(
+    executed: ExecutedSteps, connections: Connections, outcome: Outcome, collector: Collector
+) -> Depths:
+    """Findings for a program that hangs however deep connections are."""
+    for index, wait in executed.never:
+        columns = executed.columns
+        collector.add(
+            columns.at_step(
+                wait.asker,
+                "concurrency",
+                "error",
+                "endless-wait",
+                f"waits for step {wait.step} of thread block {wait.block}, but no step of that thread "
+                f"block from there on has hasdep=1, so {executed.name(index)} never starts",
+                hint='set hasdep="1" on the step that is waited for',
+            )
+        )
+    if not executed.never:
+        collector.add(_hang(executed, connections, outcome.blocked, "however much a connection holds"))
+    return HANGS
+
+
+def _report(
+    executed: ExecutedSteps,
+    connections: Connections,
+    blocked: tuple[Blocked, ...],
+    runtime: Runtime,
+    safe_bytes: int | None,
+    collector: Collector,
+) -> None:
+    program = executed.columns.program
+    slots = SLOTS[program.protocol]
+    finding = _hang(
+        executed,
+        connections,
+        blocked,
+        f"where a connection holds {slots} pieces ({program.protocol.value}), in calls of "
+        + (f"{program.max_bytes} bytes" if program.max_bytes else "any size"),
+        (runtime.name,),
+        "let one of these receive before it sends"
+        if safe_bytes is None
+        else f'set maxBytes="{safe_bytes}", up to which it ends, or send fewer chunks per step',
+    )
+    collector.add(finding)
+
+
+def _hang(
+    executed: ExecutedSteps,
+    connections: Connections,
+    blocked: tuple[Blocked, ...],
+    when: str,
+    runtimes: tuple[str, ...] = (),
+    hint: str = "break the cycle: change the order of steps in one of these thread blocks",
+) -> Finding:
+    cycle = find_cycle(blocked)
+    first = cycle[0]
+    columns, step = executed.columns, int(executed.step[first.index])
+    said = [_sentence(executed, connections, each) for each in cycle]
+    if len(said) > _SHOWN_OF_A_CYCLE:
+        half = _SHOWN_OF_A_CYCLE // 2
+        said = [*said[:half], f"({len(said) - 2 * half} more)", *said[-half:]]
+    return Finding(
+        layer="concurrency",
+        severity="error",
+        rule="deadlock",
+        message=f"the program hangs {when}: {len(blocked)} thread blocks are stuck; " + "; ".join(said),
+        rank=int(columns.block_rank[first.block]),
+        thread_block=int(columns.block_id[first.block]),
+        step=int(columns.position[step]),
+        line=int(columns.line[step]) or None,
+        runtimes=runtimes,
+        hint=hint,
+    )
+
+
+def find_cycle(blocked: tuple[Blocked, ...]) -> list[Blocked]:
+    """Blocks that wait for one another in a circle; or a chain to one that waits for nobody that can act."""
+    by_block = {each.block: each for each in blocked}
+    path: list[Blocked] = []
+    place: dict[int, int] = {}
+    here: Blocked | None = blocked[0]
+    while here is not None and here.block not in place:
+        place[here.block] = len(path)
+        path.append(here)
+        here = None if here.waits_for is None else by_block.get(here.waits_for)
+    return path if here is None else path[place[here.block] :]
+
+
+def _sentence(executed: ExecutedSteps, connections: Connections, blocked: Blocked) -> str:
+    name = executed.name(blocked.index)
+    line = int(executed.columns.line[executed.step[blocked.index]])
+    name += f", line {line}," if line else ""
+    if blocked.reason == "flag":
+        if blocked.waits_for is None:
+            return f"{name} waits for a flag that is never raised"
+        return f"{name} waits for {executed.name(blocked.waits_for_index)} to be done"
+    if blocked.reason == "data":
+        return f"{name} waits for data on {connections.name(blocked.connection)}"
+    return f"{name} waits for room on {connections.name(blocked.connection)}"

@@ -1,0 +1,306 @@
+"""The three layers, one after the other, and the report of them all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from taccl.backend.machine.expected import MAX_CELLS, Expectation, is_rooted
+from taccl.backend.machine.report import Collector, Facts, Finding, Verdict, Verification
+from taccl.backend.msccl_xml.reader import Document, parse_document, read_document
+from taccl.backend.program import Program
+from taccl.backend.verify.msccl_xml.blocks import BLOCK_RULES
+from taccl.backend.verify.msccl_xml.columns import Columns
+from taccl.backend.verify.msccl_xml.connections import Connections, connect
+from taccl.backend.verify.msccl_xml.deadlock import check_bounded, report_unbounded
+from taccl.backend.verify.msccl_xml.document import check_document
+from taccl.backend.verify.msccl_xml.executed_steps import ExecutedSteps
+from taccl.backend.verify.msccl_xml.execution import execute
+from taccl.backend.verify.msccl_xml.expected import expect_collective, expect_standard
+from taccl.backend.verify.msccl_xml.header import HEADER_RULES
+from taccl.backend.verify.msccl_xml.limits import RCCL, RUNTIMES, Runtime, find_runtimes
+from taccl.backend.verify.msccl_xml.meaning import check_meaning
+from taccl.backend.verify.msccl_xml.memory import Memory, Mode, buffer_sizes, check_bounds
+from taccl.backend.verify.msccl_xml.modes import MODES, callers
+from taccl.backend.verify.msccl_xml.races import check_races
+from taccl.backend.verify.msccl_xml.roots import find_root
+from taccl.backend.verify.msccl_xml.steps import STEP_RULES
+from taccl.backend.verify.msccl_xml.subject import Subject
+from taccl.backend.verify.msccl_xml.symbolic import run_symbolically
+from taccl.backend.verify.msccl_xml.visibility import check_early_flags, check_visibility
+from taccl.errors import CollectiveError
+from taccl.model.collective import BoolArray, Collective
+from taccl.support.arguments import is_whole, shown
+from taccl.support.gc_paused import gc_paused
+
+
+def check_structure(columns: Columns, executed: ExecutedSteps, collector: Collector) -> None:
+    """Findings for everything that at least one runtime does not take as it is meant."""
+    subject = Subject(columns, executed, collector)
+    for rule in (*HEADER_RULES, *BLOCK_RULES, *STEP_RULES):
+        rule(subject)
+
+
+def verify_file(
+    path: str | Path,
+    *,
+    targets: str | Iterable[str] | None = "all",
+    collective: Collective | None = None,
+    root: int | None = None,
+) -> Verification:
+    """Check an MSCCL-XML file, whoever made it.
+
+    Parameters
+    ----------
+    targets : `all`, or the runtimes that have to take it: msccl, executor, rccl. None: those that do take it;
+        one must.
+    collective : what it has to compute, where `coll` does not say so (custom collectives).
+    root : of broadcast, reduce, gather and scatter; None: any root that fits.
+
+    Raises
+    ------
+    FileError, XmlError : it cannot be read, or is not MSCCL-XML at all.
+    TacclError : a target that is no runtime.
+    """
+    return verify_document(read_document(path), targets=targets, collective=collective, root=root)
+
+
+def verify_text(
+    text: str,
+    *,
+    targets: str | Iterable[str] | None = "all",
+    collective: Collective | None = None,
+    root: int | None = None,
+) -> Verification:
+    """Check the text of an MSCCL-XML file; otherwise as `verify_file`."""
+    return verify_document(parse_document(text), targets=targets, collective=collective, root=root)
+
+
+def verify_document(
+    document: Document,
+    *,
+    targets: str | Iterable[str] | None = "all",
+    collective: Collective | None = None,
+    root: int | None = None,
+) -> Verification:
+    """Check an MSCCL-XML file that was read already; otherwise as `verify_file`."""
+    return _verify(document.program, document, targets, collective, root)
+
+
+def verify_program(
+    program: Program,
+    *,
+    collective: Collective | None = None,
+    targets: str | Iterable[str] | None = "all",
+    root: int | None = None,
+) -> Verification:
+    """Check a program that is not in a file: all but the spelling; otherwise as `verify_file`."""
+    return _verify(program, None, targets, collective, root)
+
+
+def refusals_of(
+    document: Document, *, collective: Collective | None = None, root: int | None = None
+) -> tuple[Finding, ...]:
+    """What keeps a file from being executed at all, for the runtimes that take it.
+
+    Those are all errors but wrong results, races and deadlocks, which only an execution shows. Quick, and
+    bounded in memory, whatever numbers the file has. Parameters as in `verify_file`.
+    """
+    looked_at = _look(document.program, document, collective, root)
+    return tuple(
+        finding for finding in looked_at.report(looked_at.takers).findings if finding.severity == "error"
+    )
+
+
+def _check_requested(collective: object, root: object) -> None:
+    if collective is not None and not isinstance(collective, Collective):
+        raise CollectiveError(f"collective must be a Collective, not {shown(collective)}")
+    if root is not None and not (is_whole(root) and abs(root) < 2**31):
+        raise CollectiveError(f"a root is the number of a rank, not {shown(root)}")
+
+
+@gc_paused()
+def _verify(
+    program: Program,
+    document: Document | None,
+    targets: str | Iterable[str] | None,
+    collective: Collective | None,
+    root: int | None,
+) -> Verification:
+    looked_at = _look(program, document, collective, root)
+    wanted = looked_at.takers if targets is None else find_runtimes(targets)
+    if looked_at.collector.fatal or looked_at.parts is None:
+        return looked_at.report(wanted)
+    if root is None and collective is not None:
+        root = collective.root
+    executed, connections = looked_at.parts
+    loads = [each for each in wanted if looked_at.facts.readers[each.name] != "no"]
+    facts = _behaviour(
+        executed,
+        connections,
+        looked_at.expectation,
+        root,
+        loads or wanted,
+        looked_at.collector,
+        looked_at.facts,
+    )
+    return replace(looked_at.report(wanted), facts=facts)
+
+
+@dataclass(frozen=True, eq=False)
+class _LookedAt:
+    """A program before it is executed: what was found, and what an execution needs.
+
+    `parts` is None if so much cannot be understood that anything else would be guesswork.
+    """
+
+    collector: Collector
+    facts: Facts
+    path: str | None
+    expectation: Expectation | None
+    parts: tuple[ExecutedSteps, Connections] | None
+
+    @property
+    def takers(self) -> tuple[Runtime, ...]:
+        """The runtimes that take the file; all, if none does."""
+        return tuple(each for each in RUNTIMES if self.facts.readers[each.name] == "yes") or RUNTIMES
+
+    def report(self, wanted: Sequence[Runtime]) -> Verification:
+        """What has been found so far for these runtimes."""
+        return Verification(_for_targets(self.collector, wanted), self.facts, self.path)
+
+
+def _look(
+    program: Program, document: Document | None, collective: Collective | None, root: int | None
+) -> _LookedAt:
+    _check_requested(collective, root)
+    collector = Collector()
+    columns = Columns.of(program)
+    path = None if document is None else document.path
+    if document is not None:
+        check_document(document, collector)
+    if collector.fatal:
+        return _LookedAt(collector, _facts(columns, collector), path, None, None)
+    executed = ExecutedSteps.of(columns)
+    check_structure(columns, executed, collector)
+    if root is None and collective is not None:
+        root = collective.root
+    expectation = (
+        expect_standard(program, root, collector)
+        if collective is None
+        else expect_collective(program, collective, collector)
+    )
+    check_bounds(columns, expectation, collector)
+    _check_size(columns, expectation, collector)
+    connections = connect(executed, collector)
+    return _LookedAt(collector, _facts(columns, collector), path, expectation, (executed, connections))
+
+
+def _facts(columns: Columns, collector: Collector) -> Facts:
+    """What is known before anything is executed."""
+    program = columns.program
+    return Facts(
+        collective=program.collective,
+        num_ranks=program.num_ranks,
+        num_steps=columns.num_steps,
+        num_thread_blocks=columns.num_blocks,
+        protocol=program.protocol.value,
+        readers=_readers(collector),
+    )
+
+
+def _check_size(columns: Columns, expectation: Expectation | None, collector: Collector) -> None:
+    chunks = int(buffer_sizes(columns, expectation).sum()) + int(np.abs(columns.count).sum())
+    if chunks > MAX_CELLS:
+        message = f"the buffers and steps have {chunks} chunks in all, more than can be checked"
+        collector.add(Finding("meaning", "error", "too-large", message), fatal=True)
+
+
+def _behaviour(
+    executed: ExecutedSteps,
+    connections: Connections,
+    expectation: Expectation | None,
+    root: int | None,
+    runtimes: Sequence[Runtime],
+    collector: Collector,
+    facts: Facts,
+) -> Facts:
+    """Meaning and concurrency of a program that can be executed at all."""
+    unbounded = execute(executed, connections)
+    if not unbounded.ends:
+        depths = report_unbounded(executed, connections, unbounded, collector)
+    else:
+        depths = check_bounded(executed, connections, runtimes, collector)
+    facts = replace(
+        facts,
+        slot_depth=depths.slot_depth,
+        deadlock=depths.deadlock,
+        deadlock_whole=depths.deadlock_whole,
+        deadlock_split=depths.deadlock_split,
+        safe_bytes=depths.safe_bytes,
+    )
+    program = executed.columns.program
+    verdicts = _verdicts_before(program, runtimes)
+    if unbounded.ends:
+        races = 0
+        everyone: BoolArray = np.ones(program.num_ranks, dtype=np.bool_)
+        for mode in (mode for mode in MODES if callers(program, mode, runtimes)):
+            memory = Memory.of(executed.columns, expectation, mode)
+            if expectation is not None and is_rooted(expectation.collective) and root is None:
+                trial = run_symbolically(executed, connections, unbounded.order, memory, everyone)
+                root = find_root(expectation, memory, trial)
+                expectation = expect_standard(program, root, collector)
+                memory = Memory.of(executed.columns, expectation, mode)
+            has_input = everyone if expectation is None else expectation.has_input
+            calling = callers(program, mode, runtimes)
+            concerned = () if len(calling) == len(runtimes) else calling
+            trace = run_symbolically(executed, connections, unbounded.order, memory, has_input)
+            verdicts[mode] = check_meaning(executed, expectation, memory, trace, collector, concerned)
+            races += check_races(executed, connections, unbounded.order, memory, collector, concerned)
+            if RCCL.name in calling:
+                check_visibility(executed, unbounded.order, memory, collector)
+                check_early_flags(executed, connections, unbounded.order, memory, collector)
+        facts = replace(facts, races=races)
+    return replace(
+        facts,
+        root=None if expectation is None else expectation.root,
+        in_place=verdicts["in place"],
+        out_of_place=verdicts["out of place"],
+    )
+
+
+def _verdicts_before(program: Program, runtimes: Sequence[Runtime]) -> dict[Mode, Verdict]:
+    """What is known of each mode before anything is executed."""
+    claimed: dict[Mode, bool] = {"in place": program.in_place, "out of place": program.out_of_place}
+    verdicts: dict[Mode, Verdict] = {}
+    for mode in MODES:
+        if callers(program, mode, runtimes):
+            verdicts[mode] = "not checked"
+        else:
+            verdicts[mode] = "not used" if claimed[mode] else "not claimed"
+    return verdicts
+
+
+def _readers(collector: Collector) -> dict[str, str]:
+    """Per runtime, whether it runs the file: `yes`, `no`, `never` or `launch`, as `Facts` says."""
+    refusals = [(finding.refusal, finding.runtimes) for finding in collector.findings()]
+    readers = {}
+    for runtime in RUNTIMES:
+        mine = {refusal for refusal, runtimes in refusals if runtime.name in runtimes}
+        words = (("load", "no"), ("select", "never"), ("launch", "launch"))
+        readers[runtime.name] = next((word for refusal, word in words if refusal in mine), "yes")
+    return readers
+
+
+def _for_targets(collector: Collector, wanted: Sequence[Runtime]) -> tuple[Finding, ...]:
+    """Findings that concern at least one of the runtimes requested about."""
+    names = {runtime.name for runtime in wanted}
+    kept = []
+    for finding in collector.findings():
+        runtimes = tuple(name for name in finding.runtimes if name in names)
+        if runtimes or not finding.runtimes:
+            kept.append(replace(finding, runtimes=runtimes))
+    return tuple(kept)

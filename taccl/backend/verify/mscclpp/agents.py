@@ -1,0 +1,62 @@
+"""The agents of a run: thread blocks with their lanes, and signals and transfers on their way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from taccl.backend.machine.order import Edge
+
+
+@dataclass(eq=False)
+class Lane:
+    """What a lane has learned since its block met; `moment`, once made, knows it and what the block knows."""
+
+    edges: list[Edge] = field(default_factory=list)
+    moment: int | None = None
+
+
+@dataclass(eq=False)
+class BlockState:
+    """Where a block is.
+
+    Parameters
+    ----------
+    at, lane : the act, and the first lane of it that has not gone on.
+    kernel, base : the moments at which its kernel began and it last met.
+    column, met, segment : its column, how often it has met, and the number of this segment.
+    lanes : what they know more than the block.
+    threads : by its place in packets (bytes), the last moment of a thread that handles some in this segment.
+    lacks : the cell of the packet that it waits for.
+    arrived, ended : whether it waits at a barrier, and whether it has ended this call.
+    """
+
+    number: int
+    rank: int
+    column: int
+    at: int = 0
+    lane: int = 0
+    kernel: int = 0
+    base: int = 0
+    met: int = 0
+    segment: int = 0
+    arrived: bool = False
+    ended: bool = False
+    lanes: dict[int, Lane] = field(default_factory=dict)
+    threads: dict[int, int] = field(default_factory=dict)
+    lacks: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """One signal to an end of a channel: the moment that it carries, and whether it is relaxed."""
+
+    moment: int
+    relaxed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """A transfer on a port channel: the moment of its end, and the segment in which a lane pushed it."""
+
+    moment: int
+    segment: int

@@ -1,0 +1,136 @@
+"""Meaning and concurrency of a plan: what it computes, in every order that the runtime allows.
+
+Every size at which the plan cuts its ranges unlike is executed for some calls in a row. What follows from
+one greedy run, from the order of its moments and from counting is put together here; what makes a plan well
+formed (limits, traps) must not be known here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from taccl.backend.machine.report import Collector, Facts, Finding, Severity, Verdict
+from taccl.backend.plan import ExecutionPlan
+from taccl.backend.verify.mscclpp.acts import Unfolded
+from taccl.backend.verify.mscclpp.counters import check_counters
+from taccl.backend.verify.mscclpp.deadlock import report_deadlock
+from taccl.backend.verify.mscclpp.execution import run
+from taccl.backend.verify.mscclpp.layout import Layout, chunk_sizes, num_turns
+from taccl.backend.verify.mscclpp.meaning import check_meaning
+from taccl.backend.verify.mscclpp.memory import check_in_place_addressing
+from taccl.backend.verify.mscclpp.races import check_races
+from taccl.backend.verify.mscclpp.subject import Subject
+from taccl.backend.verify.mscclpp.unfold import unfold
+from taccl.backend.verify.mscclpp.wanted import Wanted, what_is_wanted
+from taccl.model.collective import Collective
+
+#: Calls in a row: with double buffering the third uses what the first has used.
+CALLS = 3
+#: The most acts of a call, and the most accesses to cells in all calls, that are looked at.
+MOST_ACTS = 100_000
+MOST_ACCESSES = 8_000_000
+#: The most acts of a plan that is also executed as it does not say that it is called.
+MOST_ACTS_THE_OTHER_WAY = 2_000
+#: The largest chunk, in bytes.
+MOST_BYTES = 2**40
+
+
+def behaviour(
+    plan: ExecutionPlan,
+    collector: Collector,
+    facts: Facts,
+    *,
+    collective: Collective | None,
+    root: int | None,
+) -> Facts:
+    """The facts with all that only an execution shows; findings go to the collector.
+
+    Parameters
+    ----------
+    plan : its structure is sound: ids are positions, every number names something, every range is inside its
+        buffer, and operations have the operands that `signatures` tells.
+    facts : what is known before.
+    collective : what it has to compute, where the plan does not say so (test, custom).
+    root : of rooted collectives; None: any that fits.
+    """
+    wanted = what_is_wanted(plan, collective, root, collector)
+    if collector.fatal:
+        return facts
+    shift = wanted.shift if plan.in_place else None
+    seen: set[tuple[object, ...]] = set()
+    races, hangs = 0, False
+    verdicts: list[Verdict] = []
+    for chunk_bytes in chunk_sizes(plan):
+        too_much = _too_many_acts(plan, chunk_bytes)
+        unfolded = None
+        if too_much is None:
+            unfolded = unfold(plan, Layout.of(plan, chunk_bytes, shift), collector)
+            too_much = _too_many_accesses(unfolded)
+        if too_much is not None:
+            _tell_too_large(too_much, chunk_bytes, bool(verdicts) or hangs, collector)
+        if unfolded is None or too_much is not None or collector.fatal:
+            break
+        check_counters(unfolded, seen, collector)
+        trace = run(unfolded, CALLS)
+        if report_deadlock(unfolded, trace, seen, collector):
+            hangs = True
+            continue
+        verdict, root = check_meaning(unfolded, trace, wanted, seen, collector)
+        verdicts.append(verdict)
+        races += check_races(unfolded, trace.order, trace.record, seen, collector)
+    facts = replace(facts, root=root, deadlock=hangs if hangs or verdicts else None)
+    if hangs or not verdicts:
+        return facts
+    result: Verdict = "wrong" if "wrong" in verdicts else verdicts[0]
+    other: Verdict = "right" if result == "right" and _serves_the_other_way(plan, wanted) else "not claimed"
+    in_place, out_of_place = (result, other) if plan.in_place else (other, result)
+    return replace(facts, races=races, in_place=in_place, out_of_place=out_of_place)
+
+
+def _serves_the_other_way(plan: ExecutionPlan, wanted: Wanted) -> bool:
+    """Whether a short plan would also be right if it were called out of place instead of in place, or so."""
+    turned = replace(plan, in_place=not plan.in_place)
+    if not wanted.alternatives:
+        return False
+    silent = Collector()
+    check_in_place_addressing(Subject(turned, silent))
+    for chunk_bytes in () if silent.findings() else chunk_sizes(turned):
+        shift = wanted.shift if turned.in_place else None
+        unfolded = unfold(turned, Layout.of(turned, chunk_bytes, shift), silent)
+        if sum(map(len, unfolded.acts)) > MOST_ACTS_THE_OTHER_WAY:
+            return False
+        trace = run(unfolded, CALLS)
+        check_meaning(unfolded, trace, wanted, set(), silent)
+        check_races(unfolded, trace.order, trace.record, set(), silent)
+    return all(finding.severity == "warning" for finding in silent.findings())
+
+
+def _too_many_acts(plan: ExecutionPlan, chunk_bytes: int) -> str | None:
+    """What is too much, in words; None if nothing is."""
+    acts = sum(
+        num_turns(operation, chunk_bytes) * len(operation.inner) if operation.turns is not None else 1
+        for rank in plan.ranks
+        for block in rank.blocks
+        for operation in block.operations
+    )
+    return None if acts <= MOST_ACTS and chunk_bytes <= MOST_BYTES else f"{acts} operations"
+
+
+def _too_many_accesses(unfolded: Unfolded) -> str | None:
+    moves = (
+        move
+        for acts in unfolded.acts
+        for act in acts
+        for move in (*act.moves, *(push.move for push in act.pushes))
+        if move is not None
+    )
+    accesses = CALLS * sum(move.count * (len(move.sources) + len(move.targets)) for move in moves)
+    accesses += CALLS * unfolded.layout.num_cells
+    return None if accesses <= MOST_ACCESSES else f"{accesses} accesses to pieces of chunks"
+
+
+def _tell_too_large(what: str, chunk_bytes: int, is_checked: bool, collector: Collector) -> None:
+    """A warning where smaller calls have been executed."""
+    message = f"{what} in calls with chunks of {chunk_bytes} bytes are more than can be executed"
+    severity: Severity = "warning" if is_checked else "error"
+    collector.add(Finding("meaning", severity, "too-large", message), fatal=not is_checked)
