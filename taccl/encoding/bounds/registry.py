@@ -17,7 +17,6 @@ from taccl.encoding.bounds.gather_time import GATHER_TIME
 from taccl.encoding.bounds.late import LATE
 from taccl.encoding.bounds.latency import LATENCY
 from taccl.encoding.bounds.one_group import ONE_GROUP
-from taccl.encoding.bounds.relay import RELAY
 from taccl.encoding.bounds.staged_cut import STAGED_CUT
 from taccl.encoding.bounds.stages import STAGES
 from taccl.encoding.bounds.strength import STRENGTH
@@ -36,7 +35,6 @@ BOUNDS: tuple[Bound, ...] = (
     VOLUME,
     THROUGHPUT,
     BOTTLENECK,
-    RELAY,
     STRENGTH,
     CENTER,
     FLOW,

@@ -103,13 +103,6 @@ PORT_TURNS_UNITS, PORT_TURNS_UNITS_PER_WAY = 0.05, 2e-4
 #: A table of what ranks hold with more cells than this in its columns would take seconds.
 POSTAL_MOST_CELLS = 40_000_000
 
-# --- relay
-
-#: Numbers of sends are looked at one by one up to this, and from there on in steps of such a part of them.
-RELAY_ONE_BY_ONE = 64
-#: Units of work for each step of the recurrence.
-RELAY_UNITS = 1e-3
-
 # --- spanning
 
 #: More kinds of chunks than this are not looked at: each takes a tree of its own.
