@@ -11,8 +11,6 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from taccl.backend.mscclpp.json_text import MAX_BYTES, lines_of, parse_json
-from taccl.backend.mscclpp.values import Fault, Ignored, Values
 from taccl.backend.plan import (
     NO_LARGEST,
     Barrier,
@@ -32,8 +30,11 @@ from taccl.backend.plan import (
 )
 from taccl.backend.program import Buffer
 from taccl.errors import PlanError
+from taccl.support.json_text import MAX_BYTES, lines_of, parse_json
+from taccl.support.json_values import Fault, Ignored, Values
 from taccl.support.reading import bytes_of
 
+_UNEDITED = "give the JSON file that a synthesizer or mscclpp's own language wrote, unedited"
 #: Pipelines inside pipelines are refused by `verify`; deeper than this they are not even read.
 _MOST_NESTED = 4
 
@@ -140,7 +141,7 @@ def parse_plan_document(
     `look` is called now and then, and may raise.
     """
     where = None if path is None else str(path)
-    content, decoded = parse_json(text, where, look)
+    content, decoded = parse_json(text, where, PlanError, _UNEDITED, look)
     hint = "a plan is one object with name, collective and gpus"
     if not isinstance(content, dict):
         raise PlanError("this is not a JSON object", path=where, line=1, hint=hint)
@@ -153,6 +154,10 @@ def parse_plan_document(
 
 class _Reader(Values):
     """Value by value to the plan; holds the faults found, each with its place."""
+
+    twice_message = "is given twice; the runtime takes the last one"
+    missing_hint = "add it: {what}; the runtime reads it without asking whether it is there"
+    fraction_hint = "the runtime cuts off what follows the point"
 
     def __init__(self, look: Callable[[], None]) -> None:
         super().__init__()

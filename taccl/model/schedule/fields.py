@@ -6,8 +6,6 @@ Faults are `FileError`s that name the value as `transfers.start_us[3]` and say w
 from __future__ import annotations
 
 import difflib
-import json
-import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -19,6 +17,8 @@ import numpy as np
 from taccl.errors import FileError
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray
+from taccl.support.json_text import parse_json
+from taccl.support.json_values import spelled
 
 
 @dataclass(frozen=True)
@@ -45,23 +45,9 @@ class Fields:
         FileError : the text is no JSON object, has a key twice, NaN or an infinity, or nests too deep.
         """
         where = None if path is None else str(path)
-
-        def pairs(items: list[tuple[str, object]]) -> dict[str, object]:
-            values = dict(items)
-            if len(values) < len(items):
-                twice = next(key for i, (key, _) in enumerate(items) if key in dict(items[:i]))
-                raise FileError(f"the key {twice!r} is given twice", path=where)
-            return values
-
-        def constant(spelling: str) -> NoReturn:
-            raise FileError(f"{spelling} is no number that a schedule can hold", path=where)
-
-        try:
-            content = json.loads(text, object_pairs_hook=pairs, parse_constant=constant)
-        except json.JSONDecodeError as fault:
-            raise FileError(f"this is not JSON: {fault.msg}", path=where, line=fault.lineno) from None
-        except (RecursionError, ValueError) as fault:  # nested without end; a number of many digits
-            raise FileError(f"this is not a JSON file that can be read: {fault}", path=where) from None
+        content, _ = parse_json(
+            text, where, FileError, "give a schedule that taccl wrote, unedited", once=True
+        )
         if not isinstance(content, dict):
             raise FileError("this is not a JSON object", path=where)
         return Fields(content, "", where)
@@ -186,22 +172,12 @@ class Fields:
     def _all_of(self, column: Sequence[object], kinds: tuple[type, ...], label: str, what: str) -> None:
         if not set(map(type, column)) <= set(kinds):
             bad = next(i for i, value in enumerate(column) if type(value) not in kinds)
-            self.fail(f"{label}[{bad}] must be {what}, not {_shown(column[bad])}")
+            self.fail(f"{label}[{bad}] must be {what}, not {spelled(column[bad])}")
 
     def _wrong(self, key: str, what: str) -> NoReturn:
         if key not in self.values:
             self.fail(f"{self._label(key)} is missing")
-        self.fail(f"{self._label(key)} must be {what}, not {_shown(self.values[key])}")
+        self.fail(f"{self._label(key)} must be {what}, not {spelled(self.values[key])}")
 
     def _label(self, key: str) -> str:
         return f"{self.name}.{key}" if self.name else key
-
-
-def _shown(value: object) -> str:
-    """A value in a message: short ones as they are written, long ones by their kind."""
-    if isinstance(value, dict | list):
-        return "an object" if isinstance(value, dict) else "a list"
-    if isinstance(value, float) and not math.isfinite(value):
-        return "a number out of range"
-    written = json.dumps(value)
-    return written if len(written) <= 40 else f"{written[:40]}..."

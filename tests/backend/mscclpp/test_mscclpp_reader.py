@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from plans import ALLGATHER, DATA, EVERY_PLAN, PACKETS, RELAY, REMOVED, changed, content
 
 from taccl.backend.mscclpp import (
-    json_text,
     parse_plan,
     parse_plan_document,
     read_plan,
@@ -20,6 +19,7 @@ from taccl.backend.mscclpp import (
 from taccl.backend.plan import Channel, OpName
 from taccl.backend.program import Buffer
 from taccl.errors import FileError, PlanError
+from taccl.support import json_text
 
 
 def test_a_plan_is_what_its_file_says() -> None:
@@ -75,13 +75,13 @@ def test_every_real_plan_is_read_without_a_fault_or_an_unknown_key(path: Path) -
         ("num_threads_per_block", True, "num_threads_per_block must be a whole number, not true"),
         ("g0.id", REMOVED, "gpus[0].id is missing"),
         ("g1", None, "gpus[1] must be an object, not null"),
-        ("g0.channels.0.channel_type", "wire", "gpus[0].channels[0].channel_type is 'wire'"),
+        ("g0.channels.0.channel_type", "wire", 'gpus[0].channels[0].channel_type is "wire"'),
         ("g0.channels.0.connected_to.0", "1", "gpus[0].channels[0].connected_to[0] must be a whole number"),
-        ("g0.remote_buffers.0.type", "x", "gpus[0].remote_buffers[0].type is 'x'"),
+        ("g0.remote_buffers.0.type", "x", 'gpus[0].remote_buffers[0].type is "x"'),
         ("g0.semaphores.0", {}, "gpus[0].semaphores[0].init_value is missing"),
         ("g0.b0.id", False, "gpus[0].threadblocks[0].id must be a whole number, not false"),
         ("g0.b0.ops", REMOVED, "gpus[0].threadblocks[0].ops is missing"),
-        ("g0.b0.o0.name", "glre", "gpus[0].threadblocks[0].ops[0].name is 'glre'"),
+        ("g0.b0.o0.name", "glre", 'gpus[0].threadblocks[0].ops[0].name is "glre"'),
         ("g0.b0.o0.name", ["nop"], "gpus[0].threadblocks[0].ops[0].name is a list"),
         ("g0.b0.o0.channel_ids.0", {}, "ops[0].channel_ids[0] must be a whole number, not an object"),
         ("g0.b0.o3.src_buff.0.size", REMOVED, "ops[3].src_buff[0].size is missing"),

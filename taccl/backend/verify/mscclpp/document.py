@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from taccl.backend.machine.report import Collector, Finding
 from taccl.backend.mscclpp.reader import KNOWN_KEYS, PlanDocument
-from taccl.backend.mscclpp.values import Fault
 from taccl.support.arguments import shown
+from taccl.support.json_values import Fault
 
 _PLACE = re.compile(r"gpus\[(\d+)\](?:\.threadblocks\[(\d+)\](?:\.ops\[(\d+)\])?)?")
 #: This many of each are reported in full; finding their lines is a walk through the text.

@@ -4,13 +4,18 @@ has a place, and reading goes on with a guess.
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
-from taccl.backend.mscclpp.json_text import Twice
 from taccl.support.arguments import shown
+from taccl.support.json_text import Twice
+
+#: Bits of a number, and characters of a value, that a message still shows.
+_LONG_NUMBER, _SHOWN = 100, 40
 
 _ChoiceT = TypeVar("_ChoiceT", bound=Enum)
 _T = TypeVar("_T")
@@ -24,9 +29,9 @@ class Fault:
     ----------
     place : where, as `gpus[0].threadblocks[1].ops[2].src_buff[0].index`.
     message : what is wrong there; it follows the place.
-    missing : a key that the runtime reads without asking is not there.
-    guessed : the plan has a guess in its place, and executing it would mean nothing. Otherwise it has what
-        the runtime reads.
+    missing : a key that is needed is not there.
+    guessed : what was read has a guess in its place, and means nothing. Otherwise it has what a reader that
+        does not ask takes.
     """
 
     place: str
@@ -38,24 +43,31 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """A key that the runtime never looks at."""
+    """A key that no reader looks at."""
 
     place: str
     key: str
 
 
 class Values:
-    """Reads values, and holds the faults found and the keys skipped."""
+    """Reads values, and holds the faults found and the keys skipped.
+
+    A format says in its own words what its reader does with a key that is there twice or missing, and with
+    fractions: a class below this one gives these texts.
+    """
+
+    twice_message = "is given twice"
+    missing_hint = "add it: {what}"
+    fraction_hint: str | None = None
 
     def __init__(self) -> None:
         self.faults: list[Fault] = []
         self.ignored: list[Ignored] = []
 
     def look(self, row: dict[str, object], place: str, known: Collection[str]) -> None:
-        """Note the keys of an object that the runtime skips, and one that is there twice."""
+        """Note the keys of an object that are not known, and one that is there twice."""
         if isinstance(row, Twice):
-            message = "is given twice; the runtime takes the last one"
-            self.fault(join(place, row.twice), message, "remove one of them", guessed=False)
+            self.fault(join(place, row.twice), self.twice_message, "remove one of them", guessed=False)
         self.ignored += [Ignored(place, key) for key in row if key not in known]
 
     def each(
@@ -115,7 +127,7 @@ class Values:
 
     def as_whole(self, value: object, place: str) -> int:
         if type(value) is not int:
-            hint = "the runtime cuts off what follows the point" if isinstance(value, float) else None
+            hint = self.fraction_hint if isinstance(value, float) else None
             self.fault(place, f"must be a whole number, not {spelled(value)}", hint)
             return 0
         if not -(2**63) <= value < 2**64:
@@ -161,8 +173,7 @@ class Values:
         if key in row:
             self.fault(join(place, key), f"must be {what}, not {spelled(row[key])}")
             return
-        hint = f"add it: {what}; the runtime reads it without asking whether it is there"
-        self.fault(join(place, key), "is missing", hint, missing=True)
+        self.fault(join(place, key), "is missing", self.missing_hint.format(what=what), missing=True)
 
     def fault(
         self,
@@ -182,9 +193,12 @@ def join(place: str, key: str) -> str:
 
 
 def spelled(value: object) -> str:
-    """A value in a message: short ones as they are written, long ones by their kind."""
+    """A value in a message: short ones as JSON writes them, long ones by their kind."""
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else "a list"
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    return shown(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return "a number out of range"
+    if isinstance(value, int) and value.bit_length() > _LONG_NUMBER:
+        return shown(value)
+    written = json.dumps(value)
+    return written if len(written) <= _SHOWN else f"{written[:_SHOWN]}..."

@@ -1,7 +1,7 @@
 """The text of a JSON file as values, and the lines where they stand.
 
-It takes what the runtime's own parser takes (strict JSON in UTF-8) and refuses the rest: comments, NaN, text
-after the end. Values have places as `gpus[0].threadblocks[1]`, which `lines_of` finds in the text again.
+Strict JSON in UTF-8 is taken, and all else refused: comments, NaN, text after the end. Values have places as
+`gpus[0].threadblocks[1]`, which `lines_of` finds in the text again.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, NoReturn
 
-from taccl.errors import PlanError
+from taccl.errors import TacclError
 
 #: A plan of 64 ranks and 10,000 operations has three million bytes.
 MAX_BYTES = 256 * 2**20
 MAX_BYTES_FOR_LINES = 16 * 2**20
-_HINT = "give the JSON file that a synthesizer or mscclpp's own language wrote, unedited"
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],]|[^\s{}\[\],:"]+', re.DOTALL)
 #: Python converts at least this many digits.
 _LONG_NUMBER = 640
@@ -26,7 +25,7 @@ _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
 
 
 class Twice(dict[str, Any]):
-    """An object that has a key more than once; the last one counts, as it does for the runtime.
+    """An object that has a key more than once; the last one counts.
 
     `twice` : one such key.
     """
@@ -35,55 +34,73 @@ class Twice(dict[str, Any]):
 
 
 def parse_json(
-    data: str | bytes, path: str | None, look: Callable[[], None] = lambda: None
+    data: str | bytes,
+    path: str | None,
+    error: type[TacclError],
+    hint: str,
+    look: Callable[[], None] = lambda: None,
+    *,
+    once: bool = False,
 ) -> tuple[object, str]:
-    """The value in a JSON file, and its text. `look` is called at the end of each object, and may raise.
+    """The value in a JSON file, and its text.
+
+    Parameters
+    ----------
+    error, hint : of the refusals.
+    look : is called at the end of each object, and may raise.
+    once : whether a key that an object has twice is refused; otherwise that object is a `Twice`.
 
     Raises
     ------
-    PlanError : it is too large, no text in UTF-8 or no JSON, or nests too deep; with the line where known.
+    TacclError : it is too large, no text in UTF-8 or no JSON, or nests too deep; with the line where known.
     """
-    text = _text(data, path)
+
+    def refuse(message: str, line: int | None = None, advice: str = hint) -> NoReturn:
+        raise error(message, path=path, line=line, hint=advice) from None
+
+    text = _text(data, refuse)
     if not text.strip():
-        raise PlanError("the file is empty", path=path, hint=_HINT)
+        refuse("the file is empty")
 
     def constant(spelling: str) -> NoReturn:
         line = _line_where(text, lambda token: token == spelling)
-        raise PlanError(f"{spelling} is no number in JSON", path=path, line=line, hint="write digits")
+        refuse(f"{spelling} is no number in JSON", line, "write digits")
 
     def fraction(spelling: str) -> float:
         value = float(spelling)
         if math.isinf(value):
             line = _line_where(text, lambda token: token == spelling)
-            raise PlanError("a number is out of range", path=path, line=line, hint="write a smaller one")
+            refuse("a number is out of range", line, "write a smaller one")
         return value
 
     def read(items: list[tuple[str, object]]) -> dict[str, object]:
         look()
-        return _object(items)
+        values = _object(items)
+        if once and isinstance(values, Twice):
+            refuse(f"the key {values.twice!r} is given twice")
+        return values
 
     try:
         content = json.loads(text, object_pairs_hook=read, parse_constant=constant, parse_float=fraction)
         return content, text
     except json.JSONDecodeError as fault:
-        raise PlanError(f"this is not JSON: {fault.msg}", path=path, line=fault.lineno, hint=_HINT) from None
+        refuse(f"this is not JSON: {fault.msg}", fault.lineno)
     except RecursionError:
-        raise PlanError("lists and objects are nested too deep to be a plan", path=path, hint=_HINT) from None
+        refuse("lists and objects are nested too deep")
     except ValueError:  # Python converts no number of this many digits
         line = _line_where(text, lambda token: token[0] != '"' and len(token) > _LONG_NUMBER)
-        raise PlanError("a number has too many digits", path=path, line=line, hint=_HINT) from None
+        refuse("a number has too many digits", line)
 
 
-def _text(data: str | bytes, path: str | None) -> str:
+def _text(data: str | bytes, refuse: Callable[..., NoReturn]) -> str:
     if len(data) > MAX_BYTES:
-        raise PlanError(f"the file is larger than {MAX_BYTES // 2**20} MB", path=path, hint=_HINT)
+        refuse(f"the file is larger than {MAX_BYTES // 2**20} MB")
     if isinstance(data, str):
         return data.removeprefix("\ufeff")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as fault:
-        line = data.count(b"\n", 0, fault.start) + 1
-        raise PlanError("the file is not text in UTF-8", path=path, line=line, hint=_HINT) from None
+        refuse("the file is not text in UTF-8", data.count(b"\n", 0, fault.start) + 1)
 
 
 def _object(items: list[tuple[str, object]]) -> dict[str, object]:
