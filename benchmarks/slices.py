@@ -17,6 +17,8 @@ from dataclasses import replace
 import taccl
 from taccl.backend.lower_plan import lower_to_plan
 from taccl.backend.lower_plan.fits import message_chunks
+from taccl.backend.lower_plan.sums import add_at_once
+from taccl.backend.lower_plan.turns import take_turns
 from taccl.backend.simulate_plan import simulate_plan
 from taccl.backend.target import LoweringOptions
 from taccl.encoding.core.refine import refined
@@ -69,9 +71,9 @@ def _times(schedule: Schedule, slices: int) -> Iterator[tuple[float, float]]:
     """Of plans with every chunk in this many slices, each with its bound."""
     network, size_mb = schedule.problem.topology, schedule.problem.size_bytes / units.MB
     for each in _orders(schedule, slices):
-        for takes_turns in (False, True):
+        for passes in ((add_at_once,), (take_turns, add_at_once)):
             with suppress(ProgramLimitError):
-                plan = lower_to_plan(each, LoweringOptions(), takes_turns=takes_turns)
+                plan = lower_to_plan(each, LoweringOptions(), passes=passes)
                 time_us = simulate_plan(plan, network, size_mb / message_chunks(plan)).time_us
                 yield time_us, plan_bound(schedule.problem, plan).value_us
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from math import lcm
 from pathlib import Path
 
-from taccl.backend.lower_plan.fits import UNIT_BYTES, checked_window, message_chunks
+from taccl.backend.lower_plan.fits import checked_window, message_chunks
+from taccl.backend.lower_plan.tuning import UNIT_BYTES
 from taccl.backend.machine.report import Verification
 from taccl.backend.mscclpp.reader import parse_plan_document
 from taccl.backend.plan import Channel, ExecutionPlan

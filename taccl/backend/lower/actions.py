@@ -1,4 +1,8 @@
-"""The small language between a schedule and thread blocks: what each rank does, in one order, as columns.
+"""The seam of the backend: what each rank does, in one order, as columns.
+
+A schedule becomes actions, and every kind of file follows from them: thread blocks of one peer (MSCCL-XML),
+thread blocks of many peers that put and signal (plans of MSCCL++). Passes go from `Actions` to `Actions`, and
+`check_actions` holds between any two of them.
 
 A *place* is a cell of a rank's memory, or the first of several, as one number: the buffer's, `INPUT`,
 `OUTPUT` or `SCRATCH`, plus the offset in it. So the place k cells further on is the place + k, and places
@@ -15,6 +19,7 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 
 from taccl.backend.program import Buffer, Op
+from taccl.errors import VerificationError
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray
 
@@ -83,6 +88,7 @@ class Actions:
     unit : which sum of its rank it helps to make in a thread block of its own; -1 for none.
     known : pairs; the second has surely been done when the first starts.
     held_back : pairs; the first must wait for the second, whatever they touch.
+    turns : pairs of sends; the first takes its turn at a port after the second, in the schedule's order.
     """
 
     op: IntArray
@@ -96,6 +102,7 @@ class Actions:
     unit: IntArray
     known: Pairs
     held_back: Pairs
+    turns: Pairs
 
     def __len__(self) -> int:
         return len(self.op)
@@ -125,18 +132,17 @@ class Actions:
         number = np.full(len(self), -1, dtype=np.int64)
         number[rows] = np.arange(len(rows))
         columns = {name: getattr(self, name)[rows] for name in COLUMNS}
-        known, held_back = (
-            pairs[(pairs >= 0).all(axis=1)] for pairs in (number[self.known], number[self.held_back])
-        )
-        return Actions(**columns, known=known, held_back=held_back)
+        for name in PAIRS:
+            pairs = number[getattr(self, name)]
+            columns[name] = pairs[(pairs >= 0).all(axis=1)]
+        return Actions(**columns)
 
     def then(self, others: Actions) -> Actions:
         """These actions, and others behind them."""
         columns = {
-            name: np.concatenate([getattr(self, name), getattr(others, name)])
-            for name in (*COLUMNS, "known", "held_back")
+            name: np.concatenate([getattr(self, name), getattr(others, name)]) for name in (*COLUMNS, *PAIRS)
         }
-        for name in ("known", "held_back"):
+        for name in PAIRS:
             columns[name][len(getattr(self, name)) :] += len(self)
         return Actions(**columns)
 
@@ -144,8 +150,39 @@ class Actions:
         """The same, held back by more."""
         return replace(self, held_back=np.concatenate([self.held_back, pairs]))
 
+    def taking_turns(self) -> Actions:
+        """The same, each send waiting for those that its ports serve before it."""
+        return self.waiting_for(self.turns)
 
-COLUMNS = tuple(field.name for field in fields(Actions) if field.name not in ("known", "held_back"))
+
+PAIRS = ("known", "held_back", "turns")
+COLUMNS = tuple(field.name for field in fields(Actions) if field.name not in PAIRS)
+
+
+def check_actions(ranks: Sequence[Actions]) -> None:
+    """Hold the actions of all ranks against what every pass before fusing promises.
+
+    An action waits for earlier ones only, and moves something. Each message is sent once and received once,
+    of as many chunks, and both ends name each other and one channel.
+
+    Raises
+    ------
+    VerificationError : the first promise that is broken, with the rank.
+    """
+    ends: dict[bool, list[IntArray]] = {True: [], False: []}
+    for rank, actions in enumerate(ranks):
+        pairs = np.concatenate([getattr(actions, name) for name in PAIRS])
+        if (pairs[:, 1] >= pairs[:, 0]).any() or (actions.count < 1).any():
+            raise VerificationError(f"actions of rank {rank} are in no order", hint="please report this")
+        for sends, of_end in ends.items():
+            rows = np.flatnonzero(actions.op == SEND if sends else actions.receives)
+            here, there = np.full(len(rows), rank), peer_of(actions.endpoint[rows])
+            src, dst = (here, there) if sends else (there, here)
+            channel = channel_of(actions.endpoint[rows])
+            of_end.append(np.stack([actions.send[rows], src, dst, channel, actions.count[rows]]))
+    sent, received = (np.concatenate(of_end, axis=1) for of_end in ends.values())
+    if not np.array_equal(sent[:, np.argsort(sent[0])], received[:, np.argsort(received[0])]):
+        raise VerificationError("what is sent is not what is received", hint="please report this")
 
 
 def local_copies(runs: Sequence[tuple[Place, Place, int]]) -> Actions:
@@ -164,6 +201,7 @@ def local_copies(runs: Sequence[tuple[Place, Place, int]]) -> Actions:
         unit=nobody,
         known=NO_PAIRS,
         held_back=NO_PAIRS,
+        turns=NO_PAIRS,
     )
 
 
@@ -192,3 +230,24 @@ def merge_runs(pairs: Iterable[tuple[Place, Place]], most: int) -> list[tuple[Pl
                 continue
         runs.append((src, dst, 1))
     return runs
+
+
+def scratch_map(actions: Actions) -> IntArray:
+    """By offset of each scratch cell, its offset in the program, -1 for one that the rank does not use.
+
+    There are no holes, and the order stays.
+    """
+    change = np.zeros(1, dtype=np.int64)
+    for uses, places in (
+        (actions.reads, actions.src),
+        (actions.writes | actions.reads_target, actions.dst),
+    ):
+        used = uses & (places >= SCRATCH)
+        if not used.any():
+            continue
+        first, end = places[used] - SCRATCH, places[used] - SCRATCH + actions.count[used]
+        size = max(len(change), int(end.max()) + 1)
+        change = np.pad(change, (0, size - len(change)))
+        change += np.bincount(first, minlength=size) - np.bincount(end, minlength=size)
+    is_used = np.cumsum(change) > 0
+    return np.where(is_used, np.cumsum(is_used) - 1, -1)

@@ -1,4 +1,4 @@
-"""Thread blocks and steps for all ranks, within the limits of a runtime.
+"""The actions of all ranks in thread blocks of one peer, within the limits of a runtime.
 
 A thread block with too many steps is taken apart, or its connection gets one more part on a channel of its
 own, until all fit or the channels are used up.
@@ -7,28 +7,26 @@ own, until all fit or the channels are used up.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 
 from taccl.backend.limits import RuntimeLimits
-from taccl.backend.lower.actions import Actions
+from taccl.backend.lower.actions import Actions, check_actions
 from taccl.backend.lower.additions import Adding
-from taccl.backend.lower.blocks import DraftBlock, add_own_copies, make_blocks
+from taccl.backend.lower.blocks import DraftBlock, RankBlocks, add_own_copies, make_blocks
 from taccl.backend.lower.channels import Connection, assign_channels, connections_in_order, cut_by_steps
 from taccl.backend.lower.early_flags import put_copies_behind_sends
 from taccl.backend.lower.expand import Expansion, RankActions, count_by_send, expand
 from taccl.backend.lower.flow import Flow
 from taccl.backend.lower.fuse import fuse
-from taccl.backend.lower.hazards import drop_implied, hazards, works_in_place
+from taccl.backend.lower.hazards import copies_onto_itself, drop_implied, hazards, works_in_place
 from taccl.backend.lower.layout import RankLayout
 from taccl.backend.lower.local_work import LocalWork
 from taccl.backend.lower.made_sums import Cell
-from taccl.backend.lower.number import RankSteps, number_steps, scratch_map
 from taccl.backend.lower.order import Events, Kind
-from taccl.backend.lower.sizes import Sizes
-from taccl.backend.program import RankProgram
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
 
@@ -93,14 +91,24 @@ class _Requirements:
     copies_apart: set[int]
 
 
-def assemble(plan: Assembly, sizes: Sizes, limits: RuntimeLimits) -> tuple[tuple[RankProgram, ...], bool]:
-    """The programs of all ranks, and whether they also work in place.
+#: Of a program that also works in place, and of one that does not: whether it is called in place, every way.
+Calls: TypeAlias = Callable[[bool], Sequence[bool]]
 
-    An AlltoAll is never said to: microsoft/msccl refuses such calls, and would not use the file for others.
+
+@dataclass(frozen=True, eq=False)
+class Assembled:
+    """The ranks of a program in thread blocks, and whether it is called in place, every way."""
+
+    ranks: list[RankBlocks]
+    calls: Sequence[bool]
+
+
+def assemble(plan: Assembly, limits: RuntimeLimits, calls: Calls) -> Assembled:
+    """What all ranks do, in thread blocks.
 
     Raises
     ------
-    ProgramLimitError : there are not enough channels.
+    ProgramLimitError : there are not enough channels; and whatever `calls` raises.
     """
     connections = connections_in_order(plan.flow, plan.events)
     next_send = _next_sends(plan, connections.values())
@@ -111,12 +119,12 @@ def assemble(plan: Assembly, sizes: Sizes, limits: RuntimeLimits) -> tuple[tuple
     more = True
     while more:
         channels = assign_channels(plan.flow, requirements.parts, limits)
-        ranks, in_place = _assemble_once(plan, expansion.by_rank(channels), next_send, requirements, limits)
-        too_many = any(len(rank.blocks) > limits.blocks for rank in ranks)  # and relief adds to them
-        more = not too_many and _relieve(plan.flow, connections, ranks, limits.steps, requirements)
-    scratch = [scratch_map(rank.actions) for rank in ranks]
-    programs = tuple(number_steps(number, rank, scratch, sizes) for number, rank in enumerate(ranks))
-    return programs, in_place
+        ranks = expansion.by_rank(channels)
+        check_actions([rank.actions for rank in ranks])
+        made = _assemble_once(plan, ranks, next_send, requirements, limits, calls)
+        too_many = any(len(rank.blocks) > limits.blocks for rank in made.ranks)  # and relief adds to them
+        more = not too_many and _relieve(plan.flow, connections, made.ranks, limits.steps, requirements)
+    return made
 
 
 def _assemble_once(
@@ -125,11 +133,14 @@ def _assemble_once(
     next_send: FloatArray,
     requirements: _Requirements,
     limits: RuntimeLimits,
-) -> tuple[list[RankSteps], bool]:
+    calls: Calls,
+) -> Assembled:
     rows = sum(len(rank.actions) for rank in expanded)
     left = plan.events.at[Kind.SEND]
     filled = []
     for number, rank in enumerate(expanded):
+        if plan.takes_turns:
+            rank.actions = rank.actions.taking_turns()
         blocks = make_blocks(rank.actions, limits.steps, requirements.alone[number], plan.one_way, rows)
         if plan.fused:
             fuse(rank, blocks, left, next_send, rows)
@@ -141,15 +152,29 @@ def _assemble_once(
         if plan.early_flags:
             actions = put_copies_behind_sends(actions, blocks, rank.input_shift, rows)
         filled.append((actions, blocks, rank.input_shift))
-    in_place = plan.flow.schedule.problem.collective.name != "alltoall" and all(
-        works_in_place(actions, shift, rows) for actions, _, shift in filled
+    chosen = calls(
+        plan.flow.schedule.problem.collective.name != "alltoall"
+        and all(works_in_place(actions, shift, rows) for actions, _, shift in filled)
     )
     ranks = []
-    for actions, blocks, shift in filled:
-        waits = hazards(actions, shift if in_place else None, plan.local is not None, rows)
+    for whole, blocks, shift in filled:
+        actions = whole if False in chosen else _without_own_copies(whole, blocks, shift)
+        shifts = [shift if in_place else None for in_place in chosen]
+        if plan.local is None:
+            shifts = shifts[-1:]  # what is ordered in place is ordered apart
+        waits = hazards(actions, shifts, plan.local is not None, rows)
         waits = drop_implied(actions, _block_of(actions, blocks), waits, rows)
-        ranks.append(RankSteps(actions, waits, blocks))
-    return ranks, in_place
+        ranks.append(RankBlocks(actions, waits, blocks))
+    return Assembled(ranks, chosen)
+
+
+def _without_own_copies(actions: Actions, blocks: Sequence[DraftBlock], input_shift: int) -> Actions:
+    """The actions, and blocks, without copies that change nothing in place."""
+    stays = ~copies_onto_itself(actions, input_shift)
+    number = np.cumsum(stays) - 1
+    for block in blocks:
+        block.actions = [int(number[action]) for action in block.actions if stays[action]]
+    return actions.take(np.flatnonzero(stays))
 
 
 def _expanded(plan: Assembly, limits: RuntimeLimits) -> Expansion:
@@ -160,7 +185,6 @@ def _expanded(plan: Assembly, limits: RuntimeLimits) -> Expansion:
         plan.layouts,
         plan.adding,
         plan.fused,
-        plan.takes_turns,
         limits.count,
         plan.gathered,
         plan.local,
@@ -170,7 +194,7 @@ def _expanded(plan: Assembly, limits: RuntimeLimits) -> Expansion:
 def _relieve(
     flow: Flow,
     connections: Mapping[Connection, IntArray],
-    ranks: Sequence[RankSteps],
+    ranks: Sequence[RankBlocks],
     most_steps: int,
     requirements: _Requirements,
 ) -> bool:
@@ -224,7 +248,7 @@ def _connections(flow: Flow, sends: Iterable[int]) -> set[Connection]:
     return {(int(link[send]), int(instance[send])) for send in sends}
 
 
-def _steps_by_send(flow: Flow, ranks: Sequence[RankSteps]) -> IntArray:
+def _steps_by_send(flow: Flow, ranks: Sequence[RankBlocks]) -> IntArray:
     """For each send, its steps at the sender and at the receiver, nops included."""
     send, endpoint = (
         np.concatenate([getattr(rank.actions, name) for rank in ranks]) for name in ("send", "endpoint")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -23,11 +24,12 @@ from taccl.backend.lower.actions import (
     channel_of,
     local_copies,
     merge_runs,
+    peer_of,
     split,
 )
-from taccl.backend.lower.hazards import numbered_cells
+from taccl.backend.lower.hazards import Waits, numbered_cells
 from taccl.backend.lower.local_work import LocalWork
-from taccl.model.collective import IntArray
+from taccl.model.collective import BoolArray, IntArray
 from taccl.model.tolerance import TOLERANCE_US
 from taccl.support.jit import Loop
 
@@ -44,6 +46,42 @@ class DraftBlock:
     def channel(self) -> int:
         """The channel of its endpoints; 0 for a block that only works locally."""
         return channel_of(max(self.recv, self.send, 0))
+
+
+@dataclass(frozen=True, eq=False)
+class RankBlocks:
+    """The actions of one rank in order, what each waits for, and the thread blocks that run them.
+
+    Parameters
+    ----------
+    waits : waits that follow from others, or from the order in thread blocks, are not there.
+    """
+
+    actions: Actions
+    waits: Waits
+    blocks: list[DraftBlock]
+
+    @property
+    def num_steps(self) -> IntArray:
+        """Of each action the step itself, and a nop for every wait but one."""
+        return np.maximum(1, np.diff(self.waits[0]))
+
+    @cached_property
+    def is_waited_for(self) -> BoolArray:
+        """Of each action, whether another waits for it."""
+        is_waited_for = np.zeros(len(self.actions), dtype=np.bool_)
+        is_waited_for[self.waits[1]] = True
+        return is_waited_for
+
+    def in_order(self) -> list[DraftBlock]:
+        """The blocks as they are numbered: those that others wait for come first."""
+
+        def key(block: DraftBlock) -> tuple[bool, int, int, int]:
+            awaited = bool(block.actions) and bool(self.is_waited_for[block.actions].any())
+            recv, send = (-1 if each < 0 else peer_of(each) for each in (block.recv, block.send))
+            return not awaited, block.channel, recv, send
+
+        return sorted(self.blocks, key=key)
 
 
 def make_blocks(

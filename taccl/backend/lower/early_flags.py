@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from taccl.backend.lower.actions import COPY, SCRATCH, SEND, Actions, Pairs
+from taccl.backend.lower.actions import COPY, SCRATCH, SEND, Actions, Pairs, scratch_map
 from taccl.backend.lower.blocks import DraftBlock
 from taccl.backend.lower.hazards import copies_onto_itself, hazards, numbered_cells
 from taccl.model.collective import IntArray
@@ -44,12 +44,13 @@ def put_copies_behind_sends(
     copies = replace(
         sends,
         op=np.full(len(behind), COPY, dtype=np.int64),
-        dst=SCRATCH + _first_free_scratch(actions) + block_of[behind],
+        dst=SCRATCH + _end_of_scratch(actions) + block_of[behind],
         count=np.ones(len(behind), dtype=np.int64),
         ready_us=sends.done_us,
         unit=np.full(len(behind), -1, dtype=np.int64),
         known=sends.known[:0],
         held_back=sends.held_back[:0],
+        turns=sends.turns[:0],
     )
     copy = np.full(len(actions), -1, dtype=np.int64)
     copy[behind] = len(actions) + np.arange(len(behind))
@@ -70,7 +71,7 @@ def put_copies_behind_sends(
 
 def _overwritten(actions: Actions, block_of: IntArray, input_shift: int, rows: int) -> Pairs:
     """Pairs of an action that overwrites, and a send of another thread block that reads what it does."""
-    starts, waits = hazards(actions, input_shift, rows=rows)
+    starts, waits = hazards(actions, [input_shift], rows=rows)
     number = np.repeat(np.arange(len(actions)), np.diff(starts))
     src, dst, _ = numbered_cells(actions, input_shift)
     wanted = (actions.op[waits] == SEND) & (block_of[waits] != block_of[number])
@@ -84,13 +85,6 @@ def _overwritten(actions: Actions, block_of: IntArray, input_shift: int, rows: i
     return np.stack([number[wanted], waits[wanted]], axis=1)
 
 
-def _first_free_scratch(actions: Actions) -> int:
+def _end_of_scratch(actions: Actions) -> int:
     """The offset behind all of the scratch that it uses."""
-    ends = [0]
-    for uses, places in (
-        (actions.reads, actions.src),
-        (actions.writes | actions.reads_target, actions.dst),
-    ):
-        used = uses & (places >= SCRATCH)
-        ends.append(int((places[used] + actions.count[used] - SCRATCH).max(initial=0)))
-    return max(ends)
+    return int(np.flatnonzero(scratch_map(actions) >= 0).max(initial=-1)) + 1

@@ -56,7 +56,8 @@ class Expansion:
     put_off : whether it comes directly before the next receive on its endpoint instead, or last.
     is_sent : whether it runs where its send was sent from, not where it was received.
     rows : all ranks' actions; pairs are of rows, `held_back` whatever the channels are.
-    after : pairs of sends; the first waits for the second if they have different thread blocks.
+    after, turns : pairs of sends; the first waits for the second, or takes its turn after it, if they have
+        different thread blocks.
     early, late, input_shift : of each rank, as in `RankActions`.
     """
 
@@ -68,6 +69,7 @@ class Expansion:
     is_sent: BoolArray
     rows: Actions
     after: Pairs
+    turns: Pairs
     early: list[list[tuple[Place, Place]]]
     late: list[list[tuple[Place, Place]]]
 
@@ -92,10 +94,12 @@ class Expansion:
         num_ranks = len(self.early)
         starts = np.searchsorted(self.rank[order], np.arange(num_ranks + 1))
         place -= starts[self.rank]
-        waits = self.after[sending[self.after[:, 0]] != sending[self.after[:, 1]]]
-        known, held_back = (
+        waits, turns = (
+            pairs[sending[pairs[:, 0]] != sending[pairs[:, 1]]] for pairs in (self.after, self.turns)
+        )
+        known, held_back, turns = (
             _of_ranks(place, self.rank, pairs, num_ranks)
-            for pairs in (rows.known, np.concatenate([rows.held_back, waits]))
+            for pairs in (rows.known, np.concatenate([rows.held_back, waits]), turns)
         )
         sorted_rows = {name: getattr(rows, name)[order] for name in act.COLUMNS if name != "endpoint"}
         sorted_rows["endpoint"] = endpoint[order]
@@ -106,6 +110,7 @@ class Expansion:
                     **{name: column[begin:end] for name, column in sorted_rows.items()},
                     known=known[rank],
                     held_back=held_back[rank],
+                    turns=turns[rank],
                 ),
                 self.early[rank],
                 self.late[rank],
@@ -138,7 +143,6 @@ def expand(
     layouts: Sequence[RankLayout],
     plan: dict[int, Adding],
     fused: bool,
-    takes_turns: bool,
     most_chunks: int,
     gathered: frozenset[Cell] = frozenset(),
     local: LocalWork | None = None,
@@ -147,7 +151,6 @@ def expand(
 
     Parameters
     ----------
-    takes_turns : whether sends of different thread blocks go through a port in the schedule's order.
     most_chunks : that one step takes.
     gathered : cells whose sums are made in units of their own; `local` says what that costs.
     """
@@ -176,8 +179,10 @@ def expand(
         unit=nobody,
         known=_contributions(flow, events) + np.array([sends, 0]),
         held_back=act.NO_PAIRS,
+        turns=act.NO_PAIRS,
     )
     early, late = _own_copies(flow, layouts, fused)
+    after, turns = sends_before(flow, events)
     return Expansion(
         flow=flow,
         events=events,
@@ -186,7 +191,8 @@ def expand(
         put_off=np.concatenate([np.zeros(2 * sends, dtype=np.bool_), alongside.put_off]),
         is_sent=np.arange(2 * sends + len(alongside)) < sends,
         rows=both.then(alongside.actions).waiting_for(_held_by_receives(alongside, sends)),
-        after=sends_before(flow, events, takes_turns),
+        after=after,
+        turns=turns,
         early=early,
         late=late,
     )

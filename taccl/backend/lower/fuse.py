@@ -46,7 +46,7 @@ def fuse(
     """
     actions = rank.actions
     receives, sends = _candidates(actions, blocks, left, next_send)
-    starts, waits = hazards(actions, rank.input_shift, rows=rows)
+    starts, waits = hazards(actions, [rank.input_shift], rows=rows)
     by_wait = np.argsort(waits, kind="stable")
     begins_with = {accumulator: own for own, accumulator in rank.early}
     src, dst, cells = numbered_cells(actions)
@@ -84,10 +84,9 @@ def fuse(
     is_gone[receives] = True
     runs_in = np.arange(len(actions))
     runs_in[receives] = sends
-    known, held_back = (
-        np.stack([runs_in[pairs[:, 0]], pairs[:, 1]], axis=1) for pairs in (actions.known, actions.held_back)
-    )
-    fused = replace(actions, op=op, src=src, dst=dst, known=known, held_back=held_back)
+    pairs = {name: getattr(actions, name) for name in act.PAIRS}
+    pairs = {name: np.stack([runs_in[each[:, 0]], each[:, 1]], axis=1) for name, each in pairs.items()}
+    fused = replace(actions, op=op, src=src, dst=dst, **pairs)
     rank.actions = fused.take(np.flatnonzero(~is_gone))
     rank.early = [(own, place) for place, own in begins_with.items()]
     number = (np.cumsum(~is_gone) - 1).tolist()

@@ -49,24 +49,25 @@ def works_in_place(actions: Actions, input_shift: int, rows: int = 0) -> bool:
     )
 
 
-def hazards(actions: Actions, input_shift: int | None, quiet_copies: bool = False, rows: int = 0) -> Waits:
+def hazards(
+    actions: Actions, shifts: Sequence[int | None], quiet_copies: bool = False, rows: int = 0
+) -> Waits:
     """For each action, the earlier ones that it must wait for, each once.
 
     Parameters
     ----------
-    input_shift : in place, input cell k is output cell k + this; None if never run in place. What is
-        ordered for the shared memory is also ordered for the two apart, but for quiet copies.
+    shifts : of each way in which it is called: in place, input cell k is output cell k + this; None apart.
+        What is ordered for the shared memory is also ordered for the two apart, but for quiet copies.
     quiet_copies : in place, a copy of a cell onto itself need not wait for those that read it.
     rows : how many actions there are at all ranks.
     """
-    if not quiet_copies or input_shift is None:
-        return _hazards(actions, input_shift, False, rows)
+    ways = [_hazards(actions, shift, quiet_copies, rows) for shift in shifts]
+    if len(ways) == 1:
+        return ways[0]
     number = len(actions)
-    starts, together = np.zeros(number + 1, dtype=np.int64), []
-    for shift in (None, input_shift):
-        of_each, waits = _hazards(actions, shift, True, rows)
-        together.append(np.repeat(np.arange(number), np.diff(of_each)) * number + waits)
-    both = np.unique(np.concatenate(together))
+    starts = np.zeros(number + 1, dtype=np.int64)
+    pairs = [np.repeat(np.arange(number), np.diff(of_each)) * number + waits for of_each, waits in ways]
+    both = np.unique(np.concatenate(pairs))
     np.cumsum(np.bincount(both // max(number, 1), minlength=number), out=starts[1:])
     return starts, both % max(number, 1)
 

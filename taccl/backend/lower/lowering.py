@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from taccl.backend.limits import RuntimeLimits, check_limits, limits_of
+from taccl.backend.lower.actions import scratch_map
 from taccl.backend.lower.additions import plan_additions
-from taccl.backend.lower.assemble import Assembly, assemble
+from taccl.backend.lower.assemble import Assembled, Assembly, Calls, assemble
 from taccl.backend.lower.carried import FEATURES, REASONS
 from taccl.backend.lower.dialects import FUSING_RUNTIMES, dialects, runtimes_named
 from taccl.backend.lower.flow import read_flow
@@ -16,10 +17,11 @@ from taccl.backend.lower.layout import chunk_orders, lay_out
 from taccl.backend.lower.least import check_sends_fit
 from taccl.backend.lower.local_work import LocalWork, gathered_cells, with_gathered
 from taccl.backend.lower.made_sums import Cell
+from taccl.backend.lower.number import number_steps
 from taccl.backend.lower.order import order_events
 from taccl.backend.lower.sizes import Sizes, sizes_of
 from taccl.backend.program import Program, Protocol
-from taccl.backend.target import THREAD_BLOCKS, Lowered, ThreadBlocks, refuse_features
+from taccl.backend.target import THREAD_BLOCKS, Lowered, LoweringOptions, ThreadBlocks, refuse_features
 from taccl.errors import CollectiveError, ProgramLimitError, TacclError
 from taccl.model.collective import IntArray
 from taccl.model.executor import Executor
@@ -111,30 +113,30 @@ def lower(
     return tuple(Lowered(program, dialect.readers) for program, dialect in zip(programs, files, strict=True))
 
 
-def lower_within(
-    schedule: Schedule,
-    limits: RuntimeLimits,
-    *,
-    spelling: str,
-    protocol: str = "Simple",
-    instances: int = 1,
-    thread_blocks: ThreadBlocks = "two-way",
-    executor: Executor | None = None,
-    takes_turns: bool = False,
-    min_bytes: int | None = None,
-    max_bytes: int | None = None,
-    name: str = "taccl",
-) -> Program:
-    """The program that carries out a valid schedule, for what is no runtime of MSCCL-XML.
-
-    Its steps are not fused. Parameters as of `lower`, and
+@dataclass(frozen=True, eq=False)
+class InBlocks:
+    """What carries out a valid schedule, in thread blocks of one peer, for any kind of file.
 
     Parameters
     ----------
-    limits : within which thread blocks are filled; whether a program has too many of them is not looked at.
-    spelling : of the collective.
-    protocol : by which the executor's costs of pieces are taken.
-    takes_turns : whether sends of one rank that share a port wait for each other, in the schedule's order.
+    assembled : the actions of all ranks, and whether they are for calls in place.
+    sizes : of the schedule's collective, cut into instances.
+    """
+
+    assembled: Assembled
+    sizes: Sizes
+
+
+def lower_to_blocks(
+    schedule: Schedule, options: LoweringOptions, limits: RuntimeLimits, calls: Calls, instances: int
+) -> InBlocks:
+    """The actions of a valid schedule.
+
+    Parameters
+    ----------
+    options : of those, the thread blocks, the executor and its protocol, and the sizes of calls.
+    limits : within which thread blocks are filled; whether there are too many of them is not looked at.
+    calls : which of the calls that are possible they are for.
 
     Raises
     ------
@@ -142,25 +144,15 @@ def lower_within(
     CollectiveError, UnitError : as `lower`.
     """
     cut, instance = cut_into_instances(schedule, instances)
-    sizes = sizes_of(cut.problem.collective, schedule.problem.size_bytes, min_bytes, max_bytes)
-    local = None
-    if executor is not None:
-        local = LocalWork(executor, protocol, cut.problem.chunk_mb * MB, schedule.makespan_us, instances)
-    plan = _plan(cut, instance, False, thread_blocks == "one-way", local)
-    ranks, in_place = assemble(replace(plan, takes_turns=takes_turns), sizes, limits)
-    return Program(
-        name=name,
-        collective=spelling,
-        num_ranks=schedule.problem.num_ranks,
-        num_channels=1 + max(block.channel for rank in ranks for block in rank.thread_blocks),
-        chunks_per_loop=sizes.chunks_per_loop,
-        protocol=Protocol.SIMPLE,
-        in_place=in_place,
-        out_of_place=True,
-        min_bytes=sizes.min_bytes,
-        max_bytes=sizes.max_bytes,
-        ranks=ranks,
+    sizes = sizes_of(
+        cut.problem.collective, schedule.problem.size_bytes, options.min_bytes, options.max_bytes
     )
+    local = None
+    if options.executor is not None:
+        chunk_bytes = cut.problem.chunk_mb * MB
+        local = LocalWork(options.executor, options.protocol, chunk_bytes, schedule.makespan_us, instances)
+    plan = _plan(cut, instance, False, options.thread_blocks == "one-way", local)
+    return InBlocks(assemble(replace(plan, takes_turns=False), limits, calls), sizes)
 
 
 def _within_limits(
@@ -172,9 +164,11 @@ def _within_limits(
     """
     plan, *others = plans
     try:
-        ranks, in_place = assemble(plan, sizes, limits_of(readers))
+        made = assemble(plan, limits_of(readers), _both_if_it_can)
+        scratch = [scratch_map(rank.actions) for rank in made.ranks]
+        ranks = tuple(number_steps(number, rank, scratch, sizes) for number, rank in enumerate(made.ranks))
         channels = 1 + max(block.channel for rank in ranks for block in rank.thread_blocks)
-        program = replace(header, ranks=ranks, in_place=in_place, num_channels=channels)
+        program = replace(header, ranks=ranks, in_place=True in made.calls, num_channels=channels)
         check_limits(program, readers)
     except ProgramLimitError as fault:
         if others:
@@ -185,6 +179,14 @@ def _within_limits(
             raise
         return _within_limits([replace(plan, takes_turns=False)], sizes, readers, header)
     return program
+
+
+def _both_if_it_can(works_in_place: bool) -> Sequence[bool]:
+    """A file serves calls apart, and in place where it can.
+
+    An AlltoAll is never said to: microsoft/msccl refuses such calls, and would not use the file for others.
+    """
+    return (False, True) if works_in_place else (False,)
 
 
 def _plan(

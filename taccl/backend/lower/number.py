@@ -9,7 +9,6 @@ peers, so there is a receive or another thread block between any two.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,28 +23,13 @@ from taccl.backend.lower.actions import (
     buffer_and_offset,
     peer_of,
 )
-from taccl.backend.lower.blocks import DraftBlock
-from taccl.backend.lower.hazards import Waits
+from taccl.backend.lower.blocks import DraftBlock, RankBlocks
 from taccl.backend.lower.sizes import Sizes
 from taccl.backend.program import Buffer, Op, RankProgram, Step, ThreadBlock
 from taccl.model.collective import BoolArray, IntArray
 
 
-@dataclass(frozen=True, eq=False)
-class RankSteps:
-    """The actions of one rank in order, what each waits for, and the thread blocks that run them."""
-
-    actions: Actions
-    waits: Waits
-    blocks: list[DraftBlock]
-
-    @property
-    def num_steps(self) -> IntArray:
-        """Of each action the step itself, and a nop for every wait but one."""
-        return np.maximum(1, np.diff(self.waits[0]))
-
-
-def number_steps(rank: int, of_rank: RankSteps, scratch: Sequence[IntArray], sizes: Sizes) -> RankProgram:
+def number_steps(rank: int, of_rank: RankBlocks, scratch: Sequence[IntArray], sizes: Sizes) -> RankProgram:
     """The program of one rank.
 
     Thread blocks that others wait for come first: the runtimes can only wait for low ids.
@@ -55,9 +39,8 @@ def number_steps(rank: int, of_rank: RankSteps, scratch: Sequence[IntArray], siz
     scratch : for every rank, what `scratch_map` made of its actions.
     """
     actions, (starts, waits) = of_rank.actions, of_rank.waits
-    is_waited_for = np.zeros(len(actions), dtype=np.bool_)
-    is_waited_for[waits] = True
-    ordered = _ordered(of_rank.blocks or [DraftBlock(-1, -1, [])], is_waited_for)
+    is_waited_for = of_rank.is_waited_for
+    ordered = of_rank.in_order() or [DraftBlock(-1, -1, [])]
     sizes_of_blocks = np.array([len(block.actions) for block in ordered], dtype=np.int64)
     order = np.array([number for block in ordered for number in block.actions], dtype=np.int64)
     block_of = np.repeat(np.arange(len(ordered)), sizes_of_blocks)
@@ -142,38 +125,6 @@ def _steps(
             has_dependent,
         )
     )
-
-
-def _ordered(blocks: Sequence[DraftBlock], is_waited_for: BoolArray) -> list[DraftBlock]:
-    """The blocks as they are numbered."""
-
-    def key(block: DraftBlock) -> tuple[bool, int, int, int]:
-        awaited = bool(block.actions) and bool(is_waited_for[block.actions].any())
-        recv, send = (-1 if each < 0 else peer_of(each) for each in (block.recv, block.send))
-        return not awaited, block.channel, recv, send
-
-    return sorted(blocks, key=key)
-
-
-def scratch_map(actions: Actions) -> IntArray:
-    """By offset of each scratch cell, its offset in the program, -1 for one that the rank does not use.
-
-    There are no holes, and the order stays.
-    """
-    change = np.zeros(1, dtype=np.int64)
-    for uses, places in (
-        (actions.reads, actions.src),
-        (actions.writes | actions.reads_target, actions.dst),
-    ):
-        used = uses & (places >= SCRATCH)
-        if not used.any():
-            continue
-        first, end = places[used] - SCRATCH, places[used] - SCRATCH + actions.count[used]
-        size = max(len(change), int(end.max()) + 1)
-        change = np.pad(change, (0, size - len(change)))
-        change += np.bincount(first, minlength=size) - np.bincount(end, minlength=size)
-    is_used = np.cumsum(change) > 0
-    return np.where(is_used, np.cumsum(is_used) - 1, -1)
 
 
 def _named(

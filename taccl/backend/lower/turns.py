@@ -17,20 +17,20 @@ from taccl.model.tolerance import TOLERANCE_US
 from taccl.support.jit import Loop, flat
 
 
-def sends_before(flow: Flow, events: Events, takes_turns: bool) -> Pairs:
+def sends_before(flow: Flow, events: Events) -> tuple[Pairs, Pairs]:
     """Pairs of sends of one rank: the first must not start before the second is done.
 
-    Those are the one before it on its connection, and if they take turns, those that its ports served before
-    it. Sends that take no time may be in front of longer ones at one moment, so the one that is done last
-    counts.
+    Those before it on its connection, which every file keeps; and those that its ports served before it,
+    after which it takes its turn. Sends that take no time may be in front of longer ones at one moment, so
+    the one that is done last counts.
     """
     columns, topology = flow.columns, flow.schedule.problem.topology
-    first_port, ports = flat(topology.ports if takes_turns else [()] * topology.num_links)
+    first_port, ports = flat(topology.ports)
     # A port that links of several ranks share is one for each of them: no rank can wait for another here.
     of_rank = np.repeat(topology.src, np.diff(first_port)) * (topology.num_ports + 1) + ports
     number, port = np.unique(of_rank, return_inverse=True)
     instances = int(columns.instance.max(initial=0)) + 1
-    after, before = _order_turns(
+    after, before, at_port = _order_turns(
         len(columns),
         order=events.sends,
         lane=columns.link * instances + columns.instance,
@@ -42,7 +42,9 @@ def sends_before(flow: Flow, events: Events, takes_turns: bool) -> Pairs:
         lanes=topology.num_links * instances,
         ports=len(number) * instances,
     )
-    return np.stack([np.array(after, dtype=np.int64), np.array(before, dtype=np.int64)], axis=1)
+    pairs = np.stack([np.array(after, dtype=np.int64), np.array(before, dtype=np.int64)], axis=1)
+    is_turn = np.array(at_port, dtype=np.bool_)
+    return pairs[~is_turn], pairs[is_turn]
 
 
 def _order_turns_in_columns(
@@ -55,8 +57,8 @@ def _order_turns_in_columns(
     sent_us: Sequence[float],
     lanes: int,
     ports: int,
-) -> tuple[list[int], list[int]]:
-    """The two columns of pairs.
+) -> tuple[list[int], list[int], list[bool]]:
+    """The two columns of pairs, and whether a pair is of a port and not of a connection.
 
     Parameters
     ----------
@@ -68,11 +70,13 @@ def _order_turns_in_columns(
     through = [-1] * ports
     after = [0 for _ in range(0)]
     befores = [0 for _ in range(0)]
+    at_port = [False for _ in range(0)]
     for send in order:
         before = last_send[lane[send]]
         if before >= 0:
             after.append(send)
             befores.append(before)
+            at_port.append(False)
         last_send[lane[send]] = send
         link = lane[send] // instances
         for place in range(first_port[link], first_port[link + 1]):
@@ -81,9 +85,10 @@ def _order_turns_in_columns(
             if before >= 0 and sent_us[before] <= start_us[send]:
                 after.append(send)
                 befores.append(before)
+                at_port.append(True)
             if before < 0 or sent_us[before] <= sent_us[send]:
                 through[key] = send
-    return after, befores
+    return after, befores, at_port
 
 
 _order_turns = Loop(_order_turns_in_columns)

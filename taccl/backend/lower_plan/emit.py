@@ -9,12 +9,9 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import takewhile
 
 from taccl.backend.lower_plan.places import Place
+from taccl.backend.lower_plan.tuning import MAX_OPERATION_CHANNELS, MAX_OPERATION_SEMAPHORES
 from taccl.backend.plan import Channel, Operation, OpName, Range
 
-#: Semaphores that an operation takes.
-MAX_SEMAPHORES = 16
-#: Channels that it takes.
-MAX_CHANNELS = 8
 _WAITS = (OpName.WAIT, OpName.RELAXED_WAIT)
 _SIGNALS = (OpName.SIGNAL, OpName.RELAXED_SIGNAL)
 
@@ -81,8 +78,8 @@ class Emitter:
         self._published()
         if len(semaphores) > 1 and self._heard_by_first:
             self.meet()
-        for first in range(0, len(semaphores), MAX_SEMAPHORES):
-            part = tuple(semaphores[first : first + MAX_SEMAPHORES])
+        for first in range(0, len(semaphores), MAX_OPERATION_SEMAPHORES):
+            part = tuple(semaphores[first : first + MAX_OPERATION_SEMAPHORES])
             self.operations.append(Operation(OpName.RELEASE, semaphores=part))
 
     def work(
@@ -194,8 +191,8 @@ class Emitter:
             self.meet()
 
     def _wait_for_blocks(self) -> None:
-        for first in range(0, len(self._acquired), MAX_SEMAPHORES):
-            part = tuple(self._acquired[first : first + MAX_SEMAPHORES])
+        for first in range(0, len(self._acquired), MAX_OPERATION_SEMAPHORES):
+            part = tuple(self._acquired[first : first + MAX_OPERATION_SEMAPHORES])
             self.operations.append(Operation(OpName.ACQUIRE, semaphores=part))
             self._heard_by_first = True
             self._heard_by_others |= len(part) > 1
@@ -219,7 +216,7 @@ def _by_operation(ends: Sequence[tuple[Channel, int]]) -> Iterator[tuple[Channel
     """Channels of one kind, as many as an operation takes; where one comes twice, each alone."""
     for kind in Channel:
         mine = [channel for each, channel in ends if each is kind]
-        most = MAX_CHANNELS if len(set(mine)) == len(mine) else 1
+        most = MAX_OPERATION_CHANNELS if len(set(mine)) == len(mine) else 1
         for first in range(0, len(mine), most):
             yield kind, tuple(mine[first : first + most])
 

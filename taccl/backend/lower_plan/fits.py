@@ -8,26 +8,22 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from taccl.backend.lower.sizes import sizes_of
+from taccl.backend.lower_plan.tuning import (
+    MAX_BLOCKS,
+    MAX_BUFFER_BYTES,
+    MAX_CHANNELS,
+    MAX_MIN_BYTES,
+    MAX_OPERATIONS,
+    MAX_PORT_CHANNELS,
+    MAX_PORT_MEMORIES,
+    MAX_REMOTES,
+    UNIT_BYTES,
+)
 from taccl.backend.plan import NO_LARGEST, Channel, ExecutionPlan, RankPlan
 from taccl.backend.target import FEWER_CHUNKS
 from taccl.errors import ProgramLimitError, UnitError
 from taccl.model.problem import Problem
 
-#: Of a thread block; all but the operations of each kind.
-MAX_OPERATIONS = 64
-MAX_CHANNELS = 16
-MAX_REMOTES = 16
-#: Sources, and targets, of an operation, whatever the release.
-MAX_OPERANDS = 8
-#: Thread blocks that run at once on the largest GPU; port channels, and memories of ports, of a rank.
-MAX_BLOCKS = 304
-MAX_PORT_CHANNELS = 1024
-MAX_PORT_MEMORIES = 509
-#: Offsets have 32 bits; messages are cut in units of this many bytes.
-MAX_BUFFER_BYTES = 2**32
-UNIT_BYTES = 16
-#: The smallest size is read as a number of 31 bits.
-MAX_MIN_BYTES = 2**31 - 1
 _FINDINGS = 5
 _NO_FILE = "a schedule of fewer transfers, or --no-file for the schedule alone"
 

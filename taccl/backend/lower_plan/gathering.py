@@ -1,175 +1,154 @@
-"""Sums that read from several peers at once: what adds to one place becomes neighbours in one thread block. A
-thread block of a program hears from one peer, a thread block of a plan from many: receives and sums move to
-where the last of them is, and so do sends of the sum, and of what peers read from the beginning. What steps
+"""Sums that read from several peers at once: what adds to one place becomes neighbours in one thread block.
+
+Actions are in thread blocks of one peer, a thread block of a plan hears from many: receives and sums move to
+where the last of them is, and so do sends of the sum, and of what peers read from the beginning. What actions
 of a rank do to each other's memory stays in its order, with a wait of its own wherever thread blocks kept
 that order until then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import combinations
+from typing import TypeAlias
 
-from taccl.backend.lower_plan.fits import MAX_CHANNELS, MAX_OPERANDS
-from taccl.backend.lower_plan.places import (
-    Aliases,
-    Cell,
-    Place,
-    reads,
-    source,
-    steps_touching,
-    target,
-    writes,
-)
-from taccl.backend.lower_plan.pulls import PullSearch, own_part
-from taccl.backend.lower_plan.steps import Node, Steps, rearranged
+from taccl.backend.lower_plan.graph import Action, Graph, Message
+from taccl.backend.lower_plan.places import Cell, Place
 from taccl.backend.lower_plan.sums import find_sums
+from taccl.backend.lower_plan.tuning import MAX_CHANNELS, MAX_OPERANDS
 from taccl.backend.program import Op
 from taccl.errors import VerificationError
 
+#: Sums into one place that the last of them does for all.
+Row: TypeAlias = tuple[int, ...]
 
-@dataclass(frozen=True, eq=False)
-class Gathered:
-    """Steps, and the rows of them that become one sum each.
+
+def gather(
+    graph: Graph,
+    may_be_pulled: Callable[[Graph, Message], bool],
+    stays: Callable[[Graph, Message, int], bool],
+) -> Graph:
+    """Put together sums whose operands are all read where others of the node have them.
+
+    Actions stay as they are where nothing is gained, or where a thread block would have too many channels.
 
     Parameters
     ----------
-    rows : by first receive, the sums; a receive stands before each of them, and nothing between.
+    may_be_pulled : whether a message can be read at its sender by the action after its receive.
+    stays : whether what is sent is left as it is until an action.
     """
 
-    steps: Steps
-    rows: dict[int, tuple[int, ...]]
+    def stay(of: Graph, row: Row) -> bool:
+        return all(stays(of, of.received[each - 1], row[-1]) for each in row)
 
+    def are_pulled(row: Row) -> bool:
+        messages = [graph.received.get(each - 1) for each in row]
+        return all(message is not None and may_be_pulled(graph, message) for message in messages)
 
-def gather(steps: Steps, names: Aliases, node_of: Sequence[int]) -> Gathered:
-    """Put together sums whose operands are all read where others of the node have them.
-
-    Steps stay as they are where nothing is gained, or where a thread block would have too many channels.
-    """
-    search = PullSearch(steps, names, node_of)
-    rows = [row for row in _sums_at_once(steps, names) if _are_pulled(steps, search, row)]
+    rows = [row for row in _sums_at_once(graph) if are_pulled(row) and stay(graph, row)]
     with_sends = True
     while rows:
-        found = _rearranged(steps, names, rows, with_sends)
-        if found is None and not with_sends:
+        made = _rearranged(graph, rows, with_sends)
+        if made is None and not with_sends:
             break
-        if found is None:
+        if made is None:
             with_sends = False
             continue
-        made, at = found
-        search = PullSearch(made, names, node_of)
-        right = [row for row in rows if _stay(made, search, [at[each] for each in row])]
+        right = [row for row in rows if stay(made, tuple(made.new[each] for each in row))]
         if right == rows:
-            return Gathered(made, {at[row[0]] - 1: tuple(at[each] for each in row) for row in rows})
+            found = [tuple(made.new[each] for each in row) for row in rows]
+            return replace(made, rows={row[0] - 1: row for row in found})
         rows = right
-    return Gathered(steps, {})
+    return graph
 
 
-def _rearranged(
-    steps: Steps, names: Aliases, rows: Sequence[tuple[int, ...]], with_sends: bool
-) -> tuple[Steps, dict[int, int]] | None:
+def _rearranged(graph: Graph, rows: Sequence[Row], with_sends: bool) -> Graph | None:
     try:
-        return _Gathering(steps, names, rows, with_sends).run()
-    except VerificationError:  # steps would wait for each other
+        return _Gathering(graph, rows, with_sends).run()
+    except VerificationError:  # actions would wait for each other
         return None
 
 
-def _sums_at_once(steps: Steps, names: Aliases) -> Iterator[tuple[int, ...]]:
+def _sums_at_once(graph: Graph) -> Iterator[Row]:
     """Sums that the last of each row may do for all."""
     others: dict[int, list[int]] = {}
-    put_off = find_sums(steps, names, steps_touching(steps, names)).put_off
-    for index in steps.order:
+    put_off = find_sums(graph).put_off
+    for index in graph.order:
         if index in put_off:
             others.setdefault(put_off[index], []).append(index)
     return ((*mine, last) for last, mine in sorted(others.items()))
 
 
-def _are_pulled(steps: Steps, search: PullSearch, row: Sequence[int]) -> bool:
-    """Whether what each of a row adds just came, and is read by nobody else."""
-    messages = [steps.received.get(each - 1) for each in row]
-    return all(message is not None and search.is_read_once(message) for message in messages) and _stay(
-        steps, search, row
-    )
-
-
-def _stay(steps: Steps, search: PullSearch, row: Sequence[int]) -> bool:
-    """Whether what a row adds stays at its senders until the last sum is done."""
-    return all(search.stays(steps.received[each - 1], row[-1]) for each in row)
-
-
 class _Gathering:
-    """Thread blocks anew; all by steps' old numbers."""
+    """Thread blocks anew; all by actions' old numbers."""
 
-    def __init__(
-        self, steps: Steps, names: Aliases, rows: Sequence[tuple[int, ...]], with_sends: bool
-    ) -> None:
+    def __init__(self, graph: Graph, rows: Sequence[Row], with_sends: bool) -> None:
         """`with_sends` : sums are sent on from where they are, in the same pass."""
-        self.steps, self.names, self.rows, self.with_sends = steps, names, rows, with_sends
-        self.row_of = {node: row for row in rows for each in row for node in (each - 1, each)}
-        self.blocks = [list(block.nodes) for block in steps.blocks]
-        self.by_rank: dict[int, list[Node]] = {}
-        for node in steps.nodes:
-            self.by_rank.setdefault(node.rank, []).append(node)
+        self.graph, self.rows, self.with_sends = graph, rows, with_sends
+        self.row_of = {action: row for row in rows for each in row for action in (each - 1, each)}
+        self.blocks = [list(block.actions) for block in graph.blocks]
         self.moved: set[int] = set(self.row_of)
         #: by send of a sum, the thread block where it goes with it
         self.sent_on: dict[int, int] = {}
 
-    def run(self) -> tuple[Steps, dict[int, int]] | None:
-        """The steps, and their new numbers; None: a thread block has too many channels, or of two steps that
-        talk through a channel one comes too early.
+    def run(self) -> Graph | None:
+        """The graph.
+
+        None: a thread block has too many channels, or an action comes too early for what its channel tells.
         """
         for row in self.rows:
             self._move_to_last(row)
         self._hear_where_sums_are()
         self._tell_from_where_sums_are()
-        waits = {node.index: self._depends(node) for node in self.steps.nodes if node.index not in self.moved}
-        made, at = rearranged(self.steps, self.blocks, waits)
+        graph = self.graph
+        blocks = [(block.rank, mine) for block, mine in zip(graph.blocks, self.blocks, strict=True)]
+        waits = {
+            action.index: self._depends(action) for action in graph.actions if action.index not in self.moved
+        }
+        made = graph.rearranged(blocks, waits)
         for first, second in self._in_order():
             begins = self.row_of[second][0] - 1 if second in self.row_of else second
-            if not made.is_before(at[first], at[begins]):
+            if not made.is_before(made.new[first], made.new[begins]):
                 waits.setdefault(begins, []).append(first)
-        made, at = rearranged(self.steps, self.blocks, waits)
-        return (made, at) if _has_channels(made) else None
+        made = graph.rearranged(blocks, waits)
+        return made if _has_channels(made) else None
 
-    def _move_to_last(self, row: Sequence[int]) -> None:
+    def _move_to_last(self, row: Row) -> None:
         """Receives, sums, and sends of the sum to where the last one is."""
-        nodes, last = self.steps.nodes, row[-1]
+        actions, last = self.graph.actions, row[-1]
         sends = [*self._sends_of_sum(last)][: MAX_OPERANDS - 1] if self.with_sends else []
-        together = [node for each in row for node in (each - 1, each)]
+        together = [action for each in row for action in (each - 1, each)]
         for each in (*together[:-2], *sends):
-            self.blocks[nodes[each].block].remove(each)
-        here = self.blocks[nodes[last].block]
+            self.blocks[actions[each].block].remove(each)
+        here = self.blocks[actions[last].block]
         at = here.index(last)
         here[at - 1 : at + 1] = [*together, *sends]
         self.moved |= {*sends}
-        self.sent_on |= dict.fromkeys(sends, nodes[last].block)
+        self.sent_on |= dict.fromkeys(sends, actions[last].block)
 
     def _sends_of_sum(self, last: int) -> Iterator[int]:
-        nodes, rank = self.steps.nodes, self.steps.nodes[last].rank
-        place = target(nodes[last].step, rank, self.names)
-        for message in self.steps.messages:
-            node, heard = nodes[message.send], nodes[message.receive]
-            block = self.steps.blocks[heard.block].nodes
+        graph, total = self.graph, self.graph.actions[last]
+        for message in graph.messages:
+            action, heard = graph.actions[message.send], graph.actions[message.receive]
+            block = graph.blocks[heard.block].actions
             if (
-                message.src == rank
-                and node.step.op is Op.SEND
-                and heard.step.op is Op.RECV
-                and source(node.step, rank, self.names) == place
-                and self.steps.is_before(last, node.index)
-                and not (heard.index + 1 in block and nodes[heard.index + 1].step.op is Op.REDUCE)
+                message.src == total.rank
+                and (action.op, heard.op) == (Op.SEND, Op.RECV)
+                and action.source == total.target
+                and graph.is_before(last, action.index)
+                and not (heard.index + 1 in block and graph.actions[heard.index + 1].op is Op.REDUCE)
                 and message.send not in self.moved
-                and not self._is_written_between(last, node, place)
+                and not self._is_written_between(last, action, total.target)
             ):
                 yield message.send
 
-    def _is_written_between(self, first: int, last: Node, place: Place) -> bool:
+    def _is_written_between(self, first: int, last: Action, place: Place) -> bool:
         return any(
-            writes(node.step)
-            and target(node.step, node.rank, self.names).overlaps(place)
-            and self.steps.is_before(first, node.index)
-            and self.steps.is_before(node.index, last.index)
-            for node in self.by_rank[last.rank]
+            action.may_write(place)
+            and self.graph.is_before(first, action.index)
+            and self.graph.is_before(action.index, last.index)
+            for action in self.graph.by_rank[last.rank]
         )
 
     def _hear_where_sums_are(self) -> None:
@@ -177,56 +156,50 @@ class _Gathering:
 
         So what one thread block asks another for, and what it tells it, go through one channel.
         """
-        nodes, sums = self.steps.nodes, self._blocks_with_sums()
+        actions, sums = self.graph.actions, self._blocks_with_sums()
         wanted: dict[int, list[tuple[int, int]]] = {}
-        for message in self.steps.messages:
-            heard, mine = nodes[message.receive], sums.get(message.dst)
+        for message in self.graph.messages:
+            heard, mine = actions[message.receive], sums.get(message.dst)
             if mine is None or message.send not in self.sent_on or self._is_looked_at(heard):
                 continue
             there = self.sent_on[message.send]
             here = mine[sums[message.src].index(there) % len(mine)]
             wanted.setdefault(here, []).append((self.blocks[there].index(message.send), heard.index))
         for block, found in wanted.items():
-            for _, index in sorted(found):
-                self.blocks[nodes[index].block].remove(index)
-                self.blocks[block].append(index)
-                self.moved.add(index)
+            self._move(block, [index for _, index in sorted(found)], at_begin=False)
 
-    def _is_looked_at(self, heard: Node) -> bool:
-        """Whether another step of the rank touches what comes, from then on."""
-        place = target(heard.step, heard.rank, self.names)
+    def _is_looked_at(self, heard: Action) -> bool:
+        """Whether another action of the rank touches what comes, from then on."""
         return any(
-            self.steps.is_before(heard.index, node.index)
-            and any(each.overlaps(place) for each in _places(node, self.names))
-            for node in self.by_rank[heard.rank]
+            self.graph.is_before(heard.index, action.index)
+            and any(each.overlaps(heard.target) for each in self.graph.touched(action))
+            for action in self.graph.by_rank[heard.rank]
         )
 
     def _blocks_with_sums(self) -> dict[int, list[int]]:
         """By rank."""
-        nodes = self.steps.nodes
         sums: dict[int, list[int]] = {}
-        for block in sorted({nodes[row[-1]].block for row in self.rows}):
-            sums.setdefault(self.steps.blocks[block].rank, []).append(block)
+        for block in sorted({self.graph.actions[row[-1]].block for row in self.rows}):
+            sums.setdefault(self.graph.blocks[block].rank, []).append(block)
         return sums
 
     def _tell_from_where_sums_are(self) -> None:
         """Sends of what peers read from the beginning on to the beginning of thread blocks with sums."""
-        nodes, sums = self.steps.nodes, self._blocks_with_sums()
+        graph, sums = self.graph, self._blocks_with_sums()
         written: dict[Cell, list[int]] = {}
-        for node in nodes:
-            if writes(node.step):
-                for cell in _cells(node.rank, target(node.step, node.rank, self.names)):
-                    written.setdefault(cell, []).append(node.index)
+        for action in graph.actions:
+            if action.writes:
+                for cell in action.target.cells(action.rank):
+                    written.setdefault(cell, []).append(action.index)
         wanted: dict[int, list[tuple[int, int]]] = {}
         for row in self.rows:
-            reader = nodes[row[-1]]
+            reader = graph.actions[row[-1]]
             for each in row:
-                message = self.steps.received[each - 1]
-                send, mine = nodes[message.send], sums.get(message.src)
-                place = source(send.step, send.rank, self.names)
+                message = graph.received[each - 1]
+                send, mine = graph.actions[message.send], sums.get(message.src)
                 if mine is None or any(
-                    self.steps.is_before(writer, send.index)
-                    for cell in _cells(send.rank, place)
+                    graph.is_before(writer, send.index)
+                    for cell in send.source.cells(send.rank)
                     for writer in written.get(cell, ())
                 ):
                     continue
@@ -234,65 +207,55 @@ class _Gathering:
                 at = self.blocks[reader.block].index(each)
                 wanted.setdefault(here, []).append((at, send.index))
         for block, found in wanted.items():
-            sends = [index for _, index in sorted(found)]
-            for index in sends:
-                self.blocks[nodes[index].block].remove(index)
-            self.blocks[block][:0] = sends
-            self.moved |= {*sends}
+            self._move(block, [index for _, index in sorted(found)], at_begin=True)
 
-    def _depends(self, node: Node) -> list[int]:
-        """What a step waits for next to the one before it: not steps that move, but those of its memory."""
+    def _move(self, block: int, actions: list[int], at_begin: bool) -> None:
+        """Actions to the beginning, or the end, of a thread block."""
+        for index in actions:
+            self.blocks[self.graph.actions[index].block].remove(index)
+        here = self.blocks[block]
+        here[:] = [*actions, *here] if at_begin else [*here, *actions]
+        self.moved |= {*actions}
+
+    def _depends(self, action: Action) -> list[int]:
+        """What an action waits for next to the one before it, but for those that move."""
         return [
             each
-            for each in self.steps.before[node.index]
-            if self.steps.nodes[each].rank == node.rank and each not in self.moved
+            for each in self.graph.before[action.index]
+            if self.graph.actions[each].rank == action.rank and each not in self.moved
         ]
 
     def _in_order(self) -> Iterator[tuple[int, int]]:
-        """Steps of a rank that touch a chunk one after the other, one of them to write it."""
+        """Actions of a rank that touch a chunk one after the other, one of them to write it."""
         users: dict[Cell, dict[int, bool]] = {}
-        for node in self.steps.nodes:
-            step, row = node.step, self.row_of.get(node.index)
-            if row is not None and node.index not in row:
+        for action in self.graph.actions:
+            row = self.row_of.get(action.index)
+            if row is not None and action.index not in row:
                 continue  # what is pulled lands nowhere
-            index, read = node.index, []
+            index, read = action.index, [action.source] if action.reads else []
             if row is not None:
-                index = row[-1]
-                read.append(own_part(node, self.steps.nodes[node.index - 1], self.names))
-            elif reads(step):
-                read.append(source(step, node.rank, self.names))
+                index, received = row[-1], self.graph.actions[action.index - 1]
+                read = [action.source if action.target == received.target else action.target]
             for place in read:
-                for cell in _cells(node.rank, place):
+                for cell in place.cells(action.rank):
                     users.setdefault(cell, {}).setdefault(index, False)
-            if writes(step):
-                for cell in _cells(node.rank, target(step, node.rank, self.names)):
+            if action.writes:
+                for cell in action.target.cells(action.rank):
                     users.setdefault(cell, {})[index] = True
         for mine in users.values():
             for one, other in combinations(mine, 2):
                 if mine[one] or mine[other]:
-                    if self.steps.is_before(one, other):
+                    if self.graph.is_before(one, other):
                         yield one, other
-                    elif self.steps.is_before(other, one):
+                    elif self.graph.is_before(other, one):
                         yield other, one
 
 
-def _places(node: Node, names: Aliases) -> Iterator[Place]:
-    """What a step reads, and what it writes."""
-    if reads(node.step):
-        yield source(node.step, node.rank, names)
-    if writes(node.step):
-        yield target(node.step, node.rank, names)
-
-
-def _cells(rank: int, place: Place) -> Iterator[Cell]:
-    return ((rank, *cell) for cell in place.cells())
-
-
-def _has_channels(steps: Steps) -> bool:
+def _has_channels(graph: Graph) -> bool:
     """Whether thread blocks have channels enough, and what goes through each is heard as it was sent."""
     sends: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    count = [0] * len(steps.blocks)
-    for message in steps.messages:
+    count = [0] * len(graph.blocks)
+    for message in graph.messages:
         sends.setdefault(message.connection, []).append((message.send, message.receive))
     for connection, found in sends.items():
         for block in connection:

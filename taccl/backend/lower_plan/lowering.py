@@ -1,98 +1,177 @@
-"""From a schedule to a plan: the passes of programs, within the limits of a plan, and a translation."""
+"""From a schedule, or a two-sided program, to a plan."""
 
 from __future__ import annotations
 
-from taccl.backend.limits import RuntimeLimits
-from taccl.backend.lower.lowering import lower_within
+from collections.abc import Sequence
+from dataclasses import replace
+
+from taccl.backend.lower.lowering import InBlocks, lower_to_blocks
 from taccl.backend.lower.sizes import sizes_of
 from taccl.backend.lower_plan.fits import check_plan_fits, checked_window, has_room
+from taccl.backend.lower_plan.graph import WRITING, Graph
+from taccl.backend.lower_plan.places import aliases
+from taccl.backend.lower_plan.plans import PUSHING, USUALLY_IN_PLACE, Call, Pass, make_plan, named, plain_name
+from taccl.backend.lower_plan.pulls import pull
+from taccl.backend.lower_plan.read import graph_of_actions, graph_of_program
 from taccl.backend.lower_plan.sharing import chunk_by_chunk, cuts_equally, share_out
-from taccl.backend.lower_plan.translate import named, translate
+from taccl.backend.lower_plan.tuning import FILLED
 from taccl.backend.plan import ExecutionPlan
+from taccl.backend.program import Buffer, Program
 from taccl.backend.target import LoweringOptions
+from taccl.errors import CollectiveError
 from taccl.model.schedule import Schedule
 
-#: Steps of a thread block take three operations or so of the 64 that there is room for.
-_STEPS = 20
-_LIMITS = RuntimeLimits(
-    blocks=2**20,
-    steps=_STEPS,
-    channels=2**20,
-    blocks_per_channel=2**20,
-    waited_blocks=2**20,
-    count=2**30,
-    buffer_chunks=2**30,
-    elements=2**30,
-    ranks=2**20,
-)
+
+class PlanLowering:
+    """Plans of one schedule, by the passes that its actions go through; the actions are made once.
+
+    Ranks of one node, or of one NVLink domain of several, write into each other's memory; others go through
+    ports. Instances are thread blocks that share each range; where that takes too many operations, each has
+    its part of each chunk.
+    """
+
+    def __init__(
+        self, schedule: Schedule, options: LoweringOptions, most_operations: int | None = None
+    ) -> None:
+        """`most_operations` : of all ranks together; None: however many.
+
+        Raises
+        ------
+        UnitError : no call that it could serve lies between the sizes requested.
+        """
+        problem = schedule.problem
+        sizes = sizes_of(problem.collective, problem.size_bytes, options.min_bytes, options.max_bytes)
+        self.schedule, self.most_operations = schedule, most_operations
+        self.options = replace(options, min_bytes=sizes.min_bytes, max_bytes=sizes.max_bytes)
+        self._graphs: dict[tuple[int, bool], tuple[Graph, Call]] = {}
+
+    def plan(self, passes: Sequence[Pass] = PUSHING) -> ExecutionPlan:
+        """The plan that carries out the schedule.
+
+        Raises
+        ------
+        ProgramLimitError : over a limit of the runtime, which the message names.
+        CollectiveError : a collective that the runtime does not know, or calls that it cannot serve.
+        UnitError : the runtime does not serve calls of that size.
+        """
+        options, problem = self.options, self.schedule.problem
+        most_blocks = None if options.executor is None else options.executor.thread_blocks
+        chunks = problem.collective.chunks_per_rank
+        plan = alone = self._made(1, passes)
+        equivalent = plan if options.instances == 1 or cuts_equally(plan) else chunk_by_chunk(plan)
+        if options.instances == 1 or has_room(equivalent):
+            check_plan_fits(equivalent, self.most_operations, most_blocks, alone, chunks, options.instances)
+            plan = equivalent if options.instances == 1 else share_out(equivalent, options.instances)
+        else:
+            plan = self._made(options.instances, passes)
+            check_plan_fits(plan, self.most_operations, most_blocks, alone, chunks)
+        plan = plan if options.instances == 1 else named(plan, options.name)
+        return checked_window(plan, problem.size_bytes)
+
+    def _made(self, instances: int, passes: Sequence[Pass]) -> ExecutionPlan:
+        # A sum that is pulled is where its message comes, whatever sums cost.
+        key = instances, pull in passes
+        if key not in self._graphs:
+            self._graphs[key] = self._graph(*key)
+        return make_plan(*self._graphs[key], passes)
+
+    def _graph(self, instances: int, pulls: bool) -> tuple[Graph, Call]:
+        options = replace(self.options, executor=None) if pulls else self.options
+        problem = self.schedule.problem
+        name = plain_name(problem.collective.name)
+
+        def calls(works_in_place: bool) -> Sequence[bool]:
+            usual = works_in_place and name in USUALLY_IN_PLACE
+            in_place = usual if options.in_place is None else options.in_place
+            if in_place and not works_in_place:
+                raise _serves_none(in_place)
+            return (in_place,)
+
+        made = lower_to_blocks(self.schedule, options, FILLED, calls, instances)
+        call = _call(made, name, problem.num_ranks, options.name)
+        names = aliases(name, call.ranks, call.part, call.in_place)
+        nodes = problem.topology.memory_of.tolist()
+        return graph_of_actions(made.assembled.ranks, names, nodes, options.protocol == "LL"), call
 
 
 def lower_to_plan(
     schedule: Schedule,
     options: LoweringOptions,
     most_operations: int | None = None,
-    pulls: bool = False,
-    sums_at_once: bool = True,
-    takes_turns: bool = False,
-    lands_apart: bool = False,
+    passes: Sequence[Pass] = PUSHING,
 ) -> ExecutionPlan:
-    """The plan that carries out a valid schedule.
+    """`PlanLowering.plan`, of one plan."""
+    return PlanLowering(schedule, options, most_operations).plan(passes)
 
-    Ranks of one node, or of one NVLink domain of several, write into each other's memory; others go through
-    ports. Instances are thread blocks
-    that share each range; where that takes too many operations, each has its part of each chunk.
+
+def translate(
+    program: Program,
+    node_of: Sequence[int] | None = None,
+    *,
+    in_place: bool | None = None,
+    packets: bool = False,
+    passes: Sequence[Pass] = PUSHING,
+) -> ExecutionPlan:
+    """The plan that moves and adds up what a program does.
 
     Parameters
     ----------
-    most_operations : of all ranks together; None: however many.
-    pulls : whether ranks read what they add where others have it, inside of nodes; not of packets.
-    sums_at_once : whether what is there as soon is added in one pass.
-    takes_turns : whether what a rank sends through one port goes in the schedule's order; else at once.
-    lands_apart : whether what would wait for the start of a peer's kernel behind a port is sent at once, to
-        be copied from scratch to where it is wanted; not of packets, which wait for nobody.
+    program : one that passed verification.
+    node_of : by rank, the node that it is in; None: all are in one.
+    in_place : which calls it is for; a plan is never for both. None: those that the program can serve, and
+        where it can serve both, those that are usual: AllReduce and Broadcast in place, others not.
+    packets : whether messages are packets (protocol LL); the program's steps must not be fused.
 
     Raises
     ------
-    ProgramLimitError : over a limit of the runtime, which the message names.
-    CollectiveError : a collective that the runtime does not know, or calls that it cannot serve (in place).
-    UnitError : no call that it could serve lies between the sizes requested.
+    CollectiveError : MSCCL++ has no such collective, or the program cannot serve such calls.
+    VerificationError : not a program that any runtime executes.
+    ProgramLimitError : more steps than can be looked through.
     """
-    problem = schedule.problem
-    sizes = sizes_of(problem.collective, problem.size_bytes, options.min_bytes, options.max_bytes)
+    name = plain_name(program.collective)
+    call = Call(
+        name,
+        program.num_ranks,
+        program.chunks_per_loop,
+        _in_place(program, name, in_place),
+        program.min_bytes,
+        program.max_bytes,
+        program.name,
+    )
+    names = aliases(name, call.ranks, call.part, call.in_place)
+    nodes = (0,) * call.ranks if node_of is None else node_of
+    return make_plan(graph_of_program(program, names, nodes, packets), call, passes)
 
-    def made(instances: int) -> ExecutionPlan:
-        program = lower_within(
-            schedule,
-            _LIMITS,
-            spelling=problem.collective.name,
-            protocol=options.protocol,
-            instances=instances,
-            thread_blocks=options.thread_blocks,
-            executor=None if pulls else options.executor,  # a sum that is pulled is where its message comes
-            takes_turns=takes_turns,
-            min_bytes=sizes.min_bytes,
-            max_bytes=sizes.max_bytes,
-            name=options.name,
-        )
-        return translate(
-            program,
-            problem.topology.memory_of.tolist(),
-            in_place=options.in_place,
-            packets=options.protocol == "LL",
-            pulls=pulls,
-            sums_at_once=sums_at_once,
-            lands_apart=lands_apart,
-        )
 
-    most_blocks = None if options.executor is None else options.executor.thread_blocks
-    chunks = problem.collective.chunks_per_rank
-    plan = alone = made(1)
-    equivalent = plan if options.instances == 1 or cuts_equally(plan) else chunk_by_chunk(plan)
-    if options.instances == 1 or has_room(equivalent):
-        check_plan_fits(equivalent, most_operations, most_blocks, alone, chunks, options.instances)
-        plan = equivalent if options.instances == 1 else share_out(equivalent, options.instances)
-    else:
-        plan = made(options.instances)
-        check_plan_fits(plan, most_operations, most_blocks, alone, chunks)
-    plan = plan if options.instances == 1 else named(plan, options.name)
-    return checked_window(plan, problem.size_bytes)
+def _call(made: InBlocks, name: str, ranks: int, begin: str) -> Call:
+    sizes, (in_place,) = made.sizes, made.assembled.calls
+    return Call(name, ranks, sizes.chunks_per_loop, in_place, sizes.min_bytes, sizes.max_bytes, begin)
+
+
+def _in_place(program: Program, name: str, requested: bool | None) -> bool:
+    """Which calls the plan is for. Out of place, a plan leaves the input alone; a program need not."""
+    apart = program.out_of_place and not _writes_input(program)
+    if requested is None and (apart or program.in_place):
+        return program.in_place and (name in USUALLY_IN_PLACE or not apart)
+    if (requested and program.in_place) or (requested is False and apart):
+        return bool(requested)
+    if requested is not True and program.out_of_place:
+        raise CollectiveError(
+            "the program writes into the input of calls out of place, which a plan must leave alone",
+            hint="a plan for calls in place, if the program can serve them",
+        )
+    raise _serves_none(bool(requested))
+
+
+def _serves_none(in_place: bool) -> CollectiveError:
+    way = "in place" if in_place else "out of place"
+    return CollectiveError(f"the program serves no calls {way}", hint="a plan for the other calls")
+
+
+def _writes_input(program: Program) -> bool:
+    return any(
+        step.dst is Buffer.INPUT and step.op in WRITING
+        for rank in program.ranks
+        for block in rank.thread_blocks
+        for step in block.steps
+    )

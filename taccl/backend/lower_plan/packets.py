@@ -7,12 +7,13 @@ calls use the two halves of scratch in turn; so a sender must have heard from ea
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from taccl.backend.lower_plan.blocks import Translation
+from taccl.backend.lower_plan.blocks import Blocks
 from taccl.backend.lower_plan.emit import Emitter
-from taccl.backend.lower_plan.places import NO_SUMS, Aliases, Landings, Place, Sums, source, target, writes
-from taccl.backend.lower_plan.steps import Known, Message, Node, Steps, known_without_messages
+from taccl.backend.lower_plan.graph import Action, Graph
+from taccl.backend.lower_plan.places import Place
+from taccl.backend.lower_plan.semaphores import Semaphores, find_semaphores
 from taccl.backend.plan import Channel, OpName
 from taccl.backend.program import Op
 from taccl.errors import CollectiveError
@@ -20,194 +21,169 @@ from taccl.errors import CollectiveError
 _MOVING = frozenset({Op.SEND, Op.RECV, Op.COPY, Op.REDUCE, Op.NOP})
 
 
-class PacketTranslation(Translation):
-    """As `Translation`, with packets."""
+class PacketBlocks(Blocks):
+    """As `Blocks`, with packets."""
 
-    def __init__(
-        self,
-        steps: Steps,
-        names: Aliases,
-        landings: Landings,
-        node_of: Sequence[int],
-        made_at: Mapping[int, Place],
-        sums: Sums = NO_SUMS,
-    ) -> None:
-        """`made_at` : by send, where the packets are made that go through a port.
-
-        Raises
+    def __init__(self, graph: Graph) -> None:
+        """Raises
         ------
-        CollectiveError : a step that both receives and adds or sends.
+        CollectiveError : an action that both receives and adds or sends.
         """
-        for node in steps.nodes:
-            if node.step.op not in _MOVING:
+        for action in graph.actions:
+            if action.op not in _MOVING:
                 raise CollectiveError(
-                    f"a step {node.step.op.value} is not made of packets here", hint="protocol Simple"
+                    f"a step {action.op.value} is not made of packets here", hint="protocol Simple"
                 )
-        self.made_at = made_at
-        self.only_reported = _reported_by_messages_only(steps, landings)
-        self.done_by = _done_by(sums)
-        super().__init__(steps, names, landings, node_of, sums=sums)
+        super().__init__(graph)
+        #: by sum, those that it makes next to its own
+        self.made_by: dict[int, list[int]] = {}
+        for index, last in graph.sums.put_off.items():
+            self.made_by.setdefault(last, []).append(index)
 
-    def _known_to_blocks(self) -> Known:
-        return known_without_messages(self.steps)
-
-    def _waits(self, node: Node) -> Sequence[int]:
-        return (*self.steps.before[node.index], *self.only_reported.get(node.index, ()))
+    def _find_semaphores(self) -> Semaphores:
+        graph, reported = self.graph, _reported_by_messages_only(self.graph)
+        return find_semaphores(
+            graph,
+            graph.known_without_messages,
+            lambda action: (*graph.before[action.index], *reported.get(action.index, ())),
+        )
 
     def _find_handshakes(self) -> frozenset[int]:
         """The messages whose sender hears nothing from the receiver in a call."""
+        graph = self.graph
         requested: dict[tuple[int, int], int] = {}
-        for message in self.steps.messages:
-            last = self.last_knowledge[message.src]
-            blocks = (at for at, block in enumerate(self.steps.blocks) if block.rank == message.dst)
-            if not any(last[block] for block in blocks):
+        for message in graph.messages:
+            last = graph.known_at_end[message.src]
+            blocks = (number for number, block in enumerate(graph.blocks) if block.rank == message.dst)
+            if not any(last[number] for number in blocks):
                 requested.setdefault((message.src, message.dst), message.send)
         return frozenset(requested.values())
 
-    def _put_together(self) -> None:
-        """Packets are read as they come, each message's by itself."""
+    def _find_together(self) -> dict[int, tuple[int, ...]]:
+        """None: packets are read as they come, each message's by itself."""
+        return {}
 
-    def _run(self, mine: Sequence[Node], first: int) -> list[Node]:
-        """A step, and those behind it that are done in one go: what is received is added, or sent on."""
-        taken = [mine[first]]
-        if mine[first].step.op is not Op.RECV or first + 1 == len(mine):
+    def _run(self, mine: Sequence[Action], first: int) -> list[Action]:
+        """An action, and those behind it that are done in one go: what is received is added, or sent on."""
+        taken, sums = [mine[first]], self.graph.sums
+        if mine[first].op is not Op.RECV or first + 1 == len(mine):
             return taken
-        landed = target(mine[first].step, mine[first].rank, self.names)
-        following = mine[first + 1]
-        if following.index in self.sums.put_off:
+        landed, following = mine[first].target, mine[first + 1]
+        if following.index in sums.put_off:
             return [*taken, following]
-        if following.index in self.acquires and following.index not in self.sums.also:
+        if following.index in self.semaphores.acquires and following.index not in sums.also:
             return taken
-        if following.step.op is Op.SEND and source(following.step, following.rank, self.names) == landed:
+        if following.op is Op.SEND and following.source == landed:
             return [*taken, following]
         if not self._adds_packets(following, mine[first], landed):
             return taken
         taken.append(following)
-        stored = target(following.step, following.rank, self.names)
-        for node in mine[first + 2 : first + 4]:
-            if not self._takes_sum(node, taken, stored):
+        for action in mine[first + 2 : first + 4]:
+            if not self._takes_sum(action, taken, following.target):
                 break
-            taken.append(node)
+            taken.append(action)
         return taken
 
-    def _adds_packets(self, node: Node, received: Node, landed: Place) -> bool:
-        """Whether a step adds something to what was received, which nothing else wants."""
-        if node.step.op is not Op.REDUCE:
+    def _adds_packets(self, action: Action, received: Action, landed: Place) -> bool:
+        """Whether an action adds something to what was received, which nothing else wants."""
+        if action.op is not Op.REDUCE:
             return False
-        stored, added = (at(node.step, node.rank, self.names) for at in (target, source))
-        if landed not in (stored, added) or stored == added:
+        if landed not in (action.target, action.source) or action.target == action.source:
             return False
-        return landed != added or self._is_wanted_here_only([received, node], landed)
+        return landed != action.source or self._is_wanted_here_only([received, action], landed)
 
-    def _takes_sum(self, node: Node, taken: Sequence[Node], stored: Place) -> bool:
-        """Whether a step sends or copies the sum of the steps before it, in the same pass."""
-        last, op = taken[-1].step.op, node.step.op
-        if op not in (Op.SEND, Op.COPY) or op is last or node.index in self.acquires:
+    def _takes_sum(self, action: Action, taken: Sequence[Action], stored: Place) -> bool:
+        """Whether an action sends or copies the sum of those before it, in the same pass."""
+        last = taken[-1].op
+        if action.op not in (Op.SEND, Op.COPY) or action.op is last:
             return False
-        if source(node.step, node.rank, self.names) != stored:
+        if action.index in self.semaphores.acquires or action.source != stored:
             return False
-        if op is Op.COPY:
-            return self._is_wanted_here_only([*taken, node], stored)
-        if last is Op.COPY or self._is_port(node):
+        if action.op is Op.COPY:
+            return self._is_wanted_here_only([*taken, action], stored)
+        if last is Op.COPY or not self._is_near(action):
             return False
-        return taken[1].index not in self.sums.also or not self._is_waited_for(taken)
+        return taken[1].index not in self.graph.sums.also or not self._is_waited_for(taken)
 
-    def _kind(self, node: Node) -> Channel:
-        return self._end(self.steps.sent[node.index], node)[0]
-
-    def _nodes(self, taken: Sequence[Node], made: Emitter) -> None:
-        for node in taken:
-            self._acquire(node, made)
-            if node.index in self.handshakes:
-                made.wait(*self._end(self.steps.sent[node.index], node), relaxed=True)
-        received = self.steps.received.get(taken[0].index)
-        if taken[-1].index in self.sums.put_off:
+    def _emit(self, run: Sequence[Action], made: Emitter) -> None:
+        self._acquire(run, made)
+        for action in run:
+            if action.index in self.handshakes:
+                made.wait(*self._end(self.graph.sent[action.index], action.block), relaxed=True)
+        first = run[0]
+        received = self.graph.received.get(first.index)
+        if run[-1].index in self.graph.sums.put_off:
             pass  # the packets are read by the sum that does what this one did
         elif received is not None:
-            self._receive(taken, self.landings.at[received.send], made)
-        elif taken[0].index in self.steps.sent:
-            self._send(taken[0], self.steps.sent[taken[0].index], made)
-        elif taken[0].step.op is Op.REDUCE:
-            self._sum(taken, None, made)
+            self._receive(run, self.landings.at[received.send], made)
+        elif first.index in self.graph.sent:
+            self._send(first, made)
         else:
-            self._work(taken[0], None, None, made)
-        self._release(taken, made)
+            self._move(run, None, None, made)
+        self._release(run, made)
 
-    def _send(self, node: Node, message: Message, made: Emitter) -> None:
-        taken = source(node.step, node.rank, self.names)
-        if self._kind(node) is Channel.MEMORY:
-            there = self._remote(node, message)
-            made.packets(OpName.PUT_PACKETS, [taken], [], [], [there], kind=Channel.MEMORY)
+    def _send(self, action: Action, made: Emitter) -> None:
+        if self._is_near(action):
+            there = self._remote(action)
+            made.packets(OpName.PUT_PACKETS, [action.source], [], [], [there], kind=Channel.MEMORY)
             return
-        here = self.made_at[message.send]
-        made.packets(OpName.COPY_TO_PACKETS, [taken], [], [here])
-        self._forward(node, message, here, made)
+        here = self.landings.made[action.index]
+        made.packets(OpName.COPY_TO_PACKETS, [action.source], [], [here])
+        self._forward(action, here, made)
 
-    def _forward(self, node: Node, message: Message, packets: Place, made: Emitter) -> None:
+    def _forward(self, action: Action, packets: Place, made: Emitter) -> None:
         """Send packets that are, or will be, in the rank's own scratch."""
-        kind, channel = self._end(message, node)
+        kind, channel = self._end(self.graph.sent[action.index], action.block)
         made.packets(
             OpName.READ_PUT_PACKETS,
             [],
             [packets],
             [],
-            [self._remote(node, message)],
+            [self._remote(action)],
             kind=kind,
             channel=channel if kind is Channel.PORT else None,
         )
 
-    def _receive(self, taken: Sequence[Node], landed: Place, made: Emitter) -> None:
-        first, rank = taken[0], taken[0].rank
-        wanted = target(first.step, rank, self.names)
-        sending = next((node for node in taken if node.step.op is Op.SEND), None)
-        if len(taken) == 1 or taken[1] is sending:
+    def _receive(self, run: Sequence[Action], landed: Place, made: Emitter) -> None:
+        graph, first = self.graph, run[0]
+        sending = next((action for action in run if action.op is Op.SEND), None)
+        if len(run) == 1 or run[1] is sending:
             if sending is not None:
-                self._forward(sending, self.steps.sent[sending.index], landed, made)
-            made.packets(OpName.COPY_FROM_PACKETS, [], [landed], [wanted])
+                self._forward(sending, landed, made)
+            made.packets(OpName.COPY_FROM_PACKETS, [], [landed], [first.target])
             return
-        adding = taken[1].step
-        stored, added = target(adding, rank, self.names), source(adding, rank, self.names)
-        mine = added if wanted == stored else stored
+        adding = run[1]
+        stored = adding.target
+        mine = adding.source if first.target == stored else stored
         packets = [landed]
-        for other in self.done_by.get(taken[1].index, ()):
-            message = self.steps.received[other - 1]
-            packets.append(self.landings.at[message.send])
-            step = self.steps.nodes[other].step
-            if target(self.steps.nodes[other - 1].step, rank, self.names) == stored:
-                mine = source(step, rank, self.names)
-        if taken[-1].step.op is Op.COPY:
-            stored = target(taken[-1].step, rank, self.names)
+        for other in self.made_by.get(adding.index, ()):
+            packets.append(self.landings.at[graph.received[other - 1].send])
+            if graph.actions[other - 1].target == stored:
+                mine = graph.actions[other].source
+        if run[-1].op is Op.COPY:
+            stored = run[-1].target
         if sending is None:
             made.packets(OpName.REDUCE_PACKETS, [mine], packets, [stored])
             return
-        there = self._remote(sending, self.steps.sent[sending.index])
-        name, kind = OpName.REDUCE_SEND_PACKETS, Channel.MEMORY
-        made.packets(name, [mine], packets, [stored], [there], kind=kind)
+        name, there = OpName.REDUCE_SEND_PACKETS, self._remote(sending)
+        made.packets(name, [mine], packets, [stored], [there], kind=Channel.MEMORY)
 
 
-def _done_by(sums: Sums) -> dict[int, list[int]]:
-    """By sum, those that it does next to its own."""
-    done: dict[int, list[int]] = {}
-    for node, last in sums.put_off.items():
-        done.setdefault(last, []).append(node)
-    return done
-
-
-def _reported_by_messages_only(steps: Steps, landings: Landings) -> dict[int, tuple[int, ...]]:
-    """For each step, those of other thread blocks that touched what it touches, as only messages say to it.
+def _reported_by_messages_only(graph: Graph) -> dict[int, tuple[int, ...]]:
+    """For each action, those of other thread blocks that touched what it touches, as only messages say to it.
 
     One of the two writes. Packets may order some of them element by element, as who sends on has read; that
     is not looked into.
     """
-    known = known_without_messages(steps)
+    known = graph.known_without_messages
     last: dict[int, dict[int, int]] = {}
-    for touching in landings.touching.values():
+    for touching in graph.touching.values():
         for second in touching:
             for first in touching:
-                one, other = steps.nodes[first], steps.nodes[second]
-                if one.block == other.block or not (writes(one.step) or writes(other.step)):
+                one, other = graph.actions[first], graph.actions[second]
+                if one.block == other.block or not (one.writes or other.writes):
                     continue
-                if known[second, one.block] <= one.at and steps.is_before(first, second):
+                if known[second, one.block] <= one.at and graph.is_before(first, second):
                     latest = last.setdefault(second, {})
                     latest[one.block] = max(first, latest.get(one.block, first))
-    return {node: tuple(latest.values()) for node, latest in last.items()}
+    return {action: tuple(latest.values()) for action, latest in last.items()}

@@ -1,120 +1,95 @@
-"""Which messages are pulled: the receiver reads what it adds where the sender has it, and nothing is put.
+"""Messages that are pulled: the receiver reads what it adds where the sender has it, and nothing is put.
+
 That saves scratch, and the pass over what has landed; but the sender's place has to stay as it is until the
 receiver is done with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from dataclasses import replace
 
-from taccl.backend.lower_plan.places import Aliases, Place, reads, source, target, writes
-from taccl.backend.lower_plan.steps import Message, Node, Steps
+from taccl.backend.lower_plan.gathering import gather
+from taccl.backend.lower_plan.graph import Action, Graph, Message
+from taccl.backend.lower_plan.places import Place
 from taccl.backend.program import Op
 
 
-def own_part(adding: Node, received: Node, names: Aliases) -> Place:
+def own_part(adding: Action, received: Action) -> Place:
     """What the rank itself has of a sum with what it received."""
-    added, stored = source(adding.step, adding.rank, names), target(adding.step, adding.rank, names)
-    return added if stored == target(received.step, received.rank, names) else stored
+    return adding.source if adding.target == received.target else adding.target
 
 
-def find_pulls(
-    steps: Steps,
-    names: Aliases,
-    node_of: Sequence[int],
-    rows: Mapping[int, Sequence[int]] = MappingProxyType({}),
-) -> dict[int, int]:
-    """By send, the sum that reads what it would send, at the receiver.
+def pull(graph: Graph) -> Graph:
+    """Ranks read what they add where others of their node have it.
 
-    Next to the rows, those that wait for nothing but the message: a sum that waits for another one had better
-    find its bytes there.
-
-    Parameters
-    ----------
-    rows : sums that the last of them does, which pulls what all of them add.
+    Sums of several operands that are there as soon are gathered first. Next to those, the sums that wait for
+    nothing but the message: one that waits for another had better find its bytes there.
     """
-    search = PullSearch(steps, names, node_of)
-    last = {each: row[-1] for row in rows.values() for each in row}
+    return pull_alone(gather(graph, may_be_pulled, stays))
+
+
+def pull_alone(graph: Graph) -> Graph:
+    """The same, with sums in the thread blocks where they are."""
+    last = {each: row[-1] for row in graph.rows.values() for each in row}
     pulls = {}
-    for message in steps.messages:
+    for message in graph.messages:
         added = message.receive + 1
         if added in last:
             pulls[message.send] = last[added]
         elif (
-            search.is_read_once(message)
-            and steps.before[added] == (message.receive,)
-            and search.stays(message, added)
+            may_be_pulled(graph, message)
+            and graph.before[added] == (message.receive,)
+            and stays(graph, message, added)
         ):
             pulls[message.send] = added
-    return pulls
+    return replace(graph, pulls=pulls)
 
 
-class PullSearch:
-    """What may be pulled.
+def may_be_pulled(graph: Graph, message: Message) -> bool:
+    """Whether it comes from the node, the next action adds it, and nobody else ever reads it."""
+    sent, received = graph.actions[message.send], graph.actions[message.receive]
+    if (
+        (sent.op, received.op) != (Op.SEND, Op.RECV)
+        or message.receive + 1 not in graph.blocks[received.block].actions
+        or not graph.is_near(message)
+    ):
+        return False
+    adding, landed = graph.actions[message.receive + 1], received.target
+    if adding.op is not Op.REDUCE or landed not in (adding.source, adding.target):
+        return False
+    if adding.source.overlaps(adding.target):
+        return False
+    return all(
+        graph.is_before(action.index, received.index)
+        or (landed == adding.target and graph.is_before(adding.index, action.index))
+        or _is_written_between(graph, adding, action, landed)
+        for action in graph.by_rank[received.rank]
+        if action.index not in (received.index, adding.index) and _looks_at(action, landed)
+    )
 
-    Parameters
-    ----------
-    node_of : by rank; ranks read the memory of their node.
-    """
 
-    def __init__(self, steps: Steps, names: Aliases, node_of: Sequence[int]) -> None:
-        self.steps, self.names, self.node_of = steps, names, node_of
-        self.by_rank: dict[int, list[Node]] = {}
-        for node in steps.nodes:
-            self.by_rank.setdefault(node.rank, []).append(node)
+def stays(graph: Graph, message: Message, added: int) -> bool:
+    """Whether all that writes what is sent is done before, or begins when it has been added."""
+    sent = graph.actions[message.send]
+    return all(
+        graph.is_before(action.index, sent.index) or graph.is_before(added, action.index)
+        for action in graph.by_rank[sent.rank]
+        if action.may_write(sent.source)
+    )
 
-    def is_read_once(self, message: Message) -> bool:
-        """Whether it comes from the node, the next step adds it, and nobody else ever reads it."""
-        sent, received = self.steps.nodes[message.send], self.steps.nodes[message.receive]
-        block = self.steps.blocks[received.block]
-        if (
-            sent.step.op is not Op.SEND
-            or received.step.op is not Op.RECV
-            or message.receive + 1 not in block.nodes
-            or self.node_of[message.src] != self.node_of[message.dst]
-        ):
-            return False
-        adding = self.steps.nodes[message.receive + 1]
-        landed = target(received.step, received.rank, self.names)
-        if adding.step.op is not Op.REDUCE:
-            return False
-        added, stored = (
-            source(adding.step, adding.rank, self.names),
-            target(adding.step, adding.rank, self.names),
-        )
-        if landed not in (added, stored) or added.overlaps(stored):
-            return False
-        return all(
-            self.steps.is_before(node.index, received.index)
-            or (landed == stored and self.steps.is_before(adding.index, node.index))
-            or self._is_written_between(adding, node, landed)
-            for node in self.by_rank[received.rank]
-            if node.index not in (received.index, adding.index) and self._reads(node, landed)
-        )
 
-    def stays(self, message: Message, added: int) -> bool:
-        """Whether all that writes what is sent is done before, or begins when it has been added."""
-        sent = self.steps.nodes[message.send]
-        place = source(sent.step, sent.rank, self.names)
-        return all(
-            self.steps.is_before(node.index, sent.index) or self.steps.is_before(added, node.index)
-            for node in self.by_rank[sent.rank]
-            if writes(node.step) and target(node.step, node.rank, self.names).overlaps(place)
-        )
+def _is_written_between(graph: Graph, first: Action, last: Action, place: Place) -> bool:
+    return any(
+        action.index == last.index or graph.is_before(action.index, last.index)
+        for action in graph.by_rank[first.rank]
+        if action.op is not Op.REDUCE
+        and action.writes
+        and action.target == place
+        and graph.is_before(first.index, action.index)
+    )
 
-    def _is_written_between(self, first: Node, last: Node, place: Place) -> bool:
-        return any(
-            node.index == last.index or self.steps.is_before(node.index, last.index)
-            for node in self.by_rank[first.rank]
-            if node.step.op is not Op.REDUCE
-            and writes(node.step)
-            and target(node.step, node.rank, self.names) == place
-            and self.steps.is_before(first.index, node.index)
-        )
 
-    def _reads(self, node: Node, place: Place) -> bool:
-        places = [source(node.step, node.rank, self.names)] if reads(node.step) else []
-        if node.step.op is Op.REDUCE:
-            places.append(target(node.step, node.rank, self.names))
-        return any(each.overlaps(place) for each in places)
+def _looks_at(action: Action, place: Place) -> bool:
+    return (action.reads and action.source.overlaps(place)) or (
+        action.op is Op.REDUCE and action.target.overlaps(place)
+    )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from taccl.backend.lower_plan.steps import Steps
+from taccl.backend.lower_plan.graph import Graph
 from taccl.backend.plan import BlockChannels, BlockRemotes, Channel, RankChannels, RemoteBuffer
 from taccl.backend.program import Buffer
 
@@ -31,20 +30,15 @@ class BlockNumbers:
 
 
 class Resources:
-    """A channel for each connection that carries anything, and all else as it is requested.
+    """A channel for each connection that carries anything, and all else as it is requested."""
 
-    Parameters
-    ----------
-    node_of : by rank; ranks of one node write into each other's memory, others go through ports.
-    """
-
-    def __init__(self, steps: Steps, node_of: Sequence[int]) -> None:
-        self.node_of = node_of
-        self.blocks = [BlockNumbers() for _ in steps.blocks]
+    def __init__(self, graph: Graph) -> None:
+        self.node_of = graph.node_of
+        self.blocks = [BlockNumbers() for _ in graph.blocks]
         self._peers: dict[tuple[int, Channel], list[int]] = {}
         self._remotes: dict[int, dict[tuple[int, Buffer, Channel], int]] = {}
         self._local: dict[tuple[int, Connection], int] = {}
-        for message in steps.messages:
+        for message in graph.messages:
             if (message.connection[0], message.connection) in self._local:
                 continue
             kind = self.kind(message.src, message.dst)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TypeAlias
 
-from taccl.backend.lower_plan.fits import MAX_OPERANDS
+from taccl.backend.lower_plan.tuning import MAX_OPERANDS
 from taccl.backend.plan import Channel, ExecutionPlan, Operation, OpName, PlanBlock, Range, RankPlan, Share
 from taccl.backend.program import Buffer
 

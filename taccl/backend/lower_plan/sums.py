@@ -1,4 +1,5 @@
 """Sums of several operands: what is added to one place one after another is added in one pass, by the last.
+
 Nobody may look at the place in between, and what is added has to stay until the last. Only what is there as
 soon: sums whose bytes came over as many ranks, so that no sum is put off that could be done while bytes of
 others are on their way.
@@ -6,142 +7,141 @@ others are on their way.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from taccl.backend.lower_plan.fits import MAX_OPERANDS
-from taccl.backend.lower_plan.places import NO_SUMS, Aliases, Cell, Place, Sums, source, target, writes
-from taccl.backend.lower_plan.steps import Known, Node, Steps, known_without_messages
+from taccl.backend.lower_plan.graph import Action, Graph, Sums
+from taccl.backend.lower_plan.places import Cell, Place
+from taccl.backend.lower_plan.tuning import MAX_OPERANDS
 from taccl.backend.program import Buffer, Op
 
 
-def find_sums(
-    steps: Steps,
-    names: Aliases,
-    touching: dict[Cell, list[int]],
-    pulled: Collection[int] = (),
-    packets: bool = False,
-) -> Sums:
-    """The sums that others can do; `touching` then says who names what.
+def add_at_once(graph: Graph) -> Graph:
+    """Sums that are there as soon are made by the last of them.
 
-    Parameters
-    ----------
-    pulled : sums that read what they add at its sender; they are left as they are.
-    packets : whether messages are packets, which the last sum has to read all; of one operand alone there are
-        none.
+    Those that are pulled are left as they are. Of packets, the last sum has to read all; of one operand alone
+    there are none.
     """
-    into: dict[tuple[int, Place], list[Node]] = {}
-    for index in steps.order:
-        node = steps.nodes[index]
-        if node.step.op is Op.REDUCE and index not in pulled:
-            into.setdefault((node.rank, target(node.step, node.rank, names)), []).append(node)
+    return replace(graph, sums=find_sums(graph))
+
+
+def find_sums(graph: Graph) -> Sums:
+    """The sums that others can make."""
+    pulled = {*graph.pulls.values()} | {each for row in graph.rows.values() for each in row}
+    into: dict[tuple[int, Place], list[Action]] = {}
+    for index in graph.order:
+        action = graph.actions[index]
+        if action.op is Op.REDUCE and index not in pulled:
+            into.setdefault((action.rank, action.target), []).append(action)
     several = {key: found for key, found in into.items() if len(found) > 1}
+    sums = Sums({}, {})
     if not several:
-        return NO_SUMS
-    search = _Search(steps, names, touching)
-    knows = known_without_messages(steps) if packets else None
+        return sums
+    search = _Search(graph)
     put_off: dict[int, int] = {}
     also: dict[int, tuple[Place, ...]] = {}
-    for (rank, place), found in several.items():
+    for (_, place), found in several.items():
         for row in search.rows(place, found):
-            if knows is not None and not search.comes_as_packets(place, row, knows):
+            if graph.packets and not search.comes_as_packets(place, row):
                 continue
             last = row[-1].index
-            put_off |= {node.index: last for node in row[:-1]}
-            also[last] = tuple(source(node.step, rank, names) for node in row[:-1])
-            for node, added in zip(row, also[last], strict=False):
-                for buffer, chunk in place.cells():
-                    touching[rank, buffer, chunk].remove(node.index)
-                for buffer, chunk in added.cells():
-                    users = touching[rank, buffer, chunk]
-                    users[:] = {*users, last} - {node.index}
+            put_off |= {action.index: last for action in row[:-1]}
+            also[last] = tuple(action.source for action in row[:-1])
+            search.put_off(row)
     return Sums(put_off, also)
 
 
 class _Search:
-    def __init__(self, steps: Steps, names: Aliases, touching: dict[Cell, list[int]]) -> None:
-        self.steps, self.names, self.touching = steps, names, touching
-        self.hops = _hops(steps)
+    def __init__(self, graph: Graph) -> None:
+        self.graph, self.hops = graph, _hops(graph)
+        #: the users of each chunk, as sums found so far leave them
+        self.touching: dict[Cell, set[int]] = {cell: {*users} for cell, users in graph.touching.items()}
 
-    def rows(self, place: Place, found: Sequence[Node]) -> Iterator[list[Node]]:
+    def rows(self, place: Place, found: Sequence[Action]) -> Iterator[list[Action]]:
         """Sums into a place that become one, each after the one before; the last of each row does it."""
-        row: list[Node] = []
-        for node in found:
-            if row and len(row) + 2 <= MAX_OPERANDS and self._goes_with(node, row, place):
-                row.append(node)
+        row: list[Action] = []
+        for action in found:
+            if row and len(row) + 2 <= MAX_OPERANDS and self._goes_with(action, row, place):
+                row.append(action)
                 continue
             if len(row) > 1:
                 yield row
-            row = [node]
+            row = [action]
         if len(row) > 1:
             yield row
 
-    def _goes_with(self, last: Node, row: Sequence[Node], place: Place) -> bool:
-        """Whether a sum can do what those before it do."""
-        steps, first = self.steps, row[0]
-        if self.hops[first.index] != self.hops[last.index] or not steps.is_before(row[-1].index, last.index):
-            return False
-        mine = {last.index, *(node.index for node in row)}
-        return all(
-            user in mine or steps.is_before(user, first.index) or steps.is_before(last.index, user)
-            for user in self._users(first.rank, place)
-        ) and all(self._stays(node, last, place) for node in row)
+    def put_off(self, row: Sequence[Action]) -> None:
+        """Let the last sum touch all that the others touched."""
+        last = row[-1]
+        for action in row[:-1]:
+            for cell in action.target.cells(action.rank):
+                self.touching[cell].discard(action.index)
+            for cell in action.source.cells(action.rank):
+                self.touching[cell] = {*self.touching[cell], last.index} - {action.index}
 
-    def _stays(self, node: Node, last: Node, place: Place) -> bool:
+    def _goes_with(self, last: Action, row: Sequence[Action], place: Place) -> bool:
+        """Whether a sum can do what those before it do."""
+        graph, first = self.graph, row[0]
+        if self.hops[first.index] != self.hops[last.index] or not graph.is_before(row[-1].index, last.index):
+            return False
+        mine = {last.index, *(action.index for action in row)}
+        return all(
+            user in mine or graph.is_before(user, first.index) or graph.is_before(last.index, user)
+            for user in self._users(first.rank, place)
+        ) and all(self._stays(action, last, place) for action in row)
+
+    def _stays(self, action: Action, last: Action, place: Place) -> bool:
         """Whether what a sum adds is as it is until the last one has added it."""
-        added = source(node.step, node.rank, self.names)
+        graph, added = self.graph, action.source
         return not added.overlaps(place) and all(
-            not self._writes(self.steps.nodes[user], added)
-            or self.steps.is_before(user, node.index)
-            or self.steps.is_before(last.index, user)
-            for user in self._users(node.rank, added)
+            not graph.actions[user].may_write(added)
+            or graph.is_before(user, action.index)
+            or graph.is_before(last.index, user)
+            for user in self._users(action.rank, added)
         )
 
-    def comes_as_packets(self, place: Place, row: Sequence[Node], knows: Known) -> bool:
+    def comes_as_packets(self, place: Place, row: Sequence[Action]) -> bool:
         """Whether each sum but for one operand adds what just came, which nobody else looks at.
 
         Then nobody waits for it where it came. So nothing may be sent on that tells peers it has come, unless
         the last sum is known to be done by more than messages.
         """
-        steps, last = self.steps, row[-1]
-        mine = {node.index for node in row}
+        graph, last, knows = self.graph, row[-1], self.graph.known_without_messages
+        mine = {action.index for action in row}
         came = []
-        for node in row:
-            received = steps.nodes[node.index - 1]
-            if received.block != node.block or received.step.op is not Op.RECV:
+        for action in row:
+            received = graph.actions[action.index - 1]
+            if received.block != action.block or received.op is not Op.RECV:
                 return False
-            landed = target(received.step, received.rank, self.names)
-            if landed != source(node.step, node.rank, self.names) and (landed != place or node is not row[0]):
+            landed = received.target
+            if landed != action.source and (landed != place or action is not row[0]):
                 return False
             came.append(received)
             if not all(
                 user in mine
                 or user == received.index
-                or steps.is_before(user, received.index)
-                or (landed == place and steps.is_before(last.index, user))
-                for user in self._users(node.rank, landed)
+                or graph.is_before(user, received.index)
+                or (landed == place and graph.is_before(last.index, user))
+                for user in self._users(action.rank, landed)
             ):
                 return False
         return landed.buffer is Buffer.SCRATCH and not any(
-            steps.is_before(received.index, send) and knows[send, last.block] <= last.at
+            graph.is_before(received.index, send) and knows[send, last.block] <= last.at
             for received in came
-            for send in steps.sent
-            if steps.nodes[send].rank == last.rank
+            for send in graph.sent
+            if graph.actions[send].rank == last.rank
         )
 
     def _users(self, rank: int, place: Place) -> set[int]:
-        return {user for cell in place.cells() for user in self.touching.get((rank, *cell), ())}
-
-    def _writes(self, node: Node, place: Place) -> bool:
-        return writes(node.step) and target(node.step, node.rank, self.names).overlaps(place)
+        return {user for cell in place.cells(rank) for user in self.touching.get(cell, ())}
 
 
-def _hops(steps: Steps) -> list[int]:
-    """By step, over how many ranks one after another came what it waits for."""
-    hops = [0] * len(steps.nodes)
-    nodes = steps.nodes
-    for index in steps.order:
-        rank, most = nodes[index].rank, 0
-        for wait in steps.before[index]:
-            most = max(most, hops[wait] + (nodes[wait].rank != rank))
+def _hops(graph: Graph) -> list[int]:
+    """By action, over how many ranks one after another came what it waits for."""
+    hops = [0] * len(graph.actions)
+    for index in graph.order:
+        rank, most = graph.actions[index].rank, 0
+        for wait in graph.before[index]:
+            most = max(most, hops[wait] + (graph.actions[wait].rank != rank))
         hops[index] = most
     return hops

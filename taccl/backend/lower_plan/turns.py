@@ -1,35 +1,37 @@
-"""Which puts through ports others wait for: a put that takes its turn after one begins when that is complete.
-A push into a port channel takes no time, so without this all that a thread block pushes is on its way at
-once, and shares the rank's ports.
+"""Sends that take turns at a rank's ports, and puts through ports that others wait for.
+
+A put that takes its turn after one begins when that is complete. A push into a port channel takes no time, so
+without this all that a thread block pushes is on its way at once, and shares the rank's ports.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-
-from taccl.backend.lower_plan.steps import Message, Steps
+from taccl.backend.lower_plan.graph import Graph
 from taccl.backend.program import Op
 
 
-def find_awaited(steps: Steps, through_ports: Collection[Message]) -> frozenset[int]:
-    """Sends through ports that another send through a port of the rank waits for, on another connection.
+def take_turns(graph: Graph) -> Graph:
+    """What a rank sends through one port goes in the schedule's order; without this, at once."""
+    return graph.waiting(graph.turns)
 
-    Parameters
-    ----------
-    through_ports : messages between ranks that are in no node together.
-    """
-    sends = {message.send: message.connection for message in through_ports}
+
+def find_awaited(graph: Graph) -> frozenset[int]:
+    """Sends through ports that another send through a port of the rank waits for, on another connection."""
+    sends = {message.send: message.connection for message in graph.messages if not graph.is_near(message)}
     return frozenset(
         wait
         for send, connection in sends.items()
-        for wait in _waits(steps, send)
-        if wait in sends and sends[wait] != connection and steps.nodes[wait].rank == steps.nodes[send].rank
+        for wait in _waits(graph, send)
+        if wait in sends
+        and sends[wait] != connection
+        and graph.actions[wait].rank == graph.actions[send].rank
     )
 
 
-def _waits(steps: Steps, node: int) -> Iterator[int]:
-    """What a step waits for: a step can name one, and steps that do nothing before it name the others."""
-    yield from steps.before[node]
-    while steps.nodes[node].at and steps.nodes[node - 1].step.op is Op.NOP:
-        node -= 1
-        yield from steps.before[node]
+def _waits(graph: Graph, action: int) -> list[int]:
+    """What an action waits for; in programs, steps before it that do nothing do so, too."""
+    waits = [*graph.before[action]]
+    while graph.actions[action].at and graph.actions[action - 1].op is Op.NOP:
+        action -= 1
+        waits += graph.before[action]
+    return waits

@@ -7,9 +7,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from taccl.backend.lower.carried import FEATURES, REASONS
-from taccl.backend.lower_plan import lower_to_plan
-from taccl.backend.lower_plan.fits import UNIT_BYTES, check_problem_fits, message_chunks
-from taccl.backend.lower_plan.translate import COLLECTIVES
+from taccl.backend.lower_plan import PlanLowering
+from taccl.backend.lower_plan.fits import check_problem_fits, message_chunks
+from taccl.backend.lower_plan.plans import COLLECTIVES, PUSHING, Pass, land_apart
+from taccl.backend.lower_plan.pulls import pull
+from taccl.backend.lower_plan.sums import add_at_once
+from taccl.backend.lower_plan.tuning import UNIT_BYTES
+from taccl.backend.lower_plan.turns import take_turns
 from taccl.backend.machine.report import Verification
 from taccl.backend.mscclpp.commands import executor_test
 from taccl.backend.mscclpp.reader import PlanDocument, parse_plan, parse_plan_document
@@ -35,6 +39,8 @@ _SCHEDULE = b'"taccl-schedule"'
 _MUCH_SLOWER = 1.005
 #: How far predictions of plans are off nobody has measured: of these, so little is taken for a tie.
 _TIE = 0.005
+_PULLING = (pull, add_at_once)
+_IN_TURNS = (take_turns, add_at_once)
 
 
 def begins_as_plan(content: bytes) -> bool:
@@ -62,28 +68,29 @@ def _refuse(problem: Problem, options: LoweringOptions) -> None:
 
 @gc_paused()
 def _lower(schedule: Schedule, options: LoweringOptions) -> Sequence[Lowered[ExecutionPlan]]:
-    plan = _first(schedule, options)
+    lowering = PlanLowering(schedule, options, MOST_ACTS)
+    plan = _first(lowering, options)
     if options.network is not None:
-        plan = min(_timed(plan, schedule, options, options.network), key=lambda each: each[0])[1]
+        plan = min(_timed(plan, lowering, options, options.network), key=lambda each: each[0])[1]
     return [Lowered(plan, (NEWEST.name,))]
 
 
-def _first(schedule: Schedule, options: LoweringOptions) -> ExecutionPlan:
+def _first(lowering: PlanLowering, options: LoweringOptions) -> ExecutionPlan:
     """A plan that pushes; where that is too large, one that pulls, which takes fewer thread blocks."""
     try:
-        return lower_to_plan(schedule, options, MOST_ACTS)
+        return lowering.plan(PUSHING)
     except ProgramLimitError as too_large:
         network = options.network
         if network is None or network.executor is None or options.protocol == "LL":
             raise
         try:
-            return lower_to_plan(schedule, options, MOST_ACTS, pulls=True)
+            return lowering.plan(_PULLING)
         except ProgramLimitError:
             raise too_large from None
 
 
 def _timed(
-    plan: ExecutionPlan, schedule: Schedule, options: LoweringOptions, network: LogicalTopology
+    plan: ExecutionPlan, lowering: PlanLowering, options: LoweringOptions, network: LogicalTopology
 ) -> Iterator[tuple[float, ExecutionPlan]]:
     """A plan and others of its schedule that may be faster, each with its time; of equals the first is best.
 
@@ -92,6 +99,7 @@ def _timed(
     ports come in the schedule's order, but go when others are done, and not next to them; they can bring back
     what a plan lost against its schedule. So can messages that wait for no peer's start, but are copied.
     """
+    schedule = lowering.schedule
     chunk_mb = schedule.problem.size_bytes / units.MB / message_chunks(plan)
 
     def timed(made: ExecutionPlan, copy_us_per_mb: float = 0.0) -> tuple[float, ExecutionPlan]:
@@ -104,33 +112,34 @@ def _timed(
     launch_us = 0.0
     if network.executor is not None:
         launch_us = network.executor.costs_of(options.protocol).launch_us
-        others = []
-        with suppress(
-            ProgramLimitError
-        ):  # a thread block that reads from many peers names more of their memory
-            others.append(lower_to_plan(schedule, options, MOST_ACTS, pulls=True))
+        others = [
+            *_fitting(lowering, _PULLING)
+        ]  # a thread block that reads from many names more of their memory
         if any(
             _is_sum_at_once(operation)
             for rank in plan.ranks
             for block in rank.blocks
             for operation in block.operations
         ):
-            with suppress(ProgramLimitError):  # it takes more operations
-                others.append(lower_to_plan(schedule, options, MOST_ACTS, sums_at_once=False))
+            others += _fitting(lowering, ())  # it takes more operations
         yield from (timed(other) for other in others if other.ranks != plan.ranks)
     at_least_us = _MUCH_SLOWER * (launch_us + schedule.makespan_us)
-    takes_turns = False
-    if best[0] > at_least_us:
-        with suppress(ProgramLimitError):  # it takes more operations
-            in_turns = timed(lower_to_plan(schedule, options, MOST_ACTS, takes_turns=True))
-            yield in_turns
-            takes_turns = in_turns[0] < best[0]
-            best = in_turns if takes_turns else best
+    passes = PUSHING
+    for in_turns in map(timed, _fitting(lowering, _IN_TURNS) if best[0] > at_least_us else ()):
+        yield in_turns
+        if in_turns[0] < best[0]:
+            best, passes = in_turns, _IN_TURNS
     if best[0] > at_least_us and best[0] - float(network.alpha_us.max()) < best[0] / _MUCH_SLOWER:
-        with suppress(ProgramLimitError):
-            apart = lower_to_plan(schedule, options, MOST_ACTS, takes_turns=takes_turns, lands_apart=True)
-            if timed(apart, _copy_us_per_mb(network))[0] < timed(best[1], _copy_us_per_mb(network))[0]:
+        copy_us_per_mb = _copy_us_per_mb(network)
+        for apart in _fitting(lowering, (*passes, land_apart)):
+            if timed(apart, copy_us_per_mb)[0] < timed(best[1], copy_us_per_mb)[0]:
                 yield timed(apart)
+
+
+def _fitting(lowering: PlanLowering, passes: Sequence[Pass]) -> Iterator[ExecutionPlan]:
+    """The plan by these passes, if there is room for it."""
+    with suppress(ProgramLimitError):
+        yield lowering.plan(passes)
 
 
 def _copy_us_per_mb(network: LogicalTopology) -> float:

@@ -40,7 +40,7 @@ def listed(waits: columns.Waits) -> list[list[int]]:
 
 
 def hazards(actions: list[Actions], input_shift: int | None) -> list[list[int]]:
-    return listed(columns.hazards(in_order(actions), input_shift))
+    return listed(columns.hazards(in_order(actions), [input_shift]))
 
 
 def works_in_place(actions: list[Actions], input_shift: int) -> bool:
@@ -48,7 +48,7 @@ def works_in_place(actions: list[Actions], input_shift: int) -> bool:
 
 
 def needed_waits(actions: Actions, block_of: list[int]) -> list[list[int]]:
-    return listed(columns.drop_implied(actions, np.array(block_of), columns.hazards(actions, None)))
+    return listed(columns.drop_implied(actions, np.array(block_of), columns.hazards(actions, [None])))
 
 
 def test_a_read_waits_for_the_last_write_and_a_write_for_the_readers_since() -> None:

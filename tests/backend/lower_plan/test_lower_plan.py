@@ -10,6 +10,10 @@ from hypothesis import strategies as st
 from taccl import synthesize
 from taccl.backend.lower_plan import lower_to_plan, translate
 from taccl.backend.lower_plan.fits import check_plan_fits, check_problem_fits, checked_window
+from taccl.backend.lower_plan.plans import land_apart
+from taccl.backend.lower_plan.pulls import pull
+from taccl.backend.lower_plan.sums import add_at_once
+from taccl.backend.lower_plan.turns import take_turns
 from taccl.backend.plan import Channel, OpName
 from taccl.backend.program import Program
 from taccl.backend.target import LoweringOptions
@@ -91,7 +95,7 @@ def test_in_place_a_rank_has_its_own_part_where_it_belongs() -> None:
 
 @pytest.mark.parametrize(("name", "buffer"), [("direct allgather", "o"), ("reducescatter", "i")])
 def test_in_place_peers_use_the_buffer_that_begins_alike_at_all_ranks(name: str, buffer: str) -> None:
-    plan = lower_to_plan(SCHEDULES[name](3), options(in_place=True), pulls=True)
+    plan = lower_to_plan(SCHEDULES[name](3), options(in_place=True), passes=(pull, add_at_once))
     assert_right(plan)
     remote = {each.buffer.value for rank in plan.ranks for each in rank.remote_buffers}
     assert remote - {"s"} == {buffer}
@@ -175,10 +179,10 @@ def test_pieces_instances_and_nodes_make_no_plan_wrong(
     made = {"allgather": allgather, "allreduce": allreduce}[name](ranks, pieces)
     schedule = on_nodes(made, *node_of)
     executor = executor_of() if knows_costs else None
-    routes = {way: data.draw(st.booleans(), label=way) for way in ("takes_turns", "lands_apart")}
+    passes = [each for each in (take_turns, pull, add_at_once, land_apart) if data.draw(st.booleans())]
     try:
         plan = lower_to_plan(
-            schedule, options(instances=instances, executor=executor, protocol=protocol), **routes
+            schedule, options(instances=instances, executor=executor, protocol=protocol), passes=passes
         )
     except UnitError as fault:
         assert schedule.problem.size_bytes % (16 * schedule.problem.collective.chunks_per_size * instances)

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from taccl.backend.lower_plan import lower_to_plan
 from taccl.backend.lower_plan.emit import Emitter
 from taccl.backend.lower_plan.places import aliases
-from taccl.backend.lower_plan.pulls import find_pulls
-from taccl.backend.lower_plan.steps import read_steps
+from taccl.backend.lower_plan.pulls import pull, pull_alone
+from taccl.backend.lower_plan.read import graph_of_program
+from taccl.backend.lower_plan.sums import add_at_once
 from taccl.backend.plan import Channel, ExecutionPlan, Operation
 from taccl.backend.program import Program
 from taccl.backend.simulate_plan import simulate_plan
@@ -33,9 +34,11 @@ from tests.backend.small_schedules import (
     ring_allreduce,
 )
 
+PULLING = (pull, add_at_once)
+
 
 def pulled(schedule: Schedule, instances: int = 1) -> ExecutionPlan:
-    return lower_to_plan(schedule, LoweringOptions(instances=instances), pulls=True)
+    return lower_to_plan(schedule, LoweringOptions(instances=instances), passes=PULLING)
 
 
 def operations(plan: ExecutionPlan, name: str) -> list[Operation]:
@@ -49,7 +52,8 @@ def operations(plan: ExecutionPlan, name: str) -> list[Operation]:
 
 
 def pulls_of(made: Program) -> dict[int, int]:
-    return find_pulls(read_steps(made, {}), aliases(made.collective, 2, 1, False), (0, 0))
+    names = aliases(made.collective, 2, 1, False)
+    return dict(pull_alone(graph_of_program(made, names, (0, 0), packets=False)).pulls)
 
 
 @pytest.mark.parametrize("instances", [1, 2])
@@ -117,7 +121,7 @@ def test_what_all_have_is_read_and_added_by_one_operation_of_one_thread_block() 
 
 @pytest.mark.parametrize("in_place", [True, False])
 def test_its_sum_goes_to_all_in_the_same_pass(in_place: bool) -> None:
-    plan = lower_to_plan(sent_to_all(4), LoweringOptions(in_place=in_place), pulls=True)
+    plan = lower_to_plan(sent_to_all(4), LoweringOptions(in_place=in_place), passes=PULLING)
     assert names(plan) == [["signal", "wait", "nop", "rres", "nop", "signal", "wait"]]
     assert [(len(each.sources), len(each.targets)) for each in operations(plan, "rres")] == [(4, 4)] * 4
     assert_runs_right(plan)
@@ -147,7 +151,7 @@ def test_sums_of_several_that_are_pulled_are_right(
     ranks: int, pieces: int, instances: int, in_place: bool, seed: int
 ) -> None:
     options = LoweringOptions(instances=instances, in_place=in_place)
-    assert_runs_right(lower_to_plan(sent_to_all(ranks, pieces), options, pulls=True), seed)
+    assert_runs_right(lower_to_plan(sent_to_all(ranks, pieces), options, passes=PULLING), seed)
 
 
 def test_one_block_that_reads_from_several_links_takes_the_time_of_all_that_it_reads() -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from taccl.backend.lower_plan import lower_to_plan
+from taccl.backend.lower_plan.plans import PUSHING, land_apart
 from taccl.backend.plan import Channel, ExecutionPlan, OpName
 from taccl.backend.simulate_plan import simulate_plan
 from taccl.backend.target import LoweringOptions
@@ -46,7 +47,9 @@ def through_ports(plan: ExecutionPlan, name: OpName) -> int:
 
 
 def lowered(schedule: Schedule, *, lands_apart: bool) -> ExecutionPlan:
-    return lower_to_plan(schedule, LoweringOptions(), lands_apart=lands_apart)
+    return lower_to_plan(
+        schedule, LoweringOptions(), passes=(*PUSHING, land_apart) if lands_apart else PUSHING
+    )
 
 
 def test_what_lands_apart_waits_for_no_start_and_is_right() -> None:

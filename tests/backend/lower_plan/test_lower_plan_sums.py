@@ -7,6 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taccl.backend.lower_plan import lower_to_plan, translate
+from taccl.backend.lower_plan.plans import PUSHING
+from taccl.backend.lower_plan.pulls import pull
+from taccl.backend.lower_plan.sums import add_at_once
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.program import Program
 from taccl.backend.simulate_plan import simulate_plan
@@ -26,6 +29,8 @@ from tests.backend.small_schedules import (
     ring_allreduce,
 )
 
+PULLING = (pull, add_at_once)
+
 
 def sums(plan: ExecutionPlan) -> list[int]:
     """How many sources each sum has."""
@@ -43,7 +48,7 @@ def test_what_all_send_at_once_is_added_in_one_pass(node_of: tuple[int, ...]) ->
     schedule = on_nodes(direct_reducescatter(4), *node_of)
     plan = lower_to_plan(schedule, LoweringOptions())
     assert sums(plan) == [4, 4, 4, 4]
-    assert sums(lower_to_plan(schedule, LoweringOptions(), sums_at_once=False)) == [2] * 12
+    assert sums(lower_to_plan(schedule, LoweringOptions(), passes=())) == [2] * 12
     assert_runs_right(plan)
 
 
@@ -107,7 +112,8 @@ def test_sums_of_any_tree_are_right(
     schedule: Schedule, instances: int, pulls: bool, protocol: str, seed: int
 ) -> None:
     options = LoweringOptions(instances=instances, protocol=protocol)
-    assert_runs_right(lower_to_plan(schedule, options, pulls=pulls and protocol == "Simple"), seed)
+    passes = PULLING if pulls and protocol == "Simple" else PUSHING
+    assert_runs_right(lower_to_plan(schedule, options, passes=passes), seed)
 
 
 @pytest.mark.parametrize("reduce_us", [0.1, 20.0])
@@ -117,7 +123,6 @@ def test_where_sums_cost_what_is_predicted_fastest_is_taken(reduce_us: float) ->
     schedule = replace(made, problem=replace(made.problem, topology=network))
     options = LoweringOptions(executor=network.executor, network=network)
     (lowered,) = find_target("mscclpp").lower(schedule, options)
-    routes = [{}, {"sums_at_once": False}, {"pulls": True}]
-    plans = [lower_to_plan(schedule, options, **way) for way in routes]
+    plans = [lower_to_plan(schedule, options, passes=each) for each in (PUSHING, (), PULLING)]
     times = [simulate_plan(plan, network, 1.0).time_us for plan in (lowered.program, *plans)]
     assert times[0] == min(times[1:])

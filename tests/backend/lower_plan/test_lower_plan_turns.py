@@ -7,6 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from taccl.backend.lower_plan import lower_to_plan
+from taccl.backend.lower_plan.plans import PUSHING
+from taccl.backend.lower_plan.sums import add_at_once
+from taccl.backend.lower_plan.turns import take_turns
 from taccl.backend.plan import ExecutionPlan, OpName
 from taccl.backend.simulate_plan import simulate_plan
 from taccl.backend.target import LoweringOptions
@@ -18,6 +21,7 @@ from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule, Send, schedule_from_sends
 from tests.backend.plan_runs import goes_wrong
 
+IN_TURNS = (take_turns, add_at_once)
 #: (link, start)
 STARTS = ((0, 0.0), (1, 10.5), (2, 10.5))
 
@@ -54,18 +58,16 @@ def names(plan: ExecutionPlan) -> list[OpName]:
 
 def test_sends_that_take_turns_bring_first_what_others_wait_for() -> None:
     schedule = line_from_one_port(nodes=1)
-    at_once, in_turns = (
-        lower_to_plan(schedule, LoweringOptions(), takes_turns=each) for each in (False, True)
-    )
+    at_once = lower_to_plan(schedule, LoweringOptions())
+    in_turns = lower_to_plan(schedule, LoweringOptions(), passes=IN_TURNS)
     assert time_of(at_once, schedule) - time_of(in_turns, schedule) == 10.0
     assert verify_plan(in_turns).ok
 
 
 def test_through_a_port_the_next_begins_when_the_one_before_is_complete() -> None:
     schedule = line_from_one_port(nodes=4)
-    at_once, in_turns = (
-        lower_to_plan(schedule, LoweringOptions(), takes_turns=each) for each in (False, True)
-    )
+    at_once = lower_to_plan(schedule, LoweringOptions())
+    in_turns = lower_to_plan(schedule, LoweringOptions(), passes=IN_TURNS)
     assert time_of(at_once, schedule) > time_of(in_turns, schedule)
     assert OpName.PUT_SIGNAL_FLUSH in names(in_turns)
     assert verify_plan(in_turns).ok
@@ -77,8 +79,8 @@ def test_the_target_takes_turns_only_where_that_is_faster() -> None:
     for schedule, expected in ((line_from_one_port(nodes=1), True), (equivalent(), False)):
         options = LoweringOptions(network=schedule.problem.topology)
         (made,) = target.lower(schedule, options)
-        in_turns, at_once = (lower_to_plan(schedule, options, takes_turns=each) for each in (True, False))
-        assert made.program.ranks == (in_turns if expected else at_once).ranks
+        passes = IN_TURNS if expected else PUSHING
+        assert made.program.ranks == lower_to_plan(schedule, options, passes=passes).ranks
 
 
 def equivalent() -> Schedule:
