@@ -91,7 +91,12 @@ ENCODING = (
     ),
     Room("quotient", "a symmetric problem made smaller, and its schedule made whole again", ("core",)),
     Room("instance", "a problem and all that is derived from it, each thing once", ("quotient",)),
-    Room("bounds", "one proof a module, each with its witness and its remedy", ("instance",)),
+    Room(
+        "sending_model",
+        "the scheduling model for CP-SAT: items on links with shared sends, one rule a function",
+        ("instance",),
+    ),
+    Room("bounds", "one proof a module, each with its witness and its remedy", ("sending_model",)),
     Room("conflicts", "which lines of a sketch contradict each other", ("instance",)),
     Room("frontier", "SCCL's synchronous encoding and its walk ([page](pareto.md))", ("bounds",)),
     Room("engines.engine", "what an engine is: its features, and which instances it serves", ("instance",)),
@@ -106,7 +111,11 @@ ENCODING = (
         "a schedule repeated on pieces of its chunks",
         ("engines.engine", "engines.tuning"),
     ),
-    Room("engines.*", "one package an engine ([pages](engines.md))", ("engines.engine", "engines.pipelined")),
+    Room(
+        "engines.*",
+        "one package an engine ([pages](engines.md))",
+        ("engines.engine", "engines.pipelined", "sending_model"),
+    ),
     Room(
         "engines.needs",
         "what engines need of a problem, besides that they serve it",

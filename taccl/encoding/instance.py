@@ -15,7 +15,7 @@ import numpy as np
 
 from taccl.encoding.core.demand import Demand
 from taccl.encoding.core.distance import distances_us
-from taccl.encoding.core.earliest import earliest_us
+from taccl.encoding.core.earliest import ChunkKinds, chunk_kinds, earliest_us
 from taccl.encoding.core.paths import distances_by_limits, shortest_path_sets
 from taccl.encoding.core.phases import Phases, default_owners, phases
 from taccl.encoding.quotient import Quotient, quotient
@@ -103,15 +103,24 @@ class Instance:
         return distances_by_limits(self.problem)
 
     @cached_property
+    def chunk_kinds(self) -> ChunkKinds:
+        """The same for chunks of all sizes."""
+        if self.problem.sizes is not None:
+            return chunk_kinds(self.problem)
+        distances, kind = self.distances_by_limits
+        shape = len(distances), len(self.durations_us)
+        return ChunkKinds(distances, kind, np.broadcast_to(self.durations_us, shape))
+
+    @cached_property
     def earliest_us(self) -> FloatArray:
         """When each output can be there at best, with what follows it, shape (len(outputs),)."""
-        return earliest_us(self.problem, self.distances_by_limits if self.problem.sizes is None else None)
+        return earliest_us(self.problem, self.chunk_kinds)
 
     def path_sets(self, slack: float) -> BoolArray:
         """The links on paths that are short enough for each chunk, shape (num_chunks, num_links)."""
         return self._once(
             ("path sets", slack),
-            lambda: shortest_path_sets(self.problem, self.durations_us, self.distances_by_limits, slack),
+            lambda: shortest_path_sets(self.problem, self.chunk_kinds, slack),
         )
 
     @cached_property

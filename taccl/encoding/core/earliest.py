@@ -7,6 +7,8 @@ or for what it is added to, is no earlier for it; nor is it where a rank may not
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from taccl.encoding.core.distance import distances_us
@@ -16,17 +18,31 @@ from taccl.model.network import FloatArray
 from taccl.model.problem import Problem
 
 
-def earliest_us(problem: Problem, distances_by_limits: tuple[FloatArray, IntArray] | None) -> FloatArray:
+class ChunkKinds(NamedTuple):
+    """Chunks of about one size that may use the same links.
+
+    Parameters
+    ----------
+    distance_us : least times between ranks, shape (num_kinds, num_ranks, num_ranks).
+    of_chunk : the kind of each chunk, shape (num_chunks,); a chunk is as large as that, or a little larger.
+    duration_us : how long one takes alone on each link, shape (num_kinds, num_links).
+    """
+
+    distance_us: FloatArray
+    of_chunk: IntArray
+    duration_us: FloatArray
+
+
+def earliest_us(problem: Problem, kinds: ChunkKinds) -> FloatArray:
     """For each row of the collective's outputs: no schedule is done with it, and its tail, sooner.
 
-    `distances_by_limits` is what the instance knows, where all chunks are of one size; else None. Returns
-    microseconds, shape (len(outputs),); inf where no way leads there.
+    Returns microseconds, shape (len(outputs),); inf where no way leads there.
     """
     collective = problem.collective
     inputs, outputs = collective.inputs, collective.outputs
     ready = np.zeros(len(inputs)) if problem.ready_us is None else problem.ready_us
     tail = np.zeros(len(outputs)) if problem.tail_us is None else problem.tail_us
-    distances, kind = _distances_by_size(problem) if distances_by_limits is None else distances_by_limits
+    distances, kind, _ = kinds
     starts, wanted = (np.argsort(placement.chunk, kind="stable") for placement in (inputs, outputs))
     first, first_wanted = (
         np.searchsorted(placement.chunk[order], np.arange(collective.num_chunks + 1))
@@ -43,8 +59,8 @@ def earliest_us(problem: Problem, distances_by_limits: tuple[FloatArray, IntArra
     return earliest
 
 
-def _distances_by_size(problem: Problem) -> tuple[FloatArray, IntArray]:
-    """Least times between ranks for each kind of chunk, and the kind of each; no time is too long."""
+def chunk_kinds(problem: Problem) -> ChunkKinds:
+    """The kinds of chunks by their sizes and by the links that they may use; no time is too long."""
     topology, collective = problem.topology, problem.collective
     sizes, size_of = np.unique(problem.size_mb, return_inverse=True)
     if len(sizes) > EARLIEST_MOST_SIZES:
@@ -61,13 +77,10 @@ def _distances_by_size(problem: Problem) -> tuple[FloatArray, IntArray]:
     pairs = size_of.ravel() * len(limits) + limit_of_owner.ravel()[collective.owner]
     used, kind = np.unique(pairs, return_inverse=True)
     every = np.arange(topology.num_links)
+    durations = [topology.duration_us(every, float(sizes[pair // len(limits)])) for pair in used.tolist()]
     distances = [
-        distances_us(
-            topology,
-            topology.duration_us(every, float(sizes[pair // len(limits)])),
-            limits[pair % len(limits)],
-        )
-        for pair in used.tolist()
+        distances_us(topology, duration, limits[pair % len(limits)])
+        for pair, duration in zip(used.tolist(), durations, strict=True)
     ]
     shape = (len(used), problem.num_ranks, problem.num_ranks)
-    return np.array(distances).reshape(shape), kind.ravel()
+    return ChunkKinds(np.array(distances).reshape(shape), kind.ravel(), np.array(durations))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from taccl.encoding.core.distance import distances_us
+from taccl.encoding.core.earliest import ChunkKinds
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray
 from taccl.model.problem import Problem
@@ -25,26 +26,18 @@ def distances_by_limits(problem: Problem) -> tuple[FloatArray, IntArray]:
     return distance, kind_of_owner.ravel()[problem.collective.owner]
 
 
-def shortest_path_sets(
-    problem: Problem,
-    duration_us: FloatArray,
-    distances_by_limits: tuple[FloatArray, IntArray],
-    slack: float,
-) -> BoolArray:
-    """The links on routes that are short enough for each chunk, shape (num_chunks, num_links).
-
-    `duration_us` is how long one chunk takes on each link, shape (num_links,).
-    """
+def shortest_path_sets(problem: Problem, kinds: ChunkKinds, slack: float) -> BoolArray:
+    """The links on routes that are short enough for each chunk, shape (num_chunks, num_links)."""
     topology, collective = problem.topology, problem.collective
     allowed = np.zeros((collective.num_chunks, topology.num_links), dtype=np.bool_)
-    distances, kind = distances_by_limits
-    for chunk in range(collective.num_chunks):
-        usable, distance = problem.usable(chunk), distances[kind[chunk]]
+    for chunk, kind in enumerate(kinds.of_chunk.tolist()):
+        usable, distance = problem.usable(chunk), kinds.distance_us[kind]
         sources, wanting = collective.pre[chunk], collective.post[chunk] & ~collective.pre[chunk]
         if not wanting.any():
             continue
         reach = distance[sources].min(axis=0)
-        through = (reach[topology.src] + duration_us)[:, None] + distance[topology.dst][:, wanting]
+        arrival = reach[topology.src] + kinds.duration_us[kind]
+        through = arrival[:, None] + distance[topology.dst][:, wanting]
         short = (through <= slack * reach[wanting] * (1 + 1e-9)).any(axis=1)
         allowed[chunk] = short & usable & ~sources[topology.dst]
     return allowed

@@ -54,12 +54,15 @@ class Ticks:
 
 def ticks_of(problem: Problem, known_us: float) -> Ticks:
     """The longest exact tick, if that is not too short for a schedule of `known_us`, else a rounded one."""
-    topology = problem.topology
-    costs = np.unique(np.concatenate([topology.alpha_us, topology.pair_betas * problem.chunk_mb]))
+    topology, sizes_mb = problem.topology, np.unique(problem.size_mb)
+    moments = [column for column in (problem.ready_us, problem.tail_us) if column is not None]
+    bodies = np.outer(sizes_mb, np.unique(topology.pair_betas)).ravel()
+    costs = np.unique(np.concatenate([topology.alpha_us, bodies, *moments]))
     exact = _common_measure(costs[costs > 0].tolist())
     if exact is not None and known_us <= _MOST_TICKS * exact:
         return Ticks(exact, True)
-    shortest = topology.duration_us(np.arange(topology.num_links), problem.chunk_mb)
+    smallest_mb = float(sizes_mb.min(initial=problem.chunk_mb))
+    shortest = topology.duration_us(np.arange(topology.num_links), smallest_mb)
     rounded = known_us / _MOST_TICKS
     # Alpha or beta must count, or what takes no tick could go round in circles.
     return Ticks(min(rounded, float(shortest.min(initial=np.inf)) / 2.001), False)

@@ -18,9 +18,9 @@ from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.ticks import ticks_of
 from taccl.encoding.core.update import Update
-from taccl.encoding.engines.cp.candidates import near_candidates
-from taccl.encoding.engines.cp.model import build
 from taccl.encoding.instance import Instance
+from taccl.encoding.sending_model.candidates import near_candidates
+from taccl.encoding.sending_model.joint import build
 from taccl.encoding.symmetry.group import symmetry_group
 from taccl.model.problem import Problem, RoutingLimits
 from taccl.model.schedule import Schedule

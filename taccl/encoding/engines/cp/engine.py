@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.ticks import Ticks, ticks_of
 from taccl.encoding.core.update import Update
-from taccl.encoding.engines.cp.candidates import Candidates, candidates_alongside, near_candidates
 from taccl.encoding.engines.cp.hints import add_hint
-from taccl.encoding.engines.cp.model import build
 from taccl.encoding.engines.cp.proof import (
     is_provable,
     is_whole_model_written_soon,
@@ -29,14 +27,17 @@ from taccl.encoding.engines.cp.tuning import (
     ALONGSIDE_SLOTS,
     MOST_CELLS,
     MOST_JOINT,
+    MOST_PAIRS,
     REPORTED_GROWTH,
     SMALL,
     STAGES,
     STAGES_IF_SMALL,
 )
-from taccl.encoding.engines.cp.variables import MOST_PAIRS, is_written_soon, size_of
+from taccl.encoding.engines.cp.writing import is_written_soon
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.instance import Instance
+from taccl.encoding.sending_model.candidates import Candidates, candidates_alongside, near_candidates
+from taccl.encoding.sending_model.joint import build, size_of
 from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.support.budget import Budget

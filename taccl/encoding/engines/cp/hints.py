@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from taccl.encoding.engines.cp.model import JointModel
+from taccl.encoding.sending_model.joint import JointModel
 from taccl.model.network import FloatArray
 from taccl.model.schedule import Schedule
 
@@ -23,7 +23,7 @@ def add_hint(model: JointModel, schedule: Schedule) -> None:
     def hint(variable: Any, value: int) -> None:
         known[variable.index] = variable, int(value)
 
-    chunks = model.problem.num_chunks
+    chunks, at = model.problem.num_chunks, model.sending.at
     start, end = _in_ticks(model, schedule.start_us), _in_ticks(model, schedule.end_us)
     items = (schedule.chunk + chunks * schedule.reduce).tolist()
     rows = {pair: row for row, pair in enumerate(zip(items, schedule.link.tolist(), strict=True))}
@@ -48,16 +48,16 @@ def add_hint(model: JointModel, schedule: Schedule) -> None:
                 hint(slot.start, start[row])
                 hint(slot.end, end[row])
     for item, rank, when in zip(items, schedule.dst.tolist(), end, strict=True):
-        cell = model.at[item, rank]
+        cell = at[item, rank]
         hint(cell, max(when, known.get(cell.index, (cell, 0))[1]))
     passes_on = set(
         zip(schedule.chunk[schedule.reduce].tolist(), schedule.src[schedule.reduce].tolist(), strict=True)
     )
-    for (chunk, rank), root in model.root.items():
+    for (chunk, rank), root in model.sending.root.items():
         hint(root, (chunk, rank) not in passes_on)
         if (chunk, rank) not in passes_on:
-            _, made = known.get(model.at[chunks + chunk, rank].index, (None, 0))
-            hint(model.at[chunk, rank], made)
+            _, made = known.get(at[chunks + chunk, rank].index, (None, 0))
+            hint(at[chunk, rank], made)
     for variable, value in known.values():
         model.cp.add_hint(variable, value)
 

@@ -23,8 +23,6 @@ from dataclasses import replace
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.ticks import Ticks, ticks_of
 from taccl.encoding.core.update import Update
-from taccl.encoding.engines.cp.candidates import Candidates, every_candidate
-from taccl.encoding.engines.cp.model import JointModel, build
 from taccl.encoding.engines.cp.solve import events, schedule_of
 from taccl.encoding.engines.cp.tuning import (
     PROOF_MOST_TO_LOOK_AT,
@@ -32,8 +30,10 @@ from taccl.encoding.engines.cp.tuning import (
     PROOF_PAIRS_PER_S,
     PROOF_SHARE,
 )
-from taccl.encoding.engines.cp.variables import is_written_soon, size_of
+from taccl.encoding.engines.cp.writing import is_written_soon
 from taccl.encoding.instance import Instance
+from taccl.encoding.sending_model.candidates import Candidates, every_candidate
+from taccl.encoding.sending_model.joint import JointModel, build, size_of
 from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.model.tolerance import is_optimal

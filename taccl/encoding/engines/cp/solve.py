@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from taccl.encoding.core.cp_sat import SolverEvent, events_of
 from taccl.encoding.core.timing import Decision, in_order, without_dead_ends
-from taccl.encoding.engines.cp.model import JointModel, decisions
+from taccl.encoding.sending_model.joint import JointModel, decisions
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
 from taccl.support.budget import Budget

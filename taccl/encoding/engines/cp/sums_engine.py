@@ -42,7 +42,7 @@ from taccl.encoding.engines.cp.tuning import (
     SUMS_ENGINE_REPORTED_GROWTH,
     SUMS_ENGINE_SYMMETRIC_SHARE,
 )
-from taccl.encoding.engines.cp.variables import is_written_soon
+from taccl.encoding.engines.cp.writing import is_written_soon
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import SymmetryGroup

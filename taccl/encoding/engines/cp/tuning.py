@@ -62,7 +62,11 @@ SUMS_MODEL_MOST_RANKS_TO_DIVIDE = 5
 #: Units of work for looking for symmetries: with few ranks it takes some milliseconds.
 SUMS_SMALLER_SYMMETRY_WORK = 1000
 
-# --- variables
+# --- writing
 
+#: More pairs of an item and a send than this take 500 MB, and longer to write down than to search. With so
+#: many for each second that is left, writing takes a small part of it.
+MOST_PAIRS = 100_000
+PAIRS_PER_S = 5_000
 #: This many are written down in a unit of work.
 VARIABLES_WRITTEN_PER_UNIT = 30

@@ -132,7 +132,7 @@ def test_where_alpha_keeps_no_port_busy_shared_sends_save_nothing(small: Problem
         return
     assert not whole_model(Instance(small), known, 0.0).slots
     nowhere = np.zeros(small.topology.num_links, dtype=np.bool_)
-    with patch("taccl.encoding.engines.cp.variables.one_by_one", return_value=nowhere):
+    with patch("taccl.encoding.sending_model.sends.one_by_one", return_value=nowhere):
         shared = fewest_ticks(small, known)
     alone = fewest_ticks(small, known)
     assume(shared is not None and alone is not None)

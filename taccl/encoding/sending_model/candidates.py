@@ -6,6 +6,7 @@ and then copies (AllReduce), items n .. 2n - 1 are their partial sums on the way
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,11 +80,11 @@ def every_candidate(instance: Instance, ticks: Ticks, horizon: int) -> Candidate
 def _in_time(
     instance: Instance, ticks: Ticks, horizon: int, allowed: BoolArray, root: IntArray | None
 ) -> Candidates:
-    topology = instance.problem.topology
+    problem, topology = instance.problem, instance.problem.topology
     head, tail = _heads_and_tails(instance, ticks)
-    shortest = ticks.of(instance.durations_us)
     item, link = np.nonzero(allowed)
-    least = head[item, topology.src[link]] + shortest[link] + tail[item, topology.dst[link]]
+    shortest = ticks.of(problem.duration_us(link, item % problem.num_chunks))
+    least = head[item, topology.src[link]] + shortest + tail[item, topology.dst[link]]
     in_time = np.zeros_like(allowed)
     in_time[item, link] = least <= horizon
     return Candidates(in_time, head, tail, root)
@@ -92,18 +93,31 @@ def _in_time(
 def _heads_and_tails(instance: Instance, ticks: Ticks) -> tuple[IntArray, IntArray]:
     """Least times before an item is at each rank, and after it came there."""
     problem, collective = instance.problem, instance.problem.collective
-    distances, kind = instance.distances_by_limits
+    distances, kind, _ = instance.chunk_kinds
     away = ticks.of(distances)
+    ready, follows = (
+        _table(moments, (problem.num_chunks, problem.num_ranks), ticks)
+        for moments in (problem.ready_at, problem.tail_at)
+    )
     sums, copies = [], []
     for chunk in range(problem.num_chunks):
-        between = away[kind[chunk]]
         sources, wanting = collective.pre[chunk], collective.post[chunk]
-        nearest = between[:, wanting].min(axis=1, initial=NEVER)
+        come = ready[chunk, sources][:, None] + away[kind[chunk]][sources]
+        left = away[kind[chunk]][:, wanting] + follows[chunk, wanting]
+        nearest = left.min(axis=1, initial=NEVER)
         if collective.reduces[chunk]:
             # Every contribution is in a sum, and what a rank adds has to come to all who want it.
-            copies.append((between[sources].max(axis=0, initial=0), nearest))
-            sums.append((np.zeros_like(nearest), between[:, wanting].max(axis=1, initial=0)))
+            copies.append((come.max(axis=0, initial=0), nearest))
+            sums.append((np.where(sources, ready[chunk], 0), left.max(axis=1, initial=0)))
         else:
-            copies.append((between[sources].min(axis=0, initial=NEVER), nearest))
+            copies.append((come.min(axis=0, initial=NEVER), nearest))
     head, tail = zip(*copies, *sums, strict=True)
-    return np.array(head), np.array(tail)
+    return np.minimum(head, NEVER), np.minimum(tail, NEVER)
+
+
+def _table(moments: Mapping[tuple[int, int], float], shape: tuple[int, int], ticks: Ticks) -> IntArray:
+    """Moments by chunk and rank, shape (num_chunks, num_ranks); 0 where there is none."""
+    table = np.zeros(shape, dtype=np.int64)
+    for cell, moment_us in moments.items():
+        table[cell] = int(ticks.of(moment_us))
+    return table
