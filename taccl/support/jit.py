@@ -91,26 +91,42 @@ class Loop:
     function : it uses only what numba knows. Of what it is given it changes tables only: as it stands, it
         gets columns of one dimension, alone or in a NamedTuple, as lists, whose elements Python reaches
         sooner.
-    parts : functions of its module that it calls, and that they call; they become part of its machine code.
+    parts : functions that it calls, and that they call; they become part of its machine code.
+    eager : with few rows too, it is machine code where that is there already, in memory or on disk.
     """
 
-    def __init__(self, function: Callable[..., Any], parts: Sequence[Callable[..., Any]] = ()) -> None:
-        self.function, self._parts = function, parts
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        parts: Sequence[Callable[..., Any]] = (),
+        *,
+        eager: bool = False,
+    ) -> None:
+        self.function, self._parts, self._eager = function, parts, eager
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether it is machine code already, in memory or on disk."""
+        return bool(self._machine_code.signatures) or self._is_on_disk
 
     @cached_property
-    def _machine_code(self) -> Callable[..., Any]:
+    def _machine_code(self) -> Any:
         from numba.extending import register_jitable
 
         for part in self._parts:
             register_jitable(forceinline=True)(part)
         return compiled(self.function)
 
+    @cached_property
+    def _is_on_disk(self) -> bool:
+        return is_at_hand(self._machine_code)
+
     def __call__(self, rows: int, /, **values: Any) -> Any:
         """What the function makes of the values; `rows` says how long its columns are."""
         called = _ahead.get()
         if called is not None and self not in called:
             called[self] = is_at_hand(self._machine_code)
-        if runs_compiled(rows):
+        if runs_compiled(rows) or (self._eager and self.is_compiled):
             return self._machine_code(**values)
         return self.function(**{name: _listed(value) for name, value in values.items()})
 

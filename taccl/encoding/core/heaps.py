@@ -1,17 +1,17 @@
-"""Binary heaps in columns of numbers, for compiled functions; several may lie in one pair of columns.
+"""Binary heaps in columns of numbers; several may lie in one pair of columns.
 
-They know keys and items. A heap with `size` members lies from `base` on; the least (key, item) stands first.
-Lists of tuples would do the same and take seconds to compile.
+A heap with `size` members lies from `base` on; the least (key, item) stands first. Lists of tuples would do
+the same and take seconds to compile. Compiled functions contain them; elsewhere they are plain functions.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from taccl.support.jit import compiled
+from numba.extending import register_jitable
 
 
-@compiled
+@register_jitable(forceinline=True)
 def push(keys: Any, items: Any, base: int, size: int, key: float, item: int) -> None:
     """Add a member to a heap that had `size` before."""
     at = size
@@ -25,7 +25,7 @@ def push(keys: Any, items: Any, base: int, size: int, key: float, item: int) -> 
     keys[base + at], items[base + at] = key, item
 
 
-@compiled
+@register_jitable(forceinline=True)
 def pop(keys: Any, items: Any, base: int, size: int) -> None:
     """Take the first member from a heap that had `size` before; read it before."""
     key, item = keys[base + size - 1], items[base + size - 1]

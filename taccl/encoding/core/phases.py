@@ -14,10 +14,11 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from taccl.encoding.core.sequence import in_sequence
-from taccl.encoding.core.timing import Decision, decisions_of, in_order, list_schedule, predecessors, tails_us
+from taccl.encoding.core.timing import Decision, Ordering, decisions_of, in_order
 from taccl.encoding.core.tuning import PHASES_LISTED_PER_UNIT, PHASES_MANY_ROWS, PHASES_WAITING_DOUBLES
 from taccl.encoding.symmetry.group import SymmetryGroup
 from taccl.model.collective import BoolArray, Collective, IntArray, Placement
+from taccl.model.network import FloatArray
 from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.support.budget import UNITS_PER_S, Budget
@@ -175,9 +176,10 @@ def merged_with_care(
     if sums is None:
         return []
     decisions = _decisions(problem, sums, copies)
-    candidates = [list_schedule(problem, decisions)]
+    ordering = Ordering.of(problem, decisions)
+    candidates = [ordering.schedule(ordering.timed())]
     if copies is not None:
-        candidates.append(list_schedule(problem, decisions, _sums_by_tail_then_copies(problem, decisions)))
+        candidates.append(ordering.schedule(ordering.timed(_sums_by_tail_then_copies(ordering))))
     if budget is not None:
         budget.spend(len(candidates) * len(decisions) / PHASES_LISTED_PER_UNIT)
     return candidates
@@ -205,11 +207,11 @@ def _one_after_the_other(problem: Problem, sums: Schedule | None, copies: Schedu
     )
 
 
-def _sums_by_tail_then_copies(problem: Problem, decisions: list[Decision]) -> list[float]:
+def _sums_by_tail_then_copies(ordering: Ordering) -> FloatArray:
     """Priorities by tail inside each phase, every sum before any copy that could go at the same time."""
-    tails = tails_us(problem, decisions, predecessors(problem, decisions))
-    longest = max(tails, default=0.0)
-    return [tail + longest * decision.reduce for tail, decision in zip(tails, decisions, strict=True)]
+    tails_us = ordering.tails_us
+    adds = np.array([decision.reduce for decision in ordering.decisions], dtype=np.bool_)
+    return np.asarray(tails_us + tails_us.max(initial=0.0) * adds)
 
 
 def overlapped(schedule: Schedule, seed: int, budget: Budget) -> Iterator[Schedule]:
@@ -218,15 +220,18 @@ def overlapped(schedule: Schedule, seed: int, budget: Budget) -> Iterator[Schedu
     first_s = 3 * len(schedule) / PHASES_LISTED_PER_UNIT / UNITS_PER_S
     if budget.remaining_s() <= first_s:
         return  # the first would not be there in time
-    decisions = decisions_of(schedule)
-    tails = np.array(tails_us(problem, decisions, predecessors(problem, decisions)))
+    ordering = Ordering.of(problem, decisions_of(schedule))
+    many, tails_us = len(ordering.decisions), ordering.tails_us
     best = schedule
-    favoured = tails
-    while budget.remaining_s() and len(decisions):
-        budget.spend(len(decisions) / PHASES_LISTED_PER_UNIT)
-        width = float(random.choice((0.02, 0.1, 0.3))) * tails.max()
-        priority = favoured + width * random.standard_normal(len(tails))
-        trial = list_schedule(problem, decisions, priority.tolist())
+    favoured = tails_us
+    while budget.remaining_s() and many:
+        budget.spend(many / PHASES_LISTED_PER_UNIT)
+        width = float(random.choice((0.02, 0.1, 0.3))) * tails_us.max()
+        priority = favoured + width * random.standard_normal(many)
+        timed = ordering.timed(priority)
+        if timed.end_us.max() > best.makespan_us + TOLERANCE_US:
+            continue
+        trial = ordering.schedule(timed)
         if trial.makespan_us <= best.makespan_us:
             favoured = priority
         if trial.makespan_us < best.makespan_us - TOLERANCE_US:

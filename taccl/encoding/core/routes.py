@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.encoding.core.busiest_first import busiest_first
-from taccl.encoding.core.timing import Decision, predecessors, tails_us
+from taccl.encoding.core.costs import costs_of
+from taccl.encoding.core.scheduler import busy_us
+from taccl.encoding.core.timing import Decision, Ordering
 from taccl.encoding.core.tuning import ROUTES_CHANCES, ROUTES_MOST, ROUTES_ORDERS
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
@@ -54,8 +55,12 @@ def orders(problem: Problem, carried: Sequence[Carried], seed: int, budget: Budg
         if number and not budget.remaining_s():
             return
         chance = ROUTES_CHANCES[number // len(likely) % len(ROUTES_CHANCES)]
-        decisions = in_groups(carried, likely[number % len(likely)])
-        yield busiest_first(problem, decisions, chance, seed + number)
+        ordering = Ordering.of(problem, in_groups(carried, likely[number % len(likely)]))
+        tails_us = ordering.tails_us
+        noise = (
+            np.random.default_rng(seed + number).random(len(tails_us)) * chance * tails_us.max(initial=0.0)
+        )
+        yield ordering.schedule(ordering.matched(tails_us + noise))
 
 
 def groupings(problem: Problem, carried: Sequence[Carried]) -> list[Grouping]:
@@ -70,13 +75,7 @@ def groupings(problem: Problem, carried: Sequence[Carried]) -> list[Grouping]:
 
 def promised_us(problem: Problem, carried: Sequence[Carried], grouping: Grouping) -> float:
     """How long the busiest port is busy, and the longest way of a last send: near what a good order takes."""
-    topology = problem.topology
-    decisions = in_groups(carried, grouping)
-    count = np.array([len(decision.chunks) for decision in decisions], dtype=np.int64)
-    link = np.array([decision.link for decision in decisions], dtype=np.int64)
-    send, pair = topology.pairs_of(link)
-    busy = topology.port_busy_us(pair, count[send] * problem.chunk_mb)
-    load = np.bincount(topology.incidence[1][pair], busy)
+    ordering = Ordering.of(problem, in_groups(carried, grouping))
+    load_us = busy_us(ordering.graph.sends, costs_of(problem.topology), problem.topology)
     last = np.cumsum([sum(1 for _ in grouping.cut(each.chunks)) for each in carried]) - 1
-    tails = np.array(tails_us(problem, decisions, predecessors(problem, decisions)))
-    return float(load.max(initial=0.0) + tails[last].max(initial=0.0))
+    return float(load_us.max(initial=0.0) + ordering.tails_us[last].max(initial=0.0))

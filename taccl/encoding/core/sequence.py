@@ -1,18 +1,15 @@
-"""Starts for sends in a given sequence, as columns: for schedules of a million rows.
-
-What `timing.in_order` does for sends of any kind, without an object for each of them.
-"""
+"""Schedules of a million rows, from columns: as `timing` makes them, without an object for each send."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from taccl.encoding.core.timing import Ports
+from taccl.encoding.core.costs import costs_of
+from taccl.encoding.core.scheduler import sends_of_rows, starts_in_sequence
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
-from taccl.model.schedule.numbering import different
 
 
 def in_sequence(
@@ -24,27 +21,10 @@ def in_sequence(
     sequence must be such that whatever brings a chunk to a rank stands before what takes it on; sums are
     compact: what leaves a rank waits for all that came there before.
     """
-    topology, ports = problem.topology, Ports(problem)
-    cells, place = different(
-        np.concatenate([chunk * topology.num_ranks + rank[link] for rank in (topology.src, topology.dst)])
-    )
-    there = [0.0] * len(cells)
-    senders, receivers = place[: len(chunk)].tolist(), place[len(chunk) :].tolist()
-    is_first = np.diff(group, prepend=-1) != 0
-    first = np.flatnonzero(is_first)
-    count = np.diff(first, append=len(group))
-    starts: list[float] = []
-    for row, size, over in zip(first.tolist(), count.tolist(), link[first].tolist(), strict=True):
-        start = ports.ready(over)
-        for cell in senders[row : row + size]:
-            if there[cell] > start:
-                start = there[cell]
-        end = ports.place(over, size, start)
-        for cell in receivers[row : row + size]:
-            if end > there[cell]:
-                there[cell] = end
-        starts.append(start)
-    return of_columns(problem, chunk, link, np.array(starts), reduce, count)
+    send = np.cumsum(np.diff(group, prepend=group[:1]) != 0)
+    sends, _ = sends_of_rows(problem, chunk, link, reduce, send, by_sequence=True)
+    start_us = starts_in_sequence(sends, costs_of(problem.topology))
+    return of_columns(problem, chunk, link, start_us, reduce, send)
 
 
 def of_columns(
@@ -53,19 +33,11 @@ def of_columns(
     link: IntArray,
     start_us: FloatArray,
     reduce: BoolArray,
-    count: IntArray | None = None,
+    send: IntArray | None = None,
 ) -> Schedule:
-    """The schedule of rows in groups of `count` rows each, one start for a group; None: each row alone."""
-    if count is None:
-        count = np.ones(len(chunk), dtype=np.int64)
-    first = np.cumsum(count) - count
-    end_us = start_us + problem.topology.duration_us(link[first], count * problem.chunk_mb)
-    return Schedule(
-        problem=problem,
-        chunk=chunk,
-        link=link,
-        start_us=np.repeat(start_us, count),
-        end_us=np.repeat(end_us, count),
-        reduce=reduce,
-        group=np.repeat(np.arange(len(count)), count),
-    ).sorted()
+    """The schedule of rows, one start for each send; `send` is that of each row, None: each row alone."""
+    send = np.arange(len(chunk)) if send is None else send
+    mb = np.asarray(np.bincount(send, problem.size_mb[chunk], len(start_us)), dtype=np.float64)[send]
+    start_us = start_us[send]
+    end_us = np.asarray(start_us + problem.topology.duration_us(link, mb))
+    return Schedule(problem, chunk, link, start_us, end_us, reduce, send).sorted()

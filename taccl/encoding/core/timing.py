@@ -1,21 +1,35 @@
 """Times for decisions: who sends what over which link in what order is given, when it happens follows.
 
 Engines decide routes, groups and orders; this module turns them into a `Schedule` whose every send
-starts as early as the decisions allow. It is the only place where starts are computed, so float
-errors of a solver never reach a schedule.
+starts as early as the decisions allow. The scheduler computes the starts (`core.scheduler`), so float errors
+of a solver never reach a schedule.
 """
 
 from __future__ import annotations
 
-import heapq
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.encoding.core.queues import Queues
+from taccl.encoding.core.costs import costs_of
+from taccl.encoding.core.scheduler import (
+    Graph,
+    Sends,
+    Timed,
+    durations_us,
+    graph_of,
+    matched,
+    pipelined,
+    sends_of_rows,
+    sends_that_wait,
+    starts_in_sequence,
+    tails_us,
+)
 from taccl.errors import ScheduleError
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.network import FloatArray
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule, Send, schedule_from_sends
 from taccl.model.schedule.derivation import sets_of_rows
@@ -128,32 +142,38 @@ def in_order(
     """
     decisions = list(decisions)
     if before is not None or any(decision.sums is not None for decision in decisions):
-        return _in_order_explicitly(problem, decisions, before or predecessors(problem, decisions))
-    ports = Ports(problem)
-    src, dst = problem.topology.src.tolist(), problem.topology.dst.tolist()
-    ready: dict[tuple[int, int], float] = defaultdict(float, problem.ready_at)
-    sends = []
-    for decision in decisions:
-        link, sender, receiver = decision.link, src[decision.link], dst[decision.link]
-        start = max(ports.ready(link), *(ready[chunk, sender] for chunk in decision.chunks))
-        end = ports.place(link, problem.units(decision.chunks), start)
-        for chunk in decision.chunks:
-            ready[chunk, receiver] = max(ready[chunk, receiver], end)
-        sends.append(Send(decision.chunks, link, start, decision.reduce))
-    return schedule_from_sends(problem, sends)
+        sends = _waiting(problem, decisions, before or predecessors(problem, decisions))
+    else:
+        sends, _ = sends_of_rows(problem, *_rows(decisions), by_sequence=True)
+    starts = starts_in_sequence(sends, costs_of(problem.topology)).tolist()
+    return _at(problem, decisions, range(len(decisions)), starts)
 
 
-def _in_order_explicitly(
-    problem: Problem, decisions: Sequence[Decision], before: Sequence[Sequence[int]]
+def _rows(decisions: Sequence[Decision]) -> tuple[IntArray, IntArray, BoolArray, IntArray]:
+    """The chunk, link, kind and send of each chunk of each send."""
+    count = np.array([len(decision.chunks) for decision in decisions], dtype=np.int64)
+    chunk = np.array([chunk for decision in decisions for chunk in decision.chunks], dtype=np.int64)
+    link = np.array([decision.link for decision in decisions], dtype=np.int64)
+    adds = np.array([decision.reduce for decision in decisions], dtype=np.bool_)
+    return chunk, np.repeat(link, count), np.repeat(adds, count), np.repeat(np.arange(len(count)), count)
+
+
+def _waiting(problem: Problem, decisions: Sequence[Decision], before: Sequence[Sequence[int]]) -> Sends:
+    """The sends for the scheduler; `before` has what each waits for."""
+    link = np.array([decision.link for decision in decisions], dtype=np.int64)
+    mb = np.array([problem.units(decision.chunks) * problem.chunk_mb for decision in decisions])
+    ready_us = np.array([_own_ready_us(problem, decision) for decision in decisions], dtype=np.float64)
+    return sends_that_wait(link, mb, ready_us, before)
+
+
+def _at(
+    problem: Problem, decisions: Sequence[Decision], order: Iterable[int], starts_us: Sequence[float]
 ) -> Schedule:
-    """The same where a send waits only for what its own sums are made of."""
-    ports, ends, sends = Ports(problem), [0.0] * len(decisions), []
-    for index, (decision, waits) in enumerate(zip(decisions, before, strict=True)):
-        ready = max((ends[earlier] for earlier in waits), default=0.0)
-        start = max(ports.ready(decision.link), ready, _own_ready_us(problem, decision))
-        ends[index] = ports.place(decision.link, problem.units(decision.chunks), start)
-        sends.append(Send(decision.chunks, decision.link, start, decision.reduce, decision.sums))
-    return schedule_from_sends(problem, sends)
+    """The schedule in which each send starts at its time."""
+    sends = ((decisions[each], starts_us[each]) for each in order)
+    return schedule_from_sends(
+        problem, [Send(each.chunks, each.link, at, each.reduce, each.sums) for each, at in sends]
+    )
 
 
 def _own_ready_us(problem: Problem, decision: Decision) -> float:
@@ -290,80 +310,69 @@ def _own_chunks_first(problem: Problem, decisions: Sequence[Decision]) -> list[s
     return waits
 
 
-def tails_us(problem: Problem, decisions: Sequence[Decision], before: list[list[int]]) -> list[float]:
-    """For each send, the least time from its start to the end of all that waits for it or follows it."""
-    units = np.array([problem.units(decision.chunks) for decision in decisions], dtype=np.float64)
-    link = np.array([decision.link for decision in decisions], dtype=np.int64)
-    own: list[float] = problem.topology.duration_us(link, units * problem.chunk_mb).tolist()
-    tail = list(own)
-    if problem.tail_at:
-        for index, decision in enumerate(decisions):
-            receiver = int(problem.topology.dst[decision.link])
-            tail[index] += max(problem.tail_at.get((chunk, receiver), 0.0) for chunk in decision.chunks)
-    for index in reversed(topological(before)):
-        for earlier in before[index]:
-            tail[earlier] = max(tail[earlier], own[earlier] + tail[index])
-    return tail
+@dataclass(frozen=True, eq=False)
+class Ordering:
+    """Sends whose order is open: they may be scheduled again and again, by other priorities.
+
+    Parameters
+    ----------
+    tails_us : shape (len(decisions),); the least time from the start of each send to the end of all that
+        waits for it or follows it.
+    """
+
+    problem: Problem
+    decisions: Sequence[Decision]
+    graph: Graph
+    tails_us: FloatArray
+
+    @staticmethod
+    def of(
+        problem: Problem, decisions: Sequence[Decision], before: Sequence[Sequence[int]] | None = None
+    ) -> Ordering:
+        """`before` is what each send waits for, where that is known already."""
+        before = predecessors(problem, decisions) if before is None else before
+        sends = _waiting(problem, decisions, before)
+        graph = graph_of(sends, _following_us(problem, decisions))
+        return Ordering(
+            problem, decisions, graph, tails_us(graph, durations_us(sends, costs_of(problem.topology)))
+        )
+
+    def timed(self, priority: FloatArray | Sequence[float] | None = None) -> Timed:
+        """Of those that could start first, the send of highest priority goes: by default, of longest tail."""
+        key = -np.asarray(self.tails_us if priority is None else priority, dtype=np.float64)
+        return pipelined(self.graph, costs_of(self.problem.topology), key)
+
+    def matched(self, tails_us: FloatArray | None = None) -> Timed:
+        """As many as can go together, those of the busiest ports and the longest tails first."""
+        return matched(
+            self.graph, costs_of(self.problem.topology), self.tails_us if tails_us is None else tails_us
+        )
+
+    def schedule(self, timed: Timed) -> Schedule:
+        """The schedule with these times."""
+        return _at(self.problem, self.decisions, np.argsort(timed.turn).tolist(), timed.start_us.tolist())
 
 
-def topological(before: list[list[int]]) -> list[int]:
-    """An order in which everything stands after what it waits for."""
-    after: list[list[int]] = [[] for _ in before]
-    missing = [len(waits) for waits in before]
-    for index, waits in enumerate(before):
-        for earlier in waits:
-            after[earlier].append(index)
-    order = [index for index, count in enumerate(missing) if not count]
-    for index in order:
-        for later in after[index]:
-            missing[later] -= 1
-            if not missing[later]:
-                order.append(later)
-    return order
+def _following_us(problem: Problem, decisions: Sequence[Decision]) -> FloatArray:
+    """What follows each send where it is received, at the end."""
+    dst, tail_at = problem.topology.dst, problem.tail_at
+    if not tail_at:
+        return np.zeros(len(decisions))
+    return np.array(
+        [max(tail_at.get((chunk, int(dst[each.link])), 0.0) for chunk in each.chunks) for each in decisions]
+    )
 
 
 def list_schedule(
     problem: Problem,
     decisions: Sequence[Decision],
     priority: Sequence[float] | None = None,
-    before: list[list[int]] | None = None,
+    before: Sequence[Sequence[int]] | None = None,
 ) -> Schedule:
     """Place sends one by one: of those that could start first, the one of highest priority.
 
     `priority` defaults to the tails, so that what most waits for goes first. `before` is what each waits for,
     where that is known already.
     """
-    if before is None:
-        before = predecessors(problem, decisions)
-    if priority is None:
-        priority = tails_us(problem, decisions, before)
-    after: list[list[int]] = [[] for _ in decisions]
-    missing = [len(waits) for waits in before]
-    for index, waits in enumerate(before):
-        for earlier in waits:
-            after[earlier].append(index)
-    ports, queues = Ports(problem), Queues(problem.topology.num_ports, priority)
-    ready = [_own_ready_us(problem, decision) for decision in decisions]
-    heap = [(ready[i], -priority[i], i) for i, count in enumerate(missing) if not count]
-    heapq.heapify(heap)
-    sends: list[Send] = []
-    while heap:
-        start, _, index = heapq.heappop(heap)
-        decision = decisions[index]
-        if queues.is_behind(index):
-            continue
-        port = ports.last(decision.link)
-        if ports.free_us[port] > start:
-            following = queues.waits(index, port)
-        else:
-            end = ports.place(decision.link, problem.units(decision.chunks), start)
-            sends.append(Send(decision.chunks, decision.link, start, decision.reduce, decision.sums))
-            following = queues.leaves(index)
-            for later in after[index]:
-                ready[later] = max(ready[later], end)
-                missing[later] -= 1
-                if not missing[later]:
-                    heapq.heappush(heap, (ready[later], -priority[later], later))
-        for port, first in following:
-            heapq.heappush(heap, (max(start, ports.free_us[port]), -priority[first], first))
-    return schedule_from_sends(problem, sends)
+    ordering = Ordering.of(problem, decisions, before)
+    return ordering.schedule(ordering.timed(priority))

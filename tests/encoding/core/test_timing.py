@@ -13,13 +13,12 @@ from small_problems import machine, problem, random_schedules, ring
 
 from taccl.encoding.core.timing import (
     Decision,
+    Ordering,
     Ports,
     decisions_of,
     in_order,
     list_schedule,
     predecessors,
-    tails_us,
-    topological,
 )
 from taccl.model.collectives import COLLECTIVES
 from taccl.model.network import LogicalTopology, Occupancy
@@ -147,8 +146,7 @@ def test_list_scheduling_sends_own_chunks_first_even_against_the_priorities() ->
 
 def test_the_tail_of_a_send_is_the_longest_chain_that_waits_for_it() -> None:
     allgather = problem(line(), "broadcast", 2)
-    before = predecessors(allgather, _PIECE_BY_PIECE)
-    assert tails_us(allgather, _PIECE_BY_PIECE, before) == [6.0, 6.0, 3.0, 3.0]
+    assert Ordering.of(allgather, _PIECE_BY_PIECE).tails_us.tolist() == [6.0, 6.0, 3.0, 3.0]
 
 
 def test_what_most_waits_for_goes_first() -> None:
@@ -182,12 +180,6 @@ def test_of_what_could_start_first_the_highest_priority_does(valid: Schedule, ra
         )
         left.remove(index)
     assert listed.makespan_us == pytest.approx(max(ends.values(), default=0.0), abs=TOLERANCE_US)
-
-
-def test_a_topological_order_has_everything_after_what_it_waits_for() -> None:
-    order = topological([[1, 2], [2], [], [0]])
-    assert sorted(order) == [0, 1, 2, 3]
-    assert order == [2, 1, 0, 3]
 
 
 def test_nothing_to_send_takes_no_time() -> None:

@@ -6,17 +6,20 @@ first. Each node sums its own chunks, and copies of a chunk leave as soon as its
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
+from taccl.encoding.core.costs import Costs, costs_of
+from taccl.encoding.core.scheduler import Sends as Columns
+from taccl.encoding.core.scheduler import durations_us, graph_of, pipelined, starts_in_sequence
 from taccl.encoding.engines.hierarchical.cluster import Cluster
-from taccl.encoding.engines.hierarchical.pipeline import Task, in_order_us, starts_us
 from taccl.encoding.engines.hierarchical.sends import Sends, chunks_of
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray, LogicalTopology
 from taccl.model.schedule import Schedule
+from taccl.support.jit import flat
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,49 +44,48 @@ def timed(cluster: Cluster, sends: Sends, sums: bool, copies: bool) -> Timed:
     With sums alone, the links of `sends` are taken from their ends to their beginnings, as on the reversed
     network; with both, sums take the links back.
     """
-    topology = cluster.problem.topology
-    down = _tasks(cluster, sends, np.array(sends.link), list(sends.after), sends.behind)
-    num_ports = int(cluster.orbit_of_port.max()) + 1
+    topology, costs = cluster.problem.topology, _costs(cluster)
+    down, number = np.array(sends.link), np.arange(len(sends))
+    in_rounds = _columns(cluster, sends, down, sends.after, number)
+    took_us = durations_us(in_rounds, costs)
     # In the order of the rounds all GPUs send to the next one at once, and none that goes first disturbs it;
     # where rounds wait for each other, it is better that whoever can goes.
-    start = min(
-        (starts_us(down, num_ports), in_order_us(down, range(len(down)), num_ports)),
-        key=lambda each: max(at + task.takes_us for at, task in zip(each.tolist(), down, strict=True)),
+    start_us = min(
+        (_whoever_can(cluster, sends, costs), starts_in_sequence(in_rounds, costs)),
+        key=lambda each: float((each + took_us).max(initial=0.0)),
     )
-    end = start + [task.takes_us for task in down]
-    number = np.arange(len(sends))
     if not sums:
-        return Timed(np.array(sends.link), number, np.zeros(len(sends), dtype=np.bool_), start, end)
-    up_link = np.array(sends.link) if not copies else _back(topology, sends.link)
-    followers: list[list[int]] = [[] for _ in down]
+        return Timed(down, number, np.zeros(len(sends), dtype=np.bool_), start_us, start_us + took_us)
+    link = down if not copies else np.concatenate([_back(topology, sends.link), down])
+    # The last to end is the first to begin.
+    order = np.argsort(-(start_us + took_us), kind="stable")
+    after: list[tuple[int, ...]] = [()] * len(sends)
     for later, before in enumerate(sends.after):
         for earlier in before:
-            followers[earlier].append(later)
-    tasks = _tasks(cluster, sends, up_link, [tuple(follower) for follower in followers])
-    # The last to end is the first to begin.
-    order = np.argsort(-end, kind="stable")
+            after[earlier] += (later,)
     if copies:
         into: dict[int, list[int]] = {}
         for up, own in enumerate(sends.own):
             for chunk in own:
                 into.setdefault(chunk, []).append(up)
-        after = [
+        after += [
             (
                 *(before + len(sends) for before in sends.after[each]),
                 *sorted({up for chunk in sends.own[each] for up in into[chunk]}),
             )
             for each in range(len(sends))
         ]
-        tasks += _tasks(cluster, sends, np.array(sends.link), after)
-        order = np.concatenate([order, len(sends) + np.argsort(start, kind="stable")])
-    start = in_order_us(tasks, order.tolist(), num_ports)
-    link = np.concatenate([up_link, sends.link]) if copies else up_link
+        order = np.concatenate([order, len(sends) + np.argsort(start_us, kind="stable")])
+    columns = _columns(cluster, sends, link, after, order)
+    start_us = np.empty(len(link))
+    start_us[order] = starts_in_sequence(columns, costs)
+    took_us = durations_us(columns, costs)[np.argsort(order)]
     return Timed(
         link,
         np.concatenate([number, number]) if copies else number,
-        np.arange(len(tasks)) < len(sends),
-        start,
-        start + [task.takes_us for task in tasks],
+        np.arange(len(link)) < len(sends),
+        start_us,
+        start_us + took_us,
     )
 
 
@@ -91,24 +93,33 @@ def _back(topology: LogicalTopology, links: list[int]) -> IntArray:
     return np.array([topology.link_index[int(topology.dst[l]), int(topology.src[l])] for l in links])
 
 
-def _tasks(
-    cluster: Cluster,
-    sends: Sends,
-    links: IntArray,
-    after: list[tuple[int, ...]],
-    behind: list[tuple[int, ...]] | None = None,
-) -> list[Task]:
-    topology, orbit = cluster.problem.topology, cluster.orbit_of_port
+def _costs(cluster: Cluster) -> Costs:
+    """Costs at the orbits of ports: images of sends are in each other's way only at ports of one orbit."""
+    costs, orbit = costs_of(cluster.problem.topology), cluster.orbit_of_port
+    return costs._replace(port=orbit[costs.port], num_ports=int(orbit.max()) + 1)
+
+
+def _columns(
+    cluster: Cluster, sends: Sends, link: IntArray, after: Sequence[tuple[int, ...]], order: IntArray
+) -> Columns:
+    """The sends in an order, each after the ends of those in `after`."""
     mb = (np.array(sends.last) - np.array(sends.first)) * cluster.problem.chunk_mb
-    takes = topology.duration_us(links, mb).tolist()
-    position, pair = topology.pairs_of(links)
-    busy = topology.port_busy_us(pair, mb[position]).tolist()
-    port = orbit[topology.incidence[1][pair]].tolist()
-    first = np.searchsorted(position, np.arange(len(links) + 1)).tolist()
-    return [
-        Task(after[i], () if behind is None else behind[i], takes[i], tuple(port[a:b]), tuple(busy[a:b]))
-        for i, (a, b) in enumerate(pairwise(first))
+    need = flat([after[each] for each in order.tolist()])
+    first = np.arange(len(order) + 1)
+    return Columns(link[order], mb[order % len(sends)], np.zeros(len(order)), *need, first, order, len(order))
+
+
+def _whoever_can(cluster: Cluster, sends: Sends, costs: Costs) -> FloatArray:
+    """Starts by list scheduling: of several sends the first. Each waits for the starts of some, too."""
+    many = len(sends)
+    number = np.arange(many)
+    after = [
+        (*ends, *(many + each for each in starts))
+        for ends, starts in zip(sends.after, sends.behind, strict=True)
     ]
+    columns = _columns(cluster, sends, np.array(sends.link), after, number)._replace(num_cells=2 * many)
+    graph = graph_of(columns, signals=[(many + each,) for each in range(many)])
+    return pipelined(graph, costs, number.astype(np.float64)).start_us
 
 
 def lifted(cluster: Cluster, sends: Sends, timed_sends: Timed) -> Schedule:

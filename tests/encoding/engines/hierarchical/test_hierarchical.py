@@ -17,7 +17,6 @@ from taccl.encoding.engines.hierarchical import hierarchical, serves
 from taccl.encoding.engines.hierarchical.cluster import cluster_of
 from taccl.encoding.engines.hierarchical.composed import timed
 from taccl.encoding.engines.hierarchical.engine import _divided_plans, _falling_plans
-from taccl.encoding.engines.hierarchical.pipeline import Task, in_order_us, starts_us
 from taccl.encoding.engines.hierarchical.rails import rails_of
 from taccl.encoding.engines.hierarchical.rounds import Costs, falling, rounds, widths
 from taccl.encoding.engines.hierarchical.sends import sends_of
@@ -175,17 +174,6 @@ def test_rounds_that_fall_are_nearer_to_the_bound_than_divided_ones() -> None:
         )
         ends.append(min(way.makespan_us for way in routes))
     assert ends[0] < 0.98 * ends[1]
-
-
-def test_what_waits_for_a_port_goes_in_order() -> None:
-    tasks = [
-        Task((), (), 2.0, (0,), (2.0,)),
-        Task((0,), (), 1.0, (1,), (1.0,)),
-        Task((), (), 3.0, (0, 1), (3.0, 3.0)),
-        Task((), (2,), 1.0, (2,), (1.0,)),
-    ]
-    assert starts_us(tasks, 3).tolist() == [0.0, 2.0, 3.0, 3.0]
-    assert in_order_us(tasks, [2, 0, 1, 3], 3).tolist() == [3.0, 5.0, 0.0, 0.0]
 
 
 def declined(requested: Problem) -> str:

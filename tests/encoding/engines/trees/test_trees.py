@@ -12,9 +12,8 @@ from registered import reducing, serves, trees
 from small_problems import ENGINE_BETAS, full, machine, ndv2_node, networks, problem, ring, two_nodes
 
 from taccl.encoding.bounds import lower_bound
-from taccl.encoding.core.busiest_first import busiest_first
 from taccl.encoding.core.options import SearchOptions
-from taccl.encoding.core.timing import Decision
+from taccl.encoding.core.timing import Decision, Ordering
 from taccl.encoding.engines.trees.capacity import link_capacities
 from taccl.encoding.engines.trees.packing import Tree, packed
 from taccl.encoding.instance import Instance
@@ -155,7 +154,8 @@ def test_sends_through_a_switch_are_matched_so_that_no_port_waits_idly() -> None
     """Three ranks send to each other: a perfect order has two rounds, with all ports busy in both."""
     gather = problem(switch([1.0] * 3, [1.0] * 3), "allgather")
     direct = [Decision((int(src),), link) for link, src in enumerate(gather.topology.src)]
-    schedule = busiest_first(gather, direct, 0.0, 0)
+    ordering = Ordering.of(gather, direct)
+    schedule = ordering.schedule(ordering.matched())
     schedule.check()
     assert schedule.makespan_us == pytest.approx(2.01)
 

@@ -1,0 +1,231 @@
+"""Sends and what each waits for, as columns: what the scheduler reads.
+
+A *cell* is something that sends need and give: chunk c at rank r, its sum at rank r, or just that a send has
+ended. A cell is complete once every send that gives it has ended; a send may start once every cell that it
+needs is complete, and its sender's own inputs are ready.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from taccl.encoding.core.costs import Costs
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.network import FloatArray, LogicalTopology
+from taccl.model.problem import Problem
+from taccl.model.schedule.numbering import different
+from taccl.support.jit import Loop, flat
+
+
+class Sends(NamedTuple):
+    """Sends as columns; those with `first` begin the rows of send i at `first[i]`.
+
+    Parameters
+    ----------
+    link, mb, ready_us : shape (num_sends,); its link, its size, and when its sender's inputs are ready.
+    first_need, need : the cells that each send needs.
+    first_give, give : the cells that each gives when it ends.
+    num_cells : of all sends.
+    """
+
+    link: IntArray
+    mb: FloatArray
+    ready_us: FloatArray
+    first_need: IntArray
+    need: IntArray
+    first_give: IntArray
+    give: IntArray
+    num_cells: int
+
+
+class Graph(NamedTuple):
+    """Sends, and the same read from the cells.
+
+    Parameters
+    ----------
+    tail_us : shape (num_sends,); what follows what it brings, at least, besides other sends.
+    pending : shape (num_cells,); how many sends give each cell.
+    first_user, user : the sends that need each cell.
+    first_signal, signal : the cells that each send gives when it starts.
+    """
+
+    sends: Sends
+    tail_us: FloatArray
+    pending: IntArray
+    first_user: IntArray
+    user: IntArray
+    first_signal: IntArray
+    signal: IntArray
+
+
+class Cells(NamedTuple):
+    """What the cells of transfers are: `chunk` at `rank`, its sum (`is_sum`) or the chunk itself."""
+
+    chunk: IntArray
+    rank: IntArray
+    is_sum: BoolArray
+
+
+def graph_of(
+    sends: Sends, tail_us: FloatArray | None = None, signals: Sequence[Sequence[int]] | None = None
+) -> Graph:
+    """The sends as the cells see them; `signals` : the cells that each gives when it starts."""
+    many = len(sends.link)
+    tail_us = np.zeros(many) if tail_us is None else tail_us
+    first, signal = (
+        (np.zeros(many + 1, np.int64), np.zeros(0, np.int64)) if signals is None else flat(signals)
+    )
+    given = np.concatenate([sends.give, signal])
+    pending = np.bincount(given, minlength=sends.num_cells)
+    order = np.argsort(sends.need, kind="stable")
+    user = np.repeat(np.arange(many), np.diff(sends.first_need))[order]
+    first_user = np.concatenate([[0], np.cumsum(np.bincount(sends.need, minlength=sends.num_cells))])
+    return Graph(sends, tail_us, pending, first_user, user, first, signal)
+
+
+def sends_that_wait(
+    link: IntArray, mb: FloatArray, ready_us: FloatArray, before: Sequence[Sequence[int]]
+) -> Sends:
+    """Sends that wait for the ends of others: `before` has their numbers."""
+    every = np.arange(len(link) + 1)
+    return Sends(link, mb, ready_us, *flat(before), every, every[:-1], len(link))
+
+
+def sends_of_rows(
+    problem: Problem,
+    chunk: IntArray,
+    link: IntArray,
+    is_sum: BoolArray,
+    send: IntArray | None = None,
+    *,
+    backwards: bool = False,
+    by_sequence: bool = False,
+) -> tuple[Sends, Cells]:
+    """The sends of a compact schedule, and what their cells are.
+
+    A sum waits for all sums of its chunk into its sender; a copy for the copy into its sender, or else for
+    the sums into it.
+
+    Parameters
+    ----------
+    chunk, link, is_sum : one row for each chunk of a send.
+    send : shape (rows,); the send of each row, ascending from 0; None: each row is one.
+    backwards : links lead from their ends to their beginnings.
+    by_sequence : what leaves a rank waits for all of its chunk that comes there before it in the sequence.
+    """
+    topology, link = problem.topology, np.array(link, dtype=np.int64)
+    src, dst = topology.src[link], topology.dst[link]
+    if backwards:
+        src, dst = dst, src
+    ready_us = _ready_us(problem, chunk, src, backwards)
+    kind = 0 if by_sequence else is_sum.astype(np.int64)
+    given, give = different((chunk * topology.num_ranks + dst) * 2 + kind)
+    wanted = (chunk * topology.num_ranks + src) * 2
+    need = _position(wanted + kind, given)
+    if not by_sequence:  # a copy of what is summed here
+        need = np.where((need < 0) & ~is_sum, _position(wanted + 1, given), need)
+    cell, sums = np.divmod(given, 2)
+    cells = Cells(*np.divmod(cell, topology.num_ranks), sums.astype(np.bool_))
+    mb = problem.size_mb[chunk]
+    rows = np.arange(len(chunk))
+    if send is None:
+        first_need = np.concatenate([[0], np.cumsum(need >= 0)])
+        sends = Sends(
+            link, mb, ready_us, first_need, need[need >= 0], np.append(rows, len(rows)), give, len(given)
+        )
+        return sends, cells
+    many = int(send[-1]) + 1 if len(send) else 0
+    first = np.searchsorted(send, np.arange(many + 1))
+    first_need = np.concatenate([[0], np.cumsum(np.bincount(send[need >= 0], minlength=many))])
+    latest_us = np.zeros(many)
+    np.maximum.at(latest_us, send, ready_us)
+    of_send = np.asarray(np.bincount(send, mb, many), dtype=np.float64)
+    return (
+        Sends(link[first[:-1]], of_send, latest_us, first_need, need[need >= 0], first, give, len(given)),
+        cells,
+    )
+
+
+def tails_of_rows(problem: Problem, chunk: IntArray, rank: IntArray, backwards: bool = False) -> FloatArray:
+    """What follows each chunk once it is at a rank, shape (rows,)."""
+    return _ready_us(problem, chunk, rank, not backwards)
+
+
+def _ready_us(problem: Problem, chunk: IntArray, rank: IntArray, backwards: bool) -> FloatArray:
+    """When each chunk's input is ready at a rank, shape (rows,); backwards in time its tail."""
+    times_us = problem.tail_us if backwards else problem.ready_us
+    if times_us is None:
+        return np.zeros(len(chunk))
+    placement = problem.collective.outputs if backwards else problem.collective.inputs
+    key = placement.chunk * problem.num_ranks + placement.rank
+    order = np.argsort(key)
+    at = _position(chunk * problem.num_ranks + rank, key[order])
+    return np.where(at >= 0, times_us[order][at], 0.0)
+
+
+def _position(values: IntArray, among: IntArray) -> IntArray:
+    """Where each value stands in an ascending column; -1 where it does not."""
+    if not len(among):
+        return np.full(len(values), -1)
+    at = np.minimum(np.searchsorted(among, values), len(among) - 1)
+    return np.where(among[at] == values, at, -1)
+
+
+def durations_us(sends: Sends, costs: Costs) -> FloatArray:
+    """From its start to its end, for each send."""
+    return np.asarray(costs.alpha_us[sends.link] + sends.mb * costs.beta_us[sends.link])
+
+
+def busy_us(sends: Sends, costs: Costs, topology: LogicalTopology) -> FloatArray:
+    """How long all sends together keep each port busy, shape (num_ports,)."""
+    send, pair = topology.pairs_of(sends.link)
+    busy = costs.busy_alpha_us[pair] + sends.mb[send] * costs.busy_beta_us[pair]
+    return np.asarray(np.bincount(costs.port[pair], busy, costs.num_ports), dtype=np.float64)
+
+
+def tails_us(graph: Graph, weight_us: FloatArray) -> FloatArray:
+    """For each send, the largest sum of weights from it to the end of all that waits for it, with its own."""
+    return np.asarray(_tails(len(weight_us), graph=graph, weight_us=weight_us, tail_us=graph.tail_us.copy()))
+
+
+def _run_tails(graph: Any, weight_us: Any, tail_us: Any) -> Any:
+    """Fill `tail_us`: sends in the order of what they wait for, then from the last to the first."""
+    sends = graph.sends
+    many = len(sends.link)
+    order, missing, pending = [0] * many, [0] * many, [0] * sends.num_cells
+    for cell in range(sends.num_cells):
+        pending[cell] = graph.pending[cell]
+    end = 0
+    for e in range(many):
+        missing[e] = sends.first_need[e + 1] - sends.first_need[e]
+        if missing[e] == 0:
+            order[end] = e
+            end += 1
+    begin = 0
+    while begin < end:
+        e = order[begin]
+        begin += 1
+        for row in range(sends.first_give[e], sends.first_give[e + 1]):
+            cell = sends.give[row]
+            pending[cell] -= 1
+            if pending[cell] == 0:
+                for at in range(graph.first_user[cell], graph.first_user[cell + 1]):
+                    missing[graph.user[at]] -= 1
+                    if missing[graph.user[at]] == 0:
+                        order[end] = graph.user[at]
+                        end += 1
+    for at in range(end - 1, -1, -1):
+        e = order[at]
+        longest = tail_us[e]
+        for row in range(sends.first_give[e], sends.first_give[e + 1]):
+            cell = sends.give[row]
+            for user in range(graph.first_user[cell], graph.first_user[cell + 1]):
+                longest = max(longest, tail_us[graph.user[user]])
+        tail_us[e] = weight_us[e] + longest
+    return tail_us
+
+
+_tails = Loop(_run_tails, eager=True)
