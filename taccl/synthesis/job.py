@@ -61,9 +61,10 @@ class Job:
                 collective=self.request.collective,
                 topology=self.inputs.topology,
                 sketch=self.inputs.sketch,
-                size=self.request.size,
+                size=None if self.inputs.demand.chunk_bytes is not None else self.request.size,
                 chunks=chunks,
                 root=self.request.root,
+                sizes=self.request.sizes,
                 target=self.request.target,
             )
         )

@@ -9,6 +9,7 @@ import pytest
 
 import taccl
 from taccl.errors import CollectiveError, TacclError
+from taccl.model import units
 
 LATE = """
 collective: late
@@ -121,6 +122,15 @@ def test_sizes_are_for_an_alltoall_and_in_place_of_a_size(tmp_path: Path) -> Non
         taccl.make_problem("alltoall", topology="ring:2", sizes=table, size="1MB")
     with pytest.raises(CollectiveError, match="says itself how large"):
         taccl.make_problem(written(tmp_path, LATE), topology="ring:4", size="1MB")
+
+
+def test_sizes_stay_where_the_number_of_chunks_is_open() -> None:
+    table = np.array([[0, 640, 64], [64, 0, 64], [1280, 64, 0]])
+    result = taccl.synthesize("alltoall", topology="ring:3", sizes=table, file=False, effort=100)
+    problem = result.schedule.problem
+    assert problem.collective.name == "alltoallv"
+    assert problem.sizes is not None
+    assert problem.size_mb.sum() * units.MB == pytest.approx(table.sum())
 
 
 def test_a_runtime_whose_chunks_are_equal_refuses_with_the_reason() -> None:
