@@ -140,7 +140,7 @@ def _fastest_measured(measured: MeasuredRuns, collective: str, size: int) -> lis
     times = [
         (time_us, file.name)
         for file in measured.files
-        if file.subject.program.collective == collective
+        if file.program.collective == collective
         for at, time_us in zip(file.size_bytes.tolist(), file.time_us.tolist(), strict=True)
         if at == size
     ]

@@ -19,6 +19,7 @@ from taccl.backend.lower_plan import lower_to_plan
 from taccl.backend.lower_plan.fits import message_chunks
 from taccl.backend.lower_plan.sums import add_at_once
 from taccl.backend.lower_plan.turns import take_turns
+from taccl.backend.one_sided import OneSided
 from taccl.backend.simulate_plan import simulate_plan
 from taccl.backend.target import LoweringOptions
 from taccl.encoding.core.refine import refined
@@ -27,7 +28,7 @@ from taccl.errors import ProgramLimitError
 from taccl.model import units
 from taccl.model.collectives import make_collective
 from taccl.model.schedule import Schedule
-from taccl.synthesis.predicted import plan_bound
+from taccl.synthesis.predicted import file_bound
 
 CASES = tuple(
     (machine, size, collective)
@@ -75,7 +76,11 @@ def _times(schedule: Schedule, slices: int) -> Iterator[tuple[float, float]]:
             with suppress(ProgramLimitError):
                 plan = lower_to_plan(each, LoweringOptions(), passes=passes)
                 time_us = simulate_plan(plan, network, size_mb / message_chunks(plan)).time_us
-                yield time_us, plan_bound(schedule.problem, plan).value_us
+                yield time_us, _bound_us(schedule, OneSided.of(plan))
+
+
+def _bound_us(schedule: Schedule, file: OneSided) -> float:
+    return file_bound(schedule.problem, file, file.protocol).value_us
 
 
 def _orders(schedule: Schedule, slices: int) -> list[Schedule]:

@@ -151,19 +151,26 @@ BACKEND = (
         ("machine", "msccl_xml"),
     ),
     Room("verify.mscclpp", "the same questions of a plan", ("machine", "mscclpp")),
-    Room("target", "what a kind of file can hold, and how a schedule becomes one", ("plan", "machine")),
-    Room("lower", "schedule -> program", ("limits", "target")),
-    Room("lower_plan", "schedule or program -> plan", ("lower",)),
     Room("execute", "a program run on arrays; shares nothing with `verify`", ("program",)),
     Room("execute_plan", "a plan run on arrays", ("execute", "verify.mscclpp")),
     Room("simulate", "how long a program takes", ("verify.msccl_xml",)),
-    Room("simulate_plan", "how long a plan takes", ("execute_plan",)),
+    Room("simulate_plan", "how long a plan takes", ("execute_plan", "simulate")),
+    Room("show", "text, a page, a trace", ("simulate", "simulate_plan")),
+    Room(
+        "unfolded",
+        "what a file unfolds into: all that is needed to show, simulate, run and predict it",
+        ("execute", "show"),
+    ),
+    Room("two_sided", "a program, unfolded", ("unfolded",)),
+    Room("one_sided", "a plan, unfolded", ("unfolded", "execute_plan")),
+    Room("target", "what a kind of file can hold, and how a schedule becomes one", ("unfolded",)),
+    Room("lower", "schedule -> program", ("limits", "target")),
+    Room("lower_plan", "schedule or program -> plan", ("lower",)),
     Room(
         "targets",
         "each target's row, and the registry of all",
-        ("lower_plan", "execute_plan", "simulate", "simulate_plan"),
+        ("lower_plan", "two_sided", "one_sided"),
     ),
-    Room("show", "text, a page, a trace", ("simulate", "simulate_plan")),
 )
 
 TABLES = {"taccl": ROOMS, "taccl.encoding": ENCODING, "taccl.backend": BACKEND}

@@ -9,13 +9,14 @@ which chunks it carries.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from taccl.backend.msccl_xml import parse_xml
 from taccl.backend.program import Program
 from taccl.backend.target import Lowered, LoweringOptions, Target, TargetLimits
+from taccl.backend.two_sided import TwoSided
 from taccl.backend.verify.msccl_xml import Facts, Finding, Verification
 from taccl.errors import FileError
 from taccl.model.collective import Collective
@@ -122,7 +123,7 @@ LISTING = Target(
 )
 
 
-def spelled(content: bytes, path: str | None) -> Program:
+def spelled(content: bytes, path: str | None, look: Callable[[], None]) -> Program:
     return parse_xml(bytes.fromhex(content.decode().removeprefix("spelled ")), path)
 
 
@@ -132,7 +133,8 @@ SPELLED = replace(
     name="spelled",
     format="spell",
     knows=lambda content: content.startswith(b"spelled "),
-    as_program=spelled,
+    parse=spelled,
+    unfold=TwoSided.of,
 )
 
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from taccl.backend.plan import ExecutionPlan
-from taccl.backend.program import Program, Protocol
+from taccl.backend.program import Protocol
 from taccl.backend.simulate import Simulation
-from taccl.backend.simulate.simulator import Arbitration
-from taccl.backend.simulate_plan import PlanSimulation
+from taccl.backend.simulate.settings import Arbitration
+from taccl.backend.simulate.simulated import Simulated
+from taccl.backend.unfolded import Unfolded
 from taccl.errors import TacclError, VerificationError
 from taccl.model import units
 from taccl.model.collective import Collective
 from taccl.model.tolerance import contradicts
 from taccl.support.report import Report, Reported, Table
 from taccl.support.schemas import finite
-from taccl.synthesis.predicted import Execution
 from taccl.synthesis.search import relative_gap
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ class SimulatedSize:
     """
 
     size_bytes: int
-    simulation: Simulation | Execution | PlanSimulation
+    simulation: Simulated
     lower_bound_us: float | None
     bound_source: str | None
     schedule_us: float | None
@@ -102,14 +101,12 @@ class SimulatedSize:
         TacclError : the run was predicted by the machine's executor, in which steps of many rounds overlap,
             or it is one of a one-sided plan (`simulation` has when its operations ran).
         """
-        if isinstance(self.simulation, PlanSimulation):
-            raise TacclError("a run of a one-sided plan has no steps", hint="simulation has its operations")
-        if isinstance(self.simulation, Execution):
-            raise TacclError(
-                "a run that the machine's executor predicts has no timeline of steps",
-                hint="simulate_file(..., links_only=True), or taccl show",
-            )
-        return self.simulation
+        if isinstance(self.simulation, Simulation):
+            return self.simulation
+        raise TacclError(
+            "no timeline of steps: it is a run of a one-sided plan, or the machine's executor predicts it",
+            hint="simulate_file(..., links_only=True), or taccl show",
+        )
 
     def figures(self) -> dict[str, object]:
         """All that is known, as plain values that JSON can hold; keys carry their units."""
@@ -123,8 +120,8 @@ class SimulatedSize:
             "bound_source": self.bound_source,
             "gap": self.gap,
             "schedule_time_us": self.schedule_us,
-            "launch_us": None if isinstance(self.simulation, Simulation) else self.simulation.launch_us,
-            "rounds": self.simulation.rounds if isinstance(self.simulation, Execution) else None,
+            "launch_us": self.simulation.launch_us,
+            "rounds": self.simulation.rounds,
         }
 
 
@@ -136,7 +133,7 @@ class SimulatedFile(Reported):
     flags. `wrong` : what verification finds in a file that is faster than any that computes its collective.
     """
 
-    program: Program | ExecutionPlan
+    program: Unfolded
     collective: Collective
     topology: str
     sizes: tuple[SimulatedSize, ...]
@@ -164,26 +161,15 @@ class SimulatedFile(Reported):
     @property
     def is_executed(self) -> bool:
         """Whether the machine's executor predicts the times, and not its links alone."""
-        return any(
-            not isinstance(run.simulation, Simulation) and run.simulation.launch_us is not None
-            for run in self.sizes
-        )
+        return any(run.simulation.launch_us is not None for run in self.sizes)
 
     @property
     def protocol_name(self) -> str:
         """The protocol that was requested, else the file's own."""
-        return self.own_protocol if self.protocol is None else self.protocol.value
-
-    @property
-    def own_protocol(self) -> str:
-        """The protocol that the file names."""
-        if isinstance(self.program, ExecutionPlan):
-            return "LL" if self.program.moves_packets else "Simple"
-        return self.program.protocol.value
+        return self.program.protocol if self.protocol is None else self.protocol.value
 
     def report(self) -> Report:
         """The simulation as figures, one row per size, and a table."""
-        is_plan = isinstance(self.program, ExecutionPlan)
         rows = [run.figures() for run in self.sizes]
         figures = {
             "file": self.path,
@@ -192,7 +178,7 @@ class SimulatedFile(Reported):
             "ranks": self.program.num_ranks,
             "topology": self.topology,
             "protocol": self.protocol_name,
-            "protocol_overhead": self.protocol is not None or self.is_executed or is_plan,
+            "protocol_overhead": any(run.simulation.counts_flags for run in self.sizes),
             "executor": self.is_executed,
             "arbitration": self.arbitration,
             "results": rows,

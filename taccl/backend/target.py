@@ -22,8 +22,7 @@ from taccl.support.arguments import shown
 
 if TYPE_CHECKING:
     from taccl.backend.machine.report import Verification
-    from taccl.backend.plan import ExecutionPlan
-    from taccl.backend.program import Program
+    from taccl.backend.unfolded import Unfolded
 
 #: The hint of a refusal that fewer chunks may undo, where nobody has looked yet how many would.
 FEWER_CHUNKS = "fewer chunks"
@@ -135,11 +134,14 @@ class Target(Generic[ProgramT, DocumentT]):
     use : how to run a file, as lines for people, given its program, its runtimes, and where it is (None:
         in no file).
     knows : whether bytes are a file of this kind, whatever its name; None: if its name has the ending.
-    as_program : the two-sided program that a file spells, which `taccl show`, `simulate` and `run` execute;
-        with the name of the file, for messages. Raises a `TacclError` if there is anything that it cannot
-        understand. None: it spells none.
-    as_plan : the same of a one-sided plan. The third argument is called now and then while the file is read,
-        and raises when there is no time left.
+    parse : the program that a file spells, to be shown, simulated or run; with the name of the file, for
+        messages. The third argument is called now and then while the file is read, and raises when there is
+        no time left. Raises a `TacclError` if there is anything that it cannot understand.
+    unfold : what a program unfolds into (`taccl.backend.unfolded`). None, as `parse`: its files are not
+        executed here.
+    unfold_document : the same of what `read` gives, where verification refuses more in a file than its
+        program shows.
+    wire : by protocols, how many bytes each byte of data takes on the wire in a file that moves nothing else.
     predicted_by_links : whether files have a predicted time also on a machine without an executor.
     prediction_error : predicted times within this fraction of each other are ties.
     """
@@ -166,17 +168,19 @@ class Target(Generic[ProgramT, DocumentT]):
         default=None, repr=False
     )
     knows: Callable[[bytes], bool] | None = field(default=None, repr=False)
-    as_program: Callable[[bytes, str | None], Program] | None = field(default=None, repr=False)
-    as_plan: Callable[[bytes, str | None, Callable[[], None]], ExecutionPlan] | None = field(
+    parse: Callable[[bytes, str | None, Callable[[], None]], ProgramT] | None = field(
         default=None, repr=False
     )
+    unfold: Callable[[ProgramT], Unfolded] | None = field(default=None, repr=False)
+    unfold_document: Callable[[DocumentT], Unfolded] | None = field(default=None, repr=False)
+    wire: Mapping[str, float] = field(default_factory=dict, repr=False)
     predicted_by_links: bool = False
     prediction_error: float = MODEL_ERROR
 
     @property
     def can_be_executed(self) -> bool:
         """Whether its files are programs that this package executes and predicts."""
-        return self.as_program is not None or self.as_plan is not None
+        return self.parse is not None and self.unfold is not None
 
     @property
     def max_group(self) -> int:

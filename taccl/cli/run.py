@@ -14,7 +14,7 @@ from taccl.backend.execute.deadline import Deadline
 from taccl.backend.execute.files import modes_of
 from taccl.backend.execute.outcome import outcomes_to_dict
 from taccl.backend.execute.requested import RunRequested
-from taccl.backend.targets.registry import plan_of_file, program_of_file, run_file
+from taccl.backend.targets.registry import unfold_file
 from taccl.cli import completion
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json
@@ -110,7 +110,7 @@ def _here(file: Path, options: dict[str, Any], deadline: Deadline) -> Iterator[E
         calls=options["calls"],
         **_call_options(options, options["in_place"]),
     )
-    return run_file(file, read_bytes(file), requested)
+    return unfold_file(file, read_bytes(file), "run", deadline.look).run(requested)
 
 
 def _over_mpi(
@@ -134,14 +134,13 @@ def _ranks(file: Path, options: dict[str, Any], world: World, deadline: Deadline
     trouble: TacclError | None = None
     calls = []
     try:
-        content = read_bytes(file)
-        if plan_of_file(file, content) is not None:
+        program = unfold_file(file, read_bytes(file), "run over MPI", deadline.look).two_sided
+        if program is None:
             raise TacclError(
                 "a plan writes into its peers' memory, which processes of MPI do not share",
                 path=file,
                 hint="--ranks-as processes",
             )
-        program = program_of_file(file, content, "run over MPI")
         calls = [
             make_call(program, **_call_options(options, in_place))
             for in_place in modes_of(program, options["in_place"])
@@ -149,6 +148,7 @@ def _ranks(file: Path, options: dict[str, Any], world: World, deadline: Deadline
     except TacclError as error:
         trouble = error
     world.agree(trouble)
+    assert program is not None
     return [execute_over_mpi(program, call, world, deadline, check=options["check"]) for call in calls]
 
 

@@ -9,35 +9,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from taccl.backend.execute_plan.run import check_executable
-from taccl.backend.plan import ExecutionPlan
-from taccl.backend.show import (
-    Timeline,
-    describe_plan,
-    describe_program,
-    describe_schedule,
-    plan_timeline,
-    program_timeline,
-    schedule_timeline,
-    to_html,
-    to_trace,
-)
+from taccl.backend.show import Timeline, describe_schedule, schedule_timeline, to_html, to_trace
 from taccl.backend.show.facts import bandwidth_words, time_facts, topology_words
-from taccl.backend.simulate_plan import PlanSimulation
-from taccl.backend.targets.registry import plan_of_file, program_of_file
+from taccl.backend.targets.registry import known_target, unfold_file
+from taccl.backend.unfolded import Unfolded
 from taccl.cli import completion
 from taccl.cli.options import FILE
 from taccl.cli.output import claim_outputs, output_name, write_output
 from taccl.cli.sections import Sectioned
-from taccl.errors import FileError, TacclError
+from taccl.errors import TacclError
 from taccl.model import units
 from taccl.model.schedule import is_schedule, read_schedule
-from taccl.model.schedule.parquet import MAGIC as PARQUET
 from taccl.support.files import read_bytes
 
 if TYPE_CHECKING:
     from taccl.analysis.simulated_result import SimulatedSize
-    from taccl.backend.simulate import Simulation
 
 
 @click.command(cls=Sectioned)
@@ -94,11 +80,9 @@ def show(
     """
     aside = claim_outputs((html, trace), (file, sketch, topology, profile, collective))
     machine = _Machine(sketch, topology, nodes, profile, size, collective)
-    plan = _plan_in(file)
-    if plan is not None:
-        subject = _plan(plan, file, machine)
-    else:
-        subject = _schedule(file, machine) if _is_schedule(file) else _program(file, machine)
+    content = read_bytes(file)
+    is_saved = known_target(content) is None and is_schedule(file)
+    subject = _schedule(file, machine) if is_saved else _program(file, content, machine)
     if html is None and trace is None:
         for line in subject.lines(rank):
             click.echo(line)
@@ -141,48 +125,6 @@ _NEEDS_MACHINE = "times need a machine: give --topology or --sketch as well"
 _NOT_GIVEN = _Machine(None, None, None, None, None, None)
 
 
-def _is_schedule(file: Path) -> bool:
-    """Whether a file is one of a schedule; one that cannot be read is left for the XML reader to refuse."""
-    try:
-        return is_schedule(file)
-    except FileError:
-        return False
-
-
-def _plan_in(file: Path) -> ExecutionPlan | None:
-    """The one-sided plan in a file; None if something else is in it, or it cannot be read, as others tell."""
-    try:
-        content = read_bytes(file)
-    except FileError:
-        return None
-    return None if content.startswith(PARQUET) else plan_of_file(file, content)
-
-
-def _plan(plan: ExecutionPlan, file: Path, machine: _Machine) -> _Subject:
-    if machine.sketch is None and machine.topology is None:
-        if machine != _NOT_GIVEN:
-            raise click.UsageError(_NEEDS_MACHINE)
-        return _Subject(lambda rank: describe_plan(plan, rank), lambda: _untimed(plan, file))
-    run, notes = _simulated(file, machine)
-    ran = run.simulation
-    if not isinstance(ran, PlanSimulation):  # it was written anew since it was read
-        raise FileError("another program writes it", path=file, hint="try again")
-    facts = _facts(run, ran)
-    reported = (*facts, *(("note", note) for note in notes))
-    return _Subject(
-        lambda rank: describe_plan(plan, rank, ran, reported), lambda: plan_timeline(plan, ran, facts, notes)
-    )
-
-
-def _untimed(plan: ExecutionPlan, file: Path) -> Timeline:
-    try:
-        check_executable(plan)
-        return plan_timeline(plan)
-    except TacclError as fault:
-        fault.path = str(file)
-        raise
-
-
 def _schedule(file: Path, machine: _Machine) -> _Subject:
     if machine != _NOT_GIVEN:
         raise click.UsageError("a schedule knows its machine and its size; these options are for an XML")
@@ -196,21 +138,29 @@ def _schedule(file: Path, machine: _Machine) -> _Subject:
     )
 
 
-def _program(file: Path, machine: _Machine) -> _Subject:
+def _program(file: Path, content: bytes, machine: _Machine) -> _Subject:
+    unfolded = unfold_file(file, content, "shown")
     if machine.sketch is None and machine.topology is None:
         if machine != _NOT_GIVEN:
             raise click.UsageError(_NEEDS_MACHINE)
-        program = program_of_file(file, read_bytes(file), "shown")
-        return _Subject(lambda rank: describe_program(program, rank), lambda: program_timeline(program))
+        return _Subject(unfolded.describe, lambda: _untimed(unfolded, file))
     run, notes = _simulated(file, machine)
-    steps = run.steps
-    if steps.topology.executor is not None:
+    if run.simulation.topology.executor is not None:
         notes = (*notes, _WITHOUT_EXECUTOR)
-    facts = (*_facts(run, steps), *(("note", note) for note in notes))
+    facts = _facts(run)
+    reported = (*facts, *(("note", note) for note in notes))
     return _Subject(
-        lambda rank: describe_program(steps.program, rank, steps, facts),
-        lambda: program_timeline(steps.program, steps, _facts(run, steps), notes),
+        lambda rank: unfolded.describe(rank, run.simulation, reported),
+        lambda: unfolded.timeline(run.simulation, facts, notes),
     )
+
+
+def _untimed(unfolded: Unfolded, file: Path) -> Timeline:
+    try:
+        return unfolded.timeline()
+    except TacclError as fault:
+        fault.path = str(file)
+        raise
 
 
 def _simulated(file: Path, machine: _Machine) -> tuple[SimulatedSize, tuple[str, ...]]:
@@ -232,8 +182,8 @@ def _simulated(file: Path, machine: _Machine) -> tuple[SimulatedSize, tuple[str,
     return simulated.sizes[0], simulated.notes
 
 
-def _facts(run: SimulatedSize, ran: Simulation | PlanSimulation) -> tuple[tuple[str, str], ...]:
-    topology, chunk = ran.topology, round(ran.chunk_mb * units.MB)
+def _facts(run: SimulatedSize) -> tuple[tuple[str, str], ...]:
+    topology, chunk = run.simulation.topology, round(run.simulation.chunk_mb * units.MB)
     return (
         ("topology", topology_words(topology)),
         ("size", f"{units.format_size(run.size_bytes)}, in chunks of {units.format_size(chunk)}"),

@@ -94,7 +94,7 @@ def _show(result: SimulatedFile) -> None:
     program = result.program
     ranks = "rank" if program.num_ranks == 1 else "ranks"
     # without an executor, another protocol than the file's is a question about its connections
-    protocol = result.protocol_name if result.is_executed else result.own_protocol
+    protocol = result.protocol_name if result.is_executed else program.protocol
     click.echo(
         f"{result.collective.name}, {program.num_ranks} {ranks}, {protocol}, on {result.topology}"
         + (

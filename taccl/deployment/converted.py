@@ -94,14 +94,16 @@ def convert_file(
     """
     content = read_bytes(path)
     source = target_of_file(path, content)
-    if source.as_program is None:
+    program = None
+    if source.parse is not None and source.unfold is not None:
+        program = source.unfold(source.parse(content, str(path), lambda: None)).two_sided
+    if program is None:
         raise TacclError(
             f"a file for {source.name} ({source.title}) is not converted: it spells no thread blocks that "
             "send and receive",
             path=path,
             hint="give an MSCCL-XML file",
         )
-    program = source.as_program(content, str(path))
     node_of = _nodes(program.num_ranks, ranks_per_node)
     report = source.verify(source.read(content, str(path)), readers=None, collective=None, root=None)
     # There are no queues between ranks in a plan that could be full.

@@ -124,7 +124,7 @@ def read_plans(
 def _read(path: Path, ranks_per_node: int | None, root: int | None) -> DeployedPlan:
     content = read_bytes(path)
     target = target_of_file(path, content)
-    if target.as_plan is None and content.strip():
+    if target.read is not parse_plan_document and content.strip():
         raise PlanError(
             f"is a file for {target.name} ({target.title}), not a plan",
             path=path,

@@ -120,7 +120,9 @@ def test_what_is_wrong_names_the_file(tmp_path: Path) -> None:
         simulate_file(file, ["64MB"], topology="switch:8")
     with pytest.raises(CollectiveError, match="7 bytes has not one for each of 8 chunks"):
         simulate_file(file, ["7B"], topology="switch:8")
-    assert not verify_program(simulate_file(file, ["1MB"], topology="switch:8").program).facts.deadlock_whole
+    assert not verify_program(
+        simulate_file(file, ["1MB"], topology="switch:8").program.two_sided
+    ).facts.deadlock_whole
 
 
 def test_a_size_that_the_program_does_not_cut_evenly_is_rounded_down_with_a_note() -> None:

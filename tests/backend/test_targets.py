@@ -359,7 +359,7 @@ def test_a_target_without_thread_blocks_is_not_shown_run_or_simulated_and_says_s
     assert refused.exit_code == 2
     assert refused.stderr.startswith(
         f"error: ag.txt: a file for listing (a plain list of sends) cannot be {done}: "
-        "it spells no program of sends and receives\n"
+        "it does not say what each rank does\n"
     )
 
 

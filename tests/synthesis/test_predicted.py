@@ -14,12 +14,14 @@ import taccl
 from taccl.analysis.simulated import simulate_file
 from taccl.api import synthesize
 from taccl.backend.program import Protocol
+from taccl.backend.simulate.settings import SimulationSettings
+from taccl.backend.two_sided import TwoSided
 from taccl.cli.main import main
 from taccl.errors import TacclError, TopologyError, VerificationError
 from taccl.model.executor import SHAPES, Executor, ProtocolCosts
 from taccl.model.problem import Problem
 from taccl.model.units import MB
-from taccl.synthesis.predicted import execute, executed_bound
+from taccl.synthesis.predicted import execute, file_bound
 from taccl.topologies import load_topology
 
 DATA = Path(__file__).parents[1] / "data"
@@ -147,7 +149,9 @@ def test_no_program_is_faster_than_the_bound(
         result.problem, topology=replace(result.problem.topology, executor=executor), symmetry=()
     )
     for file in result.files[:1]:
-        done = execute(file.program, problem, 1, Protocol(protocol))
+        done = execute(
+            TwoSided.of(file.program), problem, problem.chunk_mb, SimulationSettings(Protocol(protocol))
+        )
         assert done.bound.value_us <= (done.time_us - done.raised_us) * (1 + 1e-9)
         assert done.bound.value_us >= launch
 
@@ -158,8 +162,9 @@ def test_a_bound_of_wires_is_met_where_thread_blocks_are_fast() -> None:
     network = result.problem.topology
     executor = Executor({"Simple": ProtocolCosts(5, 0, 0, 1e4, 2**22, SHAPES["Simple"])}, 0, 1e4)
     problem = replace(result.problem, topology=replace(network, executor=executor))
-    done = execute(result.files[0].program, problem, 1, Protocol.SIMPLE)
+    file = TwoSided.of(result.files[0].program)
+    done = execute(file, problem, problem.chunk_mb, SimulationSettings(Protocol.SIMPLE))
     wires = float(network.alpha_us[0] + 64 * network.beta_us_per_mb[0])
     assert done.bound.value_us == pytest.approx(5 + wires)
     assert done.time_us == pytest.approx(5 + wires, rel=0.02)
-    assert executed_bound(problem, result.files[0].program, "Simple") == done.bound
+    assert file_bound(problem, file, "Simple") == done.bound

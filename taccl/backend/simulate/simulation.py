@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from taccl.backend.program import Op, Program
+from taccl.backend.simulate.simulated import Simulated
 from taccl.model.collective import IntArray
-from taccl.model.network import FloatArray, LogicalTopology
+from taccl.model.network import FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,17 +18,17 @@ if TYPE_CHECKING:
     from taccl.model.schedule.plot import Lanes
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Simulation:
-    """One row per step that does something, by rank, thread block and step; arrays of equal length.
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Simulation(Simulated):
+    """By the costs of links alone: a row per step that does something, by rank, thread block and step.
 
     A nop has no row: it is part of the wait of the step after it. Of reductions that a runtime merges,
     only the last has one.
 
     Parameters
     ----------
-    program, topology, chunk_mb : what ran where, with chunks of this many MB.
-    time_us : when the last step is done.
+    program : what ran.
+    time_us : when the last step is done; see `Simulated`.
     rank, thread_block, step : which step; `step` counts from 0 in the order of the file.
     link : the link that a step sends over, else the one that it receives from; -1 for local steps.
     ready_us : when its thread block came to it.
@@ -39,10 +40,8 @@ class Simulation:
     port_busy_us : shape (num_ports,); for how long each port of `topology` was busy.
     """
 
+    counts_flags: bool = False
     program: Program
-    topology: LogicalTopology
-    chunk_mb: float
-    time_us: float
     rank: IntArray
     thread_block: IntArray
     step: IntArray

@@ -15,7 +15,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import replace
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from taccl.backend.program import Program, Protocol
 from taccl.backend.simulate.costs import OVERHEAD, Costs, costs_of
 from taccl.backend.simulate.events import Steps, run_events
 from taccl.backend.simulate.matched import hang, matched
+from taccl.backend.simulate.settings import Arbitration
 from taccl.backend.simulate.simulation import Simulation
 from taccl.backend.simulate.urgency import urgency_us
 from taccl.backend.verify.msccl_xml.connections import Connections
@@ -32,8 +33,6 @@ from taccl.errors import TacclError
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray, LogicalTopology
 from taccl.support.gc_paused import gc_paused
-
-Arbitration = Literal["urgent", "first-come"]
 
 
 @gc_paused()
@@ -82,7 +81,8 @@ def simulate_program(
     urgency = urgency_us(executed, connections, costs, order)
     if arbitration == "first-come":
         urgency = np.zeros(len(executed))
-    return _run(executed, connections, topology, costs, urgency, chunk_mb)
+    simulation = _run(executed, connections, topology, costs, urgency, chunk_mb)
+    return simulation if protocol is None else replace(simulation, counts_flags=True)
 
 
 def _execute(executed: ExecutedSteps, connections: Connections, costs: Costs) -> IntArray:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from taccl.backend.plan import ExecutionPlan
+from taccl.backend.simulate.executor.executed import check_blocks
+from taccl.backend.simulate.simulated import Simulated
 from taccl.backend.simulate_plan.block import SimulatedBlock
 from taccl.backend.simulate_plan.record import Acts, Moves
 from taccl.backend.simulate_plan.run import Run
@@ -22,16 +24,14 @@ from taccl.support.gc_paused import gc_paused
 _SHOWN = 10
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class PlanSimulation:
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class PlanSimulation(Simulated):
     """One row per operation, by rank, thread block and place in the block; arrays of equal length.
 
     Parameters
     ----------
-    plan, topology, chunk_mb : what ran where, with chunks of this many MB.
-    time_us : from the call until the last block has ended and the last byte has come.
-    launch_us : what of it passes before anything moves; None where the machine does not say what executing
-        costs.
+    plan : what ran.
+    time_us : from the call until the last block has ended and the last byte has come; see `Simulated`.
     rank, thread_block, step : which operation; a pipeline is one.
     start_us, end_us : when its block came to it, and when it went on.
     port_bytes : shape (num_ports,); what went through each port of `topology`.
@@ -40,10 +40,6 @@ class PlanSimulation:
     """
 
     plan: ExecutionPlan
-    topology: LogicalTopology
-    chunk_mb: float
-    time_us: float
-    launch_us: float | None
     rank: IntArray
     thread_block: IntArray
     step: IntArray
@@ -87,7 +83,7 @@ def simulate_plan(
     protocol = "LL" if plan.moves_packets else "Simple"
     costs = None if executor is None else executor.costs_of(protocol)
     if executor is not None:
-        _check_blocks(plan, executor.thread_blocks)
+        check_blocks([len(rank.blocks) for rank in plan.ranks], executor, "plan", "thread blocks")
     run = Run(plan, topology, chunk_mb * MB, costs, proxy_us, copy_us_per_mb / MB)
     blocks = [
         SimulatedBlock(run, rank, number)
@@ -111,11 +107,11 @@ def simulate_plan(
     launch_us = None if costs is None else costs.launch_us
     before_us = launch_us or 0.0
     return PlanSimulation(
-        plan,
-        topology,
-        chunk_mb,
-        run.record.last_us if costs is None else costs.call_us(run.record.last_us),
-        launch_us,
+        plan=plan,
+        topology=topology,
+        chunk_mb=chunk_mb,
+        time_us=run.record.last_us if costs is None else costs.call_us(run.record.last_us),
+        launch_us=launch_us,
         rank=np.array(columns[0], dtype=np.int64),
         thread_block=np.array(columns[1], dtype=np.int64),
         step=np.array(columns[2], dtype=np.int64),
@@ -126,14 +122,3 @@ def simulate_plan(
         moves=run.record.moves(before_us),
         last=run.record.last,
     )
-
-
-def _check_blocks(plan: ExecutionPlan, available: int | None) -> None:
-    """All thread blocks of a GPU wait for each other, so they have to run at once."""
-    for rank in plan.ranks:
-        if available is not None and len(rank.blocks) > available:
-            raise VerificationError(
-                f"rank {rank.rank} has {len(rank.blocks)} thread blocks, but a GPU of the machine runs "
-                f"{available} at once: the plan would hang, so it has no time",
-                hint="a plan with fewer thread blocks",
-            )

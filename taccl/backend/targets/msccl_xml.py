@@ -17,6 +17,7 @@ from taccl.backend.msccl_xml.reader import Document, begins_as_program, parse_do
 from taccl.backend.msccl_xml.writer import to_xml
 from taccl.backend.program import Program, Protocol
 from taccl.backend.target import Lowered, LoweringOptions, Target, TargetLimits
+from taccl.backend.two_sided import TwoSided
 from taccl.backend.verify.msccl_xml import Verification, verify_document
 from taccl.model import units
 from taccl.model.collective import Collective
@@ -45,7 +46,9 @@ def _target(name: str, title: str, runtimes: tuple[str, ...]) -> Target[Program,
         variants=_variants,
         use=_use,
         knows=begins_as_program,
-        as_program=parse_xml,
+        parse=lambda content, path, look: parse_xml(content, path),
+        unfold=TwoSided.of,
+        unfold_document=TwoSided.of_document,
     )
 
 

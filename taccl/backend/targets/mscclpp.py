@@ -18,6 +18,7 @@ from taccl.backend.machine.report import Verification
 from taccl.backend.mscclpp.commands import executor_test
 from taccl.backend.mscclpp.reader import PlanDocument, parse_plan, parse_plan_document
 from taccl.backend.mscclpp.writer import to_json
+from taccl.backend.one_sided import OneSided
 from taccl.backend.plan import ExecutionPlan, Operation, OpName
 from taccl.backend.simulate_plan import simulate_plan
 from taccl.backend.target import Lowered, LoweringOptions, Target, TargetLimits
@@ -195,7 +196,9 @@ TARGETS: tuple[Target[ExecutionPlan, PlanDocument], ...] = (
         refuse=_refuse,
         use=_use,
         knows=begins_as_plan,
-        as_plan=parse_plan,
+        parse=parse_plan,
+        unfold=OneSided.of,
+        wire={"LL": 2.0},
         predicted_by_links=True,
         prediction_error=_TIE,
     ),

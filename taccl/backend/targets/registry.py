@@ -5,14 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from taccl.backend.execute.files import run_program
-from taccl.backend.execute.outcome import Execution
-from taccl.backend.execute.requested import RunRequested
-from taccl.backend.execute_plan.requested import run_plan
-from taccl.backend.plan import ExecutionPlan
-from taccl.backend.program import Program
 from taccl.backend.target import AnyTarget, Target
 from taccl.backend.targets import msccl_xml, mscclpp
+from taccl.backend.unfolded import Unfolded
 from taccl.errors import CollectiveError, TacclError
 from taccl.support.arguments import shown
 from taccl.support.plugins import Note, added
@@ -56,6 +51,11 @@ def _one_by_one(note: Note) -> Iterator[AnyTarget]:
     yield from added(GROUP, Target, note)
 
 
+def known_target(content: bytes) -> AnyTarget | None:
+    """The first of the targets that come with taccl that knows a file by its content; None: none does."""
+    return next((each for each in TARGETS if each.knows is not None and each.knows(content)), None)
+
+
 def target_of_file(path: str | Path, content: bytes | None = None) -> AnyTarget:
     """The first target that knows a file: by its content, then by the ending of its name; else the default.
 
@@ -71,10 +71,9 @@ def target_of_file(path: str | Path, content: bytes | None = None) -> AnyTarget:
     TacclError : none knows it, and a target that another package adds cannot be loaded.
     """
     ending = Path(path).suffix.lower()
-    if content is not None:
-        for each in TARGETS:
-            if each.knows is not None and each.knows(content):
-                return each
+    known = None if content is None else known_target(content)
+    if known is not None:
+        return known
     faults: list[TacclError] = []
     for each in added(GROUP, Target, lambda _, fault: faults.append(fault)):
         if each.knows is None or content is None:
@@ -88,51 +87,43 @@ def target_of_file(path: str | Path, content: bytes | None = None) -> AnyTarget:
     return DEFAULT_TARGET
 
 
-def run_file(path: str | Path, content: bytes, requested: RunRequested) -> Iterator[Execution]:
-    """Run what is in a file, by the target that knows it: an outcome for each way of calling it.
-
-    Raises
-    ------
-    TacclError : the file cannot be understood or run, or the call does not fit it.
-    """
-    plan = plan_of_file(path, content, requested.deadline.look)
-    if plan is not None:
-        return run_plan(plan, requested)
-    return run_program(program_of_file(path, content, "run"), requested)
-
-
-def plan_of_file(
-    path: str | Path, content: bytes, look: Callable[[], None] = lambda: None
-) -> ExecutionPlan | None:
-    """The one-sided plan in a file, by the target that knows it; None if its files spell none.
-
-    `look` is called now and then, and may raise.
-
-    Raises
-    ------
-    TacclError : it cannot be understood.
-    """
-    target = target_of_file(path, content)
-    return None if target.as_plan is None else target.as_plan(content, str(path), look)
-
-
-def program_of_file(path: str | Path, content: bytes, what_for: str) -> Program:
-    """The two-sided program in a file, by the target that knows it.
+def unfold_file(
+    path: str | Path, content: bytes, what_for: str, look: Callable[[], None] = lambda: None
+) -> Unfolded:
+    """What a file unfolds into, by the target that knows it.
 
     Parameters
     ----------
-    what_for : what is to become of it, in a few words: `shown`, `simulated`, `run over MPI`.
+    what_for : what is to become of it, in a few words: `shown`, `run`.
+    look : called now and then while the file is read, and may raise.
 
     Raises
     ------
-    TacclError : its target's files spell no such programs, or this one cannot be understood.
+    TacclError : its target's files are not executed here, or this one cannot be understood.
     """
     target = target_of_file(path, content)
-    if target.as_program is None:
-        raise TacclError(
-            f"a file for {target.name} ({target.title}) cannot be {what_for}: "
-            "it spells no program of sends and receives",
-            path=path,
-            hint="taccl verify checks it; show and simulate also take a schedule (synthesize --schedule)",
-        )
-    return target.as_program(content, str(path))
+    if target.parse is None or target.unfold is None:
+        raise _closed(target, path, what_for)
+    return target.unfold(target.parse(content, str(path), look))
+
+
+def unfold_leniently(path: str | Path, content: bytes, what_for: str) -> Unfolded:
+    """As `unfold_file`, of a file that may have faults, which `Unfolded.check` then names all.
+
+    Raises
+    ------
+    TacclError : its target's files are not executed here, or this one is no such file at all.
+    """
+    target = target_of_file(path, content)
+    if target.unfold_document is None:
+        return unfold_file(path, content, what_for)
+    return target.unfold_document(target.read(content, str(path)))
+
+
+def _closed(target: AnyTarget, path: str | Path, what_for: str) -> TacclError:
+    return TacclError(
+        f"a file for {target.name} ({target.title}) cannot be {what_for}: "
+        "it does not say what each rank does",
+        path=path,
+        hint="taccl verify checks it; show and simulate also take a schedule (synthesize --schedule)",
+    )

@@ -229,7 +229,7 @@ def residuals_of(machine: PhysicalTopology, files: Sequence[MeasuredFile]) -> tu
     network = network_of(machine)
     residuals = []
     for file in files:
-        prepared = Prepared.of(file.subject.program, network)
+        prepared = Prepared.of(file.program, network)
         for size, time_us in zip(file.size_bytes.tolist(), file.time_us.tolist(), strict=True):
             predicted_us = prepared.predict_us(machine.executor, file.protocol.value, size)
             residuals.append(Residual(file.name, size, time_us, predicted_us))

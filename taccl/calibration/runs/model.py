@@ -110,14 +110,14 @@ class Model:
         TopologyError : another number of ranks, or a send between GPUs that no link joins.
         """
         for file in files:
-            ranks = file.subject.program.num_ranks
+            ranks = file.program.num_ranks
             if ranks != machine.num_ranks:
                 raise TopologyError(
                     f"{file.name} is for {ranks} ranks, but {machine.name} has {machine.num_ranks} GPUs",
                     hint="--nodes, or the machine that was measured",
                 )
         plain = network_of(machine)
-        prepared = tuple(Prepared.of(file.subject.program, plain) for file in files)
+        prepared = tuple(Prepared.of(file.program, plain) for file in files)
         pieces = {name: runtime.piece_bytes[Protocol(name)] for name in SHAPES}
         return Model(machine, tuple(files), pieces, prepared, dict(_said_jumps(machine, files)))
 
@@ -235,7 +235,7 @@ class Model:
         yield Parameter("link_sharpness", "all", sharpness, unknown)
 
     def _of_sums(self) -> Iterator[Parameter]:
-        rows = self._rows([_adds_up(file.subject.program) for file in self.files])
+        rows = self._rows([_adds_up(file.program) for file in self.files])
         if not rows.any():
             return
         known = self.machine.executor

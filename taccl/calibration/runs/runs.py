@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from taccl.analysis.simulated_subject import Subject, of_file
-from taccl.backend.program import Protocol
+from taccl.backend.program import Program, Protocol
 from taccl.backend.verify.msccl_xml import verify_program
 from taccl.calibration.benchmarks.facts import Point
 from taccl.calibration.benchmarks.file_times import (
@@ -44,12 +44,14 @@ class MeasuredFile:
     Parameters
     ----------
     name : as tables show it: the file's name without its folder.
+    program : what is in it.
     size_bytes, time_us : shape (sizes,), sizes rising; the median where one was measured several times.
     hangs_above_bytes : calls of more bytes never end; None where all end.
     """
 
     name: str
     subject: Subject
+    program: Program
     size_bytes: IntArray
     time_us: FloatArray
     hangs_above_bytes: int | None = None
@@ -57,7 +59,7 @@ class MeasuredFile:
     @property
     def protocol(self) -> Protocol:
         """As the file says."""
-        return self.subject.program.protocol
+        return self.program.protocol
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,11 +188,14 @@ def _of_benchmark(text: str, path: Path) -> FileTimes:
 def _measured(path: Path, rows: Sequence[FileTime], notes: list[str]) -> MeasuredFile:
     """A program with the median time of each size at which it ends."""
     try:
-        subject = of_file(path, None, None)
+        subject = of_file(path, read_bytes(path), None, None)
+        program = subject.file.two_sided
+        if program is None:
+            raise TacclError("an executor is fitted to programs of sends and receives, and this is a plan")
     except TacclError as fault:
         fault.path = str(path)
         raise
-    limit = _hangs_above(subject)
+    limit = _hangs_above(program)
     times: dict[int, list[float]] = {}
     for row in rows:
         times.setdefault(row.size_bytes, []).append(row.time_us)
@@ -210,13 +215,14 @@ def _measured(path: Path, rows: Sequence[FileTime], notes: list[str]) -> Measure
     return MeasuredFile(
         path.name,
         subject,
+        program,
         np.array(kept, dtype=np.int64),
         np.array([float(np.median(times[size])) for size in kept]),
         limit,
     )
 
 
-def _hangs_above(subject: Subject) -> int | None:
+def _hangs_above(program: Program) -> int | None:
     """The largest call that ends, in bytes; 0 where none does, None where all do."""
-    facts = verify_program(subject.program, targets=None).facts
+    facts = verify_program(program, targets=None).facts
     return (facts.safe_bytes or 0) if facts.deadlock else None

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from taccl.backend.lower.instances import cut_in_place
-from taccl.backend.plan import ExecutionPlan
-from taccl.backend.program import Program, Protocol
-from taccl.backend.simulate_plan import moves_only_packets
-from taccl.backend.target import Lowered, ThreadBlocks
+from taccl.backend.simulate.settings import SimulationSettings
+from taccl.backend.target import AnyTarget, Lowered, ThreadBlocks
+from taccl.backend.unfolded import Unfolded
 from taccl.encoding.bounds import Proof
 from taccl.errors import CheckError, ProgramLimitError, TacclError, UnitError
+from taccl.model import units
 from taccl.model.collectives import COLLECTIVES, make_collective
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem, RoutingLimits
@@ -30,7 +30,7 @@ from taccl.synthesis.autotune.tuning import (
     PREDICTIONS_PATIENCE,
 )
 from taccl.synthesis.configurations import Configuration
-from taccl.synthesis.predicted import Execution, execute, execute_plan, packets_bound, wires_bound
+from taccl.synthesis.predicted import Execution, execute, protocol_bound, wires_bound
 from taccl.synthesis.search import relative_gap
 
 #: Rounds of a call that are executed; the rest goes on as they did.
@@ -127,13 +127,17 @@ class Predictor:
     Parameters
     ----------
     network : of the machine as it is, with its executor if it says one.
+    target : whose files they are.
     lower : the programs of a schedule, made in one way; raises TacclError where there is no such file.
     """
 
     def __init__(
-        self, network: LogicalTopology, lower: Callable[[Schedule, Configuration], Sequence[Lowered[Any]]]
+        self,
+        network: LogicalTopology,
+        target: AnyTarget,
+        lower: Callable[[Schedule, Configuration], Sequence[Lowered[Any]]],
     ) -> None:
-        self._network, self._lower = network, lower
+        self._network, self._target, self._lower = network, target, lower
         self.predictions: list[Prediction] = []
         self.reasons: dict[Configuration, str] = {}
         self.left_out: set[Configuration] = set()  # more instances of what does not fit or gets slower
@@ -143,9 +147,8 @@ class Predictor:
         self._fits_not: dict[
             Configuration, int
         ] = {}  # the fewest connections of a GPU with which it is too large
-        # What holds however finely chunks are cut, so for all files of a kind, or of a protocol, and a size.
-        self._plan_bounds: dict[tuple[bool, bool, float], Proof] = {}
-        self._wires: dict[tuple[str, float], Proof] = {}
+        # What holds however finely chunks are cut: by bytes on the wire and sizes of calls.
+        self._wires: dict[tuple[float, float], Proof] = {}
         self._s_each = 0.0  # that a file took, by transfers and instances
 
     def predict(self, schedule: Schedule, configurations: Iterable[Configuration], budget: Budget) -> None:
@@ -237,17 +240,23 @@ class Predictor:
         return f"{NOT_TRIED}: {at_best_us:.2f} us at best, by {fewer.configuration}"
 
     def _beaten(self, schedule: Schedule, configuration: Configuration) -> str:
-        """Why a plan of packets is no use, whatever its schedule: twice the bytes take longer than others."""
-        if configuration.protocol != "LL" or not self._plan_bounds or self.of_configuration(configuration):
+        """Why files of a protocol are no use, whatever the schedule: their bytes take longer than others."""
+        wire = self._target.wire.get(configuration.protocol)
+        if wire is None or not self.predictions or self.of_configuration(configuration):
             return ""
         problem = _as_cut(schedule.problem, self._network, 1)
-        kind = True, True, problem.size_bytes  # packets, and nothing else
-        if kind not in self._plan_bounds:
-            self._plan_bounds[kind] = packets_bound(problem)
-        at_best_us, best = self._plan_bounds[kind].value_us, min(self.predictions, key=_time_of)
+        wires = self._wires_bound(problem, wire)
+        at_best_us = protocol_bound(problem, configuration.protocol, wire, wires).value_us
+        best = min(self.predictions, key=_time_of)
         if at_best_us <= best.time_us:
             return ""
         return f"{NOT_TRIED}: {at_best_us:.2f} us at best, by {best.configuration} {best.time_us:.2f} us"
+
+    def _wires_bound(self, problem: Problem, wire: float) -> Proof:
+        requested = wire, problem.size_bytes
+        if requested not in self._wires:
+            self._wires[requested] = wires_bound(problem, wire)
+        return self._wires[requested]
 
     def _has_time(self, schedule: Schedule, configuration: Configuration, budget: Budget) -> bool:
         return budget.remaining_s() > self._s_each * len(schedule) * configuration.instances
@@ -275,8 +284,9 @@ class Predictor:
                 PREDICTIONS_EXECUTED_ALONGSIDE * took_s / max(1, len(schedule) * configuration.instances)
             )
             problem = _as_cut(schedule.problem, self._network, configuration.instances)
-            budget.spend(sum(PREDICTIONS_EXECUTING * _work(program) for program in programs))
-            runs = [self._run(program, problem, configuration) for program in programs]
+            files = [_unfolded(self._target, program) for program in programs]
+            budget.spend(sum(PREDICTIONS_EXECUTING * _work(file) for file in files))
+            runs = [self._run(file, problem, configuration) for file in files]
         except TacclError as fault:
             self.reasons[configuration] = _reported(fault)
             if isinstance(fault, ProgramLimitError):
@@ -285,22 +295,23 @@ class Predictor:
                 )
             return None
         slowest = max(runs, key=lambda run: run.time_us)  # of several files, runtimes take one each
-        blocks = max(map(_blocks, programs))
+        blocks = max(file.most_blocks for file in files)
         self.predictions.append(Prediction(configuration, schedule, blocks, slowest))
         return self.predictions[-1]
 
-    def _run(
-        self, program: Program | ExecutionPlan, problem: Problem, configuration: Configuration
-    ) -> Execution:
-        if not isinstance(program, ExecutionPlan):
-            requested = configuration.protocol, problem.size_bytes
-            if requested not in self._wires:
-                self._wires[requested] = wires_bound(problem, configuration.protocol)
-            return execute(program, problem, 1, Protocol(configuration.protocol), self._wires[requested])
-        kind = program.moves_packets, moves_only_packets(program), problem.size_bytes
-        run = execute_plan(program, problem, self._plan_bounds.get(kind))
-        self._plan_bounds[kind] = run.bound
-        return run
+    def _run(self, file: Unfolded, problem: Problem, configuration: Configuration) -> Execution:
+        executor = self._network.executor
+        costs = None if executor is None else executor.costs_of(configuration.protocol)
+        wires = self._wires_bound(problem, file.wire(costs))
+        chunk_mb = problem.chunk_mb
+        if file.chunks_of_size != problem.collective.chunks_per_size or problem.sizes is not None:
+            chunk_mb = problem.size_bytes / units.MB / file.chunks_of_size  # the file cuts chunks finer
+        return execute(file, problem, chunk_mb, SimulationSettings(), wires)
+
+
+def _unfolded(target: AnyTarget, program: Any) -> Unfolded:
+    assert target.unfold is not None, "only files that can be executed are predicted"
+    return target.unfold(program)
 
 
 def _time_of(prediction: Prediction) -> float:
@@ -323,18 +334,9 @@ def _reported(fault: TacclError) -> str:
     return ": ".join((fault.message, *findings))
 
 
-def _blocks(program: Program | ExecutionPlan) -> int:
-    """The most thread blocks of a rank."""
-    if isinstance(program, ExecutionPlan):
-        return max(len(rank.blocks) for rank in program.ranks)
-    return max(len(rank.thread_blocks) for rank in program.ranks)
-
-
-def _work(program: Program | ExecutionPlan) -> int:
-    """How many steps or operations are executed: a program's in rounds, a plan's once, but event by event."""
-    if isinstance(program, ExecutionPlan):
-        return PREDICTIONS_EVENTS * program.num_operations
-    return _ROUNDS * sum(len(block.steps) for rank in program.ranks for block in rank.thread_blocks)
+def _work(file: Unfolded) -> int:
+    """How many steps or operations are executed: in rounds where blocks relay pieces, else event by event."""
+    return (PREDICTIONS_EVENTS if file.relays is None else _ROUNDS) * file.steps
 
 
 def _as_cut(problem: Problem, network: LogicalTopology, instances: int) -> Problem:

@@ -37,7 +37,7 @@ def tune(
     network = job.network.topology
     return choose_file(
         search,
-        Predictor(network, job.lowering),
+        Predictor(network, job.target, job.lowering),
         job.configurations,
         options,
         job.target.prediction_error,

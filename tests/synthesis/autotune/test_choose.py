@@ -234,7 +234,7 @@ def test_an_engine_that_there_is_not_is_refused_and_no_first_look_stands_in_for_
 
 
 def test_files_that_have_no_thread_blocks_are_not_predicted():
-    opaque = replace(find_target("all"), as_program=None)
+    opaque = replace(find_target("all"), parse=None, unfold=None)
     result = chosen("3KB", target=opaque)
     assert result.protocol == "Simple" and result.execution is None and result.files_tried == ()
 

@@ -42,7 +42,7 @@ def lowered(schedule, configuration):
 
 def predictor(lower=lowered) -> Predictor:
     network = make_problem("allgather", topology=MACHINE, size="8MB", chunks=1).problem.topology
-    return Predictor(network, lower)
+    return Predictor(network, TARGET, lower)
 
 
 def schedule(size: str = "8MB"):
@@ -128,16 +128,16 @@ def test_of_one_way_the_fastest_schedule_counts():
 def test_what_holds_for_any_chunks_is_proved_once_for_a_size(monkeypatch):
     proved, schedules = [], (schedule("8MB"), schedule("8MB"), schedule("4KB"))
 
-    def counted(problem, protocol):
-        proved.append((problem.size_bytes, protocol))
-        return wires_bound(problem, protocol)
+    def counted(problem, wire):
+        proved.append((problem.size_bytes, wire))
+        return wires_bound(problem, wire)
 
     monkeypatch.setattr("taccl.synthesis.autotune.predictions.wires_bound", counted)
     files = predictor()
     for each in schedules:
         files.predict(each, [Configuration("Simple", 1)], MANY)
     assert len(files.predictions) == 3
-    assert proved == [(8 * 2**20, "Simple"), (4 * 2**10, "Simple")]
+    assert proved == [(8 * 2**20, 1.0), (4 * 2**10, 1.0)]
 
 
 def test_nothing_is_predicted_without_a_budget():

@@ -102,14 +102,16 @@ def verify_program(
 
 
 def refusals_of(
-    document: Document, *, collective: Collective | None = None, root: int | None = None
+    subject: Document | Program, *, collective: Collective | None = None, root: int | None = None
 ) -> tuple[Finding, ...]:
-    """What keeps a file from being executed at all, for the runtimes that take it.
+    """What keeps a file, or a program that is in none, from being executed at all, for runtimes that take it.
 
     Those are all errors but wrong results, races and deadlocks, which only an execution shows. Quick, and
     bounded in memory, whatever numbers the file has. Parameters as in `verify_file`.
     """
-    looked_at = _look(document.program, document, collective, root)
+    document = subject if isinstance(subject, Document) else None
+    program = subject.program if isinstance(subject, Document) else subject
+    looked_at = _look(program, document, collective, root)
     return tuple(
         finding for finding in looked_at.report(looked_at.takers).findings if finding.severity == "error"
     )

@@ -1,0 +1,113 @@
+"""A one-sided plan, unfolded: how it is shown, simulated and run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from taccl.backend.execute.outcome import Execution
+from taccl.backend.execute.requested import RunRequested
+from taccl.backend.execute_plan.requested import run_plan
+from taccl.backend.execute_plan.run import check_executable, execute_plan
+from taccl.backend.plan import ExecutionPlan
+from taccl.backend.show import Timeline, describe_plan, plan_timeline
+from taccl.backend.simulate.settings import SimulationSettings
+from taccl.backend.simulate.simulated import Simulated
+from taccl.backend.simulate_plan import PlanSimulation, moves_only_packets, simulate_plan
+from taccl.backend.unfolded import FactLines, Unfolded
+from taccl.backend.verify.msccl_xml import Verification
+from taccl.backend.verify.mscclpp import verify_plan
+from taccl.errors import TacclError
+from taccl.model.collective import Collective
+from taccl.model.executor import ProtocolCosts
+from taccl.model.network import LogicalTopology
+
+_IN_SWITCH = (
+    "no bound: the plan sums or copies in a switch, and bounds are for programs that send over links alone; "
+    "its time is of the same bytes over links, so the plan may be faster"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class OneSided(Unfolded):
+    """A plan whose thread blocks write into their peers' memory."""
+
+    plan: ExecutionPlan
+
+    @staticmethod
+    def of(plan: ExecutionPlan) -> OneSided:
+        """What a plan unfolds into."""
+        first = plan.ranks[0]
+        return OneSided(
+            collective=plan.collective,
+            coll_key="collective",
+            num_ranks=plan.num_ranks,
+            chunks=first.output_chunks if plan.collective == "allgather" else first.input_chunks,
+            min_bytes=plan.min_bytes,
+            max_bytes=plan.max_bytes,
+            protocol="LL" if plan.moves_packets else "Simple",
+            steps=plan.num_operations,
+            most_blocks=max(len(rank.blocks) for rank in plan.ranks),
+            plan=plan,
+        )
+
+    @property
+    def unbounded(self) -> str | None:
+        """A switch may move more than links."""
+        return _IN_SWITCH if self.plan.uses_switches else None
+
+    def check(self, collective: Collective | None, root: int | None) -> None:
+        """Refuse numbers that mean nothing."""
+        check_executable(self.plan)
+
+    def verify(self, collective: Collective | None, root: int | None) -> Verification:
+        """By the verifier of plans."""
+        return verify_plan(self.plan, collective=collective, root=root)
+
+    def root(self) -> int | None:
+        """A call shows it."""
+        return execute_plan(self.plan, calls=1).root
+
+    def run(self, requested: RunRequested) -> Iterator[Execution]:
+        """In the one way of calling it that it is for."""
+        return run_plan(self.plan, requested)
+
+    def simulate(self, network: LogicalTopology, chunk_mb: float, settings: SimulationSettings) -> Simulated:
+        """Event by event, with the executor's costs where the network has one."""
+        for name, given in (
+            ("another protocol", settings.protocol is not None),
+            ("a number of slots", settings.slots is not None),
+            ("an arbitration", settings.arbitration != "urgent"),
+            ("a copy cost", settings.copy_us_per_mb > 0),
+        ):
+            if given:
+                raise TacclError(
+                    f"a plan is simulated as it is, so {name} means nothing", hint="leave it out"
+                )
+        return simulate_plan(
+            self.plan, network, chunk_mb, proxy_us=settings.proxy_us, links_only=settings.links_only
+        )
+
+    def wire(self, costs: ProtocolCosts | None) -> float:
+        """Packets have a flag with each word."""
+        return 2.0 if moves_only_packets(self.plan) else 1.0
+
+    def describe(
+        self, rank: int | None = None, simulated: Simulated | None = None, facts: FactLines = ()
+    ) -> Iterator[str]:
+        """For each rank its thread blocks and their operations."""
+        return describe_plan(self.plan, rank, _of_plan(simulated), facts)
+
+    def timeline(
+        self, simulated: Simulated | None = None, facts: FactLines = (), notes: Iterable[str] = ()
+    ) -> Timeline:
+        """A lane for each thread block and port channel, a bar for what moves and for waits."""
+        check_executable(self.plan)
+        return plan_timeline(self.plan, _of_plan(simulated), facts, notes)
+
+
+def _of_plan(simulated: Simulated | None) -> PlanSimulation | None:
+    """A simulation that has a row for each operation."""
+    if simulated is None or isinstance(simulated, PlanSimulation):
+        return simulated
+    raise TacclError("this simulation is of no plan", hint="simulate the file again")
