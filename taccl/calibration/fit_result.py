@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
-from taccl.calibration.benchmarks.quantities import Findings, Quantity
+from taccl.calibration.benchmarks.quantities import Findings
 from taccl.support.schemas import stamped
 
 
@@ -50,43 +50,11 @@ class MeasuredFit:
             "taccl.topology.fit/1",
             {
                 "formats": list(self.formats),
-                "quantities": [_as_row(quantity) for quantity in self.found.quantities],
-                "refused": [
-                    {
-                        "link": refusal.link,
-                        "name": refusal.name,
-                        "reason": refusal.reason,
-                        "source": refusal.source,
-                    }
-                    for refusal in self.found.refusals
+                "quantities": [
+                    asdict(quantity) | {"bandwidth_gbps": quantity.gbps} for quantity in self.found.quantities
                 ],
-                "changes": [
-                    {
-                        "key": change.key,
-                        "before": change.before,
-                        "after": change.after,
-                        "source": change.source,
-                    }
-                    for change in self.changes
-                ],
+                "refused": [asdict(refusal) for refusal in self.found.refusals],
+                "changes": [asdict(change) for change in self.changes],
                 "warnings": list(self.warnings),
             },
         )
-
-
-def _as_row(quantity: Quantity) -> dict[str, object]:
-    return {
-        "link": quantity.link,
-        "name": quantity.name,
-        "value": quantity.value,
-        "low": quantity.low,
-        "high": quantity.high,
-        "bandwidth_gbps": quantity.gbps,
-        "sizes_bytes": None if quantity.sizes is None else list(quantity.sizes),
-        "points": quantity.points,
-        "worst_miss": quantity.worst_miss,
-        "median_miss": quantity.median_miss,
-        "weak": quantity.is_weak,
-        "source": quantity.source,
-        "note": quantity.note,
-    }

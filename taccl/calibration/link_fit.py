@@ -1,7 +1,4 @@
-"""`fit_measured()`: what benchmarks measured, as alphas and betas, and a machine's file with them in it.
-
-It knows which numbers of a machine a measurement speaks of; how numbers are fitted, the room of measurements.
-"""
+"""`fit_measured()`: what benchmarks measured, as alphas and betas, and a machine's file with them in it."""
 
 from __future__ import annotations
 
@@ -21,6 +18,7 @@ from taccl.errors import MeasurementError, TopologyError
 from taccl.model.units import MB, format_size, parse_size
 from taccl.support.arguments import file_path
 from taccl.support.files import read_bytes
+from taccl.support.lists import few
 from taccl.topologies import Path as Way
 from taccl.topologies import PhysicalTopology, load_topology
 from taccl.topologies.as_yaml import topology_text
@@ -180,8 +178,9 @@ class _Changer:
                     limited.setdefault(entry, {})[pair] = value
                     scale[entry] = way.beta_us_per_mb
         if no_way:
-            shown = ", ".join(no_way[:8]) + (f" and {len(no_way) - 8} more" if len(no_way) > 8 else "")
-            self.warnings.append(f"{source}: the machine has no way between GPUs {shown}; they are left out")
+            self.warnings.append(
+                f"{source}: the machine has no way between GPUs {few(no_way)}; they are left out"
+            )
         for entry, values in limited.items():
             median = float(np.median(list(values.values())))
             low, high = min(values.values()), max(values.values())
@@ -231,7 +230,7 @@ class _Changer:
 
     def _take_between_nodes(self, cost: LinkCost) -> None:
         """The fabric has what was measured; what else is on the way is no slower than it."""
-        keys = {key.raw: value for key, value in self.base.root.items()}
+        keys = self.base.root.keys()
         fabric = keys.get("fabric")
         if fabric is None or fabric.kind != "mapping":
             why = "has no fabric" if fabric is None else "takes the costs of its fabric from a table"
@@ -241,7 +240,7 @@ class _Changer:
         node = machine.gpus[0].node
         others = [rank for rank in range(machine.num_ranks) if machine.gpus[rank].node != node]
         routes = [way for rank in others for gpu in range(others[0]) if (way := machine.host_path(gpu, rank))]
-        said = {key.raw: value for key, value in fabric.items()}
+        said = fabric.keys()
         if cost.alpha is not None and routes:
             of_fabric = said["alpha_us"].number()
             way = min(routes, key=lambda each: (each.alpha_us, each.beta_us_per_mb))
@@ -312,7 +311,7 @@ class _Changer:
 
 
 def _beta_of(entry: Node) -> float:
-    values = {key.raw: value for key, value in entry.items()}
+    values = entry.keys()
     if "bandwidth_gbps" in values:
         return MB / (values["bandwidth_gbps"].number() * 1e3)
     return values["beta_us_per_mb"].number()
@@ -321,12 +320,12 @@ def _beta_of(entry: Node) -> float:
 def _comment(quantity: Quantity) -> str:
     """How a fitted number is known; of a beta also as the bandwidth that it is."""
     parts = ["fitted", quantity.source]
-    if quantity.sizes is not None:
-        parts.append(" .. ".join(format_size(size) for size in dict.fromkeys(quantity.sizes)))
+    if quantity.sizes_bytes is not None:
+        parts.append(" .. ".join(format_size(size) for size in dict.fromkeys(quantity.sizes_bytes)))
     if quantity.name == "beta_us_per_mb" and quantity.low:
         least, most = MB / (quantity.high * 1e3), MB / (quantity.low * 1e3)
         parts.append(f"90% {least:.4g} .. {most:.4g} GB/s")
     else:
         parts.append(f"90% {quantity.low:.4g} .. {quantity.high:.4g} us")
-    parts += ["weak"] if quantity.is_weak else []
+    parts += ["weak"] if quantity.weak else []
     return ", ".join([*parts, quantity.note] if quantity.note else parts)

@@ -111,12 +111,16 @@ def _row(quantity: Quantity) -> tuple[str, ...]:
     name, value, low, high = quantity.name, quantity.value, quantity.low, quantity.high
     gbps = quantity.gbps
     shown = f"{value:.4g}" if gbps is None else f"{value:.4g} ({gbps:.4g} GB/s)"
-    sizes = "" if quantity.sizes is None else " .. ".join(map(format_size, dict.fromkeys(quantity.sizes)))
+    sizes = (
+        ""
+        if quantity.sizes_bytes is None
+        else " .. ".join(map(format_size, dict.fromkeys(quantity.sizes_bytes)))
+    )
     miss = ""
     if quantity.worst_miss is not None:
         median = "" if quantity.median_miss is None else f"{quantity.median_miss:.1%}, "
         miss = f"{median}worst {quantity.worst_miss:.1%}"
-    interval = f"{low:.4g} .. {high:.4g}" + (" weak" if quantity.is_weak else "")
+    interval = f"{low:.4g} .. {high:.4g}" + (" weak" if quantity.weak else "")
     return (
         quantity.link,
         name,

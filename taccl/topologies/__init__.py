@@ -1,8 +1,7 @@
 """Physical machines: GPUs, switches, NICs, and links with alpha and beta.
 
-Here are the machines themselves (`PhysicalTopology`), the catalogue of published ones and of regular
-shapes, custom machines in YAML, TACCL's profiles of measured costs, and routes to look at a machine.
-What a collective is, or which links an algorithm should use, is not known here.
+Here are the machines themselves (`PhysicalTopology`), the catalogue of published ones and of regular shapes,
+custom machines in YAML, TACCL's profiles of measured costs, and routes to look at a machine.
 """
 
 from taccl.topologies.automorphisms import automorphisms

@@ -1,8 +1,7 @@
 """A machine as a text in the language of `yaml_file`, which reads it back as the same machine.
 
 A machine of equal nodes whose NICs meet in one fabric becomes a template, a number and a fabric; a machine of
-one node becomes a list of devices and links. It knows nothing of where numbers come from: comments are the
-caller's.
+one node becomes a list of devices and links.
 """
 
 from __future__ import annotations

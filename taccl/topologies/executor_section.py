@@ -1,4 +1,4 @@
-"""The section `executor:` of a machine's YAML file: read with its lines, and written. It knows no links."""
+"""The section `executor:` of a machine's YAML file: read with its lines, and written."""
 
 from __future__ import annotations
 

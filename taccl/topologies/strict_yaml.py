@@ -82,6 +82,21 @@ class Node:
             raise self.error(f"{self.name} lacks the key {missing[0]!r}", hint=f"add '{missing[0]}: ...'")
         return found
 
+    def keys(self, *required: str) -> dict[str, Node]:
+        """Key -> value of a mapping whose keys are free, but for some that must be there."""
+        found = {key.raw: value for key, value in self.items()}
+        for key in required:
+            if key not in found:
+                raise self.error(f"{self.name} lacks the key {key!r}")
+        return found
+
+    def named(self, key: str) -> str:
+        """The scalar under a key of a mapping, which must not be empty."""
+        value = self.keys().get(key)
+        if value is None or not value.raw:
+            raise self.error(f"{self.name} lacks the key {key!r}")
+        return value.raw
+
     def items(self) -> tuple[tuple[Node, Node], ...]:
         """The (key, value) pairs of a mapping whose keys are free."""
         self._expect("mapping", "a mapping (key: value)")

@@ -1,7 +1,4 @@
-"""Numbers of a machine's YAML file put in place of others, with all else of the file as it was.
-
-It knows where a number stands in the text, and no machine.
-"""
+"""Numbers of a machine's YAML file put in place of others, with all else of the file as it was."""
 
 from __future__ import annotations
 

@@ -295,11 +295,11 @@ def link_entries(root: Node) -> tuple[tuple[Node, tuple[tuple[str, str], ...]], 
 
     `root` must be a machine that `parse_topology` takes.
     """
-    keys = {key.raw: value for key, value in root.items()}
+    keys = root.keys()
     if "node" in keys:
-        keys = {key.raw: value for key, value in keys["node"].items()}
+        keys = keys["node"].keys()
     devices = {key: _device_names(keys[key], prefix) for key, (_, prefix) in _KINDS.items() if key in keys}
     return tuple(
-        (entry, tuple(_ends(entry, {key.raw: value for key, value in entry.items()}, devices)))
+        (entry, tuple(_ends(entry, entry.keys(), devices)))
         for entry in (keys["links"].elements() if "links" in keys else ())
     )

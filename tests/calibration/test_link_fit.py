@@ -199,7 +199,7 @@ def test_a_fabric_is_needed_for_what_is_between_nodes(tmp_path: Path) -> None:
 def test_sizes_around_the_one_that_will_be_sent_can_be_asked_for(machine: Path) -> None:
     fitted = fit_measured([DATA / "osu-latency.txt"], topology=machine, between="nodes", at="512KB")
     alpha = next(each for each in fitted.found.quantities if each.name == "alpha_us")
-    assert alpha.sizes == (2**16, 2**22)
+    assert alpha.sizes_bytes == (2**16, 2**22)
     assert alpha.value == pytest.approx(6.3, abs=0.2)
 
 

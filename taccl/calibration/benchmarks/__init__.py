@@ -1,1 +1,1 @@
-"""What benchmarks print, and the costs that fit it; it knows no machine."""
+"""What benchmarks print, and the costs that fit it."""

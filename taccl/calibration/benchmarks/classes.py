@@ -1,7 +1,4 @@
-"""Pairs of GPUs grouped by how fast they are, and those named that are slower than links of their class.
-
-It knows bandwidths of pairs; what joins the pairs, a machine may say.
-"""
+"""Pairs of GPUs grouped by how fast they are, and those named that are slower than links of their class."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What a benchmark measured: sweeps over sizes and matrices over pairs, each with the lines that tell it.
 
-The noun of this room: readers make it and fits read it. It knows no tool's layout and no machine.
+The noun of this room: readers make it and fits read it.
 """
 
 from __future__ import annotations

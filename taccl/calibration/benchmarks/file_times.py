@@ -1,7 +1,4 @@
-"""Measured times of MSCCL-XML files, as a table of comma-separated values: one row per file and size.
-
-It knows the columns and what damage they suffer; it knows no programs, machines or models.
-"""
+"""Measured times of MSCCL-XML files, as a table of comma-separated values: one row per file and size."""
 
 from __future__ import annotations
 

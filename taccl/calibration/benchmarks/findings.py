@@ -1,7 +1,4 @@
-"""From all that was measured to fitted numbers, each with its interval, its range, its points and its source.
-
-What a sweep tells and what a matrix tells is known to their own modules; here they are put together.
-"""
+"""From all that was measured to fitted numbers, each with interval, range, points and source."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """What a matrix over pairs can tell: the beta of each class of pairs, ports, and what hosts' copies share.
 
-A latency in a matrix holds the launch of a copy, so it is reported as that and never as an alpha. It knows no
-tool's layout and no machine.
+A latency in a matrix holds the launch of a copy, so it is reported as that and never as an alpha.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from taccl.calibration.benchmarks.facts import Matrix
 from taccl.calibration.benchmarks.quantities import Quantity
 from taccl.calibration.benchmarks.shared_ports import pcie_switches
 from taccl.model.units import MB, format_size
+from taccl.support.lists import few
 
 #: Copies up to this size take long enough to begin that their bandwidth shows it.
 _SMALL_COPY = 16 * MB
@@ -97,11 +97,8 @@ def _slow(matrix: Matrix, pairs: Mapping[Pair, float]) -> list[str]:
     """Pairs of ranks below 0.8 of the median: a slow NIC or cable, or a fabric that is full."""
     median = median_gbps(pairs)
     slow = [f"{a}>{b}" for (a, b), value in pairs.items() if value < DEGRADED * median]
-    more = f" and {len(slow) - 8} more" if len(slow) > 8 else ""
-    reported = (
-        f"{matrix.place}: ranks {' '.join(slow[:8])}{more} move less than {DEGRADED:g} of {median:.4g} GB/s"
-    )
-    return [reported] if slow else []
+    less = f"move less than {DEGRADED:g} of {median:.4g} GB/s"
+    return [f"{matrix.place}: ranks {few(slow, separator=' ')} {less}"] if slow else []
 
 
 def _of_class(matrix: Matrix, group: PairClass, at: int, many: int) -> Quantity:
@@ -111,18 +108,18 @@ def _of_class(matrix: Matrix, group: PairClass, at: int, many: int) -> Quantity:
     size, note = matrix.size_bytes, _some(group.pairs)
     if size is not None and size <= _SMALL_COPY:
         note += f"; copies of {format_size(size)}: with what a copy costs"
-    is_weak = betas[2] - betas[0] > 0.10 * betas[1]
     return Quantity(
-        *(link, "beta_us_per_mb", betas[1], betas[0], betas[2], None if size is None else (size, size)),
-        *(len(group.pairs), misses, None, is_weak, source_of(matrix), note),
+        *(link, "beta_us_per_mb", betas[1], betas[0], betas[2], len(group.pairs), source_of(matrix), note),
+        sizes_bytes=None if size is None else (size, size),
+        worst_miss=misses,
+        weak=betas[2] - betas[0] > 0.10 * betas[1],
     )
 
 
 def _some(pairs: Sequence[Pair]) -> str:
     """Pairs for people: those of both directions once, the first eight of them."""
     both = [(a, b) for a, b in pairs if a < b or (b, a) not in pairs]
-    shown = " ".join(f"{a}-{b}" if (b, a) in pairs else f"{a}>{b}" for a, b in both[:8])
-    return shown + (f" and {len(both) - 8} more" if len(both) > 8 else "")
+    return few((f"{a}-{b}" if (b, a) in pairs else f"{a}>{b}" for a, b in both), separator=" ")
 
 
 def _ends_name(matrix: Matrix) -> str:
@@ -132,10 +129,8 @@ def _ends_name(matrix: Matrix) -> str:
 def _range(matrix: Matrix, link: str, name: str, pairs: Mapping[Pair, float], note: str) -> Quantity:
     """The median of what was measured, from the least to the most."""
     values = list(pairs.values())
-    return Quantity(
-        *(link, name, median_gbps(pairs), min(values), max(values), None, len(values)),
-        *(None, None, False, source_of(matrix), note),
-    )
+    numbers = (median_gbps(pairs), min(values), max(values))
+    return Quantity(link, name, *numbers, len(values), source_of(matrix), note)
 
 
 def _host_copies(matrix: Matrix, pairs: Mapping[Pair, float]) -> list[Quantity]:

@@ -3,7 +3,7 @@
 Hockney's model (Parallel Computing 20, 1994). Least absolute deviations, because one disturbed size must not
 move the line; relative ones, because ordinary least squares lets the largest sizes decide alpha. Libraries
 change their protocol with the size, so sizes are first cut into ranges, as netgauge does: walking up, a new
-one begins where several times in a row leave the line. It knows sizes and times, not who measured them.
+one begins where several times in a row leave the line.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Fitted numbers and what could not be stated: the noun that fits make, and tables are made of.
-
-It knows no measurement and no machine.
-"""
+"""Fitted numbers and what could not be stated: the noun that fits make, and tables are made of."""
 
 from __future__ import annotations
 
@@ -22,12 +19,11 @@ class Quantity:
     link : what it belongs to, `between nodes`, `GPU to GPU`.
     name : `alpha_us`, `beta_us_per_mb`, `launch_us`, `gap_us`, `latency_us`, `ports`, `gbps`.
     value, low, high : the number and its interval: 90% of bootstrap samples, or the range of a class.
-    sizes : the range of sizes it was fitted in, bytes; None where there is none.
     points : how many sizes or pairs.
+    source, note : files and lines, and what a reader must know.
+    sizes_bytes : the range of sizes it was fitted in, bytes; None where there is none.
     worst_miss, median_miss : of the fit from what was measured, as shares; None where nothing was fitted.
-    is_weak : the interval is wide.
-    source : files and lines.
-    note : what a reader must know.
+    weak : the interval is wide.
     """
 
     link: str
@@ -35,13 +31,13 @@ class Quantity:
     value: float
     low: float
     high: float
-    sizes: tuple[int, int] | None
     points: int
-    worst_miss: float | None
-    median_miss: float | None
-    is_weak: bool
     source: str
     note: str = ""
+    sizes_bytes: tuple[int, int] | None = None
+    worst_miss: float | None = None
+    median_miss: float | None = None
+    weak: bool = False
 
     @property
     def gbps(self) -> float | None:

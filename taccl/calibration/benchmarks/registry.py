@@ -1,7 +1,4 @@
-"""The formats of benchmarks' outputs, and a file read by what is in it, never by its name.
-
-It knows which formats there are; what is in them is known to each alone.
-"""
+"""The formats of benchmarks' outputs, and a file read by what is in it, never by its name."""
 
 from __future__ import annotations
 
@@ -21,13 +18,13 @@ from taccl.calibration.benchmarks.formats import (
     osu,
     p2p_bandwidth,
     perftest,
-    perftest_json,
     transferbench,
 )
-from taccl.calibration.benchmarks.text import decimal_comma, without_colours
+from taccl.calibration.benchmarks.text import decimal_comma
 from taccl.errors import MeasurementError
 from taccl.support.reading import Format, any_text, recognized
 from taccl.support.split_outputs import Part, parts_of
+from taccl.support.tables import plain
 
 #: What benchmarks and shells print before anything else of a run.
 _BEGINS = re.compile(
@@ -73,7 +70,7 @@ FORMATS: tuple[Format[Read], ...] = (
     Format("transferbench", "TransferBench p2p, a2a", transferbench.looks_like, transferbench.read),
     Format("osu", "OSU micro-benchmarks, point to point", osu.looks_like, osu.read),
     Format("perftest", "perftest: ib_write_bw, ib_send_lat, ...", perftest.looks_like, perftest.read),
-    Format("perftest-json", "perftest --out_json", perftest_json.looks_like, perftest_json.read),
+    Format("perftest-json", "perftest --out_json", perftest.is_json, perftest.read_json),
     Format("mpigraph", "mpiGraph", mpigraph.looks_like, mpigraph.read),
     Format("nccl-tests", "nccl-tests and rccl-tests, text", nccl_tests.looks_like, nccl_tests.read),
 )
@@ -93,7 +90,7 @@ def parse_measured(text: str, path: str | None = None) -> Measured:
     ------
     MeasurementError : no format knows it, or it is damaged beyond use; with the line.
     """
-    text = without_colours(text)
+    text = plain(text)
     kinds = [each.looks_like for each in FORMATS]
     parts = parts_of(text, kinds, partial(first_line, kinds))
     if parts:

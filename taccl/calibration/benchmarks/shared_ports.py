@@ -1,7 +1,4 @@
-"""What pairs share, reported from runs of several pairs at once: independent ports, and PCIe switches.
-
-It knows bandwidths of one pair and of several together, and no machine.
-"""
+"""What pairs share, reported from runs of several pairs at once: independent ports, and PCIe switches."""
 
 from __future__ import annotations
 

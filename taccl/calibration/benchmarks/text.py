@@ -1,19 +1,15 @@
-"""Lines of a log as a tool printed them, without what launchers, terminals and libraries wrote between.
-
-It knows the marks of mpirun, srun, terminals and NCCL's own messages, and no table of any tool.
-"""
+"""Lines of a log as a tool printed them, without what launchers, terminals and libraries wrote between."""
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from taccl.errors import MeasurementError
+from taccl.support.tables import plain_lines, whole_of
 
-_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 #: mpirun's tags, which may stand in the middle of a row: `[1,0]<stdout>:`, `[prterun-n013-78@1,0]<stdout>:`.
 _TAG = re.compile(r"\[(?:[\w.-]{1,80}@)?\d+,\d+\]<std(?:out|err)>:? ?")
 #: srun's and Hydra's: the number of the task at the beginning of the line, `0: ` or `[0] `.
@@ -35,7 +31,6 @@ _COMMA_ROWS = 2
 _LONGEST = 4000
 #: A number with a decimal comma. Three digits behind it may be thousands.
 _COMMA = re.compile(r"\d+,(?:\d{1,2}|\d{4,})")
-_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 
 
 @dataclass(frozen=True)
@@ -46,17 +41,9 @@ class Line:
     text: str
 
 
-def without_colours(text: str) -> str:
-    """The text without a terminal's marks; its lines stay where they are."""
-    return _ANSI.sub("", text)
-
-
 def lines_of(text: str) -> list[Line]:
     """The lines that are not empty once the marks of launchers and the messages of NCCL are gone."""
-    lines = [
-        _BEFORE.sub("", _TAG.sub("", _ANSI.sub("", raw[:_LONGEST])).replace("\x00", ""))
-        for raw in text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    ]
+    lines = [_BEFORE.sub("", _TAG.sub("", raw[:_LONGEST])) for raw in plain_lines(text)]
     hosts = Counter(match[1] for line in lines if (match := _HOST.match(line)))
     host, times = hosts.most_common(1)[0] if hosts else ("", 0)
     is_on_all = 2 * times > sum(1 for line in lines if line.strip())
@@ -78,25 +65,6 @@ def decimal_comma(text: str) -> int | None:
         if whole_of(words[0]) is not None and any(_COMMA.fullmatch(word) for word in words[1:]):
             found.append(line.number)
     return found[0] if len(found) >= _COMMA_ROWS else None
-
-
-def number_of(word: str) -> float | None:
-    """A finite number, or None."""
-    if not _NUMBER.fullmatch(word):
-        return None
-    value = float(word)
-    return value if math.isfinite(value) else None
-
-
-def numbers_of(words: list[str]) -> list[float] | None:
-    """All of them as numbers, or None if one is none."""
-    values = [number_of(word) for word in words]
-    return None if None in values else [value for value in values if value is not None]
-
-
-def whole_of(word: str) -> int | None:
-    """A whole number of up to 18 digits, or None."""
-    return int(word) if re.fullmatch(r"\d{1,18}", word) else None
 
 
 def wrong_width(

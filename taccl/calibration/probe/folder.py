@@ -1,7 +1,4 @@
-"""What stands next to the programs of a probe: how they are run, and what to bring back.
-
-It knows names, commands and prose; it knows no program and no machine.
-"""
+"""What stands next to the programs of a probe: how they are run, and what to bring back."""
 
 from __future__ import annotations
 

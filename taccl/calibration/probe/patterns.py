@@ -1,7 +1,4 @@
-"""Programs so plain that their times tell what a hop, a thread block, a link and a sum cost.
-
-It knows what a program is made of; it knows no machine, file or runtime's limits.
-"""
+"""Programs so plain that their times tell what a hop, a thread block, a link and a sum cost."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Which programs tell a machine's parameters apart: chosen by its shape, built, and each verified.
-
-It knows machines and verification; it knows no model of times.
-"""
+"""Which programs tell a machine's parameters apart: chosen by its shape, built, and each verified."""
 
 from __future__ import annotations
 

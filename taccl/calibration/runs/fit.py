@@ -1,7 +1,4 @@
-"""`fit_runs()`: what a machine really takes, from times of any programs measured on it.
-
-It knows how programs, a machine and a fit come together, and what a user is reported; it knows no click.
-"""
+"""`fit_runs()`: what a machine really takes, from times of any programs measured on it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A jump in times: calls that last longer than some time take so much more, at once.
-
-It knows measured and predicted times; it knows no machine, program or file.
-"""
+"""A jump in times: calls that last longer than some time take so much more, at once."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Positive parameters of any model of times, by least relative deviation from measured times.
-
-It knows numbers and a function that predicts; it knows no machine, program or file.
-"""
+"""Positive parameters of any model of times, by least relative deviation from measured times."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""A machine and its executor as a vector of numbers, and the times of measured files under it.
-
-It knows which numbers there are, on which times each acts, and where a search for them begins; it knows no
-fitting and no files.
-"""
+"""A machine and its executor as a vector of numbers, and the times of measured files under it."""
 
 from __future__ import annotations
 

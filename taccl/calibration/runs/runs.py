@@ -1,8 +1,4 @@
-"""Measured runs: programs in MSCCL-XML files, and what each took at which sizes.
-
-It knows files, what they hold, and at which sizes verification says that a program hangs; it knows no machine
-and no model of times.
-"""
+"""Measured runs: programs in MSCCL-XML files, and what each took at which sizes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""AMD's machines: 8 MI250X (16 GCDs) as one was wired, and 8 MI300X or MI350X in a full mesh.
-
-It knows how many parts a node has and how they are joined; rates and devices are made elsewhere.
-"""
+"""AMD's machines: 8 MI250X (16 GCDs) as one was wired, and 8 MI300X or MI350X in a full mesh."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A node as data, and the machine of this many such nodes: GPUs, the links between them, NICs next to them.
-
-It knows how a node becomes devices and links, and no vendor.
-"""
+"""A node as data, and the machine of many such nodes: GPUs, the links between them, NICs next to them."""
 
 from __future__ import annotations
 

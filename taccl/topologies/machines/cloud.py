@@ -1,7 +1,4 @@
-"""Machines that clouds rent out: AWS p4d, Azure ND A100 v4 and ND H100 v5.
-
-It knows what a cloud changes of the vendors' machines, and nothing else of them.
-"""
+"""Machines that clouds rent out: AWS p4d, Azure ND A100 v4 and ND H100 v5."""
 
 from __future__ import annotations
 

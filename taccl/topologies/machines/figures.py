@@ -1,7 +1,4 @@
-"""A number of the catalogue and how it is known: what it is of, its unit, its source.
-
-It knows no machine; those that have numbers make figures of them.
-"""
+"""A number of the catalogue and how it is known: what it is of, its unit, its source."""
 
 from __future__ import annotations
 

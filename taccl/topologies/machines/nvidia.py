@@ -1,7 +1,4 @@
-"""NVIDIA's own machines with NVSwitches: DGX and HGX of A100, H100, H200, B200, and the rack GB200 NVL72.
-
-It knows how many parts a node has; rates and devices are made elsewhere.
-"""
+"""NVIDIA's own machines with NVSwitches: DGX and HGX of A100, H100, H200, B200, and the rack GB200 NVL72."""
 
 from __future__ import annotations
 

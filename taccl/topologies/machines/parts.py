@@ -1,7 +1,4 @@
-"""What machines made of nodes have in common: names of GPUs, links both directions, a fabric between NICs.
-
-It knows no vendor and no number.
-"""
+"""What machines made of nodes have in common: names of GPUs, links both directions, a fabric between NICs."""
 
 from __future__ import annotations
 

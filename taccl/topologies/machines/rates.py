@@ -1,8 +1,7 @@
 """What a link of each kind moves and how late it delivers, where nothing was measured.
 
-The one table of such constants: the catalogue and imported dumps take theirs from here. Rates are those
-that NCCL 2.30.7 and RCCL count on for their kernels, with the vendor's next to them. It knows links, and no
-machine.
+The one table of such constants: the catalogue and imported dumps take theirs from here. Rates are those that
+NCCL 2.30.7 and RCCL count on for their kernels, with the vendor's next to them.
 """
 
 from __future__ import annotations

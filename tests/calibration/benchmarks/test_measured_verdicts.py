@@ -40,7 +40,7 @@ def test_osu_latency_at_a_size_is_a_line_around_it() -> None:
     reported = found("osu-latency.txt", at_bytes=2**19)
     assert only(reported, "alpha_us").value == pytest.approx(6.3, abs=0.2)
     assert only(reported, "beta_us_per_mb").gbps == pytest.approx(15.3, rel=0.01)
-    assert only(reported, "beta_us_per_mb").sizes == (2**16, 2**22)
+    assert only(reported, "beta_us_per_mb").sizes_bytes == (2**16, 2**22)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_the_launch_of_a_call_is_told_apart_from_an_alpha() -> None:
     assert 24 < launch.value < 33
     extrapolated = only(found("nccl-tests/a100-pcie-2node-sendrecv-medium.txt"), "launch_us")
     assert 60 < extrapolated.value < 80
-    assert extrapolated.is_weak
+    assert extrapolated.weak
 
 
 def test_four_pairs_do_not_fill_four_times_the_port_of_one_and_eight_gain_nothing() -> None:

@@ -1,1 +1,1 @@
-"""One module for each format: `looks_like(text)` and `read(text, path)`; none knows another."""
+"""One module for each format: `looks_like(text)` and `read(text, path)`."""

@@ -1,6 +1,6 @@
 """What LLNL's mpiGraph prints: how fast each rank sends to each other while all ranks send at once.
 
-It knows its tab-separated matrices. Ranks of one host are no pair of nodes, and are left out.
+Ranks of one host are no pair of nodes, and are left out.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ import re
 from dataclasses import dataclass, field
 
 from taccl.calibration.benchmarks.facts import Matrix, Measured
-from taccl.calibration.benchmarks.text import Line, lines_of, number_of, wrong_width
+from taccl.calibration.benchmarks.text import Line, lines_of, wrong_width
 from taccl.errors import MeasurementError
 from taccl.model.units import MB
+from taccl.support.tables import number_of
 
 _SIZE = re.compile(r"^\s*MsgSize\s+(\d{1,18})\b")
 _HEADER = re.compile(r"^\s*(Send|Recv)\s+(\S+:\d{1,9}(?:\s+\S+:\d{1,9})*)\s*$")

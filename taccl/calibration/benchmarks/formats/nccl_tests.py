@@ -1,7 +1,4 @@
-"""What nccl-tests and rccl-tests print: a row for each size, out of place and in place.
-
-It knows the columns of all versions, by their header, and how rows are torn by other output; no fitting.
-"""
+"""What nccl-tests and rccl-tests print: a row for each size, out of place and in place."""
 
 from __future__ import annotations
 
@@ -10,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
 from taccl.calibration.benchmarks.facts import Measured, Point, Scope, Sweep
-from taccl.calibration.benchmarks.text import Line, lines_of, number_of, whole_of
+from taccl.calibration.benchmarks.text import Line, lines_of
 from taccl.errors import MeasurementError
+from taccl.support.tables import number_of, whole_of
 
 _HEADER = re.compile(r"\bsize\s+count\s.*\btype\b.*\b(cpu)?time\s+algbw\s+busbw\b")
 _TEST = re.compile(r"\b([a-z]{2,12}(?:_[a-z]{1,12}){0,3})_perf\b")

@@ -1,14 +1,11 @@
-"""What nccl-tests -J writes: the rows of its table as JSON.
-
-It knows the keys of that file; scopes and sweeps are made as for the text.
-"""
+"""What nccl-tests -J writes: the rows of its table as JSON."""
 
 from __future__ import annotations
 
 from taccl.calibration.benchmarks.facts import Measured, Point
 from taccl.calibration.benchmarks.formats.nccl_tests import CPU_TIMES, Rows, sweep_of_run, test_in
-from taccl.calibration.benchmarks.text import number_of, whole_of
 from taccl.errors import MeasurementError
+from taccl.support.tables import number_of, whole_of
 from taccl.topologies.strict_yaml import Node, parse_yaml
 
 #: Of a half of a row, the first that is there: what a run takes, and not what its slowest repeat does.
@@ -36,19 +33,19 @@ def read(text: str, path: str | None) -> Measured:
         raise MeasurementError(
             "this JSON of nccl-tests is cut or damaged", path=path, line=failure.line, hint=hint
         ) from None
-    top = _keys(root)
+    top = root.keys()
     if "results" not in top:
         raise root.error("this JSON of nccl-tests has no 'results'")
     hosts = _hosts(top)
     rows = Rows()
     for row in top["results"].elements():
-        keys = _keys(row)
+        keys = row.keys()
         size = whole_of(keys["size"].raw) if "size" in keys else None
         if size is None:
             raise row.error(f"{row.name} has no size in bytes")
         for half in ("out_of_place", "in_place"):
             if half in keys and keys[half].kind == "mapping":
-                _take_half(rows, size, _keys(keys[half]), keys.get(f"{half}_per_iter"), row.line)
+                _take_half(rows, size, keys[half].keys(), keys.get(f"{half}_per_iter"), row.line)
     if not rows.points:
         raise root.error("this JSON of nccl-tests has no row with a time")
     bounds = _count_out_of_bounds(top.get("out_of_bounds"))
@@ -63,7 +60,7 @@ def _take_half(rows: Rows, size: int, values: dict[str, Node], iterations: Node 
     if "cpu_time" in values:
         rows.blame(CPU_TIMES, line)
     if iterations is not None and iterations.kind == "mapping":
-        values = values | _keys(iterations)
+        values = values | iterations.keys()
     if wrong := _number(values.get("nwrong")):
         rows.blame(f"{wrong:g} wrong values", line)
     time_us = next((found for name in _TIMES if (found := _number(values.get(name)))), None)
@@ -79,9 +76,9 @@ def _hosts(top: dict[str, Node]) -> list[str]:
     The devices stand in `config`, in some files at the top. Of each process only the first GPU is listed,
     so listed ranks are `nthreads` x `ngpus` apart.
     """
-    config = _keys(top["config"]) if "config" in top and top["config"].kind == "mapping" else {}
+    config = top["config"].keys() if "config" in top and top["config"].kind == "mapping" else {}
     devices = top.get("devices", config.get("devices"))
-    listed = [_keys(device) for device in devices.elements()] if devices is not None else []
+    listed = [device.keys() for device in devices.elements()] if devices is not None else []
     hosts = [device["hostname"].raw for device in listed if "hostname" in device]
     each = 1
     for name in ("nthreads", "ngpus"):
@@ -91,10 +88,6 @@ def _hosts(top: dict[str, Node]) -> list[str]:
     if each > 1 and is_first_only and len(hosts) * each <= _MOST_RANKS:
         return [host for host in hosts for _ in range(each)]
     return hosts
-
-
-def _keys(node: Node) -> dict[str, Node]:
-    return {key.raw: value for key, value in node.items()}
 
 
 def _count_out_of_bounds(node: Node | None) -> float | None:

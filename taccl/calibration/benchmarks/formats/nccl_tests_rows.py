@@ -1,7 +1,4 @@
-"""What rccl-tests -x FILE writes with -Z csv or -Z json: one row for each size and each half.
-
-It knows the names of its columns; sweeps are made as for the text.
-"""
+"""What rccl-tests -x FILE writes with -Z csv or -Z json: one row for each size and each half."""
 
 from __future__ import annotations
 
@@ -13,8 +10,8 @@ from dataclasses import dataclass, field
 
 from taccl.calibration.benchmarks.facts import Measured, Point, Sweep
 from taccl.calibration.benchmarks.formats.nccl_tests import Rows, sweep_of_run
-from taccl.calibration.benchmarks.text import number_of, whole_of
 from taccl.errors import MeasurementError
+from taccl.support.tables import number_of, whole_of
 
 #: More ranks are not spread out to tell who shares a node.
 _MOST_RANKS = 65536

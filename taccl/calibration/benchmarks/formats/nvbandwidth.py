@@ -1,7 +1,4 @@
-"""What NVIDIA's nvbandwidth prints, as text or with -j: a matrix for each test case.
-
-It knows its descriptions, whose arrow says which way data goes; the arrow differs between versions.
-"""
+"""What NVIDIA's nvbandwidth prints, as text or with -j: a matrix for each test case."""
 
 from __future__ import annotations
 
@@ -9,8 +6,9 @@ import re
 from dataclasses import dataclass, field
 
 from taccl.calibration.benchmarks.facts import Ends, Matrix, Measured, Quantity
-from taccl.calibration.benchmarks.text import Line, lines_of, number_of, whole_of, wrong_width
+from taccl.calibration.benchmarks.text import Line, lines_of, wrong_width
 from taccl.errors import MeasurementError
+from taccl.support.tables import number_of, whole_of
 from taccl.topologies.strict_yaml import Node, parse_yaml
 
 _RUNNING = re.compile(r"^\s*Running\s+(?:benchmark\s+)?([a-z][a-z0-9_]{3,80})\.?\s*$", re.IGNORECASE)
@@ -132,14 +130,15 @@ def _text(text: str, path: str | None) -> tuple[list[Matrix], list[str]]:
 
 def _json(text: str, path: str | None) -> tuple[list[Matrix], list[str]]:
     root = parse_yaml(text, path, MeasurementError)
-    body = dict(_named(root)).get("nvbandwidth", root)
+    body = root.keys().get("nvbandwidth", root)
     matrices: list[Matrix] = []
     warnings: list[str] = []
-    if (failed := dict(_named(body)).get("error")) is not None and "testcases" not in dict(_named(body)):
+    keys = body.keys()
+    if (failed := keys.get("error")) is not None and "testcases" not in keys:
         raise failed.error(f"nvbandwidth failed: {failed.raw[:200]}")
-    cases = dict(_named(body)).get("testcases")
+    cases = body.keys().get("testcases")
     for case in cases.elements() if cases is not None else ():
-        keys = dict(_named(case))
+        keys = case.keys()
         name = keys["name"].raw if "name" in keys else ""
         status = keys["status"].raw if "status" in keys else "Passed"
         if status == "Error":
@@ -171,10 +170,6 @@ def _table_in_json(matrix: Node, about: str) -> _Table | None:
 
 def _left_out(path: str | None, line: int, what: str) -> str:
     return f"{path or '<text>'}:{line}: {what}; it is left out"
-
-
-def _named(node: Node) -> list[tuple[str, Node]]:
-    return [(key.raw, value) for key, value in node.items()]
 
 
 def _matrix(path: str | None, test: str, table: _Table) -> Matrix:

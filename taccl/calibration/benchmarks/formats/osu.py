@@ -1,7 +1,4 @@
-"""What the OSU micro-benchmarks print: a row for each size, of latency or of bandwidth.
-
-It knows their titles and columns, and turns bandwidths into the time from one message to the next.
-"""
+"""What the OSU micro-benchmarks print: a row for each size, of latency or of bandwidth."""
 
 from __future__ import annotations
 
@@ -9,8 +6,9 @@ import re
 from dataclasses import dataclass, field
 
 from taccl.calibration.benchmarks.facts import Measured, Point, Sweep, Timing
-from taccl.calibration.benchmarks.text import lines_of, number_of, whole_of
+from taccl.calibration.benchmarks.text import lines_of
 from taccl.errors import MeasurementError
+from taccl.support.tables import number_of, whole_of
 
 _TITLE = re.compile(r"#\s*OSU\s+(?P<name>.{3,80}?)\s+Test\b")
 _COLUMNS = re.compile(r"^\s*#\s*Size\s+(?P<names>\S.*)$")

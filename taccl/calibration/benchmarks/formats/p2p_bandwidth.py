@@ -1,7 +1,4 @@
-"""What CUDA's p2pBandwidthLatencyTest prints: matrices of bandwidth and latency between GPUs.
-
-It knows its titles and rows; what pairs share is reported elsewhere.
-"""
+"""What CUDA's p2pBandwidthLatencyTest prints: matrices of bandwidth and latency between GPUs."""
 
 from __future__ import annotations
 
@@ -10,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from taccl.calibration.benchmarks.facts import Matrix, Measured, Quantity
-from taccl.calibration.benchmarks.text import Line, lines_of, number_of, whole_of, wrong_width
+from taccl.calibration.benchmarks.text import Line, lines_of, wrong_width
 from taccl.errors import MeasurementError
+from taccl.support.tables import number_of, whole_of
 
 _TITLE = re.compile(
     r"(?:(Unidirectional|Bidirectional)\s+)?P2P=(Enabled|Disabled)\s+(?:P2P \w+ )?"

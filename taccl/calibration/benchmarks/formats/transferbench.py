@@ -1,6 +1,6 @@
 """What AMD's TransferBench prints of its presets p2p and a2a: bandwidths between CPUs and GPUs, text or CSV.
 
-It knows its rows and arrows. Copies are small, so a bandwidth also holds what a copy costs before it moves.
+Copies are small, so a bandwidth also holds what a copy costs before it moves.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from taccl.calibration.benchmarks.facts import Ends, Matrix, Measured
-from taccl.calibration.benchmarks.text import Line, lines_of, number_of, wrong_width
+from taccl.calibration.benchmarks.text import Line, lines_of, wrong_width
 from taccl.errors import MeasurementError
+from taccl.support.tables import number_of
 
 _CORNER = re.compile(r"SRC(?:\+EXE)?\\{1,2}DST")
 _DEVICE = re.compile(r"\b(CPU|GPU)\s*(\d{1,3})\b")

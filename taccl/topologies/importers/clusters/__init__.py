@@ -1,4 +1,4 @@
-"""What tells how nodes are joined, and the fabric with levels that it makes; it knows no GPU."""
+"""What tells how nodes are joined, and the fabric with levels that it makes."""
 
 from taccl.topologies.importers.clusters.imported import ImportedCluster, import_cluster
 

@@ -1,7 +1,6 @@
 """What a file tells of a cluster: hosts, switches, which port is at which switch, which hosts share NVLinks.
 
-The noun of this room. Readers make it and `plan` makes levels of it. It knows no format and no machine
-file; what a file does not tell is None here.
+The noun of this room. Readers make it and `plan` makes levels of it.
 """
 
 from __future__ import annotations
@@ -9,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from taccl.errors import TopologyError
+from taccl.support.tables import Location
 from taccl.topologies.importers.clusters.hostlist import natural
-from taccl.topologies.importers.nodes.facts import Place
 
 
 @dataclass(frozen=True)
@@ -24,7 +22,7 @@ class HostPort:
     gbps : GB/s each way; None where the file has no speed.
     """
 
-    place: Place
+    place: Location
     host: str
     nic: str | None
     switch: str
@@ -35,7 +33,7 @@ class HostPort:
 class Trunk:
     """Cables between two switches; `count` and `gbps` of one of them, each way, or None where not stated."""
 
-    place: Place
+    place: Location
     a: str
     b: str
     count: int | None = None
@@ -46,7 +44,7 @@ class Trunk:
 class HostBlock:
     """Hosts that a scheduler keeps together; `is_nvlink` where the file says that NVLinks join them."""
 
-    place: Place
+    place: Location
     name: str
     hosts: tuple[str, ...]
     is_nvlink: bool
@@ -69,27 +67,16 @@ class Cluster:
 
     format: str
     hosts: tuple[str, ...]
-    switches: dict[str, Place]
+    switches: dict[str, Location]
     ports: tuple[HostPort, ...] = ()
     trunks: tuple[Trunk, ...] = ()
     blocks: tuple[HostBlock, ...] = ()
     unnamed: tuple[HostPort, ...] = ()
     gpus: int | None = None
-    notes: tuple[tuple[str, str, Place], ...] = ()
+    notes: tuple[tuple[str, str, Location], ...] = ()
     warnings: tuple[str, ...] = ()
 
 
 def in_order(words: Iterable[str]) -> tuple[str, ...]:
     """Each word once, numbers in them by their value: `srv2` before `srv10`."""
     return tuple(sorted(set(words), key=natural))
-
-
-def refuse_choice(choice: str | None, path: str | None) -> None:
-    """Nothing, or an error where one topology is chosen of a file that has only one.
-
-    Raises
-    ------
-    TopologyError : a `choice`.
-    """
-    if choice is not None:
-        raise TopologyError(f"this file has one topology without a name, not {choice!r}", path=path)

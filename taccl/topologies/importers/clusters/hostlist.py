@@ -1,7 +1,4 @@
-"""Lists of names as schedulers write them, `srv[01-04,07],x1`, and the order of names with numbers.
-
-It knows no file; errors are reported without a place, which the caller adds.
-"""
+"""Lists of names as schedulers write them, `srv[01-04,07],x1`, and the order of names with numbers."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A file of a cluster, imported: what it tells, the levels for the hosts requested, and the text of them.
 
-The walk through this room, written out once. It knows no command line.
+The walk through this room, written out once.
 """
 
 from __future__ import annotations

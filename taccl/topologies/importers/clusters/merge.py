@@ -1,4 +1,4 @@
-"""A machine file with the network of a cluster in place of its own. It knows the file's keys and no format.
+"""A machine file with the network of a cluster in place of its own.
 
 The file is edited by its lines, so that comments and everything else in it stay as they are.
 """
@@ -46,12 +46,12 @@ def machine_file(text: str, path: str | None = None) -> MachineFile:
     TopologyError : the machine has no node template, or is written as JSON.
     """
     root = parse_yaml(text, path, TopologyError)
-    keys = {key.raw: value for key, value in root.items()}
+    keys = root.keys()
     if "node" not in keys or keys["node"].kind != "mapping":
         raise root.error("a machine without 'node' has no nodes for a network between them", hint="node: ...")
     if text.lstrip().startswith("{"):
         raise root.error("this machine is written as JSON, which cannot be edited by its lines", hint="YAML")
-    node = {key.raw: value for key, value in keys["node"].items()}
+    node = keys["node"].keys()
     return MachineFile(
         text,
         path,
@@ -73,7 +73,7 @@ def _names(node: dict[str, Node], key: str, prefix: str) -> tuple[str, ...]:
 def _costs(fabric: Node | None, lines: Sequence[str]) -> Costs | None:
     if fabric is None or fabric.kind != "mapping":
         return None
-    keys = {key.raw: value for key, value in fabric.items()}
+    keys = fabric.keys()
     if "alpha_us" not in keys or ("bandwidth_gbps" in keys) == ("beta_us_per_mb" in keys):
         return None
     if "bandwidth_gbps" in keys:

@@ -1,4 +1,4 @@
-"""Levels of a fabric, with rails and domains, for some hosts of a cluster; it knows no YAML and no alphas.
+"""Levels of a fabric, with rails and domains, for some hosts of a cluster.
 
 The hosts become nodes 0, 1, ... in their order; the NICs of a host are counted in the order of their names,
 unless another is given.
@@ -122,11 +122,9 @@ def _chosen(tiers: Tiers, hosts: Sequence[str] | None) -> tuple[list[str], list[
         return list(hosts), []
     if not cluster.hosts and cluster.unnamed:
         first = cluster.unnamed[0].place
-        raise TopologyError(
+        raise first.error(
             f"no host has a name: {len(cluster.unnamed)} port(s) tell only the model of their card",
-            path=first.path,
-            line=first.line,
-            hint="ibnetdiscover --node-name-map FILE names them",
+            "ibnetdiscover --node-name-map FILE names them",
         )
     if not cluster.hosts:
         raise TopologyError("the file names no host")

@@ -1,4 +1,4 @@
-"""Which formats of cluster files there are, and which of them a text is in; it knows none of them inside."""
+"""Which formats of cluster files there are, and which of them a text is in."""
 
 from __future__ import annotations
 
@@ -8,31 +8,22 @@ from pathlib import Path
 from taccl.errors import TopologyError
 from taccl.support.reading import Format, recognized
 from taccl.topologies.importers.clusters.facts import Cluster
-from taccl.topologies.importers.clusters.formats import (
-    aws,
-    ibnetdiscover,
-    ibnetdiscover_ports,
-    labels,
-    netq,
-    slurm_conf,
-    slurm_yaml,
-    topograph,
-)
+from taccl.topologies.importers.clusters.formats import aws, infiniband, labels, netq, slurm, topograph
 from taccl.topologies.importers.nodes.registry import read_text
 
-#: A cluster from a text, its path for messages, and which topology of several.
-Read = Callable[[str, str | None, str | None], Cluster]
+#: A cluster from a text and its path, for messages.
+Read = Callable[[str, str | None], Cluster]
 
-
+SLURM_YAML: Format[Read] = Format("slurm-yaml", "SLURM topology.yaml", slurm.is_yaml, slurm.read_yaml)
 #: In the order in which they are tried: the pickiest first.
 FORMATS: tuple[Format[Read], ...] = (
-    Format("ibnetdiscover", "ibnetdiscover", ibnetdiscover.looks_like, ibnetdiscover.read),
-    Format("ibnetdiscover-p", "ibnetdiscover -p", ibnetdiscover_ports.looks_like, ibnetdiscover_ports.read),
+    Format("ibnetdiscover", "ibnetdiscover", infiniband.has_blocks, infiniband.read_blocks),
+    Format("ibnetdiscover-p", "ibnetdiscover -p", infiniband.has_ports, infiniband.read_ports),
     Format("netq", "NetQ computeNodes.json", netq.looks_like, netq.read),
     Format("aws", "aws ec2 describe-instance-topology", aws.looks_like, aws.read),
     Format("labels", "kubectl get nodes -o json|yaml", labels.looks_like, labels.read),
-    Format("slurm-conf", "SLURM topology.conf", slurm_conf.looks_like, slurm_conf.read),
-    Format("slurm-yaml", "SLURM topology.yaml", slurm_yaml.looks_like, slurm_yaml.read),
+    Format("slurm-conf", "SLURM topology.conf", slurm.is_conf, slurm.read_conf),
+    SLURM_YAML,
     Format("topograph", "topograph's model of a cluster", topograph.looks_like, topograph.read),
 )
 
@@ -47,10 +38,14 @@ def parse_cluster(text: str, path: str | None = None, choice: str | None = None)
 
     Raises
     ------
-    TopologyError : it is in no known format, or cannot be understood.
+    TopologyError : it is in no known format, cannot be understood, or has no topology of that name.
     """
     found = recognized(text, path, FORMATS, TopologyError, "this is no file of a cluster that is known here")
-    return found.read(text, path, choice)
+    if found is SLURM_YAML:
+        return slurm.read_yaml(text, path, choice)
+    if choice is not None:
+        raise TopologyError(f"this file has one topology without a name, not {choice!r}", path=path)
+    return found.read(text, path)
 
 
 def read_cluster(path: str | Path, choice: str | None = None) -> Cluster:

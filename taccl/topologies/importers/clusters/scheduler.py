@@ -1,38 +1,51 @@
-"""Trees of switches and blocks of nodes, as schedulers know them, gathered and checked into a `Cluster`.
-
-Readers hand over names with their places; what file they stand in is not known here.
-"""
+"""Trees of switches and blocks of nodes, as schedulers know them, gathered and checked into a `Cluster`."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from taccl.errors import TopologyError
+from taccl.support.tables import Location
 from taccl.topologies.importers.clusters.facts import Cluster, HostBlock, HostPort, Trunk
-from taccl.topologies.importers.nodes.facts import Place
+from taccl.topologies.importers.clusters.hostlist import expanded
+from taccl.topologies.strict_yaml import Node
+
+
+def names_under(keys: Mapping[str, Node], key: str) -> tuple[str, ...]:
+    """The names under a key: a list in a scheduler's words, or a list of YAML of such lists.
+
+    Raises
+    ------
+    TopologyError : one is no list of names, with the line.
+    """
+    if key not in keys or keys[key].kind == "null":
+        return ()
+    node = keys[key]
+    try:
+        parts = node.elements() if node.kind == "list" else (node,)
+        return tuple(name for part in parts for name in expanded(part.raw))
+    except TopologyError as fault:
+        raise (fault if fault.line else node.error(fault.message, fault.hint)) from None
 
 
 @dataclass
 class Tree:
     """Switches, each with the switches and the hosts below it."""
 
-    _places: dict[str, Place] = field(default_factory=dict)
+    _places: dict[str, Location] = field(default_factory=dict)
     _children: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _hosts: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    _notes: list[tuple[str, str, Place]] = field(default_factory=list)
+    _notes: list[tuple[str, str, Location]] = field(default_factory=list)
     _warnings: list[str] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self._places)
 
-    def add(self, place: Place, name: str, switches: tuple[str, ...], hosts: tuple[str, ...]) -> None:
+    def add(self, place: Location, name: str, switches: tuple[str, ...], hosts: tuple[str, ...]) -> None:
         """One switch. Raises TopologyError, with both lines, for a second one of the same name."""
         if name in self._places:
-            raise TopologyError(
-                f"the switch {name!r} is already on line {self._places[name].line}",
-                path=place.path,
-                line=place.line,
-            )
+            raise place.error(f"the switch {name!r} is already on line {self._places[name].line}")
         self._places[name], self._children[name], self._hosts[name] = place, switches, hosts
 
     def add_undescribed(self) -> None:
@@ -46,7 +59,7 @@ class Tree:
                     )
                     self.add(place, child, (), ())
 
-    def note(self, quantity: str, value: str, place: Place) -> None:
+    def note(self, quantity: str, value: str, place: Location) -> None:
         """A further fact."""
         self._notes.append((quantity, value, place))
 
@@ -63,9 +76,9 @@ class Tree:
             place = self._places[switch]
             for child in children:
                 if child not in self._places:
-                    raise _at(place, f"there is no switch {child!r}, which is below {switch!r}")
+                    raise place.error(f"there is no switch {child!r}, which is below {switch!r}")
                 if child in parent:
-                    raise _at(place, f"the switch {child!r} is below {parent[child]!r} and {switch!r}")
+                    raise place.error(f"the switch {child!r} is below {parent[child]!r} and {switch!r}")
                 parent[child] = switch
                 trunks.append(Trunk(place, child, switch))
         self._check_no_rings(parent)
@@ -83,7 +96,7 @@ class Tree:
                 leaf_of[host] = switch
                 ports.append(HostPort(self._places[switch], host, None, switch))
         if not ports and not blocks:
-            raise TopologyError("no switch has nodes below it", path=path, line=1)
+            raise Location(path, 1).error("no switch has nodes below it")
         hosts = tuple(dict.fromkeys([*leaf_of, *(host for block in blocks for host in block.hosts)]))
         return Cluster(
             name,
@@ -102,7 +115,7 @@ class Tree:
             above = parent.get(switch)
             while above is not None:
                 if above in seen:
-                    raise _at(self._places[switch], f"the switch {switch!r} is below itself")
+                    raise self._places[switch].error(f"the switch {switch!r} is below itself")
                 seen.add(above)
                 above = parent.get(above)
 
@@ -111,16 +124,16 @@ class Tree:
 class Blocks:
     """Blocks of hosts without switches; `is_nvlink` where the file says that NVLinks join a block."""
 
-    _places: dict[str, Place] = field(default_factory=dict)
+    _places: dict[str, Location] = field(default_factory=dict)
     _hosts: dict[str, dict[str, None]] = field(default_factory=dict)
     _block_of: dict[str, str] = field(default_factory=dict)
     _nvlink: set[str] = field(default_factory=set)
-    _notes: list[tuple[str, str, Place]] = field(default_factory=list)
+    _notes: list[tuple[str, str, Location]] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self._places)
 
-    def add(self, place: Place, name: str, hosts: tuple[str, ...], is_nvlink: bool = False) -> None:
+    def add(self, place: Location, name: str, hosts: tuple[str, ...], is_nvlink: bool = False) -> None:
         """One block, or further hosts of one that is already there.
 
         Raises
@@ -131,13 +144,13 @@ class Blocks:
             other = self._block_of.setdefault(host, name)
             if other != name:
                 first = self._places[other]
-                raise _at(place, f"host {host} is in the block {name!r} and in {other!r} ({first})")
+                raise place.error(f"host {host} is in the block {name!r} and in {other!r} ({first})")
         self._places.setdefault(name, place)
         self._hosts.setdefault(name, {}).update(dict.fromkeys(hosts))
         if is_nvlink:
             self._nvlink.add(name)
 
-    def note(self, quantity: str, value: str, place: Place) -> None:
+    def note(self, quantity: str, value: str, place: Location) -> None:
         """A further fact."""
         self._notes.append((quantity, value, place))
 
@@ -153,7 +166,3 @@ class Blocks:
         blocks = self.all()
         hosts = tuple(host for block in blocks for host in block.hosts)
         return Cluster(name, hosts, {}, blocks=blocks, gpus=gpus, notes=tuple(self._notes))
-
-
-def _at(place: Place, message: str) -> TopologyError:
-    return TopologyError(message, path=place.path, line=place.line)

@@ -1,8 +1,4 @@
-"""A plan as lines of a machine file: `nodes`, `domain` and `fabric`, each number with how it is known.
-
-It knows what these keys mean (docs/machines/fabric.md) and nothing of the formats that clusters are reported
-in.
-"""
+"""A plan as lines of a machine file: `nodes`, `domain` and `fabric`, each number with how it is known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which switches are leaves, which stand above them, what each joins. It knows a `Cluster` and no machine.
+"""Which switches are leaves, which stand above them, what each joins.
 
 A switch with ports of hosts is a leaf, tier 1; any other's tier is its distance from the nearest leaf. At
 level t stand the parts that switches of tiers 1 to t join, and a part's uplinks are its cables to tier t + 1.

@@ -1,4 +1,4 @@
-"""Bus ids as all formats are brought to: `dddd:bb:dd.f`, lower case; it knows no format."""
+"""Bus ids as all formats are brought to: `dddd:bb:dd.f`, lower case."""
 
 from __future__ import annotations
 

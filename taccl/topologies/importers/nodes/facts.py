@@ -1,7 +1,6 @@
 """What a dump tells about one node: GPUs, NICs, links and places, each with the line that tells it.
 
-The noun of this room. Readers make it, `merge` refines one by another, `machine` makes a machine of it. It
-knows no format and no constant: what a dump does not tell is None here, and is inferred or assumed later.
+The noun of this room. Readers make it, `merge` refines one by another, `machine` makes a machine of it.
 """
 
 from __future__ import annotations
@@ -9,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Literal
+
+from taccl.support.tables import Location
 
 #: How a number is known: a dump says it, it follows from what a dump says, or a table of constants says it.
 How = Literal["read", "inferred", "assumed"]
@@ -19,18 +20,6 @@ LinkKind = Literal["nvlink", "xgmi", "pcie"]
 COUNTS_UNTOLD = (
     "`amd-smi xgmi` does not tell how many links join two GPUs; `amd-smi topology` or RCCL's topology XML may"
 )
-
-
-@dataclass(frozen=True)
-class Place:
-    """A line of a file; `line` counts from 1."""
-
-    path: str | None
-    line: int | None
-
-    def __str__(self) -> str:
-        name = self.path or "<text>"
-        return name if self.line is None else f"{name}:{self.line}"
 
 
 class Nearness(IntEnum):
@@ -62,14 +51,14 @@ class Gpu:
     host : tells the machines of an NVLink domain apart, with no PCIe between them; None of a single one.
     """
 
-    place: Place
+    place: Location
     busid: str | None = None
     model: str | None = None
     arch: str | None = None
     numa: int | None = None
     dev: int | None = None
     pcie_gbps: float | None = None
-    pcie_place: Place | None = None
+    pcie_place: Location | None = None
     host: str | None = None
 
 
@@ -87,13 +76,13 @@ class Nic:
     host : as of a GPU.
     """
 
-    place: Place
+    place: Location
     name: str
     gbps: float | None = None
     card: str | None = None
     card_gbps: float | None = None
     numa: int | None = None
-    card_place: Place | None = None
+    card_place: Location | None = None
     host: str | None = None
 
 
@@ -111,7 +100,7 @@ class GpuLink:
     switch : which switch, where GPUs hang at several that are not joined.
     """
 
-    place: Place
+    place: Location
     a: int
     b: int | None
     kind: LinkKind
@@ -132,7 +121,7 @@ class SharedBridge:
     name : for people: a bus id, `cpu 0`.
     """
 
-    place: Place
+    place: Location
     name: str
     gpus: tuple[int, ...]
     nics: tuple[int, ...]
@@ -150,7 +139,7 @@ class Cpu:
     gbps : to another CPU, GB/s each way, as the dump has it.
     """
 
-    place: Place
+    place: Location
     numa: int | None = None
     arch: str | None = None
     vendor: str | None = None
@@ -169,7 +158,7 @@ class LibraryChoice:
         between GPUs, in NCCL's words (`NVL`, `PIX`, `SYS`).
     """
 
-    paths: tuple[tuple[Place, int, int, str], ...] = ()
+    paths: tuple[tuple[Location, int, int, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -221,7 +210,7 @@ class Known:
 
     Parameters
     ----------
-    source : a Place for what was read, a rule for what was inferred, a reference for what was assumed.
+    source : a Location for what was read, a rule for what was inferred, a reference for what was assumed.
     """
 
     quantity: str

@@ -1,14 +1,12 @@
-"""What a dump says, in GB/s: its links, its PCIe and its NICs, each number with how it is known.
-
-It knows facts and constants, and neither formats nor machine files.
-"""
+"""What a dump says, in GB/s: its links, its PCIe and its NICs, each number with how it is known."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from taccl.topologies.importers.nodes.facts import Dump, Gpu, GpuLink, How, Nearness, Nic, Place
+from taccl.support.tables import Location
+from taccl.topologies.importers.nodes.facts import Dump, Gpu, GpuLink, How, Nearness, Nic
 from taccl.topologies.importers.nodes.rates import (
     UNKNOWN_LINK,
     UNKNOWN_NIC_GBPS,
@@ -103,7 +101,7 @@ def card_figure(nic: Nic, bandwidth: Bandwidth) -> Figure | None:
     return pcie_gbps(nic.card_gbps, nic.card_place or nic.place, bandwidth)
 
 
-def pcie_gbps(reported: float | None, place: Place, bandwidth: Bandwidth) -> Figure:
+def pcie_gbps(reported: float | None, place: Location, bandwidth: Bandwidth) -> Figure:
     """A PCIe link: as it is reported, in NCCL's reckoning or the vendor's; NCCL's guess where it is not."""
     if reported is None:
         value = UNKNOWN_PCIE_GBPS if bandwidth == "nccl" else pcie_peak_gbps(UNKNOWN_PCIE_GBPS)

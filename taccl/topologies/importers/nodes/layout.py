@@ -1,6 +1,6 @@
 """A machine before it is written down: names of devices, wires between them, and a network.
 
-The noun of what an import makes; it knows no dump. Every number is a `Figure`, which says how it is known.
+The noun of what an import makes. Every number is a `Figure`, which says how it is known.
 """
 
 from __future__ import annotations

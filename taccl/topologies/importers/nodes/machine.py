@@ -1,13 +1,11 @@
-"""A dump as a machine: what `taccl topology import` writes, and the figures that it prints.
-
-It knows facts, figures and layouts, and no format of a dump.
-"""
+"""A dump as a machine: what `taccl topology import` writes, and the figures that it prints."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from taccl.errors import TopologyError
+from taccl.support.tables import Location
 from taccl.topologies import PhysicalTopology, parse_topology
 from taccl.topologies.devices import MAX_GPUS
 from taccl.topologies.importers.nodes.facts import Dump, Known
@@ -98,11 +96,9 @@ def make_machine(
     TopologyError : several nodes without a NIC, more GPUs than a machine may have, or a plan alone.
     """
     if dump.plan is not None:
-        raise TopologyError(
+        raise Location(dump.gpus[0].place.path, 1).error(
             "this is a plan that NCCL made, which tells no link and no speed of a machine",
-            path=dump.gpus[0].place.path,
-            line=1,
-            hint="give the file of NCCL_TOPO_DUMP_FILE too: the plan checks it",
+            "give the file of NCCL_TOPO_DUMP_FILE too: the plan checks it",
         )
     dump = settled(dump)
     if nodes > 1 and not dump.nics:

@@ -1,7 +1,4 @@
-"""A layout as the text of a machine file, each number with a comment that says how it is known.
-
-It knows the language of machine files (docs/topologies.md), and no dump.
-"""
+"""A layout as the text of a machine file, each number with a comment that says how it is known."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Several dumps of one node as one: later ones tell what earlier ones do not, and none may contradict.
 
-It knows facts only. What tools can rightly tell apart (how many bridges lie between two devices, speeds of
-idle PCIe links) is taken from the first that tells it; what they cannot (how many links two GPUs have, on
-which CPU a NIC is) must agree.
+What tools can rightly tell apart (how many bridges lie between two devices, speeds of idle PCIe links) is
+taken from the first that tells it; what they cannot (how many links two GPUs have, on which CPU a NIC is)
+must agree.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The links that two dumps of one node tell of: counts must agree, whatever else one of them knows more of.
-
-It knows facts of links only.
-"""
+"""The links that two dumps of one node tell of: counts must agree, whatever else one of them tells."""
 
 from __future__ import annotations
 
@@ -9,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from taccl.errors import TopologyError
-from taccl.topologies.importers.nodes.facts import Dump, GpuLink, Place
+from taccl.support.tables import Location
+from taccl.topologies.importers.nodes.facts import Dump, GpuLink
 from taccl.topologies.importers.nodes.nvlinks import links_of_model, wiring
 
 
@@ -193,7 +191,7 @@ def _part_of_them(
     ), listed
 
 
-def _elsewhere(place: Place, whose: str, known: int, listed: int) -> str:
+def _elsewhere(place: Location, whose: str, known: int, listed: int) -> str:
     return (
         f"{place}: {whose} has {listed} links, and {known} of them lead to these GPUs: the rest leads to a"
         " CPU, or to GPUs that are not stated"
@@ -232,17 +230,14 @@ def _one_link(one: GpuLink, other: GpuLink) -> GpuLink:
     return replace(best, gbps=reported.gbps, is_raw=reported.is_raw, switch=one.switch or other.switch)
 
 
-def _no_such_link(link: GpuLink, place: Place) -> TopologyError:
+def _no_such_link(link: GpuLink, place: Location) -> TopologyError:
     ends = f"GPU {link.a} " + ("and the switch" if link.b is None else f"and GPU {link.b}")
     many = "links" if link.count is None else f"{link.count} links"
     return contradiction(f"between {ends} are {many}", link.place, "there are none", place)
 
 
-def contradiction(says: str, place: Place, other: str, other_place: Place) -> TopologyError:
+def contradiction(says: str, place: Location, other: str, other_place: Location) -> TopologyError:
     """The error of two lines that cannot both be true."""
-    return TopologyError(
-        f"{says}, but {other_place} says: {other}",
-        path=place.path,
-        line=place.line,
-        hint="files of one node only, taken at one time",
+    return place.error(
+        f"{says}, but {other_place} says: {other}", "files of one node only, taken at one time"
     )

@@ -1,7 +1,7 @@
 """GPUs and their NICs on a machine whose GPUs have NVLinks or xGMI between them: PCIe is for NICs only.
 
-It knows facts and figures, and makes wires of them. So that PCIe does not become a way from GPU to GPU where
-their own links leave pairs out, what several GPUs share is one device on the way out, another on the way in.
+So that PCIe does not become a way from GPU to GPU where their own links leave pairs out, what several GPUs
+share is one device on the way out, another on the way in.
 """
 
 from __future__ import annotations

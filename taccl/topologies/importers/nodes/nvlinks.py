@@ -1,7 +1,4 @@
-"""What a table of NVLink counts says: links from GPU to GPU, or links to a switch between all of them.
-
-Pure functions of counts. No tool's format is known here, and no bandwidth.
-"""
+"""What a table of NVLink counts says: links from GPU to GPU, or links to a switch between all of them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """PCIe where GPUs have no other way to each other: bridges and CPUs as devices that share their routes up.
 
-It knows facts and figures, and makes wires of them; NVLinks are not its business.
+NVLinks are not its business.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Whether a plan that NCCL made fits a machine that was read elsewhere.
 
-Compares two dumps. It knows neither a format nor a bandwidth.
+Compares two dumps.
 """
 
 from __future__ import annotations

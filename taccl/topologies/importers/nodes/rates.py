@@ -1,7 +1,6 @@
 """Which constants stand for a link of a dump where neither it nor a measurement tells speed or latency.
 
-It knows architectures, models and protocols by name, and nothing of any machine or format; the constants of
-links are `topologies.machines.rates`'. GB/s are per link and direction; microseconds are of one hop.
+GB/s are per link and direction; microseconds are of one hop.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which network interfaces are ports of a card that a job would use; it knows names and speeds, no format."""
+"""Which network interfaces are ports of a card that a job would use."""
 
 from __future__ import annotations
 

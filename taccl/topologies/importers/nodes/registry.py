@@ -1,4 +1,4 @@
-"""Which formats of dumps there are, and which of them a text is in; it knows none of them inside.
+"""Which formats of dumps there are, and which of them a text is in.
 
 A format is found by what a text holds, never by the name of its file. A new one is a module in `formats/` and
 a row in `FORMATS`.
@@ -14,7 +14,8 @@ from pathlib import Path
 from taccl.errors import TopologyError
 from taccl.support.reading import Format, any_text, recognized
 from taccl.support.split_outputs import parts_of
-from taccl.topologies.importers.nodes.facts import Dump, Place
+from taccl.support.tables import Location
+from taccl.topologies.importers.nodes.facts import Dump
 from taccl.topologies.importers.nodes.formats import (
     amd_smi,
     hwloc,
@@ -129,7 +130,7 @@ def parse_dump(text: str, path: str | None = None) -> Dump:
         except TopologyError as fault:
             if not dumps:
                 raise _in_parts(fault, reported) from fault
-            place = Place(path, fault.line or part.line)
+            place = Location(path, fault.line or part.line)
             left_out.append(f"{place}: {each.summary} is left out: {fault.message}")
     try:
         whole = merge(dumps)

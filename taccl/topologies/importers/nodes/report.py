@@ -1,7 +1,4 @@
-"""The table of an import: every number of a machine and how it is known.
-
-It knows facts, figures and layouts; it computes no number that a machine has.
-"""
+"""The table of an import: every number of a machine and how it is known."""
 
 from __future__ import annotations
 

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taccl.errors import TopologyError
-from taccl.topologies.importers.nodes.formats.device_matrix import has_matrix, plain_lines, read_matrix
+from taccl.support.tables import plain_lines
+from taccl.topologies.importers.nodes.formats.device_matrix import has_matrix, read_matrix
 
 CELLS = {"X", "NV1", "NV12", "NODE", "PIX", "PXB", "SYS"}
 TABLE = """\tGPU0\tGPU1\tmlx5_0\tCPU Affinity\tNUMA Affinity

@@ -2,10 +2,11 @@
 
 import pytest
 
-from taccl.topologies.importers.nodes.facts import Cpu, Place
+from taccl.support.tables import Location
+from taccl.topologies.importers.nodes.facts import Cpu
 from taccl.topologies.importers.nodes.rates import alphas, arch_of_model, cpu_gbps, link_rate, pcie_peak_gbps
 
-HERE = Place("x", 1)
+HERE = Location("x", 1)
 
 
 @pytest.mark.parametrize(

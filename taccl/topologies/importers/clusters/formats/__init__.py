@@ -1,1 +1,1 @@
-"""One module for each format that tells how nodes are joined; none knows another."""
+"""One module for each format that tells how nodes are joined."""

@@ -1,4 +1,4 @@
-"""AWS's DescribeInstanceTopology: for each instance the network nodes above it. It knows its keys only.
+"""AWS's DescribeInstanceTopology: for each instance the network nodes above it.
 
 `NetworkNodes` goes from the root to the leaf, so instances with the same last one are at one leaf.
 """
@@ -8,9 +8,9 @@ from __future__ import annotations
 from itertools import pairwise
 
 from taccl.errors import TopologyError
-from taccl.topologies.importers.clusters.facts import Cluster, refuse_choice
+from taccl.support.tables import Location
+from taccl.topologies.importers.clusters.facts import Cluster
 from taccl.topologies.importers.clusters.scheduler import Tree
-from taccl.topologies.importers.nodes.facts import Place
 from taccl.topologies.strict_yaml import parse_yaml
 
 
@@ -19,34 +19,25 @@ def looks_like(text: str) -> bool:
     return "NetworkNodes" in text and "InstanceId" in text
 
 
-def read(text: str, path: str | None, choice: str | None = None) -> Cluster:
+def read(text: str, path: str | None) -> Cluster:
     """The tree of network nodes.
 
     Raises
     ------
     TopologyError : with the line; a network node that is below two others.
     """
-    refuse_choice(choice, path)
     root = parse_yaml(text, path, TopologyError)
-    listed = root
-    if root.kind == "mapping":
-        keys = {key.raw: value for key, value in root.items()}
-        if "Instances" not in keys:
-            raise root.error("the file lacks the key 'Instances'")
-        listed = keys["Instances"]
+    listed = root.keys("Instances")["Instances"] if root.kind == "mapping" else root
     children: dict[str, dict[str, None]] = {}
     hosts: dict[str, dict[str, None]] = {}
-    place_of: dict[str, Place] = {}
+    place_of: dict[str, Location] = {}
     for item in listed.elements():
-        own = {key.raw: value for key, value in item.items()}
-        for key in ("InstanceId", "NetworkNodes"):
-            if key not in own:
-                raise item.error(f"{item.name} lacks the key {key!r}")
+        own = item.keys("InstanceId", "NetworkNodes")
         above = [node.raw for node in own["NetworkNodes"].elements() if node.raw]
         if not above:
             raise own["NetworkNodes"].error(f"{own['NetworkNodes'].name} names no node of the network")
         for name in above:
-            place_of.setdefault(name, Place(path, own["NetworkNodes"].line))
+            place_of.setdefault(name, Location(path, own["NetworkNodes"].line))
         for name, below in pairwise(above):
             children.setdefault(name, {})[below] = None
         hosts.setdefault(above[-1], {})[own["InstanceId"].raw] = None

@@ -1,8 +1,7 @@
 """Labels that topograph gives to the nodes of Kubernetes, as `kubectl get nodes -o json` or yaml prints them.
 
 `network.topology.nvidia.com/leaf`, `spine` and `core` name switches, `accelerator` a domain of NVLinks. Newer
-versions call them `fabric.topograph.run/tier-0` and upwards, and `accelerator.topograph.run/domain`. It knows
-these keys and no other.
+versions call them `fabric.topograph.run/tier-0` and upwards, and `accelerator.topograph.run/domain`.
 """
 
 from __future__ import annotations
@@ -10,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from taccl.errors import TopologyError
-from taccl.topologies.importers.clusters.facts import Cluster, refuse_choice
+from taccl.support.tables import Location
+from taccl.topologies.importers.clusters.facts import Cluster
 from taccl.topologies.importers.clusters.scheduler import Blocks, Tree
-from taccl.topologies.importers.nodes.facts import Place
 from taccl.topologies.strict_yaml import Node, parse_yaml
 
 PREFIX = "network.topology.nvidia.com/"
@@ -30,16 +29,15 @@ def looks_like(text: str) -> bool:
     return (PREFIX in text or any(key in text for key in _NEWER)) and "metadata" in text
 
 
-def read(text: str, path: str | None, choice: str | None = None) -> Cluster:
+def read(text: str, path: str | None) -> Cluster:
     """The cluster that the labels tell.
 
     Raises
     ------
-    TopologyError : no node has a label; a `choice`, since nodes have one set of labels.
+    TopologyError : no node has a label.
     """
-    refuse_choice(choice, path)
     root = parse_yaml(text, path, TopologyError)
-    hosts: dict[str, dict[str, tuple[str, Place]]] = {}
+    hosts: dict[str, dict[str, tuple[str, Location]]] = {}
     blocks = Blocks()
     for name, labels in _nodes(root):
         hosts[name] = labels
@@ -53,10 +51,10 @@ def read(text: str, path: str | None, choice: str | None = None) -> Cluster:
     raise root.error(f"no node has a label {PREFIX}leaf or {DOMAIN_LABEL}")
 
 
-def _tree(hosts: dict[str, dict[str, tuple[str, Place]]]) -> Tree:
+def _tree(hosts: dict[str, dict[str, tuple[str, Location]]]) -> Tree:
     """The switches by their levels; those of two levels may have the same name."""
     below: dict[tuple[str, str], dict[str, None]] = {}
-    place_of: dict[tuple[str, str], Place] = {}
+    place_of: dict[tuple[str, str], Location] = {}
     for host, labels in hosts.items():
         child = host
         for level in _LEVELS:
@@ -80,21 +78,16 @@ def _meaning(key: str) -> str | None:
     return key.removeprefix(PREFIX) if key.startswith(PREFIX) else _NEWER.get(key)
 
 
-def _nodes(root: Node) -> Iterator[tuple[str, dict[str, tuple[str, Place]]]]:
+def _nodes(root: Node) -> Iterator[tuple[str, dict[str, tuple[str, Location]]]]:
     """The name of each node, and what its labels mean, with their lines."""
-    keys = {key.raw: value for key, value in root.items()}
+    keys = root.keys()
     for item in keys["items"].elements() if "items" in keys else (root,):
-        own = {key.raw: value for key, value in item.items()}
-        if "metadata" not in own:
-            raise item.error(f"{item.name} lacks the key 'metadata'")
-        metadata = {key.raw: value for key, value in own["metadata"].items()}
-        if "name" not in metadata:
-            raise own["metadata"].error(f"{own['metadata'].name} lacks the key 'name'")
+        metadata = item.keys("metadata")["metadata"].keys("name")
         labels = metadata["labels"].items() if "labels" in metadata else ()
         yield (
             metadata["name"].raw,
             {
-                meaning: (value.raw, Place(value.source.path, value.line))
+                meaning: (value.raw, Location(value.source.path, value.line))
                 for key, value in labels
                 if (meaning := _meaning(key.raw)) is not None and value.raw
             },

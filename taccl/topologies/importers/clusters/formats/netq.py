@@ -1,13 +1,13 @@
-"""NetQ's computeNodes.json: which trays share a domain of NVLinks. It knows its keys only."""
+"""NetQ's computeNodes.json: which trays share a domain of NVLinks."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from taccl.errors import TopologyError
-from taccl.topologies.importers.clusters.facts import Cluster, refuse_choice
+from taccl.support.tables import Location
+from taccl.topologies.importers.clusters.facts import Cluster
 from taccl.topologies.importers.clusters.scheduler import Blocks
-from taccl.topologies.importers.nodes.facts import Place
 from taccl.topologies.strict_yaml import parse_yaml
 
 
@@ -16,29 +16,26 @@ def looks_like(text: str) -> bool:
     return '"DomainUUID"' in text
 
 
-def read(text: str, path: str | None, choice: str | None = None) -> Cluster:
+def read(text: str, path: str | None) -> Cluster:
     """The domains, their trays in the order of their slots.
 
     Raises
     ------
     TopologyError : with the line; trays with different numbers of GPUs are reported as a warning.
     """
-    refuse_choice(choice, path)
     root = parse_yaml(text, path, TopologyError)
-    trays: list[tuple[str, int, str, Place]] = []
-    gpus: dict[int, Place] = {}
+    trays: list[tuple[str, int, str, Location]] = []
+    gpus: dict[int, Location] = {}
     for item in root.elements() if root.kind == "list" else (root,):
-        keys = {key.raw: value for key, value in item.items()}
-        for key in ("DomainUUID", "Name"):
-            if key not in keys or not keys[key].raw:
-                raise item.error(f"{item.name} lacks the key {key!r}")
-        place = Place(path, keys["DomainUUID"].line)
+        keys = item.keys()
+        domain, name = item.named("DomainUUID"), item.named("Name")
+        place = Location(path, keys["DomainUUID"].line)
         slot = 0
         if "LocationInfo" in keys and keys["LocationInfo"].kind == "mapping":
-            location = {key.raw: value for key, value in keys["LocationInfo"].items()}
+            location = keys["LocationInfo"].keys()
             if "SlotID" in location and location["SlotID"].kind == "integer":
                 slot = location["SlotID"].integer()
-        trays.append((keys["DomainUUID"].raw, slot, keys["Name"].raw, place))
+        trays.append((domain, slot, name, place))
         if "GpuIDList" in keys and keys["GpuIDList"].kind == "list":
             gpus.setdefault(len(keys["GpuIDList"].elements()), place)
     if not trays:

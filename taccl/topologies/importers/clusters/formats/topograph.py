@@ -1,4 +1,4 @@
-"""topograph's model of a cluster: switches, and blocks of nodes below them. It knows its keys only.
+"""topograph's model of a cluster: switches, and blocks of nodes below them.
 
 Both of its layouts are read: `switches` as a mapping with `blocks` that name their switch, and, of older
 versions, as a list with `capacity_blocks`.
@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 
 from taccl.errors import TopologyError
-from taccl.topologies.importers.clusters.facts import Cluster, refuse_choice
+from taccl.support.tables import Location
+from taccl.topologies.importers.clusters.facts import Cluster
 from taccl.topologies.importers.clusters.formats.labels import DOMAIN_LABEL
-from taccl.topologies.importers.clusters.hostlist import expanded
-from taccl.topologies.importers.clusters.scheduler import Blocks, Tree
-from taccl.topologies.importers.nodes.facts import Place
+from taccl.topologies.importers.clusters.scheduler import Blocks, Tree, names_under
 from taccl.topologies.strict_yaml import Node, parse_yaml
 
 _LOOKS = re.compile(r"^(switches|blocks|capacity_blocks)\s*:", re.MULTILINE)
@@ -26,52 +25,47 @@ def looks_like(text: str) -> bool:
     return _LOOKS.search(text) is not None
 
 
-def read(text: str, path: str | None, choice: str | None = None) -> Cluster:
+def read(text: str, path: str | None) -> Cluster:
     """The cluster that the model describes.
 
     Raises
     ------
-    TopologyError : with the line; a `choice`, since a model is one cluster.
+    TopologyError : with the line.
     """
-    refuse_choice(choice, path)
     root = parse_yaml(text, path, TopologyError)
-    keys = _keys(root)
+    keys = root.keys()
     tree, blocks = Tree(), Blocks()
     hosts_of: dict[str, list[str]] = {}
     block_hosts: dict[str, tuple[str, ...]] = {}
     for key in ("blocks", "capacity_blocks"):
         for name, block in _named(keys[key]) if key in keys else ():
-            own = _keys(block)
-            hosts = _names(own, "nodes")
+            own = block.keys()
+            hosts = names_under(own, "nodes")
             called = name or (own["switch"].raw if "switch" in own else f"block{len(block_hosts)}")
             block_hosts[called] = (*block_hosts.get(called, ()), *hosts)
             if "switch" in own:
                 hosts_of.setdefault(own["switch"].raw, []).extend(hosts)
             domain = _domain(own)
-            place = Place(path, block.line)
+            place = Location(path, block.line)
             blocks.add(place, domain or called, hosts, is_nvlink=domain is not None)
     for name, switch in _named(keys["switches"]) if "switches" in keys else ():
-        own = _keys(switch) if switch.kind == "mapping" else {}
+        own = switch.keys() if switch.kind == "mapping" else {}
         if name is None:
             raise switch.error(f"{switch.name} has no name")
-        below = [*hosts_of.pop(name, ()), *_names(own, "nodes")]
-        for block_name in _names(own, "capacity_blocks"):
+        below = [*hosts_of.pop(name, ()), *names_under(own, "nodes")]
+        for block_name in names_under(own, "capacity_blocks"):
             if block_name not in block_hosts:
                 raise switch.error(f"there is no capacity block {block_name!r}")
             below += block_hosts[block_name]
-        tree.add(Place(path, switch.line), name, _names(own, "switches"), tuple(dict.fromkeys(below)))
+        tree.add(Location(path, switch.line), name, names_under(own, "switches"), tuple(dict.fromkeys(below)))
     for leaf, below in hosts_of.items():  # leaves that no other line describes
-        tree.add(Place(path, keys["blocks"].line), leaf, (), tuple(below))
+        tree.add(Location(path, keys["blocks"].line), leaf, (), tuple(below))
     if tree:
         tree.add_undescribed()  # racks without nodes have no entry of their own
         return tree.cluster("topograph", path, blocks.all())
     if blocks:
         return blocks.cluster("topograph")
     raise root.error("the model has no switches and no blocks")
-
-
-def _keys(node: Node) -> dict[str, Node]:
-    return {key.raw: value for key, value in node.items()}
 
 
 def _named(node: Node) -> list[tuple[str | None, Node]]:
@@ -82,20 +76,9 @@ def _named(node: Node) -> list[tuple[str | None, Node]]:
         return []
     named: list[tuple[str | None, Node]] = []
     for item in node.elements():
-        own = _keys(item)
+        own = item.keys()
         named.append((own["name"].raw if "name" in own else None, item))
     return named
-
-
-def _names(keys: dict[str, Node], key: str) -> tuple[str, ...]:
-    if key not in keys or keys[key].kind == "null":
-        return ()
-    node = keys[key]
-    parts = node.elements() if node.kind == "list" else (node,)
-    try:
-        return tuple(name for part in parts for name in expanded(part.raw))
-    except TopologyError as fault:
-        raise node.error(fault.message, fault.hint) from None
 
 
 def _domain(keys: dict[str, Node]) -> str | None:

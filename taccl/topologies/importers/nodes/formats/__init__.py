@@ -1,1 +1,1 @@
-"""One module for each format of dumps; none knows another."""
+"""One module for each format of dumps."""

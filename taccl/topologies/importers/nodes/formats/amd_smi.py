@@ -1,7 +1,6 @@
 """What amd-smi prints of how GPUs are joined: `amd-smi topology` and `amd-smi xgmi`, as text, JSON and CSV.
 
-It knows amd-smi's layouts, old and new; what the words in its tables mean is reported by `amd_pairs`, and the
-tables of `xgmi` are read by `amd_xgmi`.
+Layouts old and new; what the words in its tables mean is `amd_pairs`', the tables of `xgmi` are `amd_xgmi`'s.
 """
 
 from __future__ import annotations
@@ -12,27 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from taccl.errors import TopologyError
-from taccl.topologies.importers.nodes.facts import Dump, Gpu, Place
-from taccl.topologies.importers.nodes.formats import amd_xgmi
-from taccl.topologies.importers.nodes.formats.amd_pairs import (
-    ACCESS,
-    BANDWIDTH,
-    HOPS,
-    TYPE,
-    WEIGHT,
-    dump_of_pairs,
-    names_of,
-)
+from taccl.support.tables import Cell, Location, SquareTable, lines_of, square_tables
+from taccl.topologies.importers.nodes.facts import Dump, Gpu
+from taccl.topologies.importers.nodes.formats import amd_pairs, amd_xgmi
+from taccl.topologies.importers.nodes.formats.amd_pairs import ACCESS, BANDWIDTH, HOPS, TYPE, WEIGHT
 from taccl.topologies.importers.nodes.formats.json_objects import Located, begins_json, parse_objects
-from taccl.topologies.importers.nodes.formats.pair_tables import (
-    Cell,
-    Layout,
-    PairTable,
-    clean_lines,
-    lines_of,
-    read_tables,
-)
 from taccl.topologies.importers.nodes.merge import merge
 
 _TITLES = {"ACCESS": ACCESS, "WEIGHT": WEIGHT, "HOPS": HOPS, "LINK TYPE": TYPE, "NUMA BW": BANDWIDTH}
@@ -84,8 +67,8 @@ def read(text: str, path: str | None) -> Dump:
     TopologyError : what is wrong with it, with the line.
     """
     if _TEXT_MARK.search(text):
-        lines = clean_lines(text)
-        tables = read_tables(lines, Layout(_title, _name), path)
+        lines = amd_pairs.table_lines(text)
+        tables = square_tables(lines, _title, _name, path, amd_pairs.MOST_GPUS)
         metrics = amd_xgmi.read_text(lines, path)
         numbers: dict[str, int] = {}
     elif _CSV_MARK.search(text):
@@ -100,28 +83,26 @@ def read(text: str, path: str | None) -> Dump:
         return whole if metrics is None else replace(merge([whole, metrics]), format=whole.format)
     if metrics is not None:
         return metrics
-    raise TopologyError(
+    raise Location(path, 1).error(
         "this is of amd-smi, and has no table that tells how GPUs are joined",
-        path=path,
-        line=1,
-        hint="give the output of `amd-smi topology`",
+        "give the output of `amd-smi topology`",
     )
 
 
-def _of_tables(tables: Sequence[PairTable], numbers: dict[str, int], path: str | None) -> Dump:
+def _of_tables(tables: Sequence[SquareTable], numbers: dict[str, int], path: str | None) -> Dump:
     """The tables of `amd-smi topology`; `numbers` are amd-smi's of the GPUs where the output has them."""
-    names = names_of(tables, path)
+    names = amd_pairs.names_of(tables, path)
     if numbers:
         names = tuple(sorted(names, key=lambda name: numbers.get(name, -1)))
     gpus = tuple(
         Gpu(
-            place=Place(path, tables[0].line),
+            place=Location(path, tables[0].line),
             busid=name if _BDF.fullmatch(name) else None,
             dev=numbers.get(name, dev),
         )
         for dev, name in enumerate(names)
     )
-    return dump_of_pairs("amd-smi", tables, names, gpus, path)
+    return amd_pairs.dump_of_pairs("amd-smi", tables, names, gpus, path)
 
 
 def _title(line: str) -> str | None:
@@ -145,11 +126,9 @@ def _entries(document: Any, path: str | None) -> list[Located]:
     found: list[Located] = []
     _collect(document, found, 0)
     if not found:
-        raise TopologyError(
+        raise Location(path, 1).error(
             "no object in this JSON is about a GPU and its links",
-            path=path,
-            line=1,
-            hint="give the output of `amd-smi topology --json`",
+            "give the output of `amd-smi topology --json`",
         )
     return found
 
@@ -162,38 +141,40 @@ def _collect(value: Any, found: list[Located], depth: int) -> None:
             _collect(each, found, depth + 1)
 
 
-def _read_json(entries: Sequence[Located], path: str | None) -> tuple[list[PairTable], dict[str, int]]:
+def _read_json(entries: Sequence[Located], path: str | None) -> tuple[list[SquareTable], dict[str, int]]:
     """The tables, and amd-smi's index of each GPU."""
     name_of: dict[int, str] = {}
     for entry in entries:
-        _number(entry, path)
-        name_of.setdefault(_number(entry, path), f"GPU{_number(entry, path)}")
-        name = _name(str(entry.get("bdf", "")))
-        if name is not None and name in name_of.values() and name_of[_number(entry, path)] != name:
-            raise TopologyError(f"two GPUs have the bus id {name}", path=path, line=entry.line)
-        name_of[_number(entry, path)] = name or name_of[_number(entry, path)]
-    tables: dict[str, PairTable] = {}
+        gpu, name = _number(entry, path), _name(str(entry.get("bdf", "")))
+        before = name_of.setdefault(gpu, f"GPU{gpu}")
+        if name is not None and name in name_of.values() and before != name:
+            raise Location(path, entry.line).error(f"two GPUs have the bus id {name}")
+        name_of[gpu] = name or before
+    tables: dict[str, SquareTable] = {}
     for entry in entries:
         row = name_of[_number(entry, path)]
         _same_names(entry, name_of, path)
-        for kind, gpu, value, line in (*_new_cells(entry, path), *_old_cells(entry)):
+        for title, gpu, value, line in (*_new_cells(entry, path), *_old_cells(entry)):
             if gpu not in name_of:
-                raise TopologyError(f"GPU {gpu} is named here and has no entry", path=path, line=line)
-            table = tables.setdefault(kind, PairTable(kind, line, tuple(name_of.values()), {}))
+                raise Location(path, line).error(f"GPU {gpu} is named here and has no entry")
+            table = tables.setdefault(title, SquareTable(title, line, tuple(name_of.values())))
             table.cells.setdefault((row, name_of[gpu]), Cell(_text(value), line))
     return list(tables.values()), {name: gpu for gpu, name in name_of.items()}
 
 
 def _same_names(entry: Located, name_of: dict[int, str], path: str | None) -> None:
     """Refuse a link whose index is one GPU's and whose bus id is another's."""
-    links = entry.get("links")
-    for link in links if isinstance(links, list) else ():
-        if not isinstance(link, Located) or "gpu" not in link:
-            continue
+    for link in _links_of(entry):
         name, known = _name(str(link.get("bdf", ""))), name_of.get(_number(link, path))
         if name is not None and known is not None and _BDF.fullmatch(known) and name != known:
             message = f"GPU {_number(link, path)} is {name} here, and {known} in its own entry"
-            raise TopologyError(message, path=path, line=link.line)
+            raise Location(path, link.line).error(message)
+
+
+def _links_of(entry: Located) -> list[Located]:
+    links = entry.get("links")
+    listed = links if isinstance(links, list) else []
+    return [link for link in listed if isinstance(link, Located) and "gpu" in link]
 
 
 def _number(entry: Located, path: str | None) -> int:
@@ -201,17 +182,15 @@ def _number(entry: Located, path: str | None) -> int:
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 4:
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 10_000:
-        raise TopologyError(f"{str(value)[:40]!r} is no index of a GPU", path=path, line=entry.line)
+        raise Location(path, entry.line).error(f"{str(value)[:40]!r} is no index of a GPU")
     return value
 
 
 def _new_cells(entry: Located, path: str | None) -> Iterator[tuple[str, int, Any, int]]:
-    links = entry.get("links")
-    for link in links if isinstance(links, list) else ():
-        if isinstance(link, Located) and "gpu" in link:
-            for key, kind in _NEW_KEYS.items():
-                if key in link:
-                    yield kind, _number(link, path), link[key], link.line
+    for link in _links_of(entry):
+        for key, title in _NEW_KEYS.items():
+            if key in link:
+                yield title, _number(link, path), link[key], link.line
 
 
 def _old_cells(entry: Located) -> Iterator[tuple[str, int, Any, int]]:
@@ -230,24 +209,24 @@ def _text(value: Any) -> str:
     return str(value).strip() or "N/A" if value is not None else "N/A"
 
 
-def _read_csv(text: str, path: str | None) -> tuple[list[PairTable], dict[str, int]]:
+def _read_csv(text: str, path: str | None) -> tuple[list[SquareTable], dict[str, int]]:
     lines = lines_of(text)
     begin = next(number for number, line in enumerate(lines) if _CSV_MARK.match(line))
-    header = [each.strip().lower() for each in _cells(lines[begin], path, begin + 1)]
+    header = [each.strip().lower() for each in _cells(lines[begin], Location(path, begin + 1))]
     columns = [_CSV_COLUMN.fullmatch(each) for each in header]
     gpus = sorted({int(match[2]) for match in columns if match is not None})
     names = tuple(f"GPU{gpu}" for gpu in gpus)
-    tables = {kind: PairTable(kind, begin + 1, names, {}) for kind in _OLD_KEYS.values()}
+    tables = {kind: SquareTable(kind, begin + 1, names) for kind in _OLD_KEYS.values()}
     for number in range(begin + 1, len(lines)):
-        cells = _cells(lines[number], path, number + 1)
+        here = Location(path, number + 1)
+        cells = _cells(lines[number], here)
         if not cells or not re.fullmatch(r"\s*[0-9]{1,4}\s*", cells[0]):
             continue
         if len(cells) != len(header):
-            what = f"this row has {len(cells)} cells for {len(header)} columns"
-            raise TopologyError(what, path=path, line=number + 1)
+            raise here.error(f"this row has {len(cells)} cells for {len(header)} columns")
         row = f"GPU{int(cells[0])}"
         if row not in names:
-            raise TopologyError(f"{row} has a row and no column", path=path, line=number + 1)
+            raise here.error(f"{row} has a row and no column")
         for match, value in zip(columns, cells, strict=True):
             if match is not None:
                 cell = Cell(_text(value), number + 1)
@@ -255,8 +234,8 @@ def _read_csv(text: str, path: str | None) -> tuple[list[PairTable], dict[str, i
     return [table for table in tables.values() if table.cells], dict(zip(names, gpus, strict=True))
 
 
-def _cells(line: str, path: str | None, number: int) -> list[str]:
+def _cells(line: str, here: Location) -> list[str]:
     try:
         return next(csv.reader([line]), [])
     except csv.Error as fault:
-        raise TopologyError(f"this row cannot be read: {fault}", path=path, line=number) from None
+        raise here.error(f"this row cannot be read: {fault}") from None

@@ -1,7 +1,6 @@
 """A square table of devices as tools print it on a terminal, from text that a paste may have damaged.
 
-Knows headers, rows, wrapped lines, prefixes of launchers and codes of terminals. What a cell means, and which
-devices there are, is the reader's business.
+Headers and rows may be wrapped, joined, prefixed by launchers, or lost. What a cell means is the reader's.
 """
 
 from __future__ import annotations
@@ -10,18 +9,16 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
+from typing import NoReturn
 
-from taccl.errors import TopologyError
+from taccl.support.tables import Location, plain_lines
 
 GPU = re.compile(r"GPU\d+")
 _DEVICE = re.compile(r"[A-Za-z][\w.:+-]*")
 _JOINED = re.compile(r"(?:(?:GPU|NIC)\d+){2,}")
 _BEFORE_AFFINITY = re.compile(r"(?<=\w)(?=(?:CPU|NUMA) ?Affinity)")
 _BEFORE_NUMBERS = re.compile(r"([A-Z]*[A-Z])((?:\d|N/A).*)")
-_TERMINAL_CODE = re.compile(r"(?:\x1b|\^\[|␛)\[[0-9;?]*[A-Za-z]|\x1b\(B|\[\d{0,2}(?:;\d{1,2})*m")
-_UNSEEN = re.compile("[\ufeff\u200b\x00\x0f]")
 _LETTER = re.compile("[A-Za-z]")
-_LINE_END = re.compile(r"\r+\n|\n|\r")
 _TAIL_WORDS = ("CPU", "NUMA", "GPU", "Affinity", "ID", "CPUAffinity", "NUMAAffinity")
 #: A header may be wrapped, and a paste may double the line ends: so far below it the first row must stand.
 _HEADER_LINES = 8
@@ -75,12 +72,6 @@ class _Table:
     path: str | None
 
 
-def plain_lines(text: str) -> list[str]:
-    """The lines of a text without the codes that colour a terminal; line k of the file is at k - 1."""
-    text = _UNSEEN.sub("", _TERMINAL_CODE.sub("", text)).replace("\xa0", " ")
-    return _LINE_END.split(text)
-
-
 def has_matrix(text: str, is_cell: Callable[[str], bool]) -> bool:
     """Whether a table whose cells are such words stands in the text."""
     if GPU.search(text) is None:
@@ -108,23 +99,18 @@ def read_matrix(
     with_header = _find(lines, 0, is_cell)
     found = with_header or _headless(lines, is_cell)
     if found is None:
-        raise TopologyError(
-            f"no table of {what} stands here",
-            path=path,
-            line=1,
-            hint="give the tool's output as it was printed",
+        raise Location(path, 1).error(
+            f"no table of {what} stands here", "give the tool's output as it was printed"
         )
     header, columns, titles, first = found
-    _each_once(columns, header + 1, path)
+    for index, name in enumerate(columns):
+        if name in columns[:index]:
+            _refuse(f"{name} has two columns", path, header + 1)
     rows, end = _rows(lines, first, _Table(columns, titles, is_cell, path))
     missing = [name for name in columns if GPU.fullmatch(name) and name not in rows]
     if missing:
-        raise TopologyError(
-            f"the table of {what} has a column for {missing[0]} and no row",
-            path=path,
-            line=end,
-            hint="give the whole table, as it was printed",
-        )
+        message = f"the table of {what} has a column for {missing[0]} and no row"
+        raise Location(path, end).error(message, "give the whole table, as it was printed")
     another = _find(lines, end, is_cell)
     next_begins = None if another is None else another[0] + 1
     return DeviceMatrix(header + 1, columns, rows, end + 1, next_begins, with_header is None)
@@ -266,7 +252,7 @@ def _rows(lines: Sequence[str], first: int, table: _Table) -> tuple[dict[str, Ro
             if all(column in rows for column in columns if GPU.fullmatch(column)):
                 break
             message = f"a second row of {name}; the first stands in line {rows[name].line}"
-            raise TopologyError(message, path=table.path, line=line, hint="give one table")
+            raise Location(table.path, line).error(message, "give one table")
         words = words[place + 1 :]
         index += 1
         while len(words) < len(columns) and index < len(lines):
@@ -347,13 +333,5 @@ def _tail(name: str, rest: Sequence[str], fields: Sequence[str], table: _Table) 
     return {title: value for title, value in zip(table.titles, tail, strict=False) if value}
 
 
-def _each_once(columns: tuple[str, ...], line: int, path: str | None) -> None:
-    for place, name in enumerate(columns):
-        if name in columns[:place]:
-            _refuse(f"{name} has two columns", path, line)
-
-
-def _refuse(message: str, path: str | None, line: int) -> None:
-    raise TopologyError(
-        message, path=path, line=line, hint="the paste may be damaged: give the output as it was printed"
-    )
+def _refuse(message: str, path: str | None, line: int) -> NoReturn:
+    raise Location(path, line).error(message, "the paste may be damaged: give the output as it was printed")

@@ -1,4 +1,4 @@
-"""JSON with the line on which each object begins, for messages; it knows no key."""
+"""JSON with the line on which each object begins, for messages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from taccl.errors import TopologyError
+from taccl.support.tables import Location
 
 _MARKS = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\n]', re.DOTALL)
 _BEGIN = re.compile(r"^[ \t]*[\[{]", re.MULTILINE)
@@ -32,7 +32,7 @@ def parse_objects(text: str, path: str | None) -> Any:
     """
     match = _BEGIN.search(text)
     if match is None:
-        raise TopologyError("there is no JSON here", path=path, line=1)
+        raise Location(path, 1).error("there is no JSON here")
     begin = match.end() - 1
     ends = iter(_lines_by_end(text, begin))
 
@@ -45,17 +45,12 @@ def parse_objects(text: str, path: str | None) -> Any:
     try:
         return json.JSONDecoder(object_pairs_hook=located).raw_decode(text, begin)[0]
     except json.JSONDecodeError as fault:
-        raise TopologyError(
-            f"this is not JSON: {fault.msg}",
-            path=path,
-            line=fault.lineno,
-            hint="give all that the tool printed, and nothing left out",
+        raise Location(path, fault.lineno).error(
+            f"this is not JSON: {fault.msg}", "give all that the tool printed, and nothing left out"
         ) from None
     except (RecursionError, ValueError) as fault:
-        raise TopologyError(
-            f"this JSON cannot be read: {type(fault).__name__}",
-            path=path,
-            line=text.count("\n", 0, begin) + 1,
+        raise Location(path, text.count("\n", 0, begin) + 1).error(
+            f"this JSON cannot be read: {type(fault).__name__}"
         ) from None
 
 

@@ -1,17 +1,12 @@
-"""The tree that NCCL prints between `=== System` and `====`, from a log in which ranks talk at once.
-
-Knows prefixes, indentation and the shape of a line. What the devices are called elsewhere in the log, and
-what a bandwidth means, is not known here.
-"""
+"""The tree that NCCL prints between `=== System` and `====`, from a log in which ranks talk at once."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
 
-from taccl.errors import TopologyError
-from taccl.topologies.importers.nodes.facts import LinkKind, Place
-from taccl.topologies.importers.nodes.formats.device_matrix import plain_lines
+from taccl.support.tables import Location, plain_lines
+from taccl.topologies.importers.nodes.facts import LinkKind
 
 _MARK = "NCCL INFO"
 _RANK = re.compile(r"([\w.-]+):(\d+):(\d+)\s*(?:\[[^\]]*\])?\s*$")
@@ -40,7 +35,7 @@ class Node:
 
     kind: str
     name: str
-    place: Place
+    place: Location
     above: Node | None = None
     gbps: float = 0.0
     link: str = ""
@@ -81,7 +76,7 @@ class Node:
 class Stated:
     """Links as one end states them: of GPU (or DEV) `at` to `to`, GB/s together."""
 
-    place: Place
+    place: Location
     at: str
     to: str
     to_switch: bool
@@ -96,7 +91,7 @@ class LogBlock:
     `is_flat`: its indentation is lost, so that which bridges are above a device is not stated.
     """
 
-    place: Place
+    place: Location
     host: str | None
     nodes: tuple[Node, ...]
     links: tuple[Stated, ...]
@@ -131,16 +126,14 @@ def find_block(text: str, path: str | None) -> LogBlock:
     lines = plain_lines(text)
     begin = next((number for number, line in enumerate(lines) if _BEGIN.search(line)), None)
     if begin is None:
-        raise TopologyError(
-            "this log of NCCL has no graph block (=== System : ...)", path=path, line=1, hint=_HINT
-        )
+        raise Location(path, 1).error("this log of NCCL has no graph block (=== System : ...)", _HINT)
     mine = _speaker(lines[begin])
-    said: list[tuple[re.Match[str], Place]] = []
+    said: list[tuple[re.Match[str], Location]] = []
     ended = False
     for number in range(begin + 1, len(lines)):
         if _speaker(lines[number]) != mine:
             continue
-        message, place = message_of(lines[number]), Place(path, number + 1)
+        message, place = message_of(lines[number]), Location(path, number + 1)
         if message.lstrip().startswith("===="):
             ended = True
             break
@@ -150,13 +143,11 @@ def find_block(text: str, path: str | None) -> LogBlock:
         if cpu is not None or branch is not None:
             said += [(found, place) for found in (cpu, branch) if found is not None]
         elif message.lstrip().startswith("+"):
-            raise TopologyError(
+            raise Location(path, number + 1).error(
                 f"this line of the graph block cannot be read: {message.strip()[:60]!r}",
-                path=path,
-                line=number + 1,
-                hint="give the log as NCCL wrote it",
+                "give the log as NCCL wrote it",
             )
-    here = Place(path, begin + 1)
+    here = Location(path, begin + 1)
     warnings = [] if ended else [f"{here}: the graph block has no end: devices may be missing"]
     is_flat = _is_flat([branch for branch, _ in said if branch.re is _BRANCH])
     if is_flat:
@@ -173,7 +164,7 @@ def _is_flat(branches: list[re.Match[str]]) -> bool:
     return len(depths) == 1 and any(branch[2] in _OWN for branch in branches)
 
 
-def _tree(said: list[tuple[re.Match[str], Place]], is_flat: bool) -> tuple[list[Node], list[Stated]]:
+def _tree(said: list[tuple[re.Match[str], Location]], is_flat: bool) -> tuple[list[Node], list[Stated]]:
     nodes: list[Node] = []
     links: list[Stated] = []
     stack: list[tuple[int, Node]] = []
@@ -198,7 +189,7 @@ def _speaker(line: str) -> tuple[str, str, str] | None:
 def _grow(
     branch: re.Match[str],
     depth: int,
-    place: Place,
+    place: Location,
     stack: list[tuple[int, Node]],
     nodes: list[Node],
     links: list[Stated],

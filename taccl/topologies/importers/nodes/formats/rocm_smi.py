@@ -1,34 +1,19 @@
 """The topology that rocm-smi prints: `--showtopo` and its parts, `--shownodesbw`, as text and as JSON.
 
-It knows rocm-smi's titles and keys; what the words in its tables mean is reported by `amd_pairs`.
+What the words in its tables mean is `amd_pairs`'.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from taccl.errors import TopologyError
-from taccl.topologies.importers.nodes.facts import Dump, Gpu, Place
-from taccl.topologies.importers.nodes.formats.amd_pairs import (
-    ACCESS,
-    BANDWIDTH,
-    HOPS,
-    TYPE,
-    WEIGHT,
-    dump_of_pairs,
-    names_of,
-)
+from taccl.support.tables import Cell, Location, SquareTable, lines_of, square_tables
+from taccl.topologies.importers.nodes.facts import Dump, Gpu
+from taccl.topologies.importers.nodes.formats import amd_pairs
+from taccl.topologies.importers.nodes.formats.amd_pairs import ACCESS, BANDWIDTH, HOPS, TYPE, WEIGHT
 from taccl.topologies.importers.nodes.formats.json_objects import begins_json, parse_objects
-from taccl.topologies.importers.nodes.formats.pair_tables import (
-    Cell,
-    Layout,
-    PairTable,
-    clean_lines,
-    lines_of,
-    read_tables,
-)
 
 _TITLES = {
     "weight between two gpus": WEIGHT,
@@ -94,15 +79,13 @@ def read(text: str, path: str | None) -> Dump:
     is_json = begins_json(text) and not _TITLE.search(text)
     tables, facts = _read_json(text, path) if is_json else _read_text(text, path)
     if not tables:
-        raise TopologyError(
+        raise Location(path, 1).error(
             "this is of rocm-smi, and has no table that tells how GPUs are joined",
-            path=path,
-            line=1,
-            hint="give the output of `rocm-smi --showtopo`",
+            "give the output of `rocm-smi --showtopo`",
         )
-    names = tuple(sorted(names_of(tables, path), key=_index))
+    names = tuple(sorted(amd_pairs.names_of(tables, path), key=_index))
     gpus = tuple(_gpu(_index(name), facts, tables[0].line, path) for name in names)
-    return dump_of_pairs("rocm-smi", tables, names, gpus, path)
+    return amd_pairs.dump_of_pairs("rocm-smi", tables, names, gpus, path)
 
 
 def _title(line: str) -> str | None:
@@ -121,21 +104,19 @@ def _index(name: str) -> int:
     return int(name[3:])
 
 
-def _read_text(text: str, path: str | None) -> tuple[list[PairTable], _Facts]:
-    lines, facts = clean_lines(text), _Facts()
+def _read_text(text: str, path: str | None) -> tuple[list[SquareTable], _Facts]:
+    lines, facts = amd_pairs.table_lines(text), _Facts()
     for number, line in enumerate(lines):
         if len(_TITLE.findall(line)) > 1:
-            raise TopologyError(
+            raise Location(path, number + 1).error(
                 "several tables stand next to each other here",
-                path=path,
-                line=number + 1,
-                hint="paste them one below the other, as rocm-smi prints them",
+                "paste them one below the other, as rocm-smi prints them",
             )
         match = _FACT.fullmatch(line)
         if match is not None:
             facts.add(int(match[1]), match[2], match[3], number + 1)
     _check_titles(lines, path)
-    return read_tables(lines, Layout(_title, _name), path), facts
+    return square_tables(lines, _title, _name, path, amd_pairs.MOST_GPUS), facts
 
 
 def _check_titles(lines: Sequence[str], path: str | None) -> None:
@@ -147,17 +128,15 @@ def _check_titles(lines: Sequence[str], path: str | None) -> None:
             continue
         words = line.split()
         if not has_title and len(words) > 1 and all(_name(word) is not None for word in words):
-            raise TopologyError(
-                "the table that begins here has no title",
-                path=path,
-                line=number,
-                hint="paste the output of rocm-smi again, whole",
+            raise Location(path, number).error(
+                "the table that begins here has no title", "paste the output of rocm-smi again, whole"
             )
 
 
-def _read_json(text: str, path: str | None) -> tuple[list[PairTable], _Facts]:
+def _read_json(text: str, path: str | None) -> tuple[list[SquareTable], _Facts]:
     document = parse_objects(text, path)
-    line_of = {match[1]: number for number, match in _quoted(text)}
+    keys = re.compile(r'"([^"\\]*)"\s*:')
+    line_of = {key: line for line, text in enumerate(lines_of(text), start=1) for key in keys.findall(text)}
     found: dict[str, dict[tuple[str, str], Cell]] = {}
     facts = _Facts()
     for card, entries in document.items() if isinstance(document, dict) else ():
@@ -172,15 +151,9 @@ def _read_json(text: str, path: str | None) -> tuple[list[PairTable], _Facts]:
     return [_table(kind, cells) for kind, cells in found.items()], facts
 
 
-def _quoted(text: str) -> Iterator[tuple[int, re.Match[str]]]:
-    for number, line in enumerate(lines_of(text), start=1):
-        for match in re.finditer(r'"([^"\\]*)"\s*:', line):
-            yield number, match
-
-
-def _table(kind: str, cells: dict[tuple[str, str], Cell]) -> PairTable:
+def _table(kind: str, cells: dict[tuple[str, str], Cell]) -> SquareTable:
     names = sorted({name for pair in cells for name in pair}, key=_index)
-    return PairTable(kind, min(cell.line for cell in cells.values()), tuple(names), cells)
+    return SquareTable(kind, min(cell.line for cell in cells.values()), tuple(names), cells)
 
 
 def _gpu(index: int, facts: _Facts, line: int, path: str | None) -> Gpu:
@@ -189,7 +162,7 @@ def _gpu(index: int, facts: _Facts, line: int, path: str | None) -> Gpu:
     arch, busid = facts.first(index, "gfx version"), facts.first(index, "pci bus")
     known: Sequence[Cell | None] = (numa, model, arch, busid)
     return Gpu(
-        place=Place(path, next((cell.line for cell in known if cell is not None), line)),
+        place=Location(path, next((cell.line for cell in known if cell is not None), line)),
         busid=None if busid is None else busid.text.lower(),
         model=None if model is None else model.text,
         arch=None if arch is None else arch.text.lower().partition(":")[0],

@@ -1,6 +1,6 @@
 """`nvidia-smi nvlink -s`: the model of each GPU, how many of its NVLinks are up, and how fast one is.
 
-Knows the lines of that list. Where the links lead does not stand there, so it is left open.
+Where the links lead does not stand there, so it is left open.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from taccl.errors import TopologyError
-from taccl.topologies.importers.nodes.facts import Dump, Gpu, GpuLink, Place
-from taccl.topologies.importers.nodes.formats.device_matrix import plain_lines
+from taccl.support.tables import Location, plain_lines
+from taccl.topologies.importers.nodes.facts import Dump, Gpu, GpuLink
 
 NAME = "nvidia-smi-nvlink"
 _GPU = re.compile(r"\bGPU\s+(\d{1,4})\s*:\s*(\S.*)")
@@ -60,19 +60,17 @@ def read(text: str, path: str | None) -> Dump:
     """
     listed = _listed(plain_lines(text), path)
     if not listed:
-        raise TopologyError(
-            "no GPU stands here", path=path, line=1, hint="give the output of `nvidia-smi nvlink -s`"
-        )
+        raise Location(path, 1).error("no GPU stands here", "give the output of `nvidia-smi nvlink -s`")
     listed.sort(key=lambda each: each.dev)
     totals = [len(each.rates) for each in listed]
     links = []
     for position, each in enumerate(listed):
         for rate, count in sorted(Counter(each.rates.values()).items()):
             line = min(each.lines[link] for link, value in each.rates.items() if value == rate)
-            links.append(GpuLink(Place(path, line), position, None, "nvlink", count, rate, is_raw=True))
+            links.append(GpuLink(Location(path, line), position, None, "nvlink", count, rate, is_raw=True))
     return Dump(
         NAME,
-        tuple(Gpu(Place(path, each.line), model=each.model or None, dev=each.dev) for each in listed),
+        tuple(Gpu(Location(path, each.line), model=each.model or None, dev=each.dev) for each in listed),
         links=tuple(links),
         has_switch=None if any(totals) else False,
         order="as `nvidia-smi` counts GPUs",
@@ -112,25 +110,20 @@ def _listed(lines: list[str], path: str | None) -> list[_Listed]:
 def _cut_after(gpu: _Listed, line: int, path: str | None) -> TopologyError:
     """Dots after the last link of a GPU: nobody knows how many links they stand for."""
     after = f"after link {max(gpu.lines)}" if gpu.lines else "before its first"
-    return TopologyError(
-        f"links of GPU {gpu.dev} were left out {after}", path=path, line=line, hint="give the whole output"
+    return Location(path, line).error(
+        f"links of GPU {gpu.dev} were left out {after}", "give the whole output"
     )
 
 
 def _add(each: _Listed, link: int, state: str, line: int, left_out: bool, path: str | None) -> None:
     if link in each.lines:
-        raise TopologyError(
+        raise Location(path, line).error(
             f"link {link} of GPU {each.dev} stands here again (line {each.lines[link]})",
-            path=path,
-            line=line,
-            hint="give the output of one `nvidia-smi nvlink -s`",
+            "give the output of one `nvidia-smi nvlink -s`",
         )
     if left_out and link > len(each.lines):
-        raise TopologyError(
-            f"links of GPU {each.dev} were left out before link {link}",
-            path=path,
-            line=line,
-            hint="give the whole output",
+        raise Location(path, line).error(
+            f"links of GPU {each.dev} were left out before link {link}", "give the whole output"
         )
     each.lines[link] = line
     rate = _RATE.fullmatch(state)
@@ -139,11 +132,9 @@ def _add(each: _Listed, link: int, state: str, line: int, left_out: bool, path: 
     elif _is_state(state):
         each.down.add(link)
     else:
-        raise TopologyError(
+        raise Location(path, line).error(
             f"the state of link {link} of GPU {each.dev} is {state[:40]!r}, which is not known",
-            path=path,
-            line=line,
-            hint="a speed in GB/s, or <inactive>",
+            "a speed in GB/s, or <inactive>",
         )
 
 
@@ -165,7 +156,7 @@ def _odd(listed: list[_Listed], path: str | None) -> list[str]:
     most = max(len(each.rates) for each in listed)
     usual = Counter(rate for each in listed for rate in each.rates.values()).most_common(1)
     for each in listed:
-        place = Place(path, each.line)
+        place = Location(path, each.line)
         absent = sorted(set(range(max(each.lines, default=-1) + 1)) - set(each.lines))
         if each.rates and each.down:
             found.append(f"{place}: GPU {each.dev}: links {_some(sorted(each.down))} are down; not counted")

@@ -1,8 +1,4 @@
-"""`nvidia-smi topo -p2p`: which GPUs may read, write or reach each other, as a mask without any speed.
-
-Knows the words of that table. It names no link and no way, so it makes none: what is not `OK` is reported as
-such, and the rest is for other dumps to say.
-"""
+"""`nvidia-smi topo -p2p`: which GPUs may read, write or reach each other, as a mask without any speed."""
 
 from __future__ import annotations
 
@@ -10,13 +6,12 @@ import re
 from collections.abc import Iterator
 from itertools import combinations
 
-from taccl.errors import TopologyError
-from taccl.topologies.importers.nodes.facts import Dump, Gpu, Place
+from taccl.support.tables import Location, plain_lines
+from taccl.topologies.importers.nodes.facts import Dump, Gpu
 from taccl.topologies.importers.nodes.formats.device_matrix import (
     GPU,
     DeviceMatrix,
     has_matrix,
-    plain_lines,
     read_matrix,
 )
 
@@ -44,15 +39,15 @@ def read(text: str, path: str | None) -> Dump:
     table = read_matrix(lines, _is_cell, "`nvidia-smi topo -p2p`", path)
     for name in table.columns:
         if not GPU.fullmatch(name):
-            raise TopologyError(
-                f"{name[:40]} is no GPU: such a table has no other devices", path=path, line=table.line
+            raise Location(path, table.line).error(
+                f"{name[:40]} is no GPU: such a table has no other devices"
             )
     commands = [found[1] for line in lines[: table.line] for found in _COMMAND.finditer(line)]
     ability = commands[-1] if commands else "rw"
     reads = "r" in ability or "w" in ability
     warnings = list(_one_sided(table, path))
     if table.another is not None:
-        place = Place(path, table.another)
+        place = Location(path, table.another)
         warnings.append(f"{place}: another table begins here; only the first of the file is read")
     if reads:
         warnings += _apart(table, path)
@@ -61,7 +56,7 @@ def read(text: str, path: str | None) -> Dump:
     no_links = ability == "n" and not any_ok
     return Dump(
         NAME,
-        tuple(Gpu(Place(path, table.rows[name].line), dev=int(name[3:])) for name in table.columns),
+        tuple(Gpu(Location(path, table.rows[name].line), dev=int(name[3:])) for name in table.columns),
         links=() if no_links else None,
         has_switch=False if no_links else None,
         peer_access=tuple(tuple(_access(cell) for cell in row) for row in cells) if reads else None,
@@ -77,7 +72,7 @@ def _one_sided(table: DeviceMatrix, path: str | None) -> Iterator[str]:
             here, there = table.rows[a], table.rows[b]
             if here.cells[j] != there.cells[i]:
                 yield (
-                    f"{Place(path, here.line)}: {a} to {b} is {here.cells[j]}, and {b} to {a} is "
+                    f"{Location(path, here.line)}: {a} to {b} is {here.cells[j]}, and {b} to {a} is "
                     f"{there.cells[i]} (line {there.line})"
                 )
 
@@ -90,10 +85,10 @@ def _apart(table: DeviceMatrix, path: str | None) -> Iterator[str]:
         if False in (_access(table.rows[a].cells[j]), _access(table.rows[b].cells[i]))
     ]
     if apart:
-        yield (
-            f"{Place(path, table.line)}: {len(apart)} pairs of GPUs may not reach each other, {apart[0][0]}"
-            f" ({apart[0][1]}) among them: what these send passes the host's memory"
+        which = (
+            f"{len(apart)} pairs of GPUs may not reach each other, {apart[0][0]} ({apart[0][1]}) among them"
         )
+        yield f"{Location(path, table.line)}: {which}: what these send passes the host's memory"
 
 
 def _is_cell(word: str) -> bool:

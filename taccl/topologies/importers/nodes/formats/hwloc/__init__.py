@@ -1,7 +1,4 @@
-"""The XML of hwloc 1 to 3 (`lstopo topology.xml`): what the system and its drivers reported of one node.
-
-It knows hwloc's objects and matrices, and what its backends put into them; no constant of a link.
-"""
+"""The XML of hwloc 1 to 3 (`lstopo topology.xml`): what the system and its drivers reported of one node."""
 
 from taccl.topologies.importers.nodes.formats.hwloc.reader import looks_like, read
 

@@ -1,15 +1,13 @@
-"""What GPUs and ports of an hwloc file share on their way to the CPU, and the ports nearest to each GPU.
-
-It knows the tree of PCI devices, and neither links between GPUs nor speeds of ports.
-"""
+"""What GPUs and ports of an hwloc file share on their way to the CPU, and the ports nearest to each GPU."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
+from taccl.support.tables import Location
 from taccl.support.xml_elements import Element
-from taccl.topologies.importers.nodes.facts import Gpu, Nearness, Place, SharedBridge
+from taccl.topologies.importers.nodes.facts import Gpu, Nearness, SharedBridge
 from taccl.topologies.importers.nodes.formats.hwloc.gpus import PlacedGpu
 from taccl.topologies.importers.nodes.formats.hwloc.nics import PlacedNic
 from taccl.topologies.importers.nodes.formats.hwloc.tree import PciDevice, bridges_between, nearness, way_gbps
@@ -37,7 +35,7 @@ def shared_bridges(
             groups.setdefault((tuple(some_gpus), tuple(some_nics)), []).append(lines[key])
     return tuple(
         SharedBridge(
-            Place(path, bridges[0].line),
+            Location(path, bridges[0].line),
             bridges[0].attributes.get("pci_busid", "").strip().lower() or f"bridge on line {bridges[0].line}",
             *members,
             gbps=way_gbps(bridges, _FULL_PCIE),

@@ -1,7 +1,4 @@
-"""The GPUs of an hwloc file, in the order of the vendor's tool.
-
-It knows what names a GPU in a file, and not what GPUs are linked by.
-"""
+"""The GPUs of an hwloc file, in the order of the vendor's tool."""
 
 from __future__ import annotations
 
@@ -9,7 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from taccl.topologies.importers.nodes.facts import Gpu, Place
+from taccl.support.tables import Location
+from taccl.topologies.importers.nodes.facts import Gpu
 from taccl.topologies.importers.nodes.formats.hwloc.tree import PciDevice, Software, Tree
 
 #: Backends that give each GPU a number, the vendor's own tool first.
@@ -111,4 +109,6 @@ def _loose_gpus(tree: Tree, path: str | None) -> tuple[list[PlacedGpu], str]:
 
 
 def _loose_gpu(software: Software, number: int, path: str | None) -> Gpu:
-    return Gpu(Place(path, software.element.line), model=software.infos.get("GPUModel") or None, dev=number)
+    return Gpu(
+        Location(path, software.element.line), model=software.infos.get("GPUModel") or None, dev=number
+    )

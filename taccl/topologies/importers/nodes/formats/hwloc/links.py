@@ -1,7 +1,4 @@
-"""The links between GPUs that hwloc's matrices tell: `NVLinkBandwidth`, and `XGMIBandwidth` if it is real.
-
-It knows those matrices, and no constant of a link.
-"""
+"""The links between GPUs that hwloc's matrices tell: `NVLinkBandwidth`, and `XGMIBandwidth` if it is real."""
 
 from __future__ import annotations
 
@@ -9,9 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from taccl.errors import TopologyError
+from taccl.support.tables import Location
 from taccl.support.xml_elements import Element
-from taccl.topologies.importers.nodes.facts import GpuLink, LinkKind, Place
+from taccl.topologies.importers.nodes.facts import GpuLink, LinkKind
 from taccl.topologies.importers.nodes.formats.hwloc.gpus import PlacedGpu, has_nvswitch, is_nvswitch
 from taccl.topologies.importers.nodes.formats.hwloc.tree import Tree
 
@@ -42,7 +39,7 @@ class Links:
 class _Matrix:
     """Values in MB/s, and what the rows are: a GPU's position, `switch`, or None for what is neither."""
 
-    place: Place
+    place: Location
     ends: tuple[int | str | None, ...]
     values: tuple[int, ...]
 
@@ -130,7 +127,7 @@ def _pairs(matrix: _Matrix, warnings: list[str]) -> Iterator[tuple[int, int | No
 
 
 def _link(
-    place: Place, a: int, b: int | None, kind: LinkKind, value: int, one: int, warnings: list[str]
+    place: Location, a: int, b: int | None, kind: LinkKind, value: int, one: int, warnings: list[str]
 ) -> GpuLink:
     """As many links of `one` MB/s as the value has; one link of the value where that is no whole number."""
     if value % one == 0:
@@ -174,24 +171,22 @@ def _matrix(element: Element, tree: Tree, placed: Sequence[PlacedGpu], path: str
     keys = _words(element, "indexes")
     values = _words(element, "u64values")
     if not keys or len(keys) > _MOST_OBJECTS or len(values) != len(keys) ** 2:
-        raise TopologyError(
+        raise Location(path, element.line).error(
             f"{element.attributes.get('name', '')} has {len(keys)} objects and {len(values)} values",
-            path=path,
-            line=element.line,
-            hint="give the file whole",
+            "give the file whole",
         )
     numbers = [int(value) for value in values if re.fullmatch("[0-9]{1,19}", value)]
     if len(numbers) < len(values):
         wrong = next(value for value in values if not re.fullmatch("[0-9]{1,19}", value))
-        raise TopologyError(f"{wrong[:40]!r} in this matrix is no number", path=path, line=element.line)
+        raise Location(path, element.line).error(f"{wrong[:40]!r} in this matrix is no number")
     ends = _ends(tree, placed)
     by = element.attributes.get("indexing", "gp")
     kind = element.attributes.get("type", "")
     found = tuple(ends.get((by, key if ":" in key else f"{kind}:{key}")) for key in keys)
     named = [end for end in found if isinstance(end, int)]
     if len({*named}) < len(named):
-        raise TopologyError("a GPU stands twice in this matrix", path=path, line=element.line)
-    return _Matrix(Place(path, element.line), found, tuple(numbers))
+        raise Location(path, element.line).error("a GPU stands twice in this matrix")
+    return _Matrix(Location(path, element.line), found, tuple(numbers))
 
 
 def _words(element: Element, tag: str) -> list[str]:

@@ -1,7 +1,4 @@
-"""The network ports of an hwloc file, and those that serve only management, which are dropped and named.
-
-It knows what names a port in a file, and not which GPUs are near it.
-"""
+"""The network ports of an hwloc file, and those that serve only management, which are dropped and named."""
 
 from __future__ import annotations
 

@@ -1,13 +1,10 @@
-"""An hwloc file as a `Dump`: its parts, put together.
-
-It knows which parts there are; what stands in each is known to the modules next to it.
-"""
+"""An hwloc file as a `Dump`: its parts, put together."""
 
 from __future__ import annotations
 
 import re
 
-from taccl.errors import TopologyError
+from taccl.support.tables import Location
 from taccl.support.xml_elements import begins_with
 from taccl.topologies.importers.nodes.facts import Dump
 from taccl.topologies.importers.nodes.formats.hwloc.bridges import nearest_nics, shared_bridges, with_pcie
@@ -37,19 +34,15 @@ def read(text: str, path: str | None) -> Dump:
     warnings: list[str] = []
     placed, order = find_gpus(tree, path, warnings)
     if not placed:
-        raise TopologyError(
+        raise Location(path, tree.root.line).error(
             "there is no GPU in this hwloc file",
-            path=path,
-            line=tree.root.line,
-            hint="write it on a node with GPUs, with I/O: `lstopo --whole-io topology.xml`",
+            "write it on a node with GPUs, with I/O: `lstopo --whole-io topology.xml`",
         )
     nics = find_nics(tree, path, warnings)
     for what, found in (("GPUs", len(placed)), ("network ports", len(nics))):
         if found > _MOST_DEVICES:
-            raise TopologyError(
-                f"{found} {what} are more than the {_MOST_DEVICES} that a node can have here",
-                path=path,
-                line=tree.root.line,
+            raise Location(path, tree.root.line).error(
+                f"{found} {what} are more than the {_MOST_DEVICES} that a node can have here"
             )
     links = find_links(tree, placed, path)
     if not nics:

@@ -1,15 +1,13 @@
-"""The GPUs of a topology XML in the order of the machine.
-
-It knows how a file names and numbers them, and not what they are linked by.
-"""
+"""The GPUs of a topology XML in the order of the machine."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from taccl.support.tables import Location
 from taccl.support.xml_elements import Element
-from taccl.topologies.importers.nodes.facts import Gpu, Place
+from taccl.topologies.importers.nodes.facts import Gpu
 from taccl.topologies.importers.nodes.formats.nccl_topology.tree import Device, all_below, whole
 
 #: RCCL's short names of architectures that are not simply gfx and the number.
@@ -63,7 +61,7 @@ def _by_busid(placed: PlacedGpu) -> tuple[str, str]:
 def _placed(device: Device, element: Element, path: str | None) -> PlacedGpu:
     gcn, sm = element.attributes.get("gcn", "").strip().lower(), whole(element, "sm", path)
     gpu = Gpu(
-        place=Place(path, element.line),
+        place=Location(path, element.line),
         busid=device.busid or None,
         # Of AMD's GPUs `sm` is the number of compute units.
         arch=_gfx(gcn) if gcn else None if sm is None else f"sm{sm}",

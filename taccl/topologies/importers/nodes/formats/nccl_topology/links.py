@@ -1,6 +1,6 @@
 """NVLinks and xGMI links of a topology XML: each end states its own, and a link needs both ends.
 
-It knows what targets stand for, and no bandwidth. No link is made that the file does not state.
+No link is made that the file does not state.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from taccl.errors import TopologyError
+from taccl.support.tables import Location
 from taccl.topologies.importers.nodes.busid import normal_busid
-from taccl.topologies.importers.nodes.facts import GpuLink, LinkKind, Place
+from taccl.topologies.importers.nodes.facts import GpuLink, LinkKind
 from taccl.topologies.importers.nodes.formats.nccl_topology.gpus import PlacedGpu
 from taccl.topologies.importers.nodes.formats.nccl_topology.tree import GPU_CLASSES, whole
 
@@ -26,7 +26,7 @@ class Stated:
     """What one GPU says of its links to another: how many, of which kind, and on which line."""
 
     count: int
-    place: Place
+    place: Location
     kind: LinkKind
 
     def and_more(self, other: Stated | None) -> Stated:
@@ -67,12 +67,12 @@ def find_links(placed: Sequence[PlacedGpu], path: str | None) -> Links:
         for element in () if each.element is None else each.element.children:
             if element.tag not in _KINDS:
                 continue
-            place = Place(path, element.line)
+            place = Location(path, element.line)
             count = whole(element, "count", path)
             count = 1 if count is None else count
             if count < 0:
                 what = f"<{element.tag}> has a count of {count}"
-                raise TopologyError(what, path=path, line=element.line, hint="counts are 0 or more")
+                raise Location(path, element.line).error(what, "counts are 0 or more")
             if count == 0:
                 continue
             one = Stated(count, place, _KINDS[element.tag])

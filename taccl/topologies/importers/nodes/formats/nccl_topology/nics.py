@@ -1,15 +1,13 @@
-"""The network ports of a topology XML, without those that no job uses.
-
-It knows how a file names and places ports, and not which GPUs are near them.
-"""
+"""The network ports of a topology XML, without those that no job uses."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from taccl.support.tables import Location
 from taccl.support.xml_elements import Element
-from taccl.topologies.importers.nodes.facts import Nic, Place
+from taccl.topologies.importers.nodes.facts import Nic
 from taccl.topologies.importers.nodes.formats.nccl_topology.tree import Device, all_below, whole
 from taccl.topologies.importers.nodes.real_nics import unreal
 
@@ -69,7 +67,7 @@ def find_hinted_nics(cpus: Sequence[Device], path: str | None) -> list[PlacedNic
 
 
 def _port(net: Element, device: Device, number: int, warnings: list[str], path: str | None) -> PlacedNic:
-    place = Place(path, net.line)
+    place = Location(path, net.line)
     name = net.attributes.get("name", "").strip() or f"net{number}"
     mbps = whole(net, "speed", path)
     if mbps is not None and mbps > _MOST_MBPS:

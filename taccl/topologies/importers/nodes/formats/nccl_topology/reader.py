@@ -1,7 +1,4 @@
-"""A topology XML as a `Dump`: its parts, put together.
-
-It knows which parts there are; what stands in each is known to the modules next to it.
-"""
+"""A topology XML as a `Dump`: its parts, put together."""
 
 from __future__ import annotations
 
@@ -9,9 +6,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from taccl.errors import TopologyError
+from taccl.support.tables import Location
 from taccl.support.xml_elements import begins_with
-from taccl.topologies.importers.nodes.facts import Dump, Gpu, GpuLink, Nearness, Place
+from taccl.topologies.importers.nodes.facts import Dump, Gpu, GpuLink, Nearness
 from taccl.topologies.importers.nodes.formats.nccl_topology.gpus import PlacedGpu, find_gpus, find_hinted_gpus
 from taccl.topologies.importers.nodes.formats.nccl_topology.links import find_links
 from taccl.topologies.importers.nodes.formats.nccl_topology.nearness import (
@@ -88,11 +85,9 @@ def _hint(cpus: Sequence[Device], path: str | None, left_out: Sequence[str]) -> 
         what = "it has no <gpu>, and no PCI device in it is a GPU by its class"
         if devices and not any(device.kind for device in devices):
             what = f"it has no <gpu>, and none of its {len(devices)} PCI devices has a class that tells a GPU"
-        raise TopologyError(
+        raise Location(path, devices[0].element.line if devices else cpus[0].element.line).error(
             f"there is nothing to import: {what}",
-            path=path,
-            line=devices[0].element.line if devices else cpus[0].element.line,
-            hint="the file that a job wrote with NCCL_TOPO_DUMP_FILE on such a machine",
+            "the file that a job wrote with NCCL_TOPO_DUMP_FILE on such a machine",
         )
     nics, odd = find_nics(cpus, path)
     nics = nics or find_hinted_nics(cpus, path)
@@ -120,13 +115,11 @@ def _hint(cpus: Sequence[Device], path: str | None, left_out: Sequence[str]) -> 
     )
 
 
-def _check_number(places: Sequence[Place], what: str) -> None:
+def _check_number(places: Sequence[Location], what: str) -> None:
     if len(places) > _MOST_DEVICES:
         place = places[_MOST_DEVICES]
-        raise TopologyError(
-            f"more than {_MOST_DEVICES} {what} are in this file: no node and no NVLink domain has this many",
-            path=place.path,
-            line=place.line,
+        raise place.error(
+            f"more than {_MOST_DEVICES} {what} are in this file: no node and no NVLink domain has this many"
         )
 
 

@@ -1,7 +1,4 @@
-"""The PCIe tree of a topology XML: CPUs, bridges and devices, each with the link above it.
-
-It knows attributes and their units, and not which devices are near each other or what they are linked by.
-"""
+"""The PCIe tree of a topology XML: CPUs, bridges and devices, each with the link above it."""
 
 from __future__ import annotations
 
@@ -11,9 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from taccl.errors import TopologyError
+from taccl.support.tables import Location
 from taccl.support.xml_elements import Dialect, Element, parse_elements
 from taccl.topologies.importers.nodes.busid import normal_busid
-from taccl.topologies.importers.nodes.facts import Cpu, Place
+from taccl.topologies.importers.nodes.facts import Cpu
 
 DIALECT = Dialect(
     what="topology file",
@@ -94,8 +92,8 @@ class Device:
             device = device.above
         return device
 
-    def here(self, path: str | None) -> Place:
-        return Place(path, self.element.line)
+    def here(self, path: str | None) -> Location:
+        return Location(path, self.element.line)
 
     def children(self, tag: str) -> Iterator[Element]:
         return (child for child in self.element.children if child.tag == tag)
@@ -114,7 +112,7 @@ def cut_out(text: str, path: str | None) -> tuple[str, tuple[str, ...]]:
         return text, ()
     kept = "\n" * before.count("\n") + text[begin.start() : end]
     line = 1 if around[0] else kept.count("\n") + 1
-    return kept, (f"{Place(path, line)}: text next to <system> is left out",)
+    return kept, (f"{Location(path, line)}: text next to <system> is left out",)
 
 
 def parse_tree(text: str, path: str | None) -> tuple[Device, ...]:
@@ -129,17 +127,14 @@ def parse_tree(text: str, path: str | None) -> tuple[Device, ...]:
     roots = parse_elements(text.encode("utf-8", errors="replace"), path, DIALECT, encoding="utf-8")
     root = roots[0]
     if root.tag != "system":
-        raise TopologyError(f"the first element is <{root.tag}>, not <system>", path=path, line=root.line)
+        raise Location(path, root.line).error(f"the first element is <{root.tag}>, not <system>")
     if len(roots) > 1:
-        raise TopologyError(
-            f"a second element, <{roots[1].tag}>, begins after </system>",
-            path=path,
-            line=roots[1].line,
-            hint="give one file for each machine",
+        raise Location(path, roots[1].line).error(
+            f"a second element, <{roots[1].tag}>, begins after </system>", "give one file for each machine"
         )
     cpus = tuple(_cpu(element, path) for element in root.children if element.tag == "cpu")
     if not cpus:
-        raise TopologyError("<system> has no <cpu> in it", path=path, line=root.line)
+        raise Location(path, root.line).error("<system> has no <cpu> in it")
     return cpus
 
 
@@ -163,7 +158,7 @@ def whole(element: Element, name: str, path: str | None) -> int | None:
     match = _NUMBER.fullmatch(text)
     if match is None:
         what = f"{name} of <{element.tag}> is {text[:40]!r}, which is no whole number"
-        raise TopologyError(what, path=path, line=element.line)
+        raise Location(path, element.line).error(what)
     value = int(match[2], 16) if match[2] else int(match[3])
     return -value if match[1] == "-" else value
 

@@ -1,6 +1,6 @@
-"""What both layouts of ibnetdiscover share: speeds, names of hosts and switches, and cables gathered once.
+"""What ibnetdiscover prints: a block for each switch and card, and with `-p` a line for each port.
 
-Readers hand over what their lines say; how the lines look is not known here.
+Both hand the ends of cables to `Cables`, which gathers them once. Damaged lines are left out with a warning.
 """
 
 from __future__ import annotations
@@ -9,10 +9,31 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 
-from taccl.errors import TopologyError
+from taccl.support.tables import Location
 from taccl.topologies.importers.clusters.facts import Cluster, HostPort, Trunk
-from taccl.topologies.importers.nodes.facts import Place
 
+_HEAD = re.compile(
+    r'^\s*(Switch|Ca|Rt)\s+(\d+)\s+"([SHR])-(?:0x)?([0-9a-f]+)"\s*(?:#\s*"([^"\n]*)")?', re.IGNORECASE
+)
+_PORT = re.compile(
+    r'^\s*\[(\d+)\]\s*(?:\[[^\]]*\])?\s*(?:\(\s*(?:0x)?[0-9a-f]+\s*\))?\s*"([SHR])-(?:0x)?([0-9a-f]+)"\s*'
+    r"\[(\d+)\]\s*(?:\[[^\]]*\])?\s*(?:\(\s*(?:0x)?[0-9a-f]+\s*\))?\s*(?:#\s*(.*))?$",
+    re.IGNORECASE,
+)
+_BLOCK = re.compile(
+    r'^[ \t]*(?:Switch|Ca|Rt)[ \t]+\d+[ \t]+"[SHR]-|^[ \t]*(?:switch|ca)guid[ \t]*=',
+    re.IGNORECASE | re.MULTILINE,
+)
+#: Two descriptions of 64 letters and the words around them are far shorter.
+_LONGEST_LINE = 1000
+_END = r"(CA|SW|RT)\s+(\d+)\s+(\d+)\s+0x([0-9a-f]+)"
+_LINE = re.compile(
+    rf"^\s*{_END}\s+(\d+x\s*\S+|\?\?\?)\s*-\s*{_END}\s*\(\s*'(.*)'\s*-\s*'(.*)'\s*\)\s*$", re.IGNORECASE
+)
+_ALONE = re.compile(rf"^\s*{_END}\s+(\d+x\s*\S+|\S+)\s+'(.*)'\s*$", re.IGNORECASE)
+_PORT_LINE = re.compile(
+    r"^[ \t]*(?:CA|SW|RT)[ \t]+\d+[ \t]+\d+[ \t]+0x[0-9a-f]+[ \t]+\d+x", re.IGNORECASE | re.MULTILINE
+)
 #: Gb/s of one lane by the word that ibnetdiscover prints; FDR10 is FDR's cable at 10 Gb/s.
 LANE_GBITS = {
     "SDR": 2.0,
@@ -29,6 +50,16 @@ _SPEED = re.compile(r"\b(\d{1,2})x\s*(SDR|DDR|QDR|FDR10|FDR|EDR|HDR|NDR|XDR)\b",
 _SHARP = re.compile(r"aggregation\s+node", re.IGNORECASE)
 #: A card that tells its model in place of its host, whose name is then not known.
 _MODEL = re.compile(r"^(MT\d+\b|Mellanox\b|NVIDIA\b|ConnectX|BlueField)|Technologies|^\s*$", re.IGNORECASE)
+
+
+def has_blocks(text: str) -> bool:
+    """Whether there is a block of a switch or a card."""
+    return _BLOCK.search(text) is not None
+
+
+def has_ports(text: str) -> bool:
+    """Whether there is a line of a port."""
+    return _PORT_LINE.search(text) is not None
 
 
 def speed_of(text: str) -> float | None:
@@ -62,17 +93,17 @@ class End:
 class Cables:
     """Cables by their ends; each is printed by both of its ends and kept once."""
 
-    _cables: dict[frozenset[tuple[str, int]], tuple[Place, End, End, float | None]] = field(
+    _cables: dict[frozenset[tuple[str, int]], tuple[Location, End, End, float | None]] = field(
         default_factory=dict
     )
-    _switches: dict[str, tuple[Place, str]] = field(default_factory=dict)
+    _switches: dict[str, tuple[Location, str]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 
-    def switch(self, place: Place, key: str, description: str) -> None:
+    def switch(self, place: Location, key: str, description: str) -> None:
         """A switch, also one without cables."""
         self._switches.setdefault(key, (place, description))
 
-    def add(self, place: Place, a: End, b: End, gbps: float | None) -> None:
+    def add(self, place: Location, a: End, b: End, gbps: float | None) -> None:
         """A cable, as one of its ends prints it."""
         for end in (a, b):
             if end.is_switch:
@@ -100,7 +131,7 @@ class Cables:
         ports: list[HostPort] = []
         unnamed: list[HostPort] = []
         dropped = 0
-        trunks: dict[tuple[str, str, float | None], list[Place]] = {}
+        trunks: dict[tuple[str, str, float | None], list[Location]] = {}
         for place, a, b, gbps in self._cables.values():
             if a.is_switch and b.is_switch:
                 first, second = sorted((names[a.key], names[b.key]))
@@ -119,11 +150,8 @@ class Cables:
                     nic = known[1] if host.port == 1 else f"{known[1]}:{host.port}"
                     ports.append(HostPort(place, known[0], nic, names[switch.key], gbps))
         if not ports and not unnamed:
-            raise TopologyError(
-                "no cable leads from a host to a switch",
-                path=path,
-                line=1,
-                hint="the output of ibnetdiscover",
+            raise Location(path, 1).error(
+                "no cable leads from a host to a switch", "the output of ibnetdiscover"
             )
         return Cluster(
             name,
@@ -132,7 +160,7 @@ class Cables:
             tuple(ports),
             tuple(Trunk(at[0], a, b, len(at), gbps) for (a, b, gbps), at in trunks.items()),
             unnamed=tuple(unnamed),
-            notes=(("aggregation nodes (SHARP), left out", str(dropped), Place(path, None)),)
+            notes=(("aggregation nodes (SHARP), left out", str(dropped), Location(path, None)),)
             if dropped
             else (),
             warnings=(*self._twice(ports), *self.warnings),
@@ -152,10 +180,88 @@ class Cables:
         return said
 
 
-def _switch_names(switches: dict[str, tuple[Place, str]]) -> dict[str, str]:
+def _switch_names(switches: dict[str, tuple[Location, str]]) -> dict[str, str]:
     """A name for each switch: its description without the words of its maker where that is one of a kind."""
     full = {key: description.strip() or key for key, (_, description) in switches.items()}
     short = {key: re.sub(r"^MF0;|:[A-Z]+\d+\w*/U\d+$", "", name) or name for key, name in full.items()}
     short = {key: name.removeprefix("MF0;") for key, name in short.items()}
     counts = Counter(short.values())
     return {key: name if counts[name] == 1 else f"{name} ({key})" for key, name in short.items()}
+
+
+def read_blocks(text: str, path: str | None) -> Cluster:
+    """The cluster that blocks tell.
+
+    Raises
+    ------
+    TopologyError : no cable leads from a host to a switch.
+    """
+    cables = Cables()
+    descriptions = _descriptions(text)
+    owner: End | None = None
+    for number, line in enumerate(text.split("\n"), start=1):
+        place = Location(path, number)
+        head = _HEAD.match(line)
+        if head is not None:
+            key = head[4].lower().lstrip("0")
+            owner = End(key, 0, head[3].upper() == "S", head[5] or "")
+            if owner.is_switch:
+                cables.switch(place, key, owner.description)
+            continue
+        if not line.lstrip().startswith("["):
+            continue
+        port = _PORT.match(line)
+        if port is None or owner is None:
+            cables.warnings.append(f"{place}: this line of a port cannot be read, and is left out")
+            continue
+        key, rest = port[3].lower().lstrip("0"), port[5] or ""
+        a = End(owner.key, int(port[1]), owner.is_switch, owner.description)
+        b = End(key, int(port[4]), port[2].upper() == "S", descriptions.get(key, _quoted(rest)))
+        cables.add(place, a, b, speed_of(re.sub(r'"[^"]*"', "", rest)))
+    return cables.cluster("ibnetdiscover", path)
+
+
+def _descriptions(text: str) -> dict[str, str]:
+    """Device -> what its own block calls it."""
+    found = {}
+    for line in text.split("\n"):
+        head = _HEAD.match(line)
+        if head is not None and head[5] is not None:
+            found[head[4].lower().lstrip("0")] = head[5]
+    return found
+
+
+def _quoted(text: str) -> str:
+    match = re.search(r'"([^"]*)"', text)
+    return "" if match is None else match[1]
+
+
+def read_ports(text: str, path: str | None) -> Cluster:
+    """The cluster that lines of ports tell; ports without a cable count for nothing.
+
+    Raises
+    ------
+    TopologyError : no cable leads from a host to a switch.
+    """
+    cables = Cables()
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        place = Location(path, number)
+        both = _LINE.match(line) if len(line) <= _LONGEST_LINE else None
+        if both is not None:
+            a = _end(both[1], both[3], both[4], both[10])
+            b = _end(both[6], both[8], both[9], both[11])
+            cables.add(place, a, b, speed_of(both[5]))
+            continue
+        alone = _ALONE.match(line) if len(line) <= _LONGEST_LINE else None
+        if alone is None:
+            cables.warnings.append(f"{place}: this line cannot be read, and is left out")
+        elif alone[1].upper() == "SW":
+            cables.switch(place, alone[4].lower().lstrip("0"), alone[6])
+    return cables.cluster("ibnetdiscover-p", path)
+
+
+def _end(kind: str, port: str, guid: str, description: str) -> End:
+    """A switch is known by its GUID; a port of a card has one of its own, so cards are known by it, too."""
+    return End(guid.lower().lstrip("0"), int(port), kind.upper() == "SW", description)
