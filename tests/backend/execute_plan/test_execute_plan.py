@@ -27,7 +27,7 @@ from taccl.backend.plan import (
     Turns,
 )
 from taccl.backend.program import Buffer
-from taccl.backend.targets.registry import run_file
+from taccl.backend.targets.registry import unfold_file
 from taccl.backend.verify.mscclpp import verify_plan
 from taccl.errors import CollectiveError, TacclError, VerificationError
 from tests.backend import plan_examples as examples
@@ -275,7 +275,7 @@ def test_reading_and_checking_a_plan_look_at_the_clock(looks: int, doing: str) -
     limit = looks if doing.startswith("reading") else objects + looks
     requested = RunRequested(Deadline(limit, lambda: float(next(clock))))
     with pytest.raises(VerificationError, match=f"over the limit of {limit} s, while {doing}\n") as reported:
-        list(run_file(path, path.read_bytes(), requested))
+        list(unfold_file(path, path.read_bytes(), "run", requested.deadline.look).run(requested))
     assert reported.value.hint == "a longer --timeout"
 
 
