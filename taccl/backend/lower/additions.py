@@ -32,10 +32,8 @@ class Adding(Enum):
     APART = "it lands in cells of its own and is added from there"
 
 
-def plan_additions(
-    flow: Flow, events: Events, fused: bool, gathered: frozenset[Cell] = frozenset()
-) -> dict[int, Adding]:
-    """The way of each send that adds; what is added to `gathered` cells always lands apart."""
+def plan_additions(flow: Flow, events: Events) -> dict[int, Adding]:
+    """The way of each send that adds; what is added to gathered cells always lands apart."""
     plan: dict[int, Adding] = {}
     busy_until: dict[Cell, float] = {}
     begun: set[Cell] = set()
@@ -45,7 +43,7 @@ def plan_additions(
         cells = [(send.dst, chunk) for chunk in send.chunks]
         if kind == Kind.RECEIVE:
             if (
-                fused
+                flow.fused
                 and _adds_without_waiting(flow, send, cells, busy_until)
                 and _holds_none_up(flow, send, cells)
             ):
@@ -53,8 +51,8 @@ def plan_additions(
             for cell in cells:
                 busy_until[cell] = max(busy_until.get(cell, 0.0), send.end_us)
         elif index not in plan:
-            copied_before = fused and any(cell in flow.own for cell in cells)
-            is_first = not copied_before and begun.isdisjoint(cells) and gathered.isdisjoint(cells)
+            copied_before = flow.fused and any(cell in flow.own for cell in cells)
+            is_first = not copied_before and begun.isdisjoint(cells) and flow.gathered.isdisjoint(cells)
             plan[index] = Adding.FIRST if is_first else Adding.APART
             begun.update(cells)
     return plan

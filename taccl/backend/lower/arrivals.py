@@ -55,16 +55,14 @@ def local_rows(
     events: Events,
     layouts: Sequence[RankLayout],
     plan: dict[int, Adding],
-    fused: bool,
     most_chunks: int,
-    gathered: frozenset[Cell],
     local: LocalWork | None,
 ) -> LocalRows:
     """All of them; parameters as of `expand`."""
-    arrivals = _Arrivals(flow, layouts, plan, fused, most_chunks, gathered)
+    arrivals = _Arrivals(flow, layouts, plan, most_chunks)
     for rank, layout in enumerate(layouts if local is not None else ()):
         assert local is not None  # for the type checker
-        arrivals.begin_sums(rank, sum_units(flow, rank, layout, gathered, local, most_chunks), local)
+        arrivals.begin_sums(rank, sum_units(flow, rank, layout, local, most_chunks), local)
     wanted = arrivals.wanted()
     order = np.flatnonzero(events.kind == Kind.ARRIVE)
     order = order[wanted[events.index[order]]]
@@ -114,16 +112,14 @@ class _Arrivals:
         flow: Flow,
         layouts: Sequence[RankLayout],
         plan: dict[int, Adding],
-        fused: bool,
         most_chunks: int,
-        gathered: frozenset[Cell],
     ) -> None:
         self.flow, self.layouts, self.plan, self.most_chunks = flow, layouts, plan, most_chunks
         self.made = _Rows()
         self.after_receives: list[tuple[int, int]] = []
-        self.begun: set[Cell] = {cell for cell in flow.added if cell in flow.own} if fused else set()
+        self.begun: set[Cell] = {cell for cell in flow.added if cell in flow.own} if flow.fused else set()
         self.outstanding = {cell: len(indices) for cell, indices in flow.added.items()}
-        named = {(cell[0], flow.sum_value(cell)) for cell in gathered if cell not in flow.added}
+        named = {(cell[0], flow.sum_value(cell)) for cell in flow.gathered if cell not in flow.added}
         self.adding_up = AddingUp(flow.sums, named)
         self.local: LocalWork | None = None
         self.units: dict[int, list[SumUnit]] = {}  # by send, the units that it brings something to

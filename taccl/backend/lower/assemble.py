@@ -25,8 +25,8 @@ from taccl.backend.lower.fuse import fuse
 from taccl.backend.lower.hazards import copies_onto_itself, drop_implied, hazards, works_in_place
 from taccl.backend.lower.layout import RankLayout
 from taccl.backend.lower.local_work import LocalWork
-from taccl.backend.lower.made_sums import Cell
 from taccl.backend.lower.order import Events, Kind
+from taccl.backend.lower.sizes import Sizes
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
 
@@ -57,7 +57,7 @@ class Assembly:
     Parameters
     ----------
     one_way : no thread block both sends and receives.
-    local, gathered : what local steps cost, where that is known, and the cells that are summed in units.
+    local : what local steps cost, where that is known.
     takes_turns : sends of one rank that share a port wait for each other, in the schedule's order. That
         takes steps, so it is given up where the limits do not allow it.
     early_flags : a runtime says that a send is done while threads of it may still read.
@@ -67,12 +67,15 @@ class Assembly:
     events: Events
     adding: dict[int, Adding]
     layouts: list[RankLayout]
-    fused: bool
+    sizes: Sizes
     one_way: bool = False
     local: LocalWork | None = None
-    gathered: frozenset[Cell] = frozenset()
     takes_turns: bool = True
     early_flags: bool = False
+
+    def expanded(self, most_chunks: int) -> Expansion:
+        """What each rank does, whatever channels sends take; `most_chunks` : that one action moves."""
+        return expand(self.flow, self.events, self.layouts, self.adding, most_chunks, self.local)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +115,7 @@ def assemble(plan: Assembly, limits: RuntimeLimits, calls: Calls) -> Assembled:
     """
     connections = connections_in_order(plan.flow, plan.events)
     next_send = _next_sends(plan, connections.values())
-    expansion = _expanded(plan, limits)
+    expansion = plan.expanded(limits.count)
     steps = expansion.steps_by_send()  # without waits, which may add nops and are not known yet
     parts = {each: cut_by_steps(sends, steps, limits.steps) for each, sends in connections.items()}
     requirements = _Requirements(parts, [set() for _ in plan.layouts], set())
@@ -142,7 +145,7 @@ def _assemble_once(
         if plan.takes_turns:
             rank.actions = rank.actions.taking_turns()
         blocks = make_blocks(rank.actions, limits.steps, requirements.alone[number], plan.one_way, rows)
-        if plan.fused:
+        if plan.flow.fused:
             fuse(rank, blocks, left, next_send, rows)
         if plan.local is not None:
             limits = replace(limits, blocks=min(limits.blocks, plan.local.most_blocks))
@@ -175,20 +178,6 @@ def _without_own_copies(actions: Actions, blocks: Sequence[DraftBlock], input_sh
     for block in blocks:
         block.actions = [int(number[action]) for action in block.actions if stays[action]]
     return actions.take(np.flatnonzero(stays))
-
-
-def _expanded(plan: Assembly, limits: RuntimeLimits) -> Expansion:
-    """What each rank does, whatever channels sends take."""
-    return expand(
-        plan.flow,
-        plan.events,
-        plan.layouts,
-        plan.adding,
-        plan.fused,
-        limits.count,
-        plan.gathered,
-        plan.local,
-    )
 
 
 def _relieve(

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 
 import numpy as np
 
@@ -286,14 +287,14 @@ def add_own_copies(
     most_steps = limits.steps
     if local is None and _num_readers(actions, blocks, {src for src, _ in late}) > most_steps // 2:
         early, late = [*early, *late], []
-    first = local_copies(merge_runs(sorted(early, key=_target), limits.count))
+    first = local_copies(merge_runs(sorted(early, key=itemgetter(1)), limits.count))
     together = first.then(actions)
     if len(first):
         for block in blocks:
             block.actions = [number + len(first) for number in block.actions]
     parts = 0 if local is None else _parts_of_copies(late, local, limits.blocks - len(blocks))
     last: list[tuple[Place, Place, int]] = []
-    for part in split(sorted(late, key=_target), max(1, parts)):
+    for part in split(sorted(late, key=itemgetter(1)), max(1, parts)):
         runs = merge_runs(part, limits.count)
         if parts:
             start = len(together) + len(last)
@@ -351,7 +352,3 @@ def _num_readers(actions: Actions, blocks: Sequence[DraftBlock], cells: set[Plac
         first, end = (np.searchsorted(sorted_cells, each) for each in (places, places + actions.count))
         is_reader |= reads & (end > first)
     return sum(bool(is_reader[block.actions].any()) for block in blocks if block.actions)
-
-
-def _target(pair: tuple[Place, Place]) -> Place:
-    return pair[1]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import itemgetter
 
 import numpy as np
 
@@ -20,7 +21,6 @@ from taccl.backend.lower.arrivals import LocalRows, local_rows
 from taccl.backend.lower.flow import Flow, first
 from taccl.backend.lower.layout import RankLayout
 from taccl.backend.lower.local_work import LocalWork
-from taccl.backend.lower.made_sums import Cell
 from taccl.backend.lower.order import Events, Kind
 from taccl.backend.lower.turns import sends_before
 from taccl.model.collective import BoolArray, IntArray
@@ -43,6 +43,14 @@ class RankActions:
     early: list[tuple[Place, Place]]
     late: list[tuple[Place, Place]]
     input_shift: int = 0
+
+    def in_one_order(self, most_chunks: int) -> Actions:
+        """All of it, with the copies first and last; `most_chunks` : that one action moves."""
+        first, last = (
+            act.local_copies(act.merge_runs(sorted(pairs, key=itemgetter(1)), most_chunks))
+            for pairs in (self.early, self.late)
+        )
+        return first.then(self.actions).then(last)
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,9 +150,7 @@ def expand(
     events: Events,
     layouts: Sequence[RankLayout],
     plan: dict[int, Adding],
-    fused: bool,
     most_chunks: int,
-    gathered: frozenset[Cell] = frozenset(),
     local: LocalWork | None = None,
 ) -> Expansion:
     """The actions of every rank.
@@ -152,11 +158,11 @@ def expand(
     Parameters
     ----------
     most_chunks : that one step takes.
-    gathered : cells whose sums are made in units of their own; `local` says what that costs.
+    local : what making the sums of gathered cells costs.
     """
     columns = flow.columns
     sends = len(columns)
-    alongside = local_rows(flow, events, layouts, plan, fused, most_chunks, gathered, local)
+    alongside = local_rows(flow, events, layouts, plan, most_chunks, local)
     index = np.arange(sends)
     source = _places(layouts, columns.src, "source")
     landing = _places(layouts, columns.dst, "landing")
@@ -181,7 +187,7 @@ def expand(
         held_back=act.NO_PAIRS,
         turns=act.NO_PAIRS,
     )
-    early, late = _own_copies(flow, layouts, fused)
+    early, late = _own_copies(flow, layouts)
     after, turns = sends_before(flow, events)
     return Expansion(
         flow=flow,
@@ -209,7 +215,7 @@ def _places(layouts: Sequence[RankLayout], ranks: IntArray, side: str) -> IntArr
 
 
 def _own_copies(
-    flow: Flow, layouts: Sequence[RankLayout], fused: bool
+    flow: Flow, layouts: Sequence[RankLayout]
 ) -> tuple[list[list[tuple[Place, Place]]], list[list[tuple[Place, Place]]]]:
     """Early and late copies of every rank."""
     all_early, all_late = [], []
@@ -222,7 +228,7 @@ def _own_copies(
         for value in [value for value in layout.home if value in own[rank]]:
             cell, home = (rank, flow.chunk_of(value)), layout.home[value]
             if cell in flow.added:
-                if fused:
+                if flow.fused:
                     early.append((act.INPUT + flow.own[cell], home))
                 continue
             early += [(home, place) for place in layout.copies.get(value, ())]

@@ -114,6 +114,9 @@ class Flow:
     added : the sends that add to a chunk at a rank, by end.
     copied : the send that brings a finished chunk to a rank.
     sums : the values of chunks whose partial sums are named; these are in neither of the two above.
+    fused : whether what is received is added and sent on by one step.
+    gathered : the (rank, chunk) whose sums begin as copies of the rank's own data, and are made in thread
+        blocks of their own.
     """
 
     schedule: Schedule
@@ -124,6 +127,8 @@ class Flow:
     added: dict[Cell, list[int]]
     copied: dict[Cell, int]
     sums: MadeSums
+    fused: bool = False
+    gathered: frozenset[Cell] = frozenset()
 
     @cached_property
     def sends(self) -> tuple[Send, ...]:
@@ -252,13 +257,14 @@ def _matches(keys: IntArray, others: IntArray) -> tuple[IntArray, IntArray]:
     return np.repeat(np.arange(len(keys)), number), order[place]
 
 
-def read_flow(schedule: Schedule, instance: IntArray, position: IntArray) -> Flow:
+def read_flow(schedule: Schedule, instance: IntArray, position: IntArray, fused: bool = False) -> Flow:
     """Take a schedule apart.
 
     Parameters
     ----------
     instance : shape (len(schedule),); the instance of each row.
     position : shape (num_chunks,); chunks of one group lie in memory by rising position.
+    fused : as in `Flow`.
     """
     collective = schedule.problem.collective
     named = _named_sums(schedule)
@@ -291,7 +297,7 @@ def read_flow(schedule: Schedule, instance: IntArray, position: IntArray) -> Flo
         indices.sort(key=lambda index: (end_us[index], index))
     own = _offsets(collective.inputs.rank, collective.inputs.chunk, collective.inputs.offset)
     wanted = _offsets(collective.outputs.rank, collective.outputs.chunk, collective.outputs.offset)
-    return Flow(schedule, columns, contributions, own, wanted, added, copied, sums)
+    return Flow(schedule, columns, contributions, own, wanted, added, copied, sums, fused)
 
 
 def _named_sums(schedule: Schedule) -> list[int] | None:

@@ -80,14 +80,8 @@ def chunk_orders(collective: Collective) -> list[IntArray]:
     return orders
 
 
-def lay_out(
-    flow: Flow,
-    events: Events,
-    plan: dict[int, Adding],
-    fused: bool,
-    gathered: frozenset[Cell] = frozenset(),
-) -> list[RankLayout]:
-    """The layout of every rank. Sums of `gathered` cells begin as copies of the rank's own data.
+def lay_out(flow: Flow, events: Events, plan: dict[int, Adding]) -> list[RankLayout]:
+    """The layout of every rank.
 
     Where a group cannot be added up on receipt because its accumulators do not lie side by side, its
     entry of `plan` becomes `Adding.APART`.
@@ -103,7 +97,7 @@ def lay_out(
     added, copied = _at_ranks(flow.added, num_ranks), _at_ranks(flow.copied, num_ranks)
     return [
         _RankPlanner(
-            flow, _RankCells(rank, own[rank], wanted[rank], added[rank], copied[rank]), plan, fused, gathered
+            flow, _RankCells(rank, own[rank], wanted[rank], added[rank], copied[rank]), plan
         ).lay_out(incoming[rank], outgoing[rank])
         for rank in range(num_ranks)
     ]
@@ -143,13 +137,10 @@ class _Set:
 class _RankPlanner:
     """The layout of one rank in the making."""
 
-    def __init__(
-        self, flow: Flow, cells: _RankCells, plan: dict[int, Adding], fused: bool, gathered: frozenset[Cell]
-    ) -> None:
-        self.flow, self.rank, self.plan, self.fused = flow, cells.rank, plan, fused
+    def __init__(self, flow: Flow, cells: _RankCells, plan: dict[int, Adding]) -> None:
+        self.flow, self.rank, self.plan = flow, cells.rank, plan
         self.cells = cells
         self.has_names = bool(flow.sums.sent or flow.sums.final)
-        self.gathered = gathered
         self.tracks = Tracks()
 
     def lay_out(self, incoming: Sequence[Send], outgoing: Sequence[Send]) -> RankLayout:
@@ -240,7 +231,7 @@ class _RankPlanner:
         if own is not None:
             return INPUT + own
         only_sums = all(self._is_accumulator(value) for value in values)
-        if self.fused or not only_sums or all(self._begins_as_copy(value) for value in values):
+        if self.flow.fused or not only_sums or all(self._begins_as_copy(value) for value in values):
             output = _side_by_side(self._output_offset, values)
             if output is not None:
                 return OUTPUT + output
@@ -291,7 +282,7 @@ class _RankPlanner:
     def _begins_as_copy(self, value: int) -> bool:
         """Whether a sum begins as a copy of the rank's own data, so that it may grow in the output."""
         cell = (self.rank, self.flow.chunk_of(value))
-        return (self.fused and cell in self.flow.own) or cell in self.gathered
+        return (self.flow.fused and cell in self.flow.own) or cell in self.flow.gathered
 
     def _input_offset(self, value: int) -> int | None:
         """Where a value is in the input; None for one that is received or added up."""
@@ -305,11 +296,14 @@ class _RankPlanner:
         if (
             self.has_names
             and (self.rank, value) in self.flow.sums.made
-            and ((self.rank, chunk) not in self.gathered or self.flow.sum_value((self.rank, chunk)) != value)
+            and (
+                (self.rank, chunk) not in self.flow.gathered
+                or self.flow.sum_value((self.rank, chunk)) != value
+            )
         ):
             return None  # in place it would overwrite the input before the sum is complete
         may = self._final_value(chunk) == value or (
-            self.fused and self._is_accumulator(value) and chunk in self.cells.own
+            self.flow.fused and self._is_accumulator(value) and chunk in self.cells.own
         )
         return self.cells.wanted.get(chunk) if may else None
 

@@ -12,7 +12,7 @@ the runtimes merge into one step of many sources.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from taccl.backend.lower.actions import INPUT, Place, split
@@ -88,10 +88,10 @@ def _parts(work_us: float, most_us: float, most: int) -> int:
     return min(most, max(1, math.ceil(work_us / max(most_us, 1e-9))))
 
 
-def gathered_cells(flow: Flow, local: LocalWork) -> frozenset[Cell]:
-    """The (rank, chunk) whose contributions are added to a copy of the rank's own.
+def with_gathered(flow: Flow, local: LocalWork) -> Flow:
+    """The flow with those cells gathered where it pays; named sums of them grow in none of the messages.
 
-    That pays where several are added at once, or where the sum would be copied to the output after it.
+    It pays where several are added at once, or where the sum would be copied to the output after it.
     """
 
     def pays(cell: Cell, messages: int) -> bool:
@@ -99,15 +99,11 @@ def gathered_cells(flow: Flow, local: LocalWork) -> frozenset[Cell]:
         return (messages > 1 or is_output) and local.gathering_pays(messages)
 
     many = {cell: len(flow.summed_at_once(cell)) for cell in (*flow.added, *flow.sums.final)}
-    return frozenset(
+    gathered = frozenset(
         cell for cell, messages in many.items() if 0 < messages <= _MOST_SOURCES and pays(cell, messages)
     )
-
-
-def with_gathered(flow: Flow, gathered: Collection[Cell]) -> Flow:
-    """The flow where named sums of `gathered` cells grow in none of the messages."""
     named = {(cell[0], flow.sum_value(cell)) for cell in gathered if cell not in flow.added}
-    return replace(flow, sums=flow.sums.without_bases(named)) if named else flow
+    return replace(flow, gathered=gathered, sums=flow.sums.without_bases(named) if named else flow.sums)
 
 
 @dataclass(slots=True)
@@ -144,11 +140,9 @@ class SumUnit:
         return self.ends_us[self.arrived] > done_us
 
 
-def sum_units(
-    flow: Flow, rank: int, layout: RankLayout, gathered: frozenset[Cell], local: LocalWork, most_chunks: int
-) -> list[SumUnit]:
+def sum_units(flow: Flow, rank: int, layout: RankLayout, local: LocalWork, most_chunks: int) -> list[SumUnit]:
     """The sum units of a rank; `most_chunks` : that one step takes."""
-    mine = [chunk for at, chunk in gathered if at == rank]
+    mine = [chunk for at, chunk in flow.gathered if at == rank]
     ranges: list[list[int]] = []
     for chunk in sorted(mine, key=lambda chunk: layout.home[flow.sum_value((rank, chunk))]):
         if ranges and _is_next(flow, rank, layout, ranges[-1][-1], chunk):

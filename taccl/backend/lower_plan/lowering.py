@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from taccl.backend.lower.lowering import InBlocks, lower_to_blocks
+from taccl.backend.lower.assemble import assemble
 from taccl.backend.lower.sizes import sizes_of
+from taccl.backend.lower.to_actions import plan_actions
 from taccl.backend.lower_plan.fits import check_plan_fits, checked_window, has_room
 from taccl.backend.lower_plan.graph import WRITING, Graph
 from taccl.backend.lower_plan.places import aliases
@@ -87,11 +88,21 @@ class PlanLowering:
                 raise _serves_none(in_place)
             return (in_place,)
 
-        made = lower_to_blocks(self.schedule, options, FILLED, calls, instances)
-        call = _call(made, name, problem.num_ranks, options.name)
+        actions = plan_actions(self.schedule, replace(options, instances=instances))
+        made = assemble(replace(actions, takes_turns=False), FILLED, calls)
+        (in_place,), sizes = made.calls, actions.sizes
+        call = Call(
+            name,
+            problem.num_ranks,
+            sizes.chunks_per_loop,
+            in_place,
+            sizes.min_bytes,
+            sizes.max_bytes,
+            options.name,
+        )
         names = aliases(name, call.ranks, call.part, call.in_place)
         nodes = problem.topology.memory_of.tolist()
-        return graph_of_actions(made.assembled.ranks, names, nodes, options.protocol == "LL"), call
+        return graph_of_actions(made.ranks, names, nodes, options.protocol == "LL"), call
 
 
 def lower_to_plan(
@@ -141,11 +152,6 @@ def translate(
     names = aliases(name, call.ranks, call.part, call.in_place)
     nodes = (0,) * call.ranks if node_of is None else node_of
     return make_plan(graph_of_program(program, names, nodes, packets), call, passes)
-
-
-def _call(made: InBlocks, name: str, ranks: int, begin: str) -> Call:
-    sizes, (in_place,) = made.sizes, made.assembled.calls
-    return Call(name, ranks, sizes.chunks_per_loop, in_place, sizes.min_bytes, sizes.max_bytes, begin)
 
 
 def _in_place(program: Program, name: str, requested: bool | None) -> bool:
