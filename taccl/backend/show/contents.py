@@ -14,12 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from taccl.backend.machine.expected import MAX_CELLS, plain_name
+from taccl.backend.machine.layout import INPUT, Layout
 from taccl.backend.machine.report import Collector
 from taccl.backend.program import Op, Program
 from taccl.backend.step_rows import OPS
-from taccl.backend.verify.msccl_xml.columns import INPUT, RECEIVES, SENDS, Columns
+from taccl.backend.verify.msccl_xml.columns import RECEIVES, SENDS, Columns
 from taccl.backend.verify.msccl_xml.expected import expect_standard
-from taccl.backend.verify.msccl_xml.memory import Memory, buffer_sizes, check_bounds
+from taccl.backend.verify.msccl_xml.unfold import buffer_sizes, check_bounds, layout_of
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
 
@@ -187,7 +188,7 @@ def _run(
     return order, np.array(begins), np.array(ends)
 
 
-def _memory(columns: Columns) -> Memory | None:
+def _memory(columns: Columns) -> Layout | None:
     """Where the buffers lie; None if the program reaches outside of them, or they are too large."""
     collector = Collector()
     expectation = expect_standard(columns.program, None, collector)
@@ -196,17 +197,17 @@ def _memory(columns: Columns) -> Memory | None:
     cells = float(size.astype(np.float64).sum() + columns.count.astype(np.float64).sum())
     if collector.fatal or (columns.count < 0).any() or cells > MAX_CELLS:
         return None
-    return Memory.of(columns, expectation, "in place" if columns.program.in_place else "out of place")
+    return layout_of(columns, expectation, "in place" if columns.program.in_place else "out of place")
 
 
 def _contents(
-    columns: Columns, memory: Memory, order: Sequence[int], sent_by: Sequence[int]
+    columns: Columns, memory: Layout, order: Sequence[int], sent_by: Sequence[int]
 ) -> tuple[tuple[Content, ...], ...]:
     """What each step moves, in one of the orders in which the program can run."""
     cells: list[Content] = [None] * memory.num_cells
     for rank in range(len(memory.base)):
         base = int(memory.base[rank, INPUT])
-        for offset in range(int(memory.size[rank, INPUT])):
+        for offset in range(int(memory.chunks[rank, INPUT])):
             cells[base + offset] = (rank, offset, 1)
     rank_of = columns.block_rank[columns.step_block]
     sources = (memory.base[rank_of, columns.src] + columns.src_offset).tolist()

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from taccl.backend.machine.acts import Acts
+from taccl.backend.machine.deadlock import find_cycle
 from taccl.backend.machine.report import Collector
+from taccl.backend.machine.run import Run, run_acts
 from taccl.backend.program import Program
 from taccl.backend.verify.msccl_xml.columns import Columns
 from taccl.backend.verify.msccl_xml.connections import Connections, connect
-from taccl.backend.verify.msccl_xml.deadlock import find_cycle
 from taccl.backend.verify.msccl_xml.executed_steps import ExecutedSteps
-from taccl.backend.verify.msccl_xml.execution import execute
+from taccl.backend.verify.msccl_xml.unfold import StepNames, unfold_acts
 from taccl.errors import TopologyError, VerificationError
 from taccl.model.collective import IntArray
 from taccl.model.network import LogicalTopology
@@ -86,22 +88,26 @@ def links_of(executed: ExecutedSteps, connections: Connections, topology: Logica
     return links
 
 
+def run_steps(
+    executed: ExecutedSteps, connections: Connections, slots: int, chunks_per_piece: int
+) -> tuple[Acts, Run]:
+    """Run the steps where a connection holds this many pieces of this many chunks."""
+    acts = unfold_acts(executed, connections)
+    return acts, run_acts(acts, capacity=slots, chunks_per_piece=chunks_per_piece)
+
+
 def hang(
     executed: ExecutedSteps, connections: Connections, slots: int, chunks_per_piece: int
 ) -> VerificationError:
     """The error for a program that hangs where a connection holds this many pieces of this many chunks."""
-    words = {
-        "flag": "waits for a step that is never done",
-        "data": "waits for data",
-        "slot": "waits for room",
-    }
-    blocked = execute(executed, connections, slots, chunks_per_piece).blocked
+    acts, run = run_steps(executed, connections, slots, chunks_per_piece)
+    names = StepNames(executed, connections, acts)
     return VerificationError(
         f"with {slots} slots per connection, of {chunks_per_piece} chunks of this size each, "
         "the program hangs, so it has no time",
         findings=[
-            f"{executed.name(each.index)} {words[each.reason]}"
-            for each in (find_cycle(blocked)[:FINDINGS] if blocked else ())
+            f"{names.act(stuck.act)} {names.wait(stuck)}"
+            for stuck in (find_cycle(acts, None, run.stuck)[:FINDINGS] if run.stuck else ())
         ],
         hint="a smaller size; taccl verify says where and why it hangs",
     )

@@ -19,16 +19,16 @@ from dataclasses import replace
 
 import numpy as np
 
+from taccl.backend.machine.acts import Kind
 from taccl.backend.program import Program, Protocol
 from taccl.backend.simulate.costs import OVERHEAD, Costs, costs_of
 from taccl.backend.simulate.events import Steps, run_events
-from taccl.backend.simulate.matched import hang, matched
+from taccl.backend.simulate.matched import hang, matched, run_steps
 from taccl.backend.simulate.settings import Arbitration
 from taccl.backend.simulate.simulation import Simulation
 from taccl.backend.simulate.urgency import urgency_us
 from taccl.backend.verify.msccl_xml.connections import Connections
 from taccl.backend.verify.msccl_xml.executed_steps import ExecutedSteps
-from taccl.backend.verify.msccl_xml.execution import execute
 from taccl.errors import TacclError
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray, LogicalTopology
@@ -87,9 +87,11 @@ def simulate_program(
 
 def _execute(executed: ExecutedSteps, connections: Connections, costs: Costs) -> IntArray:
     """Steps in an order in which they can be done; an error if there is none."""
-    outcome = execute(executed, connections, costs.slots, costs.chunks_per_piece)
-    if outcome.ends:
-        return outcome.order
+    acts, run = run_steps(executed, connections, costs.slots, costs.chunks_per_piece)
+    if run.ends:
+        rows = run.sequence[0]
+        order: IntArray = acts.operation[rows[acts.kind[rows] == Kind.MOVE]].astype(np.int64)
+        return order
     raise hang(executed, connections, costs.slots, costs.chunks_per_piece)
 
 

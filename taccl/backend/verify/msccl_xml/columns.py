@@ -17,7 +17,6 @@ from taccl.backend.step_rows import OPS, fields_of_steps
 from taccl.model.collective import BoolArray, IntArray
 
 OP_CODE = {op: code for code, op in enumerate(OPS)}
-INPUT, OUTPUT, SCRATCH = range(3)
 
 
 def _is(*ops: Op) -> BoolArray:

@@ -12,14 +12,15 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from taccl.backend.machine.acts import Acts, Names
+from taccl.backend.machine.deadlock import find_cycle
 from taccl.backend.machine.report import Collector, Finding
+from taccl.backend.machine.run import Run, run_acts
 from taccl.backend.program import Program
-from taccl.backend.verify.msccl_xml.connections import Connections
 from taccl.backend.verify.msccl_xml.executed_steps import ExecutedSteps
-from taccl.backend.verify.msccl_xml.execution import Blocked, Outcome, execute
 from taccl.backend.verify.msccl_xml.limits import MAX_COUNT, SLOTS, Runtime, group_bytes
 
-Run = Callable[[int, int], Outcome]  # of (slots, chunks per piece)
+Bounded = Callable[[int, int], Run]  # of (slots, chunks per piece)
 
 ITERATIONS = 2
 _SHOWN_OF_A_CYCLE = 12
@@ -53,19 +54,19 @@ def chunks_per_piece(program: Program, runtime: Runtime) -> int | None:
 
 
 def check_bounded(
-    executed: ExecutedSteps, connections: Connections, runtimes: Sequence[Runtime], collector: Collector
+    executed: ExecutedSteps, acts: Acts, names: Names, runtimes: Sequence[Runtime], collector: Collector
 ) -> Depths:
     """Findings for each runtime whose depth is not enough, for a program that ends with unbounded ones."""
     program = executed.columns.program
     available = SLOTS[program.protocol]
     most_chunks = int(executed.columns.count.max(initial=1))
-    outcomes: dict[tuple[int, int], Outcome] = {}
+    runs: dict[tuple[int, int], Run] = {}
 
-    def run(slots: int, per_piece: int) -> Outcome:
+    def run(slots: int, per_piece: int) -> Run:
         key = (slots, min(per_piece, most_chunks))
-        if key not in outcomes:
-            outcomes[key] = execute(executed, connections, slots, per_piece, ITERATIONS)
-        return outcomes[key]
+        if key not in runs:
+            runs[key] = run_acts(acts, capacity=slots, chunks_per_piece=key[1], iterations=ITERATIONS)
+        return runs[key]
 
     if run(1, 1).ends:
         return Depths(1, False, False, False, None)
@@ -80,19 +81,19 @@ def check_bounded(
         each = per_piece[runtime.name]
         if each is not None and not run(available, each).ends:
             limit = None if safe is None else _safe_bytes(program, runtime, safe)
-            _report(executed, connections, run(available, each).blocked, runtime, limit, collector)
+            collector.add(_report(program, acts, names, run(available, each), runtime, limit))
     safe_bytes = None
     if safe is not None:
         safe_bytes = min(_safe_bytes(program, runtime, safe) for runtime in runtimes)
     return Depths(None, True, whole, split, safe_bytes)
 
 
-def _least_depth(run: Run, per_piece: int, available: int) -> int:
+def _least_depth(run: Bounded, per_piece: int, available: int) -> int:
     """The smallest depth at which it ends; `available` is known to be enough."""
     return bisect_left(range(1, available), True, key=lambda slots: run(slots, per_piece).ends) + 1
 
 
-def _least_pieces(run: Run, available: int) -> int:
+def _least_pieces(run: Bounded, available: int) -> int:
     """The smallest A at which it ends; `MAX_COUNT` is known to be enough."""
     return bisect_left(range(1, MAX_COUNT), True, key=lambda per_piece: run(available, per_piece).ends) + 1
 
@@ -103,101 +104,52 @@ def _safe_bytes(program: Program, runtime: Runtime, per_piece: int) -> int:
 
 
 def report_unbounded(
-    executed: ExecutedSteps, connections: Connections, outcome: Outcome, collector: Collector
+    executed: ExecutedSteps, acts: Acts, names: Names, run: Run, collector: Collector
 ) -> Depths:
     """Findings for a program that hangs however deep connections are."""
     for index, wait in executed.never:
-        columns = executed.columns
-        collector.add(
-            columns.at_step(
-                wait.asker,
-                "concurrency",
-                "error",
-                "endless-wait",
-                f"waits for step {wait.step} of thread block {wait.block}, but no step of that thread "
-                f"block from there on has hasdep=1, so {executed.name(index)} never starts",
-                hint='set hasdep="1" on the step that is waited for',
-            )
+        message = (
+            f"waits for step {wait.step} of thread block {wait.block}, but no step of that thread "
+            f"block from there on has hasdep=1, so {executed.name(index)} never starts"
         )
+        hint = 'set hasdep="1" on the step that is waited for'
+        rule = "endless-wait"
+        collector.add(executed.columns.at_step(wait.asker, "concurrency", "error", rule, message, hint))
     if not executed.never:
-        collector.add(_hang(executed, connections, outcome.blocked, "however much a connection holds"))
+        collector.add(_hang(acts, names, run, "however much a connection holds"))
     return HANGS
 
 
 def _report(
-    executed: ExecutedSteps,
-    connections: Connections,
-    blocked: tuple[Blocked, ...],
+    program: Program,
+    acts: Acts,
+    names: Names,
+    run: Run,
     runtime: Runtime,
     safe_bytes: int | None,
-    collector: Collector,
-) -> None:
-    program = executed.columns.program
+) -> Finding:
     slots = SLOTS[program.protocol]
-    finding = _hang(
-        executed,
-        connections,
-        blocked,
-        f"where a connection holds {slots} pieces ({program.protocol.value}), in calls of "
-        + (f"{program.max_bytes} bytes" if program.max_bytes else "any size"),
-        (runtime.name,),
-        "let one of these receive before it sends"
-        if safe_bytes is None
-        else f'set maxBytes="{safe_bytes}", up to which it ends, or send fewer chunks per step',
-    )
-    collector.add(finding)
+    size = f"{program.max_bytes} bytes" if program.max_bytes else "any size"
+    when = f"where a connection holds {slots} pieces ({program.protocol.value}), in calls of {size}"
+    hint = "let one of these receive before it sends"
+    if safe_bytes is not None:
+        hint = f'set maxBytes="{safe_bytes}", up to which it ends, or send fewer chunks per step'
+    return _hang(acts, names, run, when, (runtime.name,), hint)
 
 
 def _hang(
-    executed: ExecutedSteps,
-    connections: Connections,
-    blocked: tuple[Blocked, ...],
+    acts: Acts,
+    names: Names,
+    run: Run,
     when: str,
     runtimes: tuple[str, ...] = (),
     hint: str = "break the cycle: change the order of steps in one of these thread blocks",
 ) -> Finding:
-    cycle = find_cycle(blocked)
-    first = cycle[0]
-    columns, step = executed.columns, int(executed.step[first.index])
-    said = [_sentence(executed, connections, each) for each in cycle]
+    cycle = find_cycle(acts, None, run.stuck)
+    said = [f"{names.act_and_line(stuck.act)} {names.wait(stuck)}" for stuck in cycle]
     if len(said) > _SHOWN_OF_A_CYCLE:
         half = _SHOWN_OF_A_CYCLE // 2
         said = [*said[:half], f"({len(said) - 2 * half} more)", *said[-half:]]
-    return Finding(
-        layer="concurrency",
-        severity="error",
-        rule="deadlock",
-        message=f"the program hangs {when}: {len(blocked)} thread blocks are stuck; " + "; ".join(said),
-        rank=int(columns.block_rank[first.block]),
-        thread_block=int(columns.block_id[first.block]),
-        step=int(columns.position[step]),
-        line=int(columns.line[step]) or None,
-        runtimes=runtimes,
-        hint=hint,
-    )
-
-
-def find_cycle(blocked: tuple[Blocked, ...]) -> list[Blocked]:
-    """Blocks that wait for one another in a circle; or a chain to one that waits for nobody that can act."""
-    by_block = {each.block: each for each in blocked}
-    path: list[Blocked] = []
-    place: dict[int, int] = {}
-    here: Blocked | None = blocked[0]
-    while here is not None and here.block not in place:
-        place[here.block] = len(path)
-        path.append(here)
-        here = None if here.waits_for is None else by_block.get(here.waits_for)
-    return path if here is None else path[place[here.block] :]
-
-
-def _sentence(executed: ExecutedSteps, connections: Connections, blocked: Blocked) -> str:
-    name = executed.name(blocked.index)
-    line = int(executed.columns.line[executed.step[blocked.index]])
-    name += f", line {line}," if line else ""
-    if blocked.reason == "flag":
-        if blocked.waits_for is None:
-            return f"{name} waits for a flag that is never raised"
-        return f"{name} waits for {executed.name(blocked.waits_for_index)} to be done"
-    if blocked.reason == "data":
-        return f"{name} waits for data on {connections.name(blocked.connection)}"
-    return f"{name} waits for room on {connections.name(blocked.connection)}"
+    message = f"the program hangs {when}: {len(run.stuck)} thread blocks are stuck; " + "; ".join(said)
+    finding = Finding("concurrency", "error", "deadlock", message, runtimes=runtimes, hint=hint)
+    return names.located(cycle[0].act, finding)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from taccl.backend.program import Program
 from taccl.backend.verify.msccl_xml.limits import MSCCL, Runtime
-from taccl.backend.verify.msccl_xml.memory import Mode
+from taccl.backend.verify.msccl_xml.unfold import Mode
 
 MODES: tuple[Mode, ...] = ("in place", "out of place")
 

@@ -8,31 +8,24 @@ from pathlib import Path
 
 import numpy as np
 
-from taccl.backend.machine.expected import MAX_CELLS, Expectation, is_rooted
-from taccl.backend.machine.report import Collector, Facts, Finding, Verdict, Verification
+from taccl.backend.machine.expected import MAX_CELLS, Expectation
+from taccl.backend.machine.report import Collector, Facts, Finding, Verification
 from taccl.backend.msccl_xml.reader import Document, parse_document, read_document
 from taccl.backend.program import Program
+from taccl.backend.verify.msccl_xml.behaviour import behaviour
 from taccl.backend.verify.msccl_xml.blocks import BLOCK_RULES
 from taccl.backend.verify.msccl_xml.columns import Columns
 from taccl.backend.verify.msccl_xml.connections import Connections, connect
-from taccl.backend.verify.msccl_xml.deadlock import check_bounded, report_unbounded
 from taccl.backend.verify.msccl_xml.document import check_document
 from taccl.backend.verify.msccl_xml.executed_steps import ExecutedSteps
-from taccl.backend.verify.msccl_xml.execution import execute
 from taccl.backend.verify.msccl_xml.expected import expect_collective, expect_standard
 from taccl.backend.verify.msccl_xml.header import HEADER_RULES
-from taccl.backend.verify.msccl_xml.limits import RCCL, RUNTIMES, Runtime, find_runtimes
-from taccl.backend.verify.msccl_xml.meaning import check_meaning
-from taccl.backend.verify.msccl_xml.memory import Memory, Mode, buffer_sizes, check_bounds
-from taccl.backend.verify.msccl_xml.modes import MODES, callers
-from taccl.backend.verify.msccl_xml.races import check_races
-from taccl.backend.verify.msccl_xml.roots import find_root
+from taccl.backend.verify.msccl_xml.limits import RUNTIMES, Runtime, find_runtimes
 from taccl.backend.verify.msccl_xml.steps import STEP_RULES
 from taccl.backend.verify.msccl_xml.subject import Subject
-from taccl.backend.verify.msccl_xml.symbolic import run_symbolically
-from taccl.backend.verify.msccl_xml.visibility import check_early_flags, check_visibility
+from taccl.backend.verify.msccl_xml.unfold import buffer_sizes, check_bounds
 from taccl.errors import CollectiveError
-from taccl.model.collective import BoolArray, Collective
+from taccl.model.collective import Collective
 from taccl.support.arguments import is_whole, shown
 from taccl.support.gc_paused import gc_paused
 
@@ -140,7 +133,7 @@ def _verify(
         root = collective.root
     executed, connections = looked_at.parts
     loads = [each for each in wanted if looked_at.facts.readers[each.name] != "no"]
-    facts = _behaviour(
+    facts = behaviour(
         executed,
         connections,
         looked_at.expectation,
@@ -219,71 +212,6 @@ def _check_size(columns: Columns, expectation: Expectation | None, collector: Co
     if chunks > MAX_CELLS:
         message = f"the buffers and steps have {chunks} chunks in all, more than can be checked"
         collector.add(Finding("meaning", "error", "too-large", message), fatal=True)
-
-
-def _behaviour(
-    executed: ExecutedSteps,
-    connections: Connections,
-    expectation: Expectation | None,
-    root: int | None,
-    runtimes: Sequence[Runtime],
-    collector: Collector,
-    facts: Facts,
-) -> Facts:
-    """Meaning and concurrency of a program that can be executed at all."""
-    unbounded = execute(executed, connections)
-    if not unbounded.ends:
-        depths = report_unbounded(executed, connections, unbounded, collector)
-    else:
-        depths = check_bounded(executed, connections, runtimes, collector)
-    facts = replace(
-        facts,
-        slot_depth=depths.slot_depth,
-        deadlock=depths.deadlock,
-        deadlock_whole=depths.deadlock_whole,
-        deadlock_split=depths.deadlock_split,
-        safe_bytes=depths.safe_bytes,
-    )
-    program = executed.columns.program
-    verdicts = _verdicts_before(program, runtimes)
-    if unbounded.ends:
-        races = 0
-        everyone: BoolArray = np.ones(program.num_ranks, dtype=np.bool_)
-        for mode in (mode for mode in MODES if callers(program, mode, runtimes)):
-            memory = Memory.of(executed.columns, expectation, mode)
-            if expectation is not None and is_rooted(expectation.collective) and root is None:
-                trial = run_symbolically(executed, connections, unbounded.order, memory, everyone)
-                root = find_root(expectation, memory, trial)
-                expectation = expect_standard(program, root, collector)
-                memory = Memory.of(executed.columns, expectation, mode)
-            has_input = everyone if expectation is None else expectation.has_input
-            calling = callers(program, mode, runtimes)
-            concerned = () if len(calling) == len(runtimes) else calling
-            trace = run_symbolically(executed, connections, unbounded.order, memory, has_input)
-            verdicts[mode] = check_meaning(executed, expectation, memory, trace, collector, concerned)
-            races += check_races(executed, connections, unbounded.order, memory, collector, concerned)
-            if RCCL.name in calling:
-                check_visibility(executed, unbounded.order, memory, collector)
-                check_early_flags(executed, connections, unbounded.order, memory, collector)
-        facts = replace(facts, races=races)
-    return replace(
-        facts,
-        root=None if expectation is None else expectation.root,
-        in_place=verdicts["in place"],
-        out_of_place=verdicts["out of place"],
-    )
-
-
-def _verdicts_before(program: Program, runtimes: Sequence[Runtime]) -> dict[Mode, Verdict]:
-    """What is known of each mode before anything is executed."""
-    claimed: dict[Mode, bool] = {"in place": program.in_place, "out of place": program.out_of_place}
-    verdicts: dict[Mode, Verdict] = {}
-    for mode in MODES:
-        if callers(program, mode, runtimes):
-            verdicts[mode] = "not checked"
-        else:
-            verdicts[mode] = "not used" if claimed[mode] else "not claimed"
-    return verdicts
 
 
 def _readers(collector: Collector) -> dict[str, str]:

@@ -13,88 +13,74 @@ from __future__ import annotations
 
 import numpy as np
 
+from taccl.backend.machine.acts import Unfolded
+from taccl.backend.machine.layout import INPUT
+from taccl.backend.machine.order import Order
+from taccl.backend.machine.races import Pairs
 from taccl.backend.machine.report import Collector
+from taccl.backend.machine.steps import Steps
 from taccl.backend.program import Op, Protocol
-from taccl.backend.verify.msccl_xml.columns import INPUT, OP_CODE, READS_SOURCE
-from taccl.backend.verify.msccl_xml.connections import Connections
+from taccl.backend.verify.msccl_xml.columns import OP_CODE, READS_SOURCE
 from taccl.backend.verify.msccl_xml.executed_steps import ExecutedSteps
-from taccl.backend.verify.msccl_xml.happens_before import unordered
 from taccl.backend.verify.msccl_xml.limits import RCCL
-from taccl.backend.verify.msccl_xml.memory import Memory
-from taccl.backend.verify.msccl_xml.races import changes, conflicts
-from taccl.model.collective import IntArray
+from taccl.backend.verify.msccl_xml.unfold import places_of
 
 
-def check_visibility(executed: ExecutedSteps, order: IntArray, memory: Memory, collector: Collector) -> None:
+def check_visibility(executed: ExecutedSteps, unfolded: Unfolded, pairs: Pairs, collector: Collector) -> None:
     """One warning for all steps that read as `i` what another block wrote; in place only."""
-    if memory.mode != "in place":
+    if not unfolded.layout.in_place:
         return
     columns, steps = executed.columns, executed.step
-    pairs = conflicts(executed, order, memory)
-    first, second, cell = pairs.first, pairs.second, pairs.cell
-    source, target = _places(executed, memory)
-    count, op = columns.count[steps], columns.op[steps]
-    writes = (
-        changes(executed, memory)[first] & (cell >= target[first]) & (cell < target[first] + count[first])
-    )
-    reads_as_input = READS_SOURCE[op] & (columns.src[steps] == INPUT)
-    reads = reads_as_input[second] & (cell >= source[second]) & (cell < source[second] + count[second])
-    apart = executed.block[first] != executed.block[second]
-    stale = np.unique(second[writes & reads & apart])
+    pairs = _apart(pairs.where(pairs.accesses.writes[pairs.first] & ~pairs.accesses.writes[pairs.second]))
+    reader = unfolded.acts.operation[pairs.accesses.touches.act[pairs.touches[1]]]
+    source, _ = places_of(executed, unfolded.layout)
+    as_input = READS_SOURCE[columns.op[steps]] & (columns.src[steps] == INPUT)
+    as_input = as_input[reader] & (pairs.cell >= source[reader])
+    stale = np.unique(reader[as_input & (pairs.cell < (source + columns.count[steps])[reader])])
     if len(stale):
-        collector.add(
-            columns.at_step(
-                int(steps[stale[0]]),
-                "concurrency",
-                "warning",
-                "rccl-visibility",
-                f"this is the first of {len(stale)} steps that read as buffer i what another thread block "
-                "has written in place; after a wait this runtime makes such data visible only to steps with "
-                'srcbuf="o"',
-                hint='name the source as buffer "o"',
-                runtimes=(RCCL.name,),
-            )
+        message = (
+            f"this is the first of {len(stale)} steps that read as buffer i what another thread block "
+            "has written in place; after a wait this runtime makes such data visible only to steps with "
+            'srcbuf="o"'
         )
+        hint, row = 'name the source as buffer "o"', int(steps[stale[0]])
+        rule, runtimes = "rccl-visibility", (RCCL.name,)
+        collector.add(columns.at_step(row, "concurrency", "warning", rule, message, hint, runtimes))
 
 
-def _places(executed: ExecutedSteps, memory: Memory) -> tuple[IntArray, IntArray]:
-    """The first cell of the source and of the target of every step."""
-    columns, steps, rank = executed.columns, executed.step, executed.rank
-    source = memory.base[rank, columns.src[steps]] + columns.src_offset[steps]
-    target = memory.base[rank, columns.dst[steps]] + columns.dst_offset[steps]
-    return source, target
+def _apart(pairs: Pairs) -> Pairs:
+    """Pairs of accesses by different blocks."""
+    block = pairs.accesses.touches.column
+    first, second = pairs.touches
+    return pairs.where(block[first] != block[second])
 
 
 def check_early_flags(
     executed: ExecutedSteps,
-    connections: Connections,
-    order: IntArray,
-    memory: Memory,
+    unfolded: Unfolded,
+    steps: Steps,
+    order: Order,
+    pairs: Pairs,
     collector: Collector,
 ) -> None:
     """With LL, findings for steps that overwrite the source of a send once its flag says that it is done."""
-    columns, steps = executed.columns, executed.step
+    columns, acts = executed.columns, unfolded.acts
     if columns.program.protocol is not Protocol.LL:
         return
-    pairs = conflicts(executed, order, memory)
-    sent = columns.op[steps[pairs.first]] == OP_CODE[Op.SEND]
-    sent &= changes(executed, memory)[pairs.second]
-    pairs = pairs.where(sent & (executed.block[pairs.first] != executed.block[pairs.second]))
-    pairs = pairs.where(~unordered(executed, connections, order, pairs))  # others are races anyway
-    early = pairs.where(unordered(executed, connections, order, pairs, flags_of_sends_are_early=True))
-    for pair in np.unique(early.second, return_index=True)[1].tolist():
-        send, step = int(early.first[pair]), int(early.second[pair])
-        rank = int(executed.rank[step])
-        collector.add(
-            columns.at_step(
-                int(steps[step]),
-                "concurrency",
-                "error",
-                "rccl-early-flag",
-                f"{memory.mode}, this overwrites {memory.name(rank, int(early.cell[pair]))} after a wait for "
-                f"{executed.name(send)}, which reads it; with LL this runtime says that a send is done "
-                "while threads of it may still read",
-                hint="let it wait for a later step there that is no send, or use Simple or LL128",
-                runtimes=(RCCL.name,),
-            )
+    act = pairs.accesses.touches.act
+    sent = columns.op[executed.step[acts.operation[act[pairs.touches[0]]]]] == OP_CODE[Op.SEND]
+    pairs = _apart(pairs.where(sent & pairs.accesses.writes[pairs.second]))
+    early = steps.unordered(steps.order(early_sends=True), pairs)
+    late = steps.unordered(order, pairs)  # those are races anyway
+    early = early.where(~(np.isin(early.first, late.first) & np.isin(early.second, late.second)))
+    second = act[early.touches[1]]
+    for row in np.unique(second, return_index=True)[1].tolist():
+        send, step = int(act[early.touches[0][row]]), int(second[row])
+        message = (
+            f": {unfolded.layout.mode}, this overwrites {unfolded.layout.name(int(early.cell[row]))} after a "
+            f"wait for {unfolded.names.act(send)}, which reads it; with LL this runtime says that a send is "
+            "done while threads of it may still read"
         )
+        hint = "let it wait for a later step there that is no send, or use Simple or LL128"
+        finding = unfolded.names.finding(step, "rccl-early-flag", message, hint, runtimes=(RCCL.name,))
+        collector.add(finding)

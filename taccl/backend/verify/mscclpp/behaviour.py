@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from taccl.backend.machine.acts import Unfolded
+from taccl.backend.machine.contents import carry_out
+from taccl.backend.machine.counters import check_counters
+from taccl.backend.machine.deadlock import find_cycle, wait_in_words
+from taccl.backend.machine.meaning import check_meaning, closest
+from taccl.backend.machine.moments import order_of_threads
+from taccl.backend.machine.race_findings import check_races_of_threads
 from taccl.backend.machine.report import Collector, Facts, Finding, Severity, Verdict
+from taccl.backend.machine.run import Run, run_calls
 from taccl.backend.plan import ExecutionPlan
-from taccl.backend.verify.mscclpp.acts import Unfolded
-from taccl.backend.verify.mscclpp.counters import check_counters
-from taccl.backend.verify.mscclpp.deadlock import report_deadlock
-from taccl.backend.verify.mscclpp.execution import run
-from taccl.backend.verify.mscclpp.layout import Layout, chunk_sizes, num_turns
-from taccl.backend.verify.mscclpp.meaning import check_meaning
+from taccl.backend.verify.mscclpp.layout import chunk_sizes, layout_of, num_turns
 from taccl.backend.verify.mscclpp.memory import check_in_place_addressing
-from taccl.backend.verify.mscclpp.races import check_races
 from taccl.backend.verify.mscclpp.subject import Subject
 from taccl.backend.verify.mscclpp.unfold import unfold
 from taccl.backend.verify.mscclpp.wanted import Wanted, what_is_wanted
@@ -33,6 +35,8 @@ MOST_ACCESSES = 8_000_000
 MOST_ACTS_THE_OTHER_WAY = 2_000
 #: The largest chunk, in bytes.
 MOST_BYTES = 2**40
+#: Blocks of a circle of waits that are named.
+_SHOWN = 6
 
 
 def behaviour(
@@ -64,20 +68,23 @@ def behaviour(
         too_much = _too_many_acts(plan, chunk_bytes)
         unfolded = None
         if too_much is None:
-            unfolded = unfold(plan, Layout.of(plan, chunk_bytes, shift), collector)
+            unfolded = unfold(plan, layout_of(plan, chunk_bytes, shift), collector)
             too_much = _too_many_accesses(unfolded)
         if too_much is not None:
             _tell_too_large(too_much, chunk_bytes, bool(verdicts) or hangs, collector)
         if unfolded is None or too_much is not None or collector.fatal:
             break
         check_counters(unfolded, seen, collector)
-        trace = run(unfolded, CALLS)
-        if report_deadlock(unfolded, trace, seen, collector):
+        run = run_calls(unfolded, CALLS)
+        if not run.ends:
+            _report_deadlock(unfolded, run, seen, collector)
             hangs = True
             continue
-        verdict, root = check_meaning(unfolded, trace, wanted, seen, collector)
-        verdicts.append(verdict)
-        races += check_races(unfolded, trace.order, trace.record, seen, collector)
+        contents = carry_out(unfolded, run)
+        expectation = closest(unfolded, contents, wanted.alternatives)
+        root = None if expectation is None else expectation.root
+        verdicts.append(check_meaning(unfolded, contents, expectation, seen, collector))
+        races += check_races_of_threads(unfolded, *order_of_threads(unfolded, run), seen, collector)
     facts = replace(facts, root=root, deadlock=hangs if hangs or verdicts else None)
     if hangs or not verdicts:
         return facts
@@ -96,13 +103,36 @@ def _serves_the_other_way(plan: ExecutionPlan, wanted: Wanted) -> bool:
     check_in_place_addressing(Subject(turned, silent))
     for chunk_bytes in () if silent.findings() else chunk_sizes(turned):
         shift = wanted.shift if turned.in_place else None
-        unfolded = unfold(turned, Layout.of(turned, chunk_bytes, shift), silent)
-        if sum(map(len, unfolded.acts)) > MOST_ACTS_THE_OTHER_WAY:
+        unfolded = unfold(turned, layout_of(turned, chunk_bytes, shift), silent)
+        if len(unfolded.acts) > MOST_ACTS_THE_OTHER_WAY:
             return False
-        trace = run(unfolded, CALLS)
-        check_meaning(unfolded, trace, wanted, set(), silent)
-        check_races(unfolded, trace.order, trace.record, set(), silent)
+        run = run_calls(unfolded, CALLS)
+        contents = carry_out(unfolded, run)
+        check_meaning(unfolded, contents, closest(unfolded, contents, wanted.alternatives), set(), silent)
+        check_races_of_threads(unfolded, *order_of_threads(unfolded, run), set(), silent)
     return all(finding.severity == "warning" for finding in silent.findings())
+
+
+def _report_deadlock(
+    unfolded: Unfolded, run: Run, seen: set[tuple[object, ...]], collector: Collector
+) -> None:
+    """One finding for a plan that hangs, at a block that waits for what never comes."""
+    acts, names = unfolded.acts, unfolded.names
+    cycle = find_cycle(acts, unfolded.moves, run.stuck)
+    first, others = cycle[0], cycle[1:]
+    waits = [wait_in_words(acts, names, unfolded.layout, each) for each in cycle]
+    said = "".join(
+        f"; {names.act(each.act)} {wait}" for each, wait in zip(others[:_SHOWN], waits[1:], strict=False)
+    )
+    number = len(run.stuck)
+    message = (
+        f"{waits[0]} and never goes on, in call {len(run.sequence)}: "
+        f"{'1 thread block is' if number == 1 else f'{number} thread blocks are'} stuck{said}"
+    )
+    if ("deadlock",) not in seen:
+        seen.add(("deadlock",))
+        hint = "let whoever it waits for signal before it waits itself; give every wait its signal"
+        collector.add(names.finding(first.act, "deadlock", message, hint))
 
 
 def _too_many_acts(plan: ExecutionPlan, chunk_bytes: int) -> str | None:
@@ -117,14 +147,7 @@ def _too_many_acts(plan: ExecutionPlan, chunk_bytes: int) -> str | None:
 
 
 def _too_many_accesses(unfolded: Unfolded) -> str | None:
-    moves = (
-        move
-        for acts in unfolded.acts
-        for act in acts
-        for move in (*act.moves, *(push.move for push in act.pushes))
-        if move is not None
-    )
-    accesses = CALLS * sum(move.count * (len(move.sources) + len(move.targets)) for move in moves)
+    accesses = CALLS * int(unfolded.moves.count[unfolded.moves.move].sum())
     accesses += CALLS * unfolded.layout.num_cells
     return None if accesses <= MOST_ACCESSES else f"{accesses} accesses to pieces of chunks"
 

@@ -1,4 +1,4 @@
-"""Where the bytes of every rank lie when a plan is called, as cells that every operation touches whole.
+"""Where operations of a plan cut chunks, and at which sizes of call they do so unlike.
 
 A chunk is cut wherever an operation of the plan begins or ends inside one: at the parts of ranges that
 blocks share, and at the slices of pipelines. Every operation moves bytes by whole chunks, so the same cuts
@@ -15,8 +15,8 @@ from math import ceil, floor, lcm
 
 import numpy as np
 
+from taccl.backend.machine.layout import Layout
 from taccl.backend.plan import NO_LARGEST, ExecutionPlan, Operation, Share, Turns
-from taccl.backend.program import Buffer
 from taccl.backend.verify.mscclpp.header import largest_chunk, smallest_chunk
 from taccl.model.collective import IntArray
 
@@ -142,99 +142,21 @@ def _ends(extents: Iterable[Extent], chunk_bytes: int) -> set[int]:
     return {end % chunk_bytes for extent in extents for end in (extent.start, extent.end)}
 
 
-@dataclass(frozen=True, eq=False)
-class Layout:
-    """The cells of one size of call, in place or out of place.
+def layout_of(plan: ExecutionPlan, chunk_bytes: int, shift: IntArray | None) -> Layout:
+    """Lay out all buffers of a plan.
 
     Parameters
     ----------
-    chunk_bytes : of the call.
-    cuts : where the pieces of a chunk begin, in bytes.
-    chunks : shape (num_ranks, 3); of input, output and scratch, as the plan says.
-    base : shape (num_ranks, 3); the cells at which they begin.
-    packets : shape (num_ranks,); the cells at which the packets of scratch begin.
-    half : shape (num_ranks,); cells from one half of scratch, or of its packets, to the other; 0: no halves.
-    user : shape (num_ranks, 2); the cells of both user's buffers, as first and end.
-    num_cells : over all ranks.
-    in_place : whether input and output share cells.
+    shift : shape (num_ranks,); in place, input chunk k is output chunk k + shift. None: out of place.
     """
-
-    chunk_bytes: int
-    cuts: IntArray
-    chunks: IntArray
-    base: IntArray
-    packets: IntArray
-    half: IntArray
-    user: IntArray
-    num_cells: int
-    in_place: bool
-
-    @staticmethod
-    def of(plan: ExecutionPlan, chunk_bytes: int, shift: IntArray | None) -> Layout:
-        """Lay out all buffers.
-
-        Parameters
-        ----------
-        shift : shape (num_ranks,); in place, input chunk k is output chunk k + shift. None: out of place.
-        """
-        cuts = cuts_of(plan, chunk_bytes)
-        chunks = np.array(
-            [(rank.input_chunks, rank.output_chunks, rank.scratch_chunks) for rank in plan.ranks],
-            dtype=np.int64,
-        ).clip(min=0)
-        inputs, outputs, scratch = chunks.T
-        halves = 2 if plan.double_scratch else 1
-        starts = np.zeros((len(chunks), 3), dtype=np.int64)
-        if shift is None:
-            starts[:, 1] = inputs
-            user = inputs + outputs
-        else:
-            starts[:, 0], starts[:, 1] = np.maximum(shift, 0), np.maximum(-shift, 0)
-            user = np.maximum(starts[:, 0] + inputs, starts[:, 1] + outputs)
-        starts[:, 2] = user
-        total = user + 2 * halves * scratch
-        first = np.cumsum(total) - total
-        pieces = len(cuts)
-        return Layout(
-            chunk_bytes=chunk_bytes,
-            cuts=cuts,
-            chunks=chunks,
-            base=(starts + first[:, None]) * pieces,
-            packets=(first + user + halves * scratch) * pieces,
-            half=scratch * pieces if plan.double_scratch else np.zeros_like(scratch),
-            user=np.stack([first, first + user], axis=1) * pieces,
-            num_cells=int(total.sum()) * pieces,
-            in_place=shift is not None,
-        )
-
-    def cell(self, byte: int) -> int:
-        """Cells before a byte of a buffer at which an operation begins or ends."""
-        chunk, rest = divmod(byte, self.chunk_bytes)
-        return chunk * len(self.cuts) + (int(np.searchsorted(self.cuts, rest)) if rest else 0)
-
-    def owner(self, cell: int) -> int:
-        """The rank whose memory a cell is in."""
-        return int(np.searchsorted(self.user[:, 0], cell, side="right")) - 1
-
-    def name(self, cell: int) -> str:
-        """`o[5] of rank 2`, with the bytes of the chunk where chunks are cut."""
-        rank, pieces = self.owner(cell), len(self.cuts)
-        scratch = max(1, int(self.chunks[rank, 2]))
-        if cell >= self.packets[rank]:
-            said = f"the packets of s[{(cell - int(self.packets[rank])) // pieces % scratch}]"
-        elif cell >= self.user[rank, 1]:
-            said = f"s[{(cell - int(self.user[rank, 1])) // pieces % scratch}]"
-        else:
-            chunk = (cell - self.base[rank]) // pieces
-            names = [
-                f"{letter.value}[{int(chunk[column])}]"
-                for column, letter in ((1, Buffer.OUTPUT), (0, Buffer.INPUT))
-                if 0 <= chunk[column] < self.chunks[rank, column]
-            ]
-            said = names[0] if names else "memory between its buffers"
-            said += f" (in place also {names[1]})" if len(names) > 1 else ""
-        if pieces > 1:
-            ends = [*self.cuts.tolist(), self.chunk_bytes]
-            piece = cell % pieces
-            said += f", bytes {ends[piece]} .. {ends[piece + 1] - 1} of {self.chunk_bytes},"
-        return f"{said} of rank {rank}"
+    chunks = np.array(
+        [(rank.input_chunks, rank.output_chunks, rank.scratch_chunks) for rank in plan.ranks], dtype=np.int64
+    )
+    return Layout.of(
+        chunks.clip(min=0),
+        shift,
+        cuts=cuts_of(plan, chunk_bytes),
+        chunk_bytes=chunk_bytes,
+        has_packets=True,
+        has_halves=plan.double_scratch,
+    )

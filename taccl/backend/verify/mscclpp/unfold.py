@@ -6,14 +6,16 @@ it is meant: which operand's size counts, whose buffer, what a missing channel l
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from taccl.backend.machine.acts import Flag, Kind, Role, Unfolded, Writer
+from taccl.backend.machine.layout import Layout
 from taccl.backend.machine.report import Collector, Finding
 from taccl.backend.plan import Channel, ExecutionPlan, Operation, OpName, PlanBlock, Range, RankPlan
 from taccl.backend.program import Buffer
-from taccl.backend.verify.mscclpp.acts import Act, Cells, Ends, Kind, Move, Push, Unfolded
-from taccl.backend.verify.mscclpp.layout import Extent, Layout, num_turns, part_of, slice_of
+from taccl.backend.verify.mscclpp.layout import Extent, num_turns, part_of, slice_of
+from taccl.backend.verify.mscclpp.names import Ends, PlanNames
 from taccl.backend.verify.mscclpp.operands import ranges, switch_of
 from taccl.backend.verify.mscclpp.signatures import (
     LANES,
@@ -27,15 +29,22 @@ from taccl.backend.verify.mscclpp.signatures import (
 
 def unfold(plan: ExecutionPlan, layout: Layout, collector: Collector) -> Unfolded:
     """The acts of one call of a plan whose structure is sound; a fatal finding for what has no meaning."""
-    unfolded = Unfolded(plan, layout, Ends.of(plan))
+    writer, ends = Writer(), Ends.of(plan)
+    for _ in ends.partner:
+        writer.counter()
+    names = PlanNames(ends, [], [[writer.counter(value) for value in rank.semaphores] for rank in plan.ranks])
     for rank in plan.ranks:
-        unfolded.semaphore.append(len(unfolded.initial))
-        unfolded.initial.extend(rank.semaphores)
-    for rank in plan.ranks:
-        for place, block in enumerate(rank.blocks):
-            unfolded.blocks.append((rank.rank, place))
-            unfolded.acts.append(tuple(_BlockReader(unfolded, rank, block, collector).acts()))
-    return unfolded
+        barriers: dict[int, int] = {}
+        for number, block in enumerate(rank.blocks):
+            writer.block(rank.rank)
+            _BlockReader(plan, layout, writer, names, rank, block, number, barriers, collector).write()
+    acts, moves = writer.columns()
+    names.operation_of.extend(acts.operation.tolist())
+    return Unfolded(acts, moves, layout, names)
+
+
+#: Operands, as `Writer.move` takes them, and how many cells of each.
+_Move = tuple[list[tuple[int, int, int]], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,63 +68,88 @@ class _Operand:
 class _BlockReader:
     """Operations of one block, as acts."""
 
-    unfolded: Unfolded
+    plan: ExecutionPlan
+    layout: Layout
+    writer: Writer
+    names: PlanNames
     rank: RankPlan
     block: PlanBlock
+    number: int
+    barriers: dict[int, int]
     collector: Collector
 
-    def acts(self) -> Iterator[Act]:
-        layout = self.unfolded.layout
+    def write(self) -> None:
+        """All acts; a pipeline's operations in every turn anew."""
         for step, operation in enumerate(self.block.operations):
             if operation.name is not OpName.PIPELINE:
-                yield from self._acts(operation, step, -1, None)
+                self._acts(operation, step, -1, None)
             elif operation.turns is not None:
-                for turn in range(num_turns(operation, layout.chunk_bytes)):
+                for turn in range(num_turns(operation, self.layout.chunk_bytes)):
                     for inner, each in enumerate(operation.inner):
-                        yield from self._acts(each, step, inner, _Slice(turn, operation.turns.unit_bytes))
+                        self._acts(each, step, inner, _Slice(turn, operation.turns.unit_bytes))
 
-    def _acts(self, operation: Operation, step: int, inner: int, turn: _Slice | None) -> Iterator[Act]:
+    def _acts(self, operation: Operation, step: int, inner: int, turn: _Slice | None) -> None:
         name, kind = operation.name, operation.channel
-        is_port = kind is Channel.PORT
+        number = self.names.operation(self.rank.rank, self.number, step, inner, name)
         if name is OpName.NOP:
-            yield Act(Kind.MEET, step, inner, name)
+            self.writer.act(Kind.MEET, number)
         elif name is OpName.BARRIER:
-            barrier = operation.barrier
-            if barrier is not None and barrier.num_blocks > 1:
-                yield Act(Kind.BARRIER, step, inner, name, barrier=(barrier.id, barrier.num_blocks))
-            elif barrier is not None:
-                yield Act(
-                    Kind.MEET, step, inner, name
-                )  # of one block; those who wait there do not hear of it
+            self._barrier(operation, number)
         elif name in (OpName.SIGNAL, OpName.RELAXED_SIGNAL, OpName.WAIT, OpName.RELAXED_WAIT):
             if kind in (Channel.MEMORY, Channel.PORT):
-                signals = name in (OpName.SIGNAL, OpName.RELAXED_SIGNAL)
-                relaxed = name in (OpName.RELAXED_SIGNAL, OpName.RELAXED_WAIT) and not is_port
-                act = Kind.SIGNAL if signals else Kind.WAIT
-                yield Act(act, step, inner, name, self._ends(operation), relaxed=relaxed, port=is_port)
+                self._signals_or_waits(operation, number)
         elif name in (OpName.RELEASE, OpName.ACQUIRE):
-            first = self.unfolded.semaphore[self.rank.rank]
-            numbers = tuple(first + semaphore for semaphore in operation.semaphores)
-            act = Kind.RELEASE if name is OpName.RELEASE else Kind.ACQUIRE
-            yield Act(act, step, inner, name, semaphores=numbers)
+            for lane, semaphore in enumerate(operation.semaphores):
+                counter = self.names.semaphores[self.rank.rank][semaphore]
+                if name is OpName.RELEASE:
+                    self.writer.act(Kind.RELEASE, number, lane=lane, gives=counter)
+                else:
+                    self.writer.act(Kind.ACQUIRE, number, lane=lane, takes=counter)
         elif name is OpName.FLUSH:
-            if is_port and operation.targets:
-                ends = self._ends(operation)[: len(operation.targets)]
-                yield Act(Kind.FLUSH, step, inner, name, ends, port=True)
-        elif is_port and name in LANES:
-            yield from self._port(operation, step, inner, turn)
+            if kind is Channel.PORT and operation.targets:
+                for lane, end in enumerate(self._ends(operation)[: len(operation.targets)]):
+                    self.writer.act(Kind.FLUSH, number, lane=lane, end=end, flags=Flag.PORT)
+        elif kind is Channel.PORT and name in LANES:
+            self._port(operation, step, number, turn)
         else:
-            moves = tuple(self._moves(operation, step, turn))
-            if moves:
-                yield Act(Kind.MOVE, step, inner, name, moves=moves)
+            moves = [self._move(operation, step, *pair, turn) for pair in self._pairs(operation)]
+            self._moves(number, [move for move in moves if move is not None])
+
+    def _moves(self, number: int, moves: Sequence[_Move]) -> None:
+        if moves:
+            self.writer.act(Kind.MOVE, number)
+            for operands, count in moves:
+                self.writer.move(operands, count)
+
+    def _barrier(self, operation: Operation, number: int) -> None:
+        barrier = operation.barrier
+        if barrier is not None and barrier.num_blocks > 1:
+            if barrier.id not in self.barriers:
+                self.barriers[barrier.id] = self.writer.counter()
+                self.names.barriers[self.barriers[barrier.id]] = barrier.id
+            counter = self.barriers[barrier.id]
+            self.writer.act(Kind.BARRIER, number, gives=counter, amount=barrier.num_blocks)
+        elif barrier is not None:
+            self.writer.act(Kind.MEET, number)  # of one block; those who wait there do not hear of it
+
+    def _signals_or_waits(self, operation: Operation, number: int) -> None:
+        is_port = operation.channel is Channel.PORT
+        relaxed = operation.name in (OpName.RELAXED_SIGNAL, OpName.RELAXED_WAIT) and not is_port
+        flags = Flag.PORT * is_port | Flag.RELAXED * relaxed
+        for lane, end in enumerate(self._ends(operation)):
+            if operation.name in (OpName.SIGNAL, OpName.RELAXED_SIGNAL):
+                gives = self.names.ends.partner[end]
+                self.writer.act(Kind.SIGNAL, number, lane=lane, end=end, gives=gives, flags=flags)
+            else:
+                self.writer.act(Kind.WAIT, number, lane=lane, end=end, takes=end, flags=flags)
 
     def _ends(self, operation: Operation) -> tuple[int, ...]:
         assert operation.channel is not None
         channels = self.block.channels_of(operation.channel)
-        first = self.unfolded.ends.first[self.rank.rank, operation.channel]
+        first = self.names.ends.first[self.rank.rank, operation.channel]
         return tuple(first + channels[channel] for channel in operation.channels)
 
-    def _port(self, operation: Operation, step: int, inner: int, turn: _Slice | None) -> Iterator[Act]:
+    def _port(self, operation: Operation, step: int, number: int, turn: _Slice | None) -> None:
         """Puts over ports: each lane queues its own. All packets have come, and the block has met, before."""
         name = operation.name
         pairs = self._pairs(operation)
@@ -123,32 +157,19 @@ class _BlockReader:
             source, targets = pairs[0]
             pairs = [(source, [target]) for target in targets]
             awaited = self._move(operation, step, source, [], turn)
-            if awaited is not None:
-                yield Act(Kind.MOVE, step, inner, name, moves=(awaited,))
-            yield Act(Kind.MEET, step, inner, name)
-        ends = self._ends(operation)
-        yield Act(
-            Kind.PUSH,
-            step,
-            inner,
-            name,
-            pushes=tuple(
-                Push(
-                    end,
-                    self._move(operation, step, sources, targets, turn),
-                    signals=name in (OpName.PUT_SIGNAL, OpName.PUT_SIGNAL_FLUSH),
-                    flushes=name is OpName.PUT_SIGNAL_FLUSH,
-                )
-                for end, (sources, targets) in zip(ends, pairs, strict=False)
-            ),
-            port=True,
-        )
-
-    def _moves(self, operation: Operation, step: int, turn: _Slice | None) -> Iterator[Move]:
-        for sources, targets in self._pairs(operation):
-            move = self._move(operation, step, sources, targets, turn)
+            self._moves(number, [] if awaited is None else [awaited])
+            self.writer.act(Kind.MEET, number)
+        flags = Flag.PORT
+        if name in (OpName.PUT_SIGNAL, OpName.PUT_SIGNAL_FLUSH):
+            flags |= Flag.SIGNALS
+        if name is OpName.PUT_SIGNAL_FLUSH:
+            flags |= Flag.FLUSHES
+        for lane, (end, (sources, ends)) in enumerate(zip(self._ends(operation), pairs, strict=False)):
+            gives = self.names.ends.partner[end] if flags & Flag.SIGNALS else -1
+            self.writer.act(Kind.PUSH, number, lane=lane, end=end, gives=gives, flags=flags)
+            move = self._move(operation, step, sources, ends, turn)
             if move is not None:
-                yield move
+                self.writer.move(*move)
 
     def _pairs(self, operation: Operation) -> list[tuple[list[_Operand], list[_Operand]]]:
         """What is summed, and where the sum goes: all together, or each source to the target of its place."""
@@ -167,30 +188,27 @@ class _BlockReader:
         sources: Sequence[_Operand],
         targets: Sequence[_Operand],
         turn: _Slice | None,
-    ) -> Move | None:
+    ) -> _Move | None:
         """None where this block, or this turn, has nothing of the range; pipelines do not cut packets."""
         if moves_packets(operation.name):
             turn = None
-        layout = self.unfolded.layout
+        layout = self.layout
         if any(self._begins_elsewhere(operation, each) for each in (*sources, *targets)):
             self._refuse(operation, step, {each.range.size for each in (*sources, *targets)})
             return None
         extents = [self._extent(operation, each, turn) for each in (*sources, *targets)]
         if not extents or extents[0].start >= extents[0].end:
             return None
-        cells = [
-            self._cells(operation, operand, layout.cell(extent.start), place < len(sources))
+        operands = [
+            cells
             for place, (operand, extent) in enumerate(zip((*sources, *targets), extents, strict=True))
+            for cells in self._cells(operation, operand, layout.cell(extent.start), place < len(sources))
         ]
-        return Move(
-            sources=tuple(each for some in cells[: len(sources)] for each in some),
-            targets=tuple(each for some in cells[len(sources) :] for each in some),
-            count=layout.cell(extents[0].end) - layout.cell(extents[0].start),
-        )
+        return operands, layout.cell(extents[0].end) - layout.cell(extents[0].start)
 
     def _begins_elsewhere(self, operation: Operation, operand: _Operand) -> bool:
         """Whether a part begins where the range's own size says and not where the size that counts says."""
-        chunk, alignment = self.unfolded.layout.chunk_bytes, self.unfolded.plan.alignment
+        chunk, alignment = self.layout.chunk_bytes, self.plan.alignment
         own, counted = (
             part_of(Extent(0, size * chunk), operation.share, alignment)
             for size in (operand.range.size, operand.size)
@@ -198,21 +216,24 @@ class _BlockReader:
         return counted.start < counted.end and own.start != counted.start
 
     def _extent(self, operation: Operation, operand: _Operand, turn: _Slice | None) -> Extent:
-        chunk, alignment = self.unfolded.layout.chunk_bytes, self.unfolded.plan.alignment
+        chunk, alignment = self.layout.chunk_bytes, self.plan.alignment
         start = operand.range.index * chunk
         extent = part_of(Extent(start, start + operand.size * chunk), operation.share, alignment)
         return extent if turn is None else slice_of(extent, turn.turn, turn.unit_bytes)
 
-    def _cells(self, operation: Operation, operand: _Operand, start: int, is_source: bool) -> list[Cells]:
+    def _cells(
+        self, operation: Operation, operand: _Operand, start: int, is_source: bool
+    ) -> list[tuple[int, int, int]]:
         """Where an operand is: one place, or of a switch channel one at each member.
 
         Ports find their sources from the beginning of the allocation, where in place a buffer need not begin.
         """
-        layout = self.unfolded.layout
+        layout = self.layout
         packets = operand.kind in PACKET_OPERANDS
         from_allocation = (
             layout.in_place and is_source and operation.channel is Channel.PORT and operation.name in PUTTING
         )
+        role = Role.TARGET * (not is_source) | Role.PACKETS * packets
         found = []
         for owner, buffer in self._owners(operation, operand):
             column = (Buffer.INPUT, Buffer.OUTPUT, Buffer.SCRATCH).index(buffer)
@@ -220,7 +241,7 @@ class _BlockReader:
             if from_allocation and buffer is not Buffer.SCRATCH:
                 base = int(layout.user[owner, 0])
             shift = int(layout.half[owner]) if buffer is Buffer.SCRATCH else 0
-            found.append(Cells(base + start, base + start + shift, packets, buffer is Buffer.INPUT))
+            found.append((base + start, base + start + shift, role | Role.INPUT * (buffer is Buffer.INPUT)))
         return found
 
     def _owners(self, operation: Operation, operand: _Operand) -> list[tuple[int, Buffer]]:

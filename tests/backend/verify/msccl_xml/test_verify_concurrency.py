@@ -18,12 +18,13 @@ from programs import (
 from runtime_model import outcomes
 
 from taccl.backend.machine.report import Collector
+from taccl.backend.machine.run import run_acts
 from taccl.backend.program import Buffer, Op, Protocol
 from taccl.backend.verify.msccl_xml import verify_program
 from taccl.backend.verify.msccl_xml.columns import Columns
 from taccl.backend.verify.msccl_xml.connections import connect
 from taccl.backend.verify.msccl_xml.executed_steps import ExecutedSteps
-from taccl.backend.verify.msccl_xml.execution import execute
+from taccl.backend.verify.msccl_xml.unfold import unfold_acts
 
 
 def found(made, rule, targets="msccl"):
@@ -33,8 +34,8 @@ def found(made, rule, targets="msccl"):
 def test_a_wait_that_is_dropped_is_a_race():
     broken = edit(ring_allgather(3), 0, 0, 1, depends=None)
     (finding,) = found(broken, "race")
-    assert "rank 0, thread block 1, step 0 (r): touches o[2] out of place" in finding.message
-    assert "so does thread block 0, step 1" in finding.message
+    assert "rank 0, thread block 1, step 0 (r): out of place, writes o[2]" in finding.message
+    assert "which rank 0, thread block 0, step 1 (s) reads" in finding.message
     assert (finding.rank, finding.severity) == (0, "error")
     assert "depid" in finding.hint
 
@@ -183,16 +184,19 @@ def test_more_slots_larger_pieces_and_fewer_iterations_never_hurt(made):
     """What `deadlock` relies on, so that the hardest setting decides."""
     collector = Collector()
     executed = ExecutedSteps.of(Columns.of(made))
-    connections = connect(executed, collector)
+    acts = unfold_acts(executed, connect(executed, collector))
     assume(not collector.fatal)
+
+    def ends_with(slots, pieces, iterations=2):
+        return run_acts(acts, capacity=slots, chunks_per_piece=pieces, iterations=iterations).ends
+
     settings_tried = [(slots, pieces) for slots in (1, 2, 8) for pieces in (1, 2, 71)]
-    ends = {each: execute(executed, connections, *each, 2).ends for each in settings_tried}
+    ends = {each: ends_with(*each) for each in settings_tried}
     for slots, pieces in settings_tried:
         for more_slots, larger in settings_tried:
             if more_slots >= slots and larger >= pieces:
                 assert ends[more_slots, larger] or not ends[slots, pieces]
-        rounds = {execute(executed, connections, slots, pieces, count).ends for count in (1, 2, 4)}
-        assert len(rounds) == 1
+        assert len({ends_with(slots, pieces, count) for count in (1, 2, 4)}) == 1
 
 
 def test_a_send_without_a_receive_is_named():

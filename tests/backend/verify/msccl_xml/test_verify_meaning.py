@@ -49,7 +49,8 @@ def test_a_missing_contribution_is_named():
     broken = edit(ring_allreduce(3), 1, 0, 1, op=Op.RECV_COPY_SEND)
     finding = first(broken, "wrong-result")
     assert (
-        "o[0] should hold the sum of input chunk 0 of ranks 0-2, but lacks that of rank 1" in finding.message
+        "of rank 0 should hold the sum of input chunk 0 of ranks 0-2, but lacks that of rank 1"
+        in finding.message
     )
     assert (finding.rank, finding.thread_block, finding.step) == (0, 0, 3)
 
@@ -73,7 +74,7 @@ def test_an_output_that_nobody_writes_is_named():
     broken = with_steps(direct_alltoall(3), 1, 0, lambda steps: ())
     finding = first(broken, "wrong-result")
     assert (
-        "rank 1: o[1] should hold input chunk 1 of rank 1, but holds nothing that was written"
+        "o[1] of rank 1 should hold input chunk 1 of rank 1, but holds nothing that was written"
         in finding.message
     )
     assert finding.thread_block is None

@@ -44,7 +44,7 @@ def test_what_fused_steps_bring_back_may_come_before_the_first_send_is_done():
     """The first chunk returns to where the second still is: wrong in some orders, and no longer ok."""
     made = round_trip(lands_at=2)
     (finding,) = races(made)
-    assert "rank 0, thread block 1, step 0 (r): touches s[2]" in finding.message
+    assert "rank 0, thread block 1, step 0 (r): out of place, writes s[2]" in finding.message
     assert "fused steps pass on each chunk before they have the next" in finding.message
     assert "wrong" in outcomes(made, 40, readers=READERS)
 

@@ -6,60 +6,54 @@ are certain as the others cannot make up for.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 
-from taccl.backend.machine.order import DATA, Edge, Order
-from taccl.backend.verify.mscclpp.acts import Kind, Unfolded
+from taccl.backend.machine.acts import Acts, Kind
+from taccl.backend.machine.order import DATA, Edge, OrderWriter
 
 #: Per acquisition, as (semaphore, how many there were before), how many releases of each block come after it.
 Later = dict[tuple[int, int], Counter[int]]
 
 
 class Semaphores:
-    """The semaphores of all ranks, from call to call.
+    """The semaphores of all ranks, by their counters, from call to call.
 
     Parameters
     ----------
-    later : what is known from a run before; it says that more releases are certain.
+    later : what is known from a replay before; it says that more releases are certain.
     """
 
-    def __init__(self, unfolded: Unfolded, later: Later) -> None:
-        self._initial = unfolded.initial
+    def __init__(self, acts: Acts, later: Later) -> None:
+        self._initial: list[int] = acts.initial.tolist()
         self._later = later
-        self._acquired = [0] * len(unfolded.initial)
-        self._released_before = [0] * len(unfolded.initial)
-        self._released: list[list[tuple[int, int]]] = [[] for _ in unfolded.initial]
+        self._acquired = [0] * acts.num_counters
+        self._released_before = [0] * acts.num_counters
+        self._released: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
         self._acquisitions: list[tuple[int, int, int]] = []
         self._found: Later = {}
-        self._per_call: list[Counter[int]] = [Counter() for _ in unfolded.initial]
-        for number, acts in enumerate(unfolded.acts):
-            for act in acts:
-                if act.kind is Kind.RELEASE:
-                    for semaphore in act.semaphores:
-                        self._per_call[semaphore][number] += 1
+        self._per_call: defaultdict[int, Counter[int]] = defaultdict(Counter)
+        rows = acts.where(Kind.RELEASE)
+        for counter, block in zip(acts.gives[rows].tolist(), acts.block[rows].tolist(), strict=True):
+            self._per_call[counter][block] += 1
 
-    def end_call(self, order: Order) -> None:
+    def end_call(self, order: OrderWriter) -> None:
         """All blocks have ended: releases that come after an acquisition of the same call are noted."""
         for semaphore, before, moment in self._acquisitions:
             for released, block in self._released[semaphore]:
                 if order.has_reached([released], moment):
                     self._found.setdefault((semaphore, before), Counter())[block] += 1
         self._acquisitions.clear()
-        for semaphore, released_now in enumerate(self._released):
+        for semaphore, released_now in self._released.items():
             self._released_before[semaphore] += len(released_now)
             released_now.clear()
 
     def found_later(self) -> Later:
-        """What a second run could make use of."""
+        """What a second replay could make use of."""
         return self._found
 
     def release(self, semaphore: int, moment: int, block: int) -> None:
         """A block releases it, with what it knows."""
         self._released[semaphore].append((moment, block))
-
-    def is_free(self, semaphore: int) -> bool:
-        """Whether an acquisition goes on."""
-        return len(self._released[semaphore]) >= self._needed(semaphore)
 
     def has_several(self, semaphore: int) -> bool:
         """Whether several blocks release it."""
@@ -67,7 +61,7 @@ class Semaphores:
 
     def acquire(self, semaphore: int) -> list[Edge]:
         """The releases without which there could not be as many, whatever the other blocks have done."""
-        needed = self._needed(semaphore)
+        needed = self._acquired[semaphore] + 1 - self._initial[semaphore] - self._released_before[semaphore]
         after: Counter[int] = self._later.get((semaphore, self._acquired[semaphore]), Counter())
         self._acquired[semaphore] += 1
         most = {block: count - after[block] for block, count in self._per_call[semaphore].items()}
@@ -81,7 +75,3 @@ class Semaphores:
     def note(self, semaphore: int, moment: int) -> None:
         """The moment of the acquisition just made."""
         self._acquisitions.append((semaphore, self._acquired[semaphore] - 1, moment))
-
-    def _needed(self, semaphore: int) -> int:
-        """Releases of this call before which it cannot be acquired once more."""
-        return self._acquired[semaphore] + 1 - self._initial[semaphore] - self._released_before[semaphore]

@@ -6,18 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taccl.backend.machine import order as module
-from taccl.backend.machine.order import DATA, PACKETS, RELAXED, Order
-from taccl.backend.plan import Share
-from taccl.backend.verify.mscclpp.layout import Extent, part_of, slice_of
+from taccl.backend.machine.order import DATA, PACKETS, RELAXED, OrderWriter
 
 
-def known(order: Order, level: int, moment: int, column: int, tick: int) -> bool:
-    return bool(order.knows(level, np.array([moment]), np.array([column]), np.array([tick]))[0])
+def known(order: OrderWriter, level: int, moment: int, column: int, tick: int) -> bool:
+    return bool(order.order().knows(level, np.array([moment]), np.array([column]), np.array([tick]))[0])
 
 
 @pytest.mark.parametrize("kind", [DATA, RELAXED, PACKETS])
 def test_an_edge_is_wholly_known_at_its_level_and_above(kind: int) -> None:
-    order = Order()
+    order = OrderWriter()
     host, block = order.new_column(), order.new_column()
     start = order.moment(-1, [], host, 1)
     met = order.moment(start, [(start, DATA)], block, 1)
@@ -42,7 +40,7 @@ def graphs(draw: st.DrawFn) -> list[list[int]]:
 @given(graphs(), st.integers(1, 4))
 @settings(deadline=None, max_examples=60)
 def test_clocks_and_reachability_agree_with_a_search(before: list[list[int]], width: int) -> None:
-    order = Order()
+    order = OrderWriter()
     for here, edges in enumerate(before):
         order.moment(0 if here else -1, [(each, DATA) for each in edges], order.new_column(), 1)
     reached = [{here} for here in range(len(before))]
@@ -54,19 +52,5 @@ def test_clocks_and_reachability_agree_with_a_search(before: list[list[int]], wi
     with pytest.MonkeyPatch.context() as patch:  # tables of several passes
         patch.setattr(module, "CLOCK_ENTRIES", width * len(before))
         patch.setattr(module, "REACH_BITS", width)
-        assert order.knows(DATA, second, first, np.ones_like(first)).tolist() == wanted
-        assert order.reaches(first, second).tolist() == wanted
-
-
-@given(st.integers(0, 40), st.integers(1, 7), st.integers(1, 5))
-def test_parts_and_slices_cover_a_range_once_and_in_order(units: int, parts: int, unit: int) -> None:
-    whole = Extent(32, 32 + 16 * units)
-    cut = [part_of(whole, Share(number, parts), 16) for number in range(parts)]
-    assert [each.start for each in cut] == [whole.start, *(each.end for each in cut[:-1])]
-    assert cut[-1].end == whole.end
-    sizes = [each.end - each.start for each in cut]
-    assert sizes == sorted(sizes, reverse=True) and sizes[0] - sizes[-1] in (0, 16)
-    turns = -(-units // unit)
-    slices = [slice_of(whole, turn, 16 * unit) for turn in range(turns)]
-    assert sum(each.end - each.start for each in slices) == 16 * units
-    assert slice_of(whole, turns, 16 * unit) == Extent(whole.end, whole.end)
+        assert order.order().knows(DATA, second, first, np.ones_like(first)).tolist() == wanted
+        assert order.order().reaches(first, second).tolist() == wanted

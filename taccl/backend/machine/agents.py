@@ -1,4 +1,4 @@
-"""The agents of a run: thread blocks with their lanes, and signals and transfers on their way."""
+"""Thread blocks with their lanes, and signals and transfers on their way."""
 
 from __future__ import annotations
 
@@ -17,33 +17,25 @@ class Lane:
 
 @dataclass(eq=False)
 class BlockState:
-    """Where a block is.
+    """What a block knows.
 
     Parameters
     ----------
-    at, lane : the act, and the first lane of it that has not gone on.
     kernel, base : the moments at which its kernel began and it last met.
     column, met, segment : its column, how often it has met, and the number of this segment.
     lanes : what they know more than the block.
     threads : by its place in packets (bytes), the last moment of a thread that handles some in this segment.
-    lacks : the cell of the packet that it waits for.
-    arrived, ended : whether it waits at a barrier, and whether it has ended this call.
     """
 
     number: int
     rank: int
     column: int
-    at: int = 0
-    lane: int = 0
     kernel: int = 0
     base: int = 0
     met: int = 0
     segment: int = 0
-    arrived: bool = False
-    ended: bool = False
     lanes: dict[int, Lane] = field(default_factory=dict)
     threads: dict[int, int] = field(default_factory=dict)
-    lacks: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
