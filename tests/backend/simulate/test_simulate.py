@@ -106,7 +106,10 @@ def test_a_program_that_hangs_has_no_time() -> None:
     made = program("allgather", 8, *both)
     with pytest.raises(VerificationError, match=r"with 2 slots.* hangs") as error:
         simulate_program(made, PAIR, 1.0)
-    assert "rank 0, thread block 0, step 2 (s) waits for room on channel 0 from rank 0 to rank 1" in error.value.findings
+    assert (
+        "rank 0, thread block 0, step 2 (s) waits for room on channel 0 from rank 0 to rank 1"
+        in error.value.findings
+    )
     assert simulate_program(made, PAIR, 1.0, slots=3).time_us == 6
 
 
