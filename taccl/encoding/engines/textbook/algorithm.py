@@ -6,12 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from taccl.encoding.engines.textbook.parts import Cut, Parts
-from taccl.encoding.engines.textbook.transfer import Steps, together
-from taccl.encoding.engines.textbook.wide import WideSends
+from taccl.encoding.engines.textbook.sends import Sends, together
 from taccl.model.collective import IntArray
 
 #: What some units of a cut do; None where the algorithm is not for this many ranks.
-Way = Callable[[Cut, list[int]], Steps | None]
+Way = Callable[[Cut, IntArray], Sends | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +25,7 @@ class Algorithm:
     first : shape (num_ranks,); the variant that the first piece of each rank's part goes to.
     moves : about how many sends it makes of each batch, whatever the parts are.
     shares : into this many units a way is given each part, of each batch.
-    wide : the same as all routes together, as columns, for very many sends; None: it is not written so.
+    is_explicit : whether sums are made at several ranks, so that sends say what they carry.
     """
 
     name: str
@@ -35,23 +34,20 @@ class Algorithm:
     first: IntArray
     moves: int
     shares: int = 1
-    wide: Callable[[Cut], WideSends | None] | None = None
+    is_explicit: bool = False
 
     def most_batches(self, parts: Parts) -> int:
         """Into this many batches can the pieces be split that a variant has of a part."""
         return -(-parts.most_pieces // (len(self.routes) * self.shares))
 
-    def cut(self, parts: Parts, batches: int) -> Cut:
-        """Each part cut into this many batches, its pieces dealt to the variants."""
-        return parts.cut(self.first % len(self.routes), len(self.routes), batches * self.shares)
-
-    def built(self, parts: Parts, batches: int) -> tuple[Cut, Steps] | None:
+    def built(self, parts: Parts, batches: int) -> tuple[Cut, Sends] | None:
         """What is sent if each part is cut into batches; each follows a step behind the one before."""
-        cut = self.cut(parts, batches)
+        variants = len(self.routes)
+        cut = parts.cut(self.first % variants, variants, batches * self.shares)
         streams = []
         for batch, variant, units in cut.streams(self.shares):
-            steps = self.routes[variant](cut, units)
-            if steps is None:
+            sends = self.routes[variant](cut, units)
+            if sends is None:
                 return None
-            streams.append((batch, steps))
+            streams.append(sends.later(batch))
         return cut, together(streams)

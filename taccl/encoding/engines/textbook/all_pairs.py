@@ -3,7 +3,8 @@
 As an AllReduce of whole buffers it is one-shot (each rank sends its input to all others, each adds up for
 itself): one step where every pair has a link of its own, and n - 1 sends of the whole buffer at each port
 where not. An all-pairs ReduceScatter followed by an all-pairs AllGather is two-shot. As an AlltoAll it is the
-pairwise exchange: at step i, rank p sends to p + i, so that no two send to one rank at once.
+pairwise exchange: at turn i, rank p sends to p + i, so that no two send to one rank at once. All is one step,
+for no send waits for another; where they share a port, they go in the order of turns.
 
 Sources: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH",
 IJHPCA 19 (2005), section 4 (pairwise exchange); Shah et al., "MSCCL++: rethinking GPU communication
@@ -13,32 +14,28 @@ AllReduce).
 
 from __future__ import annotations
 
-from functools import lru_cache
+import numpy as np
 
-from taccl.encoding.engines.textbook.line import Hop, LineAlgorithm, Spread, Total
-
-
-@lru_cache(maxsize=64)
-def _everything(n: int) -> Spread:
-    # All in one step: no send waits for another. Where they share a port, they take turns in this order.
-    return (tuple((p, (p + turn) % n, (p,)) for turn in range(1, n) for p in range(n)),)
+from taccl.encoding.engines.textbook.line import Hops, LineAlgorithm, Totals, hops
+from taccl.model.collective import IntArray
 
 
-@lru_cache(maxsize=64)
-def _sums(n: int) -> Total:
-    return (tuple((p, (p + turn) % n, 0) for turn in range(1, n) for p in range(n)),)
+def _spread(n: int, begin: IntArray) -> Hops:
+    turn = np.arange(1, n)[:, None]
+    return hops(0, begin, (begin + turn) % n, np.arange(len(begin)))
 
 
-def _hops(n: int, begin: int, end: int) -> tuple[Hop, ...]:
-    return () if begin == end else (((end - begin) % n - 1, begin, end),)
+def _route(n: int, begin: IntArray, end: IntArray) -> Hops:
+    distance = (end - begin) % n
+    block = np.argsort(distance, kind="stable")[np.count_nonzero(distance == 0) :]
+    return hops(0, begin[block], end[block], block)
+
+
+def _total(n: int) -> Totals:
+    step, src, dst, _ = _spread(n, np.arange(n))
+    return Totals(step, src, dst, since=np.zeros(1, dtype=np.int64))
 
 
 ALL_PAIRS = LineAlgorithm(
-    "all-pairs",
-    spread=_everything,
-    total=_sums,
-    hops=_hops,
-    adds=lambda n: n - 1,
-    reaches=lambda n: range(1, n),
-    is_at_once=True,
+    "all-pairs", _spread, sends=lambda n: n - 1, route=_route, total=_total, adds=lambda n: n - 1
 )

@@ -21,27 +21,42 @@ from __future__ import annotations
 from functools import lru_cache
 from itertools import pairwise
 
-from taccl.encoding.engines.textbook.line import Hop, LineAlgorithm, Spread, Total
+import numpy as np
+
+from taccl.encoding.engines.textbook.line import Hops, LineAlgorithm, Totals, hops, joined
 from taccl.encoding.engines.textbook.tuning import BRUCK_MOST_SEARCHED
+from taccl.model.collective import IntArray
 
 
-@lru_cache(maxsize=64)
-def _windows(n: int) -> Spread:
-    steps, have = [], 1
-    while have < n:
-        more = min(have, n - have)
-        steps.append(tuple((p, (p - have) % n, tuple((p + i) % n for i in range(more))) for p in range(n)))
-        have += more
-    return tuple(steps)
+def _spread(n: int, begin: IntArray) -> Hops:
+    """A rank that has the blocks of a window of w sends the first of them to the rank w before it."""
+
+    def across(step: int) -> Hops:
+        window = 1 << step
+        src = begin - np.arange(min(window, n - window))[:, None]
+        return hops(step, src % n, (src - window) % n, np.arange(len(begin)))
+
+    return joined(*map(across, range((n - 1).bit_length())))
 
 
-@lru_cache(maxsize=64)
-def _sums(n: int) -> Total:
+def _route(n: int, begin: IntArray, end: IntArray) -> Hops:
+    """By each bit of the distance, the lowest first."""
+    left = (begin - end) % n
+
+    def across(bit: int) -> Hops:
+        block = np.flatnonzero(left >> bit & 1)
+        at = begin[block] - left[block] % (1 << bit)
+        return hops(bit, at % n, (at - (1 << bit)) % n, block)
+
+    return joined(*map(across, range((n - 1).bit_length())))
+
+
+def _total(n: int) -> Totals:
     chain = addition_chain(n)
-    return tuple(
-        tuple((p, (p - have) % n, chain.index(then - have)) for p in range(n))
-        for have, then in pairwise(chain)
-    )
+    window, rank = np.array(chain[:-1], dtype=np.int64)[:, None], np.arange(n)
+    since = [chain.index(then - have) for have, then in pairwise(chain)]
+    step, src, dst, _ = hops(np.arange(len(window))[:, None], rank, (rank - window) % n, 0)
+    return Totals(step, src, dst, np.array(since, dtype=np.int64))
 
 
 @lru_cache(maxsize=256)
@@ -73,22 +88,12 @@ def _chain(chain: list[int], n: int, most: int) -> tuple[int, ...] | None:
     return None
 
 
-def _hops(n: int, begin: int, end: int) -> tuple[Hop, ...]:
-    left, at, step, hops = (begin - end) % n, begin, 0, []
-    while left >> step:
-        if left >> step & 1:
-            hops.append((step, at, (at - (1 << step)) % n))
-            at = (at - (1 << step)) % n
-        step += 1
-    return tuple(hops)
-
-
 BRUCK = LineAlgorithm(
     "Bruck",
-    spread=_windows,
-    total=_sums,
-    hops=_hops,
+    _spread,
+    sends=lambda n: (n - 1).bit_length(),
+    route=_route,
+    total=_total,
     adds=lambda n: len(addition_chain(n)) - 1,
     mean_hops=lambda n: n.bit_length() / 2,
-    reaches=lambda n: tuple(n - (1 << bit) for bit in range((n - 1).bit_length())),
 )

@@ -13,66 +13,73 @@ collective reduction operations", ICCS 2004, section 3.
 
 from __future__ import annotations
 
-from functools import lru_cache
+import numpy as np
 
-from taccl.encoding.engines.textbook.line import Hop, LineAlgorithm, Spread, Total, is_power_of_two
+from taccl.encoding.engines.textbook.line import (
+    Hops,
+    LineAlgorithm,
+    Totals,
+    hops,
+    is_power_of_two,
+    joined,
+)
+from taccl.model.collective import IntArray
 
 
-@lru_cache(maxsize=64)
-def _near_first(n: int) -> Spread | None:
+def _bits(n: int) -> range:
+    return range(n.bit_length() - 1)
+
+
+def _near_first(n: int, begin: IntArray) -> Hops | None:
     """Bit 0 first, so that most is sent over the longest distance."""
-    if not is_power_of_two(n):
-        return None
-    steps = [1 << bit for bit in range(n.bit_length() - 1)]
-    return tuple(
-        tuple((p, p ^ size, tuple(range(p // size * size, p // size * size + size))) for p in range(n))
-        for size in steps
-    )
+    block = np.arange(len(begin))[:, None]
+
+    def across(bit: int) -> Hops:
+        src = (begin >> bit << bit)[:, None] + np.arange(1 << bit)
+        return hops(bit, src, src ^ 1 << bit, block)
+
+    return joined(*map(across, _bits(n))) if is_power_of_two(n) else None
 
 
-@lru_cache(maxsize=64)
-def _far_first(n: int) -> Spread | None:
+def _far_first(n: int, begin: IntArray) -> Hops | None:
     """The highest bit first, so that most is sent to neighbours."""
-    if not is_power_of_two(n):
-        return None
-    steps = [1 << bit for bit in reversed(range(n.bit_length() - 1))]
-    return tuple(
-        tuple((p, p ^ size, tuple(range(p % (2 * size), n, 2 * size))) for p in range(n)) for size in steps
-    )
+    block = np.arange(len(begin))[:, None]
+
+    def across(step: int, bit: int) -> Hops:
+        src = begin[:, None] % (2 << bit) + np.arange(0, n, 2 << bit)
+        return hops(step, src, src ^ 1 << bit, block)
+
+    return joined(*map(across, _bits(n), reversed(_bits(n)))) if is_power_of_two(n) else None
 
 
-@lru_cache(maxsize=64)
-def _sums(n: int) -> Total | None:
-    if not is_power_of_two(n):
-        return None
-    return tuple(tuple((p, p ^ (1 << bit), bit) for p in range(n)) for bit in range(n.bit_length() - 1))
-
-
-def _hops(n: int, begin: int, end: int) -> tuple[Hop, ...] | None:
+def _route(n: int, begin: IntArray, end: IntArray) -> Hops | None:
     """Across each bit that differs, the highest first: what a binomial tree scatters halves each time."""
+
+    def across(step: int, bit: int) -> Hops:
+        block = np.flatnonzero((begin ^ end) >> bit & 1)
+        lower = (2 << bit) - 1
+        at = end[block] & ~lower | begin[block] & lower
+        return hops(step, at, at ^ 1 << bit, block)
+
+    return joined(*map(across, _bits(n), reversed(_bits(n)))) if is_power_of_two(n) else None
+
+
+def _total(n: int) -> Totals | None:
     if not is_power_of_two(n):
         return None
-    hops, at = [], begin
-    for step, bit in enumerate(reversed(range(n.bit_length() - 1))):
-        if (at ^ end) >> bit & 1:
-            hops.append((step, at, at ^ (1 << bit)))
-            at ^= 1 << bit
-    return tuple(hops)
-
-
-def _partners(n: int) -> tuple[int, ...]:
-    return tuple(1 << bit for bit in range(n.bit_length() - 1))
+    bit, rank = np.indices((len(_bits(n)), n)).reshape(2, -1)
+    return Totals(bit, rank, rank ^ 1 << bit, since=np.array(_bits(n)))
 
 
 DOUBLING = LineAlgorithm(
     "recursive doubling",
-    spread=_near_first,
-    total=_sums,
-    hops=_hops,
-    adds=lambda n: n.bit_length() - 1,
+    _near_first,
+    sends=lambda n: len(_bits(n)),
+    route=_route,
+    total=_total,
+    adds=lambda n: len(_bits(n)),
     mean_hops=lambda n: n.bit_length() / 2,
-    reaches=_partners,
 )
 DOUBLING_FAR_FIRST = LineAlgorithm(
-    "recursive doubling, far first", spread=_far_first, reaches=_partners, is_variant=True
+    "recursive doubling, far first", _far_first, sends=lambda n: len(_bits(n)), is_variant=True
 )

@@ -20,35 +20,28 @@ from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.engines.textbook.algorithm import Algorithm
 from taccl.encoding.engines.textbook.parts import Parts, parts_of
 from taccl.encoding.engines.textbook.plans import algorithms
-from taccl.encoding.engines.textbook.transfer import (
-    MOST_TO_REORDER,
-    backwards,
-    decisions,
-    estimate_us,
-    timed,
-)
+from taccl.encoding.engines.textbook.schedules import backwards, estimate_us, rows_of, timed
 from taccl.encoding.engines.textbook.tuning import (
     BEFORE_HOPELESS,
     CHUNKS_AS_TIMED,
+    COLUMNS_AS_TIMED,
     DEALT_AS_WRITTEN,
-    FEW_SENDS,
     FOR_PROMISE,
     HOPELESS,
     MOST_IN_VAIN,
     MOST_PROMISING,
     MOST_ROWS,
+    MOST_TO_REORDER,
     PARTS_AS_WRITTEN,
     PROMISING,
     SOON_WRITTEN,
     SURELY_TIMED,
     SURELY_WRITTEN,
     TIMED_PER_S,
-    WIDE_AS_WRITTEN,
     WORTH,
     WRITING,
     WRITTEN_PER_S,
 )
-from taccl.encoding.engines.textbook.wide import estimate_wide_us, timed_wide
 from taccl.encoding.instance import Instance
 from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
@@ -69,9 +62,10 @@ class Candidate:
 
     @property
     def sends(self) -> int:
-        """About how many sends there are, those in columns counted as this many fewer as they take."""
+        """About how many sends there are, those timed as columns counted as that many fewer as they take."""
         sends = self.batches * self.algorithm.shares * self.algorithm.moves
-        return sends // WIDE_AS_WRITTEN if _as_columns(self.algorithm, self.batches) else sends
+        is_as_columns = sends > MOST_TO_REORDER and not self.algorithm.is_explicit
+        return sends // COLUMNS_AS_TIMED if is_as_columns else sends
 
     @property
     def name(self) -> str:
@@ -278,28 +272,13 @@ def _size(algorithm: Algorithm) -> int:
 
 def _written(algorithm: Algorithm, batches: int) -> int:
     """About how much there is to write down for this many batches, in sends."""
-    sends = batches * (algorithm.moves + algorithm.rows // PARTS_AS_WRITTEN)
-    return sends // WIDE_AS_WRITTEN if _is_wide_enough(algorithm, batches) else sends
-
-
-def _is_wide_enough(algorithm: Algorithm, batches: int) -> bool:
-    """Whether this many batches are estimated as columns, which are sooner there and say the same."""
-    return algorithm.wide is not None and batches * algorithm.moves > FEW_SENDS
-
-
-def _as_columns(algorithm: Algorithm, batches: int) -> bool:
-    """Whether this many batches are written down as columns: no second order of this many sends is tried."""
-    return algorithm.wide is not None and batches * algorithm.moves > MOST_TO_REORDER
+    return batches * (algorithm.moves + algorithm.rows // PARTS_AS_WRITTEN)
 
 
 def _estimate_us(requested: Problem, parts: Parts, algorithm: Algorithm, batches: int) -> float | None:
     """About how long this many batches take; None if they cannot be."""
-    if algorithm.wide is not None and _is_wide_enough(algorithm, batches):
-        cut = algorithm.cut(parts, batches)
-        sends = algorithm.wide(cut)
-        return None if sends is None else estimate_wide_us(requested, sends, cut, batches)
     made = algorithm.built(parts, batches)
-    return None if made is None else estimate_us(requested, made[1], made[0].chunks, batches)
+    return None if made is None else estimate_us(requested, made[1], made[0], batches)
 
 
 def _copying(instance: Instance) -> Instance:
@@ -312,16 +291,10 @@ def _schedule(
     problem: Problem, requested: Problem, parts: Parts, candidate: Candidate, seen: set[int]
 ) -> Schedule | None:
     """What a candidate comes to; None if it cannot be, or is the same as one before."""
-    algorithm, batches = candidate.algorithm, candidate.batches
-    if algorithm.wide is not None and _as_columns(algorithm, batches):
-        cut = algorithm.cut(parts, batches)
-        columns = algorithm.wide(cut)
-        schedule = None if columns is None else timed_wide(requested, columns, cut)
-        return schedule if schedule is None or requested is problem else backwards(problem, schedule)
-    made = algorithm.built(parts, batches)
-    sends = None if made is None else decisions(requested, made[1], made[0].chunks)
-    if sends is None or hash(tuple(sends)) in seen:
+    made = candidate.algorithm.built(parts, candidate.batches)
+    rows = None if made is None else rows_of(requested, made[1], made[0])
+    if made is None or rows is None or hash(rows) in seen:
         return None
-    seen.add(hash(tuple(sends)))
-    schedule = timed(requested, sends)
+    seen.add(hash(rows))
+    schedule = timed(requested, made[1], rows)
     return schedule if schedule is None or requested is problem else backwards(problem, schedule)

@@ -1,4 +1,4 @@
-"""Algorithms for machines of several levels, put together from algorithms for a line.
+"""Algorithms for machines of several levels, composed of algorithms for a line.
 
 A *grid* is an array of all ranks. Its axes are the levels of the machine: nodes and the ranks of a node; the
 dimensions of a torus; or there is one axis only. Along each axis a *line algorithm* runs on all lines at
@@ -21,16 +21,15 @@ Cho et al., "BlueConnect: decomposing all-reduce for deep learning on heterogene
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain, repeat
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
-from taccl.encoding.engines.textbook.line import LineAlgorithm
+from taccl.encoding.engines.textbook.line import Hops, LineAlgorithm, hops
 from taccl.encoding.engines.textbook.parts import Cut, Kind
-from taccl.encoding.engines.textbook.transfer import Steps, Transfer
+from taccl.encoding.engines.textbook.sends import Ragged, Sends, in_turn
 from taccl.model.collective import IntArray
 
 
@@ -49,178 +48,107 @@ class GridAlgorithm:
     stages: tuple[tuple[int, LineAlgorithm], ...]
     whole: tuple[tuple[int, LineAlgorithm], ...] = ()
 
-    def lines(self, axis: int) -> list[list[int]]:
-        """The ranks along each line of an axis."""
-        lines: list[list[int]] = np.moveaxis(self.grid, axis, -1).reshape(-1, self.grid.shape[axis]).tolist()
-        return lines
+    @cached_property
+    def position(self) -> IntArray:
+        """The position of each rank on each axis, shape (num_ranks, num_axes)."""
+        return np.stack(np.unravel_index(self._place, self.grid.shape), axis=1)
+
+    @cached_property
+    def _place(self) -> IntArray:
+        """Where each rank stands in the grid, row after row."""
+        return np.argsort(self.grid.ravel())
+
+    def moved(self, rank: IntArray, axis: int, position: IntArray) -> IntArray:
+        """The ranks that stand where these do, but at other positions on one axis."""
+        stride = int(np.prod(self.grid.shape[axis + 1 :]))
+        place = self._place[rank] + (position - self.position[rank, axis]) * stride
+        return np.asarray(self.grid.ravel()[place])
+
+    def sharing(self, stages: Sequence[tuple[int, LineAlgorithm]]) -> IntArray:
+        """A number for each rank that is the same for those with the same positions on these stages' axes."""
+        axes = [axis for axis, _ in stages]
+        shape = tuple(self.grid.shape[axis] for axis in axes)
+        return np.ravel_multi_index(tuple(self.position[:, axes].T), shape) if axes else 0 * self._place
 
     def has_links(self, index: Container[tuple[int, int]]) -> bool:
-        """Whether the first rank of each line has the links of the stages, if all have something for all.
-
-        Of what goes round, every rank.
-        """
+        """Whether what begins at the first two ranks of each line has all links of the stages."""
         for axis, algorithm in self.stages:
-            size = self.grid.shape[axis]
-            reached = list(algorithm.reaches(size)) if size > 1 else []
-            first = range(size if algorithm.repeats(size) > 1 else 1)
-            for line in self.lines(axis):
-                ends = ((line[at], line[(at + ahead) % size]) for at in first for ahead in reached)
-                if not all(pair in index for pair in ends):
+            first = np.moveaxis(self.grid, axis, 0)[:2].ravel()
+            moves = algorithm.spread(self.grid.shape[axis], self.position[first, axis])
+            if moves is not None:
+                moves = self.on_lines(axis, moves, first)
+                if not all(
+                    pair in index for pair in zip(moves.src.tolist(), moves.dst.tolist(), strict=True)
+                ):
                     return False
         return True
 
-    @property
-    def place(self) -> IntArray:
-        """The position of each rank on each axis, shape (num_ranks, num_axes)."""
-        place = np.empty((self.grid.size, self.grid.ndim), dtype=np.int64)
-        place[self.grid.ravel()] = np.argwhere(np.ones_like(self.grid, dtype=np.bool_))
-        return place
+    def on_lines(self, axis: int, moves: Hops, rank: IntArray) -> Hops:
+        """Hops between positions as hops between ranks; `rank` : one on the line of each block."""
+        line = rank[moves.block]
+        return moves._replace(src=self.moved(line, axis, moves.src), dst=self.moved(line, axis, moves.dst))
 
 
-def steps_of(plan: GridAlgorithm, kind: Kind, cut: Cut, units: Sequence[int]) -> Steps | None:
+def sends_of(plan: GridAlgorithm, kind: Kind, cut: Cut, units: IntArray) -> Sends | None:
     """What the plan does with some units of a demand; None where an algorithm is not for this many ranks."""
+    begin = cut.begin[units]
     if kind == "routed":
-        return routed(plan, {unit: (cut.begin[unit], cut.end[unit]) for unit in units})
-    parts: dict[int, tuple[int, ...]] = defaultdict(tuple)
-    for unit in units:
-        parts[cut.begin[unit]] += (unit,)
-    return spread(plan, parts) if kind == "spread" else summed(plan, parts)
+        return routed(plan, begin, cut.end[units], units)
+    return spread(plan, begin, units) if kind == "spread" else summed(plan, begin, units)
 
 
-def spread(plan: GridAlgorithm, held: Mapping[int, tuple[int, ...]]) -> Steps | None:
-    """Copies by which every rank gets what each holds; `held` : rank -> units."""
-    steps: Steps = []
-    have = {int(rank): held.get(int(rank), ()) for rank in plan.grid.ravel()}
-    for axis, algorithm in plan.stages:
-        moves = algorithm.spread(plan.grid.shape[axis])
-        if moves is None:
-            return None
-        stage: Steps = [[] for _ in moves]
-        for line in plan.lines(axis):
-            blocks = [have[rank] for rank in line]
-            for step, carries in zip(stage, moves, strict=True):
-                for src, dst, carried in carries:
-                    if units := _together(blocks, carried):
-                        step.append(Transfer(line[src], line[dst], units))
-            every = tuple(chain.from_iterable(blocks))
-            have.update(dict.fromkeys(line, every))
-        steps += stage
-    return steps
-
-
-def _together(blocks: Sequence[tuple[int, ...]], carried: Sequence[int]) -> tuple[int, ...]:
-    """The units of the blocks that are carried, one block after the other."""
-    return tuple(chain.from_iterable([blocks[block] for block in carried]))
-
-
-def routed(plan: GridAlgorithm, ends: Mapping[int, tuple[int, int]]) -> Steps | None:
-    """Copies by which each unit gets to where it is wanted; `ends` : unit -> (first rank, last rank)."""
-    steps: Steps = []
-    place, at = plan.place, {unit: begin for unit, (begin, _) in ends.items()}
-    for axis, algorithm in plan.stages:
-        size = plan.grid.shape[axis]
-        sends: dict[tuple[int, int, int], list[int]] = defaultdict(list)
-        for unit, (_, end) in ends.items():
-            here, there = int(place[at[unit], axis]), int(place[end, axis])
-            hops = algorithm.hops(size, here, there)
-            if hops is None:
-                return None
-            spot = list(place[at[unit]])
-            for step, _, position in hops:
-                spot[axis] = position
-                after = int(plan.grid[tuple(spot)])
-                sends[step, at[unit], after].append(unit)
-                at[unit] = after
-        stage: Steps = [[] for _ in range(1 + max((step for step, *_ in sends), default=-1))]
-        for (step, src, dst), units in sorted(sends.items()):
-            stage[step].append(Transfer(src, dst, tuple(units)))
-        steps += [[each for step in stage for each in step]] if algorithm.is_at_once else stage
-    return steps
-
-
-def summed(plan: GridAlgorithm, parts: Mapping[int, tuple[int, ...]]) -> Steps | None:
-    """Sums and copies by which every rank gets the sum of each unit; `parts` : owner -> units."""
-    explicit = bool(plan.whole)
-    holds = {int(rank): 1 << int(rank) for rank in plan.grid.ravel()}
-    owned = _Owned(plan, parts)
-    into = _into_shares(plan, owned, holds, explicit)
-    whole = None if into is None else _whole(plan, owned, holds)
-    if into is None or whole is None:
-        return None
-    back = GridAlgorithm(plan.grid, plan.stages[::-1])
-    shares = {int(rank): owned.by(len(plan.stages), int(rank)) for rank in plan.grid.ravel()}
-    out = spread(back, shares)
-    if out is None:
-        return None
-    if explicit:
-        out = [[each._replace(carries=(0,) * len(each.units)) for each in step] for step in out]
-    return into + whole + out
-
-
-class _Owned:
-    """Which units a rank still has to do with after this many stages: those whose owner has its positions."""
-
-    def __init__(self, plan: GridAlgorithm, parts: Mapping[int, tuple[int, ...]]) -> None:
-        self._place = plan.place[:, [axis for axis, _ in plan.stages]]
-        self._by_prefix: dict[tuple[int, ...], tuple[int, ...]] = defaultdict(tuple)
-        for owner in sorted(parts):
-            for count in range(len(plan.stages) + 1):
-                self._by_prefix[tuple(self._place[owner, :count].tolist())] += parts[owner]
-
-    def by(self, stages: int, rank: int) -> tuple[int, ...]:
-        return self._by_prefix.get(tuple(self._place[rank, :stages].tolist()), ())
-
-
-def _into_shares(plan: GridAlgorithm, owned: _Owned, holds: dict[int, int], explicit: bool) -> Steps | None:
-    """The ReduceScatter along each axis: its AllGather backwards. Keeps `holds`, the set at each rank."""
-    steps: Steps = []
+def spread(plan: GridAlgorithm, begin: IntArray, units: IntArray) -> Sends | None:
+    """Copies by which every rank gets each unit from the rank where it begins."""
+    made = []
     for number, (axis, algorithm) in enumerate(plan.stages):
-        moves = algorithm.spread(plan.grid.shape[axis])
+        # What a rank has by now: what began where the positions on all axes that are left are its own.
+        sharing = plan.sharing(plan.stages[number:])
+        held = _by_key(sharing[begin], units, int(sharing.max()) + 1)
+        rank = np.flatnonzero(held.count[sharing])
+        moves = algorithm.spread(plan.grid.shape[axis], plan.position[rank, axis])
         if moves is None:
             return None
-        stage: Steps = [[] for _ in moves]
-        for line in plan.lines(axis):
-            blocks = [owned.by(number + 1, rank) for rank in line]
-            # The set of each block at each position of the line.
-            have = [[holds[rank]] * len(line) for rank in line]
-            for step, carries in zip(stage, reversed(moves), strict=True):
-                for dst, src, carried in carries:
-                    units = _together(blocks, carried)
-                    sums = [repeat(have[src][block], len(blocks[block])) for block in carried]
-                    for block in carried:
-                        have[dst][block] |= have[src][block]
-                    if units:
-                        named = tuple(chain.from_iterable(sums)) if explicit else None
-                        step.append(Transfer(line[src], line[dst], units, True, named))
-            every = 0
-            for rank in line:
-                every |= holds[rank]
-            holds.update(dict.fromkeys(line, every))
-        steps += stage
-    return steps
+        moves = plan.on_lines(axis, moves, rank)
+        made.append(Sends.of(moves, held.take(sharing[rank]), plan.grid.size))
+    return in_turn(made)
 
 
-def _whole(plan: GridAlgorithm, owned: _Owned, holds: dict[int, int]) -> Steps | None:
-    """Each share summed up at all of its owners, along one axis after another."""
-    steps: Steps = []
+def routed(plan: GridAlgorithm, begin: IntArray, end: IntArray, units: IntArray) -> Sends | None:
+    """Copies by which each unit gets from one rank to another."""
+    made, at = [], begin
+    for axis, algorithm in plan.stages:
+        there = plan.position[end, axis]
+        moves = algorithm.route(plan.grid.shape[axis], plan.position[at, axis], there)
+        if moves is None:
+            return None
+        blocks = Ragged(units, np.ones_like(units))
+        made.append(Sends.of(plan.on_lines(axis, moves, at), blocks, plan.grid.size))
+        at = plan.moved(at, axis, there)
+    return in_turn(made)
+
+
+def summed(plan: GridAlgorithm, owner: IntArray, units: IntArray) -> Sends | None:
+    """Sums and copies by which every rank gets the sum of each unit; the ranks of a share are its owners."""
+    copies = spread(replace(plan, stages=plan.stages[::-1]), owner, units)
+    if copies is None:
+        return None
+    made = [copies.backwards()]
+    sharing = plan.sharing(plan.stages)
+    held = _by_key(sharing[owner], units, int(sharing.max()) + 1)
     for axis, algorithm in plan.whole:
-        moves = algorithm.total(plan.grid.shape[axis])
-        if moves is None:
+        totals = algorithm.total(plan.grid.shape[axis])
+        if totals is None:
             return None
-        stage: Steps = [[] for _ in moves]
-        for line in plan.lines(axis):
-            units = owned.by(len(plan.stages), line[0])
-            # The set at each position before each step.
-            history = [[holds[rank] for rank in line]]
-            for step, adds in zip(stage, moves, strict=True):
-                now = list(history[-1])
-                for src, dst, age in adds:
-                    carried = history[age][src]
-                    now[dst] |= carried
-                    if units:
-                        named = (carried,) * len(units)
-                        step.append(Transfer(line[src], line[dst], units, True, named))
-                history.append(now)
-            holds.update(zip(line, history[-1], strict=True))
-        steps += stage
-    return steps
+        step, src, dst = (column[:, None] for column in totals[:3])
+        first = np.moveaxis(plan.grid, axis, 0)[0].ravel()  # of each line
+        moves = plan.on_lines(axis, hops(step, src, dst, np.arange(len(first))), first)
+        adding = Sends.of(moves, held.take(sharing[first]), plan.grid.size)
+        since = totals.since[adding.step]
+        made.append(replace(adding, adds=np.ones_like(adding.adds), since=since))
+    return in_turn([*made, copies])
+
+
+def _by_key(key: IntArray, units: IntArray, rows: int) -> Ragged:
+    """The units with each key."""
+    equal = Ragged.by_key(key, rows)
+    return Ragged(units[equal.values], equal.count)

@@ -11,9 +11,8 @@ performance", IPDPS 2000; Thakur, Rabenseifner and Gropp, IJHPCA 19 (2005), sect
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 
@@ -22,10 +21,11 @@ import numpy as np
 from taccl.encoding.core.distance import ShortestPaths
 from taccl.encoding.engines.textbook.algorithm import Algorithm
 from taccl.encoding.engines.textbook.layouts import by_nodes
-from taccl.encoding.engines.textbook.line import LineAlgorithm
+from taccl.encoding.engines.textbook.line import Hops, LineAlgorithm, hops, joined
 from taccl.encoding.engines.textbook.parts import Cut, Parts
-from taccl.encoding.engines.textbook.transfer import Steps, Transfer, without_repeats
+from taccl.encoding.engines.textbook.sends import Ragged, Sends, in_turn
 from taccl.encoding.engines.textbook.tuning import LEADERS_MOST_LEADERS, LEADERS_MOST_RANKS
+from taccl.model.collective import BoolArray, IntArray
 from taccl.model.problem import Problem
 
 
@@ -35,178 +35,134 @@ class _Team:
 
     Parameters
     ----------
+    nodes : shape (num_nodes, ranks of a node).
     senders, receivers : for each node, the rank that sends to other nodes, and the one that they send to.
-    up : rank -> the next on its way to its sender; senders are not in it.
-    own_down, down : rank -> from whom it has what comes down from its sender, from its receiver.
+    up, own_down, down : shape (num_ranks,); in a tree inside each node the rank above, -1 at the top: to its
+        sender, from its sender, from its receiver.
     """
 
-    senders: list[int]
-    receivers: list[int]
-    up: dict[int, int]
-    own_down: dict[int, int]
-    down: dict[int, int]
+    nodes: IntArray
+    senders: IntArray
+    receivers: IntArray
+    up: IntArray
+    own_down: IntArray
+    down: IntArray
 
 
 def by_leaders(
     problem: Problem, parts: Parts, spreads: tuple[LineAlgorithm, ...], totals: tuple[LineAlgorithm, ...]
 ) -> Iterator[Algorithm]:
     """For what is spread or summed over several nodes of one size, with routes for the leaders' exchange."""
-    ranks = problem.num_ranks
+    ranks, first = problem.num_ranks, np.arange(problem.num_ranks)
     nodes = by_nodes(problem.topology)
     if nodes is None or parts.kind == "routed" or ranks > LEADERS_MOST_RANKS:
         return
-    for team in _teams(problem, nodes.tolist()):
+    for team in _teams(problem, nodes):
         # A leader that only receives has nothing of its own to pass on to other nodes.
-        alone = team.senders != team.receivers
+        alone = not np.array_equal(team.senders, team.receivers)
         if parts.kind == "spread":
             for across in spreads:
                 if across.name == "all-pairs" or not alone:
-                    way = partial(_spread, team, nodes.tolist(), across)
-                    rows = parts.num_parts * ranks
                     moves = 2 * ranks + len(nodes) * across.sends(len(nodes))
-                    yield Algorithm(f"leaders, {across.name}", rows, (way,), np.arange(ranks), moves)
+                    way = partial(_spread, team, across)
+                    yield Algorithm(f"leaders, {across.name}", parts.num_parts * ranks, (way,), first, moves)
         elif not alone:
             for across in totals:
-                way = partial(_summed, team, across)
-                rows = 2 * parts.num_parts * ranks
                 moves = 2 * ranks + len(nodes) * across.adds(len(nodes))
-                yield Algorithm(f"leaders, {across.name}", rows, (way,), np.arange(ranks), moves)
+                way, rows = partial(_summed, team, across), 2 * parts.num_parts * ranks
+                yield Algorithm(f"leaders, {across.name}", rows, (way,), first, moves, is_explicit=True)
 
 
-def _teams(problem: Problem, nodes: list[list[int]]) -> Iterator[_Team]:
-    topology, size = problem.topology, len(nodes[0])
-    index, found = topology.link_index, []
+def _teams(problem: Problem, nodes: IntArray) -> Iterator[_Team]:
+    topology, found = problem.topology, []
     cost = topology.duration_us(np.arange(topology.num_links), problem.chunk_mb)
-    for out, into in product(range(size), repeat=2):
-        links = [index.get((a[out], b[into]), -1) for a in nodes for b in nodes if a is not b]
+    index = topology.link_index
+    for out, into in product(range(nodes.shape[1]), repeat=2):
+        pairs = product(nodes[:, out].tolist(), nodes[:, into].tolist())
+        across = [pair for pair in pairs if topology.node_of[pair[0]] != topology.node_of[pair[1]]]
+        links = [index.get(pair, -1) for pair in across]
         if -1 not in links:
             found.append((float(cost[links].max()), out != into, out, into))
     inside = ShortestPaths(topology, cost, ~topology.internode)
     for *_, out, into in sorted(found)[:LEADERS_MOST_LEADERS]:
-        senders, receivers = [node[out] for node in nodes], [node[into] for node in nodes]
-        trees = (
-            _next_hops(inside, nodes, senders),
-            _parents(inside, nodes, senders),
-            _parents(inside, nodes, receivers),
-        )
-        up, own_down, down = trees
+        senders, receivers = nodes[:, out], nodes[:, into]
+        up = _tree(inside, nodes, senders, upwards=True)
+        own_down, down = _tree(inside, nodes, senders), _tree(inside, nodes, receivers)
         if up is not None and own_down is not None and down is not None:
-            yield _Team(senders, receivers, up, own_down, down)
+            yield _Team(nodes, senders, receivers, up, own_down, down)
 
 
-def _next_hops(inside: ShortestPaths, nodes: list[list[int]], leaders: list[int]) -> dict[int, int] | None:
-    """For each rank but the leaders, the next on a shortest way inside its node to its leader."""
-    hops = {}
-    for node, leader in zip(nodes, leaders, strict=True):
+def _tree(
+    inside: ShortestPaths, nodes: IntArray, leaders: IntArray, upwards: bool = False
+) -> IntArray | None:
+    """For each rank the next one on a shortest way inside its node to (`upwards`) or from its leader."""
+    above = np.full(nodes.size, -1)
+    for node, leader in zip(nodes.tolist(), leaders.tolist(), strict=True):
         for rank in node:
-            way = inside.path(rank, leader)
+            way = inside.path(rank, leader) if upwards else inside.path(leader, rank)
             if way is None:
                 return None
             if way:
-                hops[rank] = int(inside.topology.dst[way[0]])
-    return hops
+                above[rank] = inside.topology.dst[way[0]] if upwards else inside.topology.src[way[-1]]
+    return above
 
 
-def _parents(inside: ShortestPaths, nodes: list[list[int]], leaders: list[int]) -> dict[int, int] | None:
-    """For each rank but the leaders, the one before it on a shortest way inside its node from its leader."""
-    parents = {}
-    for node, leader in zip(nodes, leaders, strict=True):
-        for rank in node:
-            way = inside.path(leader, rank)
-            if way is None:
-                return None
-            if way:
-                parents[rank] = int(inside.topology.src[way[-1]])
-    return parents
+def _depth(above: IntArray) -> IntArray:
+    """How far each rank is from the top, shape (num_ranks,)."""
+    depth, at = np.zeros_like(above), np.arange(len(above))
+    while (at >= 0).any():
+        at = np.where(at >= 0, above[at], -1)
+        depth += at >= 0
+    return depth
 
 
-def _spread(
-    team: _Team, nodes: list[list[int]], across: LineAlgorithm, cut: Cut, units: list[int]
-) -> Steps | None:
+def _up(above: IntArray) -> Hops:
+    """What each rank has to the top, past all that stand between, once all that comes by has come."""
+    depth, block = _depth(above), np.flatnonzero(above >= 0)
+    at, made = block, [hops(0, block[:0], block[:0], block[:0])]
+    while len(block):
+        made.append(hops(int(depth.max()) - depth[at], at, above[at], block))
+        lower = above[above[at]] >= 0
+        at, block = above[at][lower], block[lower]
+    return joined(*made)
+
+
+def _spread(team: _Team, across: LineAlgorithm, cut: Cut, units: IntArray) -> Sends | None:
     """Up to the senders, across, and down from the receivers; what a node has of its own down at once."""
-    moves = across.spread(len(nodes))
+    moves = across.spread(len(team.nodes), np.arange(len(team.nodes)))
     if moves is None:
         return None
-    held: dict[int, tuple[int, ...]] = defaultdict(tuple)
-    for unit in units:
-        held[cut.begin[unit]] += (unit,)
-    blocks = [tuple(unit for rank in node for unit in held[rank]) for node in nodes]
-    up = _upwards(team.up, dict(held))
-    exchange: Steps = [
-        [
-            Transfer(team.senders[src], team.receivers[dst], some)
-            for src, dst, carried in step
-            if (some := tuple(unit for block in carried for unit in blocks[block]))
-        ]
-        for step in moves
-    ]
-    own = _downwards(
-        team.own_down, {rank: block for node, block in zip(nodes, blocks, strict=True) for rank in node}
-    )
-    others = {
-        rank: tuple(unit for other, block in enumerate(blocks) if other != number for unit in block)
-        for number, node in enumerate(nodes)
-        for rank in node
-    }
-    steps = up + exchange
-    for number, step in enumerate(own, len(up)):
-        if number < len(steps):
-            steps[number] += step
-        else:
-            steps.append(step)
-    return without_repeats(steps + _downwards(team.down, others), held)
+    up, height, last = _up(team.up), int(_depth(team.up).max()), int(moves.step.max()) + 1
+    src, dst = team.senders[moves.src], team.receivers[moves.dst]
+    exchange = hops(height + moves.step, src, dst, team.nodes[moves.block].T)
+    ranks = team.nodes.size
+    node_of = np.argsort(team.nodes.ravel()) // team.nodes.shape[1]
+    rank, block = np.indices((ranks, ranks)).reshape(2, -1)
+    is_own = node_of[rank] == node_of[block]
+
+    def down(above: IntArray, first: int, some: BoolArray) -> Hops:
+        below = some & (above[rank] >= 0)
+        depth = _depth(above)[rank]
+        return hops(first + depth - 1, above[rank], rank, block).where(below)
+
+    every = joined(up, exchange, down(team.own_down, height, is_own), down(team.down, height + last, ~is_own))
+    held = Ragged.by_key(cut.begin[units], ranks)
+    sends = Sends.of(every, Ragged(units[held.values], held.count), ranks)
+    return sends.without_repeats(cut.begin, ranks)
 
 
-def _summed(team: _Team, across: LineAlgorithm, cut: Cut, units: list[int]) -> Steps | None:
+def _summed(team: _Team, across: LineAlgorithm, cut: Cut, units: IntArray) -> Sends | None:
     """Partial sums up, the sum at every leader by itself, and copies of it down."""
-    moves = across.total(len(team.senders))
-    if moves is None:
+    totals = across.total(len(team.nodes))
+    if totals is None:
         return None
-    every = tuple(units)
-    sets = {rank: 1 << rank for rank in (*team.up, *team.senders)}
-    steps: Steps = []
-    for level in _levels(team.up)[::-1]:
-        steps.append([])
-        for rank in level:
-            steps[-1].append(Transfer(rank, team.up[rank], every, True, (sets[rank],) * len(every)))
-            sets[team.up[rank]] |= sets[rank]
-    history = [[sets[leader] for leader in team.senders]]
-    for step in moves:
-        now = list(history[-1])
-        steps.append([])
-        for src, dst, age in step:
-            now[dst] |= history[age][src]
-            carries = (history[age][src],) * len(every)
-            steps[-1].append(Transfer(team.senders[src], team.senders[dst], every, True, carries))
-        history.append(now)
-    down = _downwards(team.down, dict.fromkeys(team.down, every))
-    return steps + [[each._replace(carries=(0,) * len(every)) for each in step] for step in down]
+    every, ranks = Ragged(units, np.array([len(units)])), team.nodes.size
 
+    def tree(above: IntArray) -> Sends:
+        rank = np.flatnonzero(above >= 0)
+        return Sends.of(hops(_depth(above)[rank] - 1, above[rank], rank, 0), every, ranks)
 
-def _levels(parents: dict[int, int]) -> list[list[int]]:
-    """The ranks by their distance from the top, nearest first."""
-    levels: dict[int, list[int]] = defaultdict(list)
-    for rank in sorted(parents):
-        depth, at = 0, rank
-        while at in parents:
-            at, depth = parents[at], depth + 1
-        levels[depth].append(rank)
-    return [levels[depth] for depth in sorted(levels)]
-
-
-def _upwards(up: dict[int, int], held: dict[int, tuple[int, ...]]) -> Steps:
-    """Each rank passes on what it has, once all that comes through it has come."""
-    steps: Steps = []
-    for level in _levels(up)[::-1]:
-        steps.append([Transfer(rank, up[rank], held[rank]) for rank in level if held.get(rank)])
-        for rank in level:
-            held[up[rank]] = held.get(up[rank], ()) + held.get(rank, ())
-    return steps
-
-
-def _downwards(parents: dict[int, int], wanted: dict[int, tuple[int, ...]]) -> Steps:
-    """Each rank gets what it wants from the one above it, which wants it too."""
-    return [
-        [Transfer(parents[rank], rank, wanted[rank]) for rank in level if wanted.get(rank)]
-        for level in _levels(parents)
-    ]
+    src, dst = team.senders[totals.src], team.senders[totals.dst]
+    exchange = Sends.of(hops(totals.step, src, dst, 0), every, ranks)
+    adds, since = np.ones_like(exchange.adds), totals.since[exchange.step]
+    return in_turn([tree(team.up).backwards(), replace(exchange, adds=adds, since=since), tree(team.down)])

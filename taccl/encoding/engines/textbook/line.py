@@ -1,24 +1,62 @@
-"""What an algorithm is on a line of ranks: who sends what to whom, step by step, by positions.
+"""What an algorithm is on a line of ranks: who sends which block to whom, step by step, as columns.
 
 Textbook algorithms are reported for ranks 0 .. n - 1. Here those are *positions* on a line, whatever ranks
 stand there, so that a line can be all ranks, the ranks of one node, or one rank of each node, and algorithms
-for machines of several levels are put together from algorithms for one (`grid`).
+for machines of several levels are composed of algorithms for one (`grid`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
-#: One send of an algorithm that spreads blocks: (from, to, the blocks, each named by where it began).
-Carry = tuple[int, int, tuple[int, ...]]
-#: One send of an algorithm that adds up: (from, to, the step before which what is sent was known).
-Add = tuple[int, int, int]
-#: One send on the way of a block to one position: (step, from, to).
-Hop = tuple[int, int, int]
+import numpy as np
 
-Spread = tuple[tuple[Carry, ...], ...]
-Total = tuple[tuple[Add, ...], ...]
+from taccl.model.collective import BoolArray, IntArray
+
+
+class Hops(NamedTuple):
+    """Moves of blocks, as columns of one length; rows of one step that have both ends in common are one send.
+
+    `step` : moves of one step wait for none of each other; on a port they go in the order of the rows.
+    `src`, `dst` : positions, or ranks.
+    `block` : the number of what moves.
+    """
+
+    step: IntArray
+    src: IntArray
+    dst: IntArray
+    block: IntArray
+
+    def where(self, chosen: BoolArray) -> Hops:
+        """The chosen rows."""
+        return Hops(*(column[chosen] for column in self))
+
+
+def hops(step: IntArray | int, src: IntArray | int, dst: IntArray | int, block: IntArray | int) -> Hops:
+    """Columns that are broadcast against each other, the first axis slowest."""
+    return Hops(*(column.ravel() for column in np.broadcast_arrays(step, src, dst, block)))
+
+
+def joined(*some: Hops) -> Hops:
+    """Rows of several, one after another."""
+    return Hops(*(np.concatenate(columns) for columns in zip(*some, strict=True)))
+
+
+class Totals(NamedTuple):
+    """Sends of sums by which every position ends with the sum over all, each adding up for itself.
+
+    Parameters
+    ----------
+    step, src, dst : columns of one length.
+    since : for each step, the step before which what is sent in it was complete at its sender.
+    """
+
+    step: IntArray
+    src: IntArray
+    dst: IntArray
+    since: IntArray
 
 
 @dataclass(frozen=True)
@@ -28,34 +66,25 @@ class LineAlgorithm:
     Parameters
     ----------
     name : as people call it.
-    spread : n -> steps by which every position gets every other's block; None: not for this n. Read
-        backwards, on links turned round, it adds up blocks at their positions.
-    total : n -> steps by which every position gets the sum over all, each adding up for itself; None: not
-        for this n.
-    hops : (n, begin, end) -> the routes of a block from one position to another, such that blocks that move
+    spread : (n, begin) -> the hops by which the block that begins at each of these positions gets to all
+        others; None: not for this n. Read backwards, on links turned round, it adds up blocks there.
+    route : (n, begin, end) -> the hops of blocks from one position to another, such that blocks that move
         together share a send; None: not for this n.
-    adds : n -> how often each position sends in `total`.
-    mean_hops : n -> how many hops a block has on average, about.
-    repeats : n -> how often each position sends to each of those, at most.
-    is_at_once : whether no hop waits for another one, so that their steps only order them.
+    total : n -> sums that every position makes for itself; None: not for this n.
+    sends : n -> how many sends each position makes in `spread`, if there is a block at each.
+    adds : n -> how many sends each position makes in `total`.
+    mean_hops : n -> how many hops a block has on average in `route`, about.
     is_variant : whether there is another that is mostly as good, so that this one may come later.
-    reaches : n -> where position 0 sends to in `spread` and `hops`, if all have something for all.
     """
 
     name: str
-    spread: Callable[[int], Spread | None] = lambda n: None
-    total: Callable[[int], Total | None] = lambda n: None
-    hops: Callable[[int, int, int], tuple[Hop, ...] | None] = lambda n, begin, end: None
+    spread: Callable[[int, IntArray], Hops | None]
+    sends: Callable[[int], int]
+    route: Callable[[int, IntArray, IntArray], Hops | None] = lambda n, begin, end: None
+    total: Callable[[int], Totals | None] = lambda n: None
     adds: Callable[[int], int] = lambda n: 0
     mean_hops: Callable[[int], float] = lambda n: 1.0
-    reaches: Callable[[int], Iterable[int]] = lambda n: ()
-    repeats: Callable[[int], int] = lambda n: 1
-    is_at_once: bool = False
     is_variant: bool = False
-
-    def sends(self, n: int) -> int:
-        """How many sends each position makes at most, if all have something for all."""
-        return self.repeats(n) * len(tuple(self.reaches(n)))
 
 
 def is_power_of_two(n: int) -> bool:

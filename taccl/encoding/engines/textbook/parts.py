@@ -5,13 +5,13 @@ Who wants what is `Instance.demand`; this deals its chunks to the parts that alg
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
+from taccl.encoding.engines.textbook.sends import Ragged
 from taccl.encoding.instance import Instance
 from taccl.model.collective import IntArray
 
@@ -66,27 +66,15 @@ class Parts:
         `variants` has for each rank the variant that the first piece of its part goes to, shape (num_ranks,);
         the next piece goes to the next one, and so on.
         """
+        ranks = len(variants)
         variant = (variants[self.begin] + self.piece) % count
-        _, share = np.unique(np.stack([self.begin, self.end, variant]), axis=1, return_inverse=True)
-        share = share.ravel()
-        order = np.lexsort((self.piece, share))
+        share = _numbered((self.begin * ranks + self.end) * count + variant)
         size = np.bincount(share)
-        place = np.empty_like(share)
-        place[order] = np.arange(len(share)) - np.searchsorted(share[order], share[order])
-        batch = place * np.minimum(batches, size[share]) // size[share]
-        keys = zip(batch.tolist(), share.tolist(), strict=True)
-        units: dict[tuple[int, int], list[int]] = defaultdict(list)
-        for chunk, key in enumerate(keys):
-            units[key].append(chunk)
-        made = sorted(units)
-        first = [units[key][0] for key in made]
-        return Cut(
-            chunks=tuple(tuple(units[key]) for key in made),
-            begin=self.begin[first].tolist(),
-            end=self.end[first].tolist(),
-            batch=[batch for batch, _ in made],
-            variant=variant[first].tolist(),
-        )
+        batch = _among_equals(share, self.piece) * np.minimum(batches, size[share]) // size[share]
+        unit = _numbered(batch * len(size) + share)
+        chunks = Ragged.by_key(unit)
+        first = chunks.values[chunks.first]
+        return Cut(chunks, self.begin[first], self.end[first], batch[first], variant[first])
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,19 +84,31 @@ class Cut:
     Each column has an entry for each unit: its chunks, its ends, its batch and its variant.
     """
 
-    chunks: tuple[tuple[int, ...], ...]
-    begin: list[int]
-    end: list[int]
-    batch: list[int]
-    variant: list[int]
+    chunks: Ragged
+    begin: IntArray
+    end: IntArray
+    batch: IntArray
+    variant: IntArray
 
-    def streams(self, shares: int = 1) -> Iterator[tuple[int, int, list[int]]]:
+    def streams(self, shares: int = 1) -> Iterator[tuple[int, int, IntArray]]:
         """(batch, variant, units) of what goes the same way together; `shares` batches count as one."""
-        together: dict[tuple[int, int], list[int]] = defaultdict(list)
-        for unit, (batch, variant) in enumerate(zip(self.batch, self.variant, strict=True)):
-            together[batch // shares, variant].append(unit)
-        for batch, variant in sorted(together):
-            yield batch, variant, together[batch, variant]
+        variants = int(self.variant.max()) + 1
+        together = Ragged.by_key(_numbered(key := self.batch // shares * variants + self.variant))
+        for units in together.rows():
+            yield (*divmod(int(key[units[0]]), variants), units)
+
+
+def _numbered(key: IntArray) -> IntArray:
+    """The number of each key among all that there are."""
+    return np.unique(key, return_inverse=True)[1]
+
+
+def _among_equals(key: IntArray, rank: IntArray) -> IntArray:
+    """The number of each row among those with its key, by `rank`."""
+    order = np.lexsort((rank, key))
+    number = np.empty_like(key)
+    number[order] = np.arange(len(key)) - np.searchsorted(key[order], key[order])
+    return number
 
 
 def parts_of(instance: Instance) -> Parts | None:
@@ -130,9 +130,6 @@ def parts_of(instance: Instance) -> Parts | None:
     else:
         return None
     end = collective.destination if kind == "routed" else begin
-    _, part = np.unique(begin * ranks + end, return_inverse=True)
-    order = np.argsort(part, kind="stable")
-    first = np.searchsorted(part[order], part[order])
-    piece = np.empty(chunks, dtype=np.int64)
-    piece[order] = np.arange(chunks) - first
+    part = _numbered(begin * ranks + end)
+    piece = _among_equals(part, np.arange(chunks))
     return Parts(kind, begin, end, piece, np.bincount(part)[part])

@@ -14,7 +14,7 @@ from taccl.encoding.engines.textbook.all_pairs import ALL_PAIRS
 from taccl.encoding.engines.textbook.bruck import BRUCK
 from taccl.encoding.engines.textbook.cycles import chains, cycles, disjoint, through_doors
 from taccl.encoding.engines.textbook.doubling import DOUBLING, DOUBLING_FAR_FIRST
-from taccl.encoding.engines.textbook.grid import GridAlgorithm, steps_of
+from taccl.encoding.engines.textbook.grid import GridAlgorithm, sends_of
 from taccl.encoding.engines.textbook.layouts import by_nodes, line, sides
 from taccl.encoding.engines.textbook.leaders import by_leaders
 from taccl.encoding.engines.textbook.line import LineAlgorithm, is_power_of_two
@@ -22,7 +22,6 @@ from taccl.encoding.engines.textbook.parts import Parts
 from taccl.encoding.engines.textbook.ring import RING, RING_BOTH_DIRECTIONS
 from taccl.encoding.engines.textbook.scattered import by_scattering
 from taccl.encoding.engines.textbook.trees import on_trees
-from taccl.encoding.engines.textbook.wide import is_wide, written_wide
 from taccl.model.collective import IntArray
 from taccl.model.problem import Problem
 
@@ -55,11 +54,11 @@ def _of_plans(problem: Problem, parts: Parts, every: Iterator[Plans]) -> Iterato
     for plans in every:
         if for_all and not all(plan.has_links(index) for plan in plans):
             continue
-        routes = tuple(partial(steps_of, plan, parts.kind) for plan in plans)
+        routes = tuple(partial(sends_of, plan, parts.kind) for plan in plans)
         rows = max(_rows(plan, parts) for plan in plans)
         moves = min(rows, sum(_moves(plan, parts) for plan in plans))
-        wide = partial(written_wide, plans, parts.kind) if is_wide(problem, plans, parts.kind) else None
-        yield Algorithm(_name(plans), rows, routes, plans[0].place.sum(axis=1), moves, wide=wide)
+        first, is_explicit = plans[0].position.sum(axis=1), bool(plans[0].whole)
+        yield Algorithm(_name(plans), rows, routes, first, moves, is_explicit=is_explicit)
 
 
 def _name(plans: Plans) -> str:

@@ -12,54 +12,52 @@ communication operations in MPICH", IJHPCA 19 (2005), section 4 (AllGather).
 
 from __future__ import annotations
 
-from functools import lru_cache
+import numpy as np
 
-from taccl.encoding.engines.textbook.line import Hop, LineAlgorithm, Spread
-
-
-@lru_cache(maxsize=64)
-def _round(n: int) -> Spread:
-    return tuple(tuple((p, (p + 1) % n, ((p - step) % n,)) for p in range(n)) for step in range(n - 1))
+from taccl.encoding.engines.textbook.line import Hops, LineAlgorithm, hops, joined
+from taccl.model.collective import IntArray
 
 
-@lru_cache(maxsize=64)
-def _both_directions_round(n: int) -> Spread:
+def _round(n: int, begin: IntArray, steps: int, ahead: int) -> Hops:
+    """Blocks that go this many steps, to the next position (`ahead` is 1) or the one before (-1)."""
+    step = np.arange(steps)[:, None]
+    at = begin + ahead * step
+    return hops(step, at % n, (at + ahead) % n, np.arange(len(begin)))
+
+
+def _spread(n: int, begin: IntArray) -> Hops:
+    return _round(n, begin, n - 1, 1)
+
+
+def _spread_both(n: int, begin: IntArray) -> Hops:
     """Each block goes both directions at once, and stops where it meets itself."""
-    ahead, back = n // 2, (n - 1) // 2
-    return tuple(
-        tuple((p, (p + 1) % n, ((p - step) % n,)) for p in range(n))
-        + tuple((p, (p - 1) % n, ((p + step) % n,)) for p in range(n) if step < back)
-        for step in range(ahead)
+    return joined(_round(n, begin, n // 2, 1), _round(n, begin, (n - 1) // 2, -1))
+
+
+def _route(n: int, begin: IntArray, end: IntArray, ahead: int = 1) -> Hops:
+    distance = ahead * (end - begin) % n
+    block = np.repeat(np.arange(len(begin)), distance)
+    step = np.arange(len(block)) - np.repeat(np.cumsum(distance) - distance, distance)
+    at = begin[block] + ahead * step
+    return hops(step, at % n, (at + ahead) % n, block)
+
+
+def _route_both(n: int, begin: IntArray, end: IntArray) -> Hops:
+    """Each block the shorter way."""
+    is_ahead = (end - begin) % n <= (begin - end) % n
+    return joined(
+        _route(n, begin, np.where(is_ahead, end, begin)), _route(n, begin, np.where(is_ahead, begin, end), -1)
     )
 
 
-def _hops(n: int, begin: int, end: int) -> tuple[Hop, ...]:
-    return tuple((step, (begin + step) % n, (begin + step + 1) % n) for step in range((end - begin) % n))
-
-
-def _shorter_way_hops(n: int, begin: int, end: int) -> tuple[Hop, ...]:
-    ahead = (end - begin) % n
-    if ahead <= n - ahead:
-        return _hops(n, begin, end)
-    return tuple((step, (begin - step) % n, (begin - step - 1) % n) for step in range(n - ahead))
-
-
 #: n - 1 steps, over links from each position to the next.
-RING = LineAlgorithm(
-    "ring",
-    spread=_round,
-    hops=_hops,
-    mean_hops=lambda n: n / 2,
-    reaches=lambda n: (1,),
-    repeats=lambda n: n - 1,
-)
+RING = LineAlgorithm("ring", _spread, sends=lambda n: n - 1, route=_route, mean_hops=lambda n: n / 2)
 #: Half as many steps, over the links back too.
 RING_BOTH_DIRECTIONS = LineAlgorithm(
     "ring both directions",
-    spread=_both_directions_round,
-    hops=_shorter_way_hops,
+    _spread_both,
+    sends=lambda n: n - 1,
+    route=_route_both,
     mean_hops=lambda n: n / 4,
-    reaches=lambda n: (1, n - 1) if n > 2 else (1,),
-    repeats=lambda n: n // 2,
     is_variant=True,
 )

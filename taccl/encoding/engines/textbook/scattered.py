@@ -11,7 +11,6 @@ Broadcast).
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial
 from itertools import product
@@ -22,7 +21,8 @@ from taccl.encoding.engines.textbook.algorithm import Algorithm
 from taccl.encoding.engines.textbook.grid import GridAlgorithm, routed, spread
 from taccl.encoding.engines.textbook.line import LineAlgorithm
 from taccl.encoding.engines.textbook.parts import Cut, Parts
-from taccl.encoding.engines.textbook.transfer import Steps, without_repeats
+from taccl.encoding.engines.textbook.sends import Sends, in_turn
+from taccl.model.collective import IntArray
 from taccl.model.problem import Problem
 
 
@@ -36,8 +36,7 @@ def by_scattering(
     ranks = problem.num_ranks
     if parts.kind != "spread" or not parts.is_from_one or parts.most_pieces < 2:
         return
-    root = int(parts.begin[0])
-    line = (np.arange(ranks) + root) % ranks
+    line = np.roll(np.arange(ranks), -int(parts.begin[0]))
     shares = min(ranks, parts.most_pieces)
     for route, after in product(routes, spreads):
         plans = GridAlgorithm(line, ((0, route),)), GridAlgorithm(line, ((0, after),))
@@ -45,14 +44,11 @@ def by_scattering(
         yield Algorithm(name, 2 * ranks, (partial(_way, *plans),), np.arange(ranks), ranks * ranks, shares)
 
 
-def _way(scatter: GridAlgorithm, gather: GridAlgorithm, cut: Cut, units: list[int]) -> Steps | None:
+def _way(scatter: GridAlgorithm, gather: GridAlgorithm, cut: Cut, units: IntArray) -> Sends | None:
     """The units dealt out to ranks, and from there to all who lack them."""
-    owner = {unit: int(scatter.grid[turn % scatter.grid.size]) for turn, unit in enumerate(units)}
-    out = routed(scatter, {unit: (cut.begin[unit], rank) for unit, rank in owner.items()})
-    shares: dict[int, tuple[int, ...]] = defaultdict(tuple)
-    for unit, rank in owner.items():
-        shares[rank] += (unit,)
-    back = spread(gather, shares)
+    owner = np.resize(scatter.grid, len(units))
+    out = routed(scatter, cut.begin[units], owner, units)
+    back = spread(gather, owner, units)
     if out is None or back is None:
         return None
-    return without_repeats(out + back, {cut.begin[unit]: tuple(units) for unit in units})
+    return in_turn([out, back]).without_repeats(cut.begin, scatter.grid.size)

@@ -24,8 +24,9 @@ import numpy as np
 
 from taccl.encoding.engines.textbook.algorithm import Algorithm
 from taccl.encoding.engines.textbook.layouts import by_nodes
+from taccl.encoding.engines.textbook.line import hops
 from taccl.encoding.engines.textbook.parts import Cut, Parts
-from taccl.encoding.engines.textbook.transfer import Steps, Transfer
+from taccl.encoding.engines.textbook.sends import Ragged, Sends, in_turn
 from taccl.model.collective import IntArray
 from taccl.model.problem import Problem
 
@@ -93,16 +94,13 @@ def _renamed(parents: Parents, names: list[int]) -> Parents:
     return {names[child]: names[parent] for child, parent in parents.items()}
 
 
-def _along(parents: Parents, summed: bool, cut: Cut, units: list[int]) -> Steps | None:
+def _along(parents: Parents, summed: bool, cut: Cut, units: IntArray) -> Sends:
     """Units up the tree as sums, if they are summed, and then down as copies."""
-    depth = {rank: _depth(parents, rank) for rank in parents}
-    height = max(depth.values(), default=0)
-    up: Steps = [[] for _ in range(height)]
-    down: Steps = [[] for _ in range(height)]
-    for rank, parent in sorted(parents.items()):
-        up[height - depth[rank]].append(Transfer(rank, parent, tuple(units), True))
-        down[depth[rank] - 1].append(Transfer(parent, rank, tuple(units)))
-    return up + down if summed else down
+    rank = np.array(sorted(parents), dtype=np.int64)
+    parent = np.array([parents[child] for child in rank.tolist()], dtype=np.int64)
+    depth = np.array([_depth(parents, child) for child in rank.tolist()], dtype=np.int64)
+    down = Sends.of(hops(depth - 1, parent, rank, 0), Ragged(units, np.array([len(units)])), len(rank) + 1)
+    return in_turn([down.backwards(), down]) if summed else down
 
 
 def _depth(parents: Parents, rank: int) -> int:

@@ -20,18 +20,18 @@ CYCLES_MOST_RANKS, CYCLES_MOST_LINKS = 512, 20_000
 # --- engine
 
 #: About this many sends are written down in a second, and this many timed.
-WRITTEN_PER_S, TIMED_PER_S = 400_000, 100_000
+WRITTEN_PER_S, TIMED_PER_S = 2_400_000, 100_000
 #: This many are written down and timed even without any time, so that a busy machine has textbook schedules
 #: too.
-SURELY_WRITTEN, SURELY_TIMED = 40_000, 8_000
+SURELY_WRITTEN, SURELY_TIMED = 240_000, 8_000
 #: Algorithms of at most this many sends take no time worth counting, and come in the order of the books.
-SOON_WRITTEN = 10_000
+SOON_WRITTEN = 60_000
 #: Writing down a send of this many parts, and timing one of this many chunks, takes twice as long as of none.
 PARTS_AS_WRITTEN, CHUNKS_AS_TIMED = 30, 4
-#: Sends in columns take this many times less.
-WIDE_AS_WRITTEN = 6
-#: More sends than this are estimated as columns.
-FEW_SENDS = 200
+#: With more sends than this, trying a second order of them takes longer than it is worth.
+MOST_TO_REORDER = 40_000
+#: Those are timed as columns, which takes this many times less.
+COLUMNS_AS_TIMED = 6
 #: Dealing a chunk to its part takes as long as writing down this many sends.
 DEALT_AS_WRITTEN = 2
 #: More transfers than this are never timed.

@@ -29,12 +29,13 @@ from taccl.encoding.engines.textbook.all_pairs import ALL_PAIRS
 from taccl.encoding.engines.textbook.bruck import BRUCK, addition_chain
 from taccl.encoding.engines.textbook.doubling import DOUBLING, DOUBLING_FAR_FIRST
 from taccl.encoding.engines.textbook.engine import Candidate, few_equivalent_first
-from taccl.encoding.engines.textbook.grid import GridAlgorithm, steps_of
+from taccl.encoding.engines.textbook.grid import GridAlgorithm, sends_of
 from taccl.encoding.engines.textbook.layouts import by_nodes
 from taccl.encoding.engines.textbook.line import LineAlgorithm
 from taccl.encoding.engines.textbook.parts import parts_of
 from taccl.encoding.engines.textbook.ring import RING, RING_BOTH_DIRECTIONS
-from taccl.encoding.engines.textbook.transfer import decisions, timed, together
+from taccl.encoding.engines.textbook.schedules import rows_of, timed
+from taccl.encoding.engines.textbook.sends import together
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.solve import solve
 from taccl.model.collectives import COLLECTIVES, make_collective
@@ -44,6 +45,7 @@ from taccl.model.schedule import Schedule
 from taccl.support.budget import Budget
 
 ALGORITHMS = (RING, RING_BOTH_DIRECTIONS, DOUBLING, DOUBLING_FAR_FIRST, ALL_PAIRS, BRUCK)
+HERE = np.zeros(1, dtype=np.int64)
 line_algorithms = pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda each: each.name)
 
 
@@ -54,12 +56,13 @@ def run(problem: Problem, *plans: GridAlgorithm, batches: int = 1) -> Schedule |
     cut = parts.cut(np.arange(problem.num_ranks) % len(plans), len(plans), batches)
     streams = []
     for batch, variant, units in cut.streams():
-        steps = steps_of(plans[variant], parts.kind, cut, units)
-        if steps is None:
+        sends = sends_of(plans[variant], parts.kind, cut, units)
+        if sends is None:
             return None
-        streams.append((batch, steps))
-    made = decisions(problem, together(streams), cut.chunks)
-    schedule = None if made is None else timed(problem, made)
+        streams.append(sends.later(batch))
+    sends = together(streams)
+    rows = rows_of(problem, sends, cut)
+    schedule = None if rows is None else timed(problem, sends, rows)
     if schedule is not None:
         schedule.check()
     return schedule
@@ -270,7 +273,7 @@ def test_nothing_is_built_where_a_link_is_missing(algorithm: LineAlgorithm) -> N
 @line_algorithms
 def test_nothing_is_built_over_links_that_a_owner_may_not_use(algorithm: LineAlgorithm) -> None:
     topology = full(4)
-    for name in ("allgather", "allreduce", *(("alltoall",) if algorithm.hops(4, 0, 1) else ())):
+    for name in ("allgather", "allreduce", *(("alltoall",) if algorithm.route(4, HERE, HERE) else ())):
         free = problem(topology, name)
         schedule = on_line(free, algorithm)
         assert schedule is not None
@@ -281,8 +284,8 @@ def test_nothing_is_built_over_links_that_a_owner_may_not_use(algorithm: LineAlg
 
 @pytest.mark.parametrize("algorithm", [DOUBLING, DOUBLING_FAR_FIRST])
 def test_doubling_is_for_powers_of_two(algorithm: LineAlgorithm) -> None:
-    assert [n for n in range(2, 20) if algorithm.spread(n)] == [2, 4, 8, 16]
-    assert DOUBLING.total(6) is None and DOUBLING.hops(6, 0, 1) is None
+    assert [n for n in range(2, 20) if algorithm.spread(n, HERE)] == [2, 4, 8, 16]
+    assert DOUBLING.total(6) is None and DOUBLING.route(6, HERE, HERE) is None
 
 
 @pytest.mark.parametrize("name", ["allgather", "alltoall", "allreduce", "broadcast"])

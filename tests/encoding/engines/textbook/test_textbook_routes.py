@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from small_problems import (
     full,
@@ -18,7 +19,7 @@ from textbook_machines import all_built, railed_nodes, torus
 
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.textbook.bruck import addition_chain
-from taccl.encoding.engines.textbook.cycles import chains, cycles, disjoint, through_doors
+from taccl.encoding.engines.textbook.cycles import chains, cycles, disjoint, snakes, through_doors
 from taccl.encoding.engines.textbook.layouts import sides
 from taccl.encoding.engines.textbook.trees import double
 from taccl.encoding.portfolio.solve import solve
@@ -90,6 +91,31 @@ def test_rings_over_nodes_enter_and_leave_by_different_ranks() -> None:
     ]
     assert [len(each) for each in crossings] == [2] * 4
     assert len({a for each in crossings for a, _ in each}) == 8
+
+
+def mesh(rows: int, columns: int) -> LogicalTopology:
+    """Links between neighbours, none round the edges."""
+    place = {(y, x): y * columns + x for y in range(rows) for x in range(columns)}
+    near = [(a, b) for a in place for b in place if abs(a[0] - b[0]) + abs(a[1] - b[1]) == 1]
+    return machine(rows * columns, [(place[a], place[b], 1.0, 1.0) for a, b in near])
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(2, 3), (4, 3), (3, 4), (4, 4)])
+def test_a_mesh_with_an_even_side_has_a_ring(rows: int, columns: int) -> None:
+    found = cycles(problem(mesh(rows, columns), "allgather"))
+    assert found
+    for cycle in found:
+        assert sorted(cycle) == list(range(rows * columns))
+
+
+def test_a_snake_goes_past_all_ranks_of_a_grid_of_three_axes() -> None:
+    """From neighbour to neighbour on 2 x 3 x 4, and back to where it began."""
+    where = [np.array(place) for place in np.ndindex(2, 3, 4)]
+    steps = [
+        max(int(np.abs(where[a] - where[b]).sum()) for a, b in pairwise((*snake, snake[0])))
+        for snake in snakes(24)
+    ]
+    assert 1 in steps
 
 
 # Sums.

@@ -1,0 +1,216 @@
+"""How sends become a schedule: links, what is too large for one send cut, and times."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from taccl.encoding.core.phases import merged
+from taccl.encoding.core.timing import Decision, in_order, list_schedule, predecessors
+from taccl.encoding.engines.textbook.parts import Cut
+from taccl.encoding.engines.textbook.sends import Ragged, Sends
+from taccl.encoding.engines.textbook.tuning import MOST_TO_REORDER
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.network import FloatArray
+from taccl.model.problem import Problem
+from taccl.model.schedule import Schedule
+from taccl.support.jit import compiled
+
+_ROUNDING = 1e-9
+
+
+def estimate_us(problem: Problem, sends: Sends, cut: Cut, batches: int) -> float | None:
+    """About how long it takes; None if a link is missing.
+
+    Every step as long as its busiest port, one after another; the more batches there are, the nearer to the
+    load of the busiest port of all, because batches fill each other's gaps.
+    """
+    topology, link = problem.topology, _links(problem, sends)
+    if (link < 0).any():
+        return None
+    chunks = np.add.reduceat(cut.chunks.count[sends.units.values], sends.units.first)
+    size_mb = chunks * problem.chunk_mb
+    # Each send over the limit of a group pays one alpha more.
+    more = topology.alpha_us[link] * (-(-chunks // problem.max_group) - 1)
+    send, pair = topology.pairs_of(link)
+    port, busy = topology.incidence[1][pair], topology.port_busy_us(pair, size_mb[send]) + more[send]
+    load = np.bincount(port, busy, topology.num_ports)
+    latency = topology.duration_us(link, size_mb) - topology.slowest_busy_us(link, size_mb)
+    waiting_us = 0.0
+    begins = np.searchsorted(sends.step, np.arange(sends.num_steps + 1))
+    pairs = np.searchsorted(send, begins)
+    for step in range(len(begins) - 1):
+        here, there = slice(*begins[step : step + 2]), slice(*pairs[step : step + 2])
+        if here.start < here.stop:
+            now = np.bincount(port[there], busy[there], topology.num_ports)
+            waiting_us += float(now.max() + latency[here].max())
+    busiest_us = float(load.max(initial=0.0))
+    return busiest_us + (waiting_us - busiest_us) * 2 / (batches + 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Sends over links, those that are too large for one cut into as few as there can be, as equal as can be.
+
+    Parameters
+    ----------
+    link, adds : of each send.
+    group, chunk : of each chunk that is sent, its send and its number.
+    cell : of each chunk that is sent, its place in the units of the uncut sends.
+    """
+
+    link: IntArray
+    adds: BoolArray
+    group: IntArray
+    chunk: IntArray
+    cell: IntArray
+
+    def __hash__(self) -> int:
+        return hash(tuple(column.tobytes() for column in (self.link, self.adds, self.group, self.chunk)))
+
+
+def rows_of(problem: Problem, sends: Sends, cut: Cut) -> Rows | None:
+    """The sends over links; None if a link is missing, or may not carry what an owner sends over it."""
+    link = _links(problem, sends)
+    if (link < 0).any():
+        return None
+    chunks = cut.chunks.take(sends.units.values)
+    of_send = np.repeat(np.repeat(np.arange(len(link)), sends.units.count), chunks.count)
+    may_use = problem.limits.may_use
+    if may_use is not None and not may_use[problem.collective.owner[chunks.values], link[of_send]].all():
+        return None
+    count = np.bincount(of_send, minlength=len(link))
+    parts = -(-count // problem.max_group)
+    within = np.arange(len(of_send)) - np.repeat(np.cumsum(count) - count, count)
+    part = (within * parts[of_send] + parts[of_send] - 1) // count[of_send]
+    return Rows(
+        link=np.repeat(link, parts),
+        adds=np.repeat(sends.adds, parts),
+        group=(np.cumsum(parts) - parts)[of_send] + part,
+        chunk=chunks.values,
+        cell=np.repeat(np.arange(len(chunks.count)), chunks.count),
+    )
+
+
+def timed(problem: Problem, sends: Sends, rows: Rows) -> Schedule | None:
+    """The sends as a schedule: in their order, or with what most waits for first, whichever ends sooner.
+
+    None if they wait for each other in a circle, which a sender's own chunks first can cause.
+    """
+    is_large = len(rows.link) > MOST_TO_REORDER
+    own_first = problem.limits.own_first is not None
+    if is_large and sends.since is None and not own_first and not problem.ready_at:
+        return _timed_as_columns(problem, rows)
+    made = decisions(problem, sends, rows)
+    if own_first:
+        schedule = list_schedule(problem, made)
+        return schedule if len(schedule) == len(rows.chunk) else None
+    if is_large:
+        return in_order(problem, made)
+    before = predecessors(problem, made)
+    schedule = in_order(problem, made, before)
+    if schedule.makespan_us <= float(schedule.port_busy_us.max(initial=0.0)) * (1 + _ROUNDING):
+        return schedule  # a port is busy all the time
+    return min(schedule, list_schedule(problem, made, before=before), key=lambda each: each.makespan_us)
+
+
+def decisions(problem: Problem, sends: Sends, rows: Rows) -> list[Decision]:
+    """The sends one by one, each with the sums that it carries where those are explicit."""
+    count = np.bincount(rows.group, minlength=len(rows.link))
+    chunks = [tuple(chunk.tolist()) for chunk in Ragged(rows.chunk, count).rows()]
+    made = [Decision(*send) for send in zip(chunks, rows.link.tolist(), rows.adds.tolist(), strict=True)]
+    if sends.since is None:
+        return made
+    sums = _carried(sends)
+    sets = [tuple(sums[cell] for cell in cells.tolist()) for cells in Ragged(rows.cell, count).rows()]
+    return [replace(send, sums=named) for send, named in zip(made, sets, strict=True)]
+
+
+def _carried(sends: Sends) -> list[int]:
+    """The sum that each send carries of each of its units (`schedule.partial_sums`); 0 for a copy."""
+    assert sends.since is not None
+    #: Of a unit and a rank, the steps after which the rank had more of it, and what it had then.
+    had: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    sums: list[int] = []
+    columns = sends.step, sends.src, sends.dst, sends.adds, sends.since
+    for (step, src, dst, adds, since), units in zip(
+        zip(*(column.tolist() for column in columns), strict=True), sends.units.rows(), strict=True
+    ):
+        for unit in units.tolist():
+            if not adds:
+                sums.append(0)
+                continue
+            mine = had.setdefault((unit, src), [(-1, 1 << src)])
+            theirs = had.setdefault((unit, dst), [(-1, 1 << dst)])
+            sums.append(next(made for after, made in reversed(mine) if after < since))
+            theirs.append((step, theirs[-1][1] | sums[-1]))
+    return sums
+
+
+def backwards(problem: Problem, copies: Schedule) -> Schedule | None:
+    """A schedule of the reversed problem, which copies, read as the sums that `problem` asks for."""
+    schedule = merged(problem, copies, None)
+    return schedule if len(schedule) == len(copies) else None
+
+
+def _timed_as_columns(problem: Problem, rows: Rows) -> Schedule:
+    """The sends in their order, each as early as possible."""
+    topology, link, group = problem.topology, rows.link, rows.group
+    size_mb = np.bincount(group, minlength=len(link)) * problem.chunk_mb
+    send, pair = topology.pairs_of(link)
+    start_us = np.zeros(len(link))
+    duration_us = topology.duration_us(link, size_mb)
+    _run(
+        np.searchsorted(group, np.arange(len(link) + 1)),
+        rows.chunk * topology.num_ranks,
+        topology.src[link],
+        topology.dst[link],
+        duration_us,
+        np.searchsorted(send, np.arange(len(link) + 1)),
+        topology.incidence[1][pair],
+        topology.port_busy_us(pair, size_mb[send]),
+        np.zeros(topology.num_ports),
+        np.zeros(problem.num_chunks * topology.num_ranks),
+        start_us,
+    )
+    times: tuple[FloatArray, FloatArray] = start_us[group], (start_us + duration_us)[group]
+    return Schedule(problem, rows.chunk, link[group], *times, rows.adds[group], group).sorted()
+
+
+@compiled
+def _run(
+    first_row: Any,
+    cell: Any,
+    src: Any,
+    dst: Any,
+    duration: Any,
+    first_pair: Any,
+    port: Any,
+    busy: Any,
+    free: Any,
+    ready: Any,
+    start: Any,
+) -> None:
+    """Fill `start`: each send after its chunks are there and its ports are free. `cell` is chunk * ranks."""
+    for send in range(len(start)):
+        at = 0.0
+        for pair in range(first_pair[send], first_pair[send + 1]):
+            at = max(at, free[port[pair]])
+        for row in range(first_row[send], first_row[send + 1]):
+            at = max(at, ready[cell[row] + src[send]])
+        start[send] = at
+        for pair in range(first_pair[send], first_pair[send + 1]):
+            free[port[pair]] = at + busy[pair]
+        end = at + duration[send]
+        for row in range(first_row[send], first_row[send + 1]):
+            ready[cell[row] + dst[send]] = max(ready[cell[row] + dst[send]], end)
+
+
+def _links(problem: Problem, sends: Sends) -> IntArray:
+    """The link of each send; -1 where there is none."""
+    topology = problem.topology
+    table = np.full((topology.num_ranks, topology.num_ranks), -1, dtype=np.int32)
+    table[topology.src, topology.dst] = np.arange(topology.num_links)
+    return np.asarray(table[sends.src, sends.dst])

@@ -1,0 +1,140 @@
+"""Sends without links or times, as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from taccl.encoding.engines.textbook.line import Hops
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.schedule.numbering import by_occurrence, first_positions
+
+
+@dataclass(frozen=True, eq=False)
+class Ragged:
+    """Rows of different lengths: the values of one row after another, and the length of each."""
+
+    values: IntArray
+    count: IntArray
+
+    @staticmethod
+    def by_key(key: IntArray, rows: int = 0) -> Ragged:
+        """Row k has the positions at which `key` is k; as many rows as keys, or at least `rows`."""
+        return Ragged(np.argsort(key, kind="stable"), np.bincount(key, minlength=rows))
+
+    @property
+    def first(self) -> IntArray:
+        """Where each row begins."""
+        return np.cumsum(self.count) - self.count
+
+    def take(self, rows: IntArray) -> Ragged:
+        """The given rows, in the given order."""
+        count = self.count[rows]
+        shift = self.first[rows] - (np.cumsum(count) - count)
+        return Ragged(self.values[np.repeat(shift, count) + np.arange(int(count.sum()))], count)
+
+    def rows(self) -> Iterator[IntArray]:
+        """One row after another."""
+        return iter(np.split(self.values, self.first[1:])[: len(self.count)])
+
+
+@dataclass(frozen=True, eq=False)
+class Sends:
+    """Sends as columns, by steps. Steps only order the sends on a port: no send waits for a step to end.
+
+    Parameters
+    ----------
+    step, src, dst : shape (num_sends,); the number of its step, and between which ranks.
+    units : the units (`parts.Cut`) that each carries.
+    adds : shape (num_sends,); whether it carries partial sums.
+    since : shape (num_sends,); the step before which the sums that it carries were complete at its sender.
+        None: every sum is made once, and a send carries all of it that ever comes to its sender.
+    """
+
+    step: IntArray
+    src: IntArray
+    dst: IntArray
+    units: Ragged
+    adds: BoolArray
+    since: IntArray | None = None
+
+    @staticmethod
+    def of(hops: Hops, blocks: Ragged, num_ranks: int) -> Sends:
+        """Hops of blocks of several units: those of one step between two ranks are one send."""
+        order = np.argsort(hops.step, kind="stable")
+        step, src, dst, block = (column[order] for column in hops)
+        number = by_occurrence((step * num_ranks + src) * num_ranks + dst)
+        order = np.argsort(number, kind="stable")
+        number = number[order]
+        first = first_positions(number, int(number.max(initial=-1)) + 1)
+        units, first_row = blocks.take(block[order]), order[first]
+        count = np.add.reduceat(units.count, first) if len(first) else units.count
+        columns = step[first_row], src[first_row], dst[first_row]
+        sends = Sends(*columns, Ragged(units.values, count), np.zeros(len(first), dtype=np.bool_))
+        return sends if count.all() else sends.take(np.flatnonzero(count))
+
+    @property
+    def num_steps(self) -> int:
+        return int(self.step.max(initial=-1)) + 1
+
+    def take(self, sends: IntArray) -> Sends:
+        """The given sends, in the given order."""
+        since = None if self.since is None else self.since[sends]
+        columns = self.step[sends], self.src[sends], self.dst[sends]
+        return Sends(*columns, self.units.take(sends), self.adds[sends], since)
+
+    def by_steps(self) -> Sends:
+        """The same in the order of their steps."""
+        if (self.step[1:] >= self.step[:-1]).all():
+            return self
+        return self.take(np.argsort(self.step, kind="stable"))
+
+    def later(self, steps: int) -> Sends:
+        """The same, begun this many steps later."""
+        return replace(self, step=self.step + steps, since=None if self.since is None else self.since + steps)
+
+    def backwards(self) -> Sends:
+        """Copies read backwards on links turned round: the sums of what they spread, where that began."""
+        step = self.num_steps - 1 - self.step
+        return replace(self, step=step, src=self.dst, dst=self.src, adds=np.ones_like(self.adds)).by_steps()
+
+    def without_repeats(self, begin: IntArray, num_ranks: int) -> Sends:
+        """Copies without those that come where they are already; `begin` : where each unit is at first."""
+        send = np.repeat(np.arange(len(self.step)), self.units.count)
+        unit = self.units.values
+        row = np.unique(unit * num_ranks + self.dst[send], return_index=True)[1]
+        row = np.sort(row[self.dst[send[row]] != begin[unit[row]]])
+        left = np.bincount(send[row], minlength=len(self.step))
+        return replace(self, units=Ragged(unit[row], left)).take(np.flatnonzero(left))
+
+
+def together(some: Sequence[Sends]) -> Sends:
+    """Several side by side, by steps; if one says since when its sums are complete, all do."""
+    if not some:
+        none = np.zeros(0, dtype=np.int64)
+        return Sends(none, none, none, Ragged(none, none), np.zeros(0, dtype=np.bool_))
+    since = None
+    if any(each.since is not None for each in some):
+        since = np.concatenate([each.step if each.since is None else each.since for each in some])
+    return Sends(
+        step=np.concatenate([each.step for each in some]),
+        src=np.concatenate([each.src for each in some]),
+        dst=np.concatenate([each.dst for each in some]),
+        units=Ragged(
+            np.concatenate([each.units.values for each in some]),
+            np.concatenate([each.units.count for each in some]),
+        ),
+        adds=np.concatenate([each.adds for each in some]),
+        since=since,
+    ).by_steps()
+
+
+def in_turn(some: Iterable[Sends]) -> Sends:
+    """Several after each other."""
+    first, moved = 0, []
+    for each in some:
+        moved.append(each.later(first))
+        first += each.num_steps
+    return together(moved)
