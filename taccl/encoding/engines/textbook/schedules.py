@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from taccl.encoding.core.phases import merged
+from taccl.encoding.core.sequence import in_sequence
 from taccl.encoding.core.timing import Decision, in_order, list_schedule, predecessors
 from taccl.encoding.engines.textbook.parts import Cut
 from taccl.encoding.engines.textbook.sends import Ragged, Sends
 from taccl.encoding.engines.textbook.tuning import MOST_TO_REORDER
 from taccl.model.collective import BoolArray, IntArray
-from taccl.model.network import FloatArray
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
-from taccl.support.jit import compiled
 
 _ROUNDING = 1e-9
 
@@ -99,21 +97,23 @@ def timed(problem: Problem, sends: Sends, rows: Rows) -> Schedule | None:
 
     None if they wait for each other in a circle, which a sender's own chunks first can cause.
     """
-    is_large = len(rows.link) > MOST_TO_REORDER
-    own_first = problem.limits.own_first is not None
-    if is_large and sends.since is None and not own_first and not problem.ready_at:
-        return _timed_as_columns(problem, rows)
-    made = decisions(problem, sends, rows)
-    if own_first:
-        schedule = list_schedule(problem, made)
+    if problem.limits.own_first is not None:
+        schedule = list_schedule(problem, decisions(problem, sends, rows))
         return schedule if len(schedule) == len(rows.chunk) else None
-    if is_large:
-        return in_order(problem, made)
-    before = predecessors(problem, made)
-    schedule = in_order(problem, made, before)
+    made, before = None, None
+    if sends.since is None:
+        columns = rows.link[rows.group], rows.adds[rows.group], rows.group
+        schedule = in_sequence(problem, rows.chunk, *columns)
+    else:
+        made = decisions(problem, sends, rows)
+        before = predecessors(problem, made)
+        schedule = in_order(problem, made, before)
+    if len(rows.link) > MOST_TO_REORDER:
+        return schedule
     if schedule.makespan_us <= float(schedule.port_busy_us.max(initial=0.0)) * (1 + _ROUNDING):
         return schedule  # a port is busy all the time
-    return min(schedule, list_schedule(problem, made, before=before), key=lambda each: each.makespan_us)
+    reordered = list_schedule(problem, made or decisions(problem, sends, rows), before=before)
+    return min(schedule, reordered, key=lambda each: each.makespan_us)
 
 
 def decisions(problem: Problem, sends: Sends, rows: Rows) -> list[Decision]:
@@ -153,59 +153,6 @@ def backwards(problem: Problem, copies: Schedule) -> Schedule | None:
     """A schedule of the reversed problem, which copies, read as the sums that `problem` asks for."""
     schedule = merged(problem, copies, None)
     return schedule if len(schedule) == len(copies) else None
-
-
-def _timed_as_columns(problem: Problem, rows: Rows) -> Schedule:
-    """The sends in their order, each as early as possible."""
-    topology, link, group = problem.topology, rows.link, rows.group
-    size_mb = np.bincount(group, minlength=len(link)) * problem.chunk_mb
-    send, pair = topology.pairs_of(link)
-    start_us = np.zeros(len(link))
-    duration_us = topology.duration_us(link, size_mb)
-    _run(
-        np.searchsorted(group, np.arange(len(link) + 1)),
-        rows.chunk * topology.num_ranks,
-        topology.src[link],
-        topology.dst[link],
-        duration_us,
-        np.searchsorted(send, np.arange(len(link) + 1)),
-        topology.incidence[1][pair],
-        topology.port_busy_us(pair, size_mb[send]),
-        np.zeros(topology.num_ports),
-        np.zeros(problem.num_chunks * topology.num_ranks),
-        start_us,
-    )
-    times: tuple[FloatArray, FloatArray] = start_us[group], (start_us + duration_us)[group]
-    return Schedule(problem, rows.chunk, link[group], *times, rows.adds[group], group).sorted()
-
-
-@compiled
-def _run(
-    first_row: Any,
-    cell: Any,
-    src: Any,
-    dst: Any,
-    duration: Any,
-    first_pair: Any,
-    port: Any,
-    busy: Any,
-    free: Any,
-    ready: Any,
-    start: Any,
-) -> None:
-    """Fill `start`: each send after its chunks are there and its ports are free. `cell` is chunk * ranks."""
-    for send in range(len(start)):
-        at = 0.0
-        for pair in range(first_pair[send], first_pair[send + 1]):
-            at = max(at, free[port[pair]])
-        for row in range(first_row[send], first_row[send + 1]):
-            at = max(at, ready[cell[row] + src[send]])
-        start[send] = at
-        for pair in range(first_pair[send], first_pair[send + 1]):
-            free[port[pair]] = at + busy[pair]
-        end = at + duration[send]
-        for row in range(first_row[send], first_row[send + 1]):
-            ready[cell[row] + dst[send]] = max(ready[cell[row] + dst[send]], end)
 
 
 def _links(problem: Problem, sends: Sends) -> IntArray:
