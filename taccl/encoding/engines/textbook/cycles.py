@@ -76,8 +76,10 @@ def _turned(cycle: Cycle) -> Cycle:
 
 def _tried(problem: Problem, ranks: Cycle) -> Iterator[Cycle]:
     index = problem.topology.link_index
-    if all(pair in index for pair in zip(ranks, (*ranks[1:], ranks[0]), strict=True)):
-        yield ranks
+    for order in (ranks, ranks[::-1]):
+        if all(pair in index for pair in zip(order, (*order[1:], order[0]), strict=True)):
+            yield order
+            break
     if len(ranks) == problem.num_ranks:
         for snake in snakes(problem.num_ranks):
             if all(pair in index for pair in zip(snake, (*snake[1:], snake[0]), strict=True)):
@@ -201,10 +203,15 @@ class _Routes:
             ]
             for rank in inside
         }
+        into: dict[int, list[int]] = {rank: [] for rank in inside}
+        for rank, others in routes.items():
+            for other in others:
+                into[other].append(rank)
+        kept = None if closed else last
         if len(inside) == 1:
             return (first,)
         path, left = [first], inside - {first}
-        trials = [iter(self._by_few_routes(first, routes, left, last if not closed else None))]
+        trials = [iter(self._by_few_routes(first, routes, into, left, kept))]
         for _ in range(_STEPS_PER_RANK * len(inside)):
             rank = next(trials[-1], None)
             if rank is None:
@@ -217,14 +224,25 @@ class _Routes:
             left.discard(rank)
             if not left and (last is None or (rank == last if not closed else last in routes[rank])):
                 return tuple(path)
-            trials.append(iter(self._by_few_routes(rank, routes, left, last if not closed else None)))
+            trials.append(iter(self._by_few_routes(rank, routes, into, left, kept)))
         return None
 
     def _by_few_routes(
-        self, rank: int, routes: dict[int, list[int]], left: set[int], kept: int | None
+        self,
+        rank: int,
+        routes: dict[int, list[int]],
+        into: dict[int, list[int]],
+        left: set[int],
+        kept: int | None,
     ) -> list[int]:
-        """The next ranks of a walk, those with the fewest routes on first; its end only as its last rank."""
+        """The next ranks of a walk, those with the fewest routes on, or to them, first.
+
+        The end of the walk comes only as its last rank.
+        """
         candidates = [other for other in routes[rank] if other in left and (other != kept or len(left) == 1)]
-        few = {other: sum(further in left for further in routes[other]) for other in candidates}
+        few = {
+            other: min(sum(end in left for end in ends[other]) for ends in (routes, into))
+            for other in candidates
+        }
         cost = self._next[rank]
         return sorted(candidates, key=lambda other: (round(cost[other], 9), few[other]))

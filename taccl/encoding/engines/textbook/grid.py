@@ -42,11 +42,14 @@ class GridAlgorithm:
     grid : every rank once, in any number of axes.
     stages : axes with their algorithms. What is summed is added up into shares by these, in this order.
     whole : for what is summed: axes with the algorithms by which all owners of a share sum it up.
+    sums_ahead : whether sums go the same way along a line as copies, as they must on links one way, or the
+        way back: an AllGather on the line turned round, read backwards.
     """
 
     grid: IntArray
     stages: tuple[tuple[int, LineAlgorithm], ...]
     whole: tuple[tuple[int, LineAlgorithm], ...] = ()
+    sums_ahead: bool = False
 
     @cached_property
     def position(self) -> IntArray:
@@ -129,10 +132,12 @@ def routed(plan: GridAlgorithm, begin: IntArray, end: IntArray, units: IntArray)
 
 def summed(plan: GridAlgorithm, owner: IntArray, units: IntArray) -> Sends | None:
     """Sums and copies by which every rank gets the sum of each unit; the ranks of a share are its owners."""
-    copies = spread(replace(plan, stages=plan.stages[::-1]), owner, units)
-    if copies is None:
+    back = replace(plan, stages=plan.stages[::-1])
+    copies = spread(back, owner, units)
+    sums = spread(replace(back, grid=np.flip(plan.grid)), owner, units) if plan.sums_ahead else copies
+    if copies is None or sums is None:
         return None
-    made = [copies.backwards()]
+    made = [sums.backwards()]
     sharing = plan.sharing(plan.stages)
     held = _by_key(sharing[owner], units, int(sharing.max()) + 1)
     for axis, algorithm in plan.whole:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise, permutations, product
 
@@ -25,6 +26,9 @@ from taccl.encoding.engines.textbook.trees import on_trees
 from taccl.model.collective import IntArray
 from taccl.model.problem import Problem
 
+#: All algorithms for a line.
+LINE_ALGORITHMS = (RING, RING_BOTH_DIRECTIONS, ALL_PAIRS, DOUBLING, DOUBLING_FAR_FIRST, BRUCK)
+
 #: One algorithm as plans: one for each variant.
 Plans = tuple[GridAlgorithm, ...]
 #: From a number of ranks, the line algorithms for a line of this many.
@@ -43,6 +47,32 @@ def algorithms(problem: Problem, parts: Parts) -> Iterator[Algorithm]:
     yield from _of_plans(problem, parts, (plans for plans in on_grids if _is_variant(plans)))
 
 
+def algorithm_named(
+    problem: Problem, parts: Parts, name: str, orders: Sequence[Sequence[int]] | None = None
+) -> Algorithm:
+    """The algorithm of that name; `orders` : the ranks in the order in which they stand, for each channel.
+
+    Raises
+    ------
+    KeyError : there is none for this demand.
+    """
+    every = algorithms(problem, parts) if orders is None else _on_orders(problem, parts, orders)
+    several = f"{len(orders or ())} routes: "
+    return {algorithm.name.removeprefix(several): algorithm for algorithm in every}[name]
+
+
+def _on_orders(problem: Problem, parts: Parts, orders: Sequence[Sequence[int]]) -> Iterator[Algorithm]:
+    """All algorithms for ranks in a line, on lines that are given, whether or not there are the links."""
+    grids = [np.array(order) for order in orders]
+    every = [tuple(_one(grid, algorithm) for grid in grids) for algorithm in LINE_ALGORITHMS]
+    if parts.kind == "summed":
+        every += list(_with_sums_ahead(every))
+        wholes = (algorithm for algorithm in LINE_ALGORITHMS if algorithm.adds(len(grids[0])))
+        every += [tuple(GridAlgorithm(grid, (), ((0, algorithm),)) for grid in grids) for algorithm in wholes]
+    yield from (_algorithm(plans, parts) for plans in every)
+    yield from on_trees(problem, parts, orders[0])
+
+
 def _is_variant(plans: Plans) -> bool:
     """Whether other plans are mostly as good."""
     return any(algorithm.is_variant for _, algorithm in (*plans[0].stages, *plans[0].whole))
@@ -51,26 +81,50 @@ def _is_variant(plans: Plans) -> bool:
 def _of_plans(problem: Problem, parts: Parts, every: Iterator[Plans]) -> Iterator[Algorithm]:
     """Plans as algorithms; some that lack a link are left out."""
     index, for_all = problem.topology.link_index, parts.is_between_all(problem.num_ranks)
-    for plans in every:
+    for plans in _with_sums_ahead(every) if parts.kind == "summed" and _has_one_way(problem) else every:
         if for_all and not all(plan.has_links(index) for plan in plans):
             continue
-        routes = tuple(partial(sends_of, plan, parts.kind) for plan in plans)
-        rows = max(_rows(plan, parts) for plan in plans)
-        moves = min(rows, sum(_moves(plan, parts) for plan in plans))
-        first, is_explicit = plans[0].position.sum(axis=1), bool(plans[0].whole)
-        yield Algorithm(_name(plans), rows, routes, first, moves, is_explicit=is_explicit)
+        yield _algorithm(plans, parts)
+
+
+def _algorithm(plans: Plans, parts: Parts) -> Algorithm:
+    routes = tuple(partial(sends_of, plan, parts.kind) for plan in plans)
+    rows = max(_rows(plan, parts) for plan in plans)
+    moves = min(rows, sum(_moves(plan, parts) for plan in plans))
+    first, is_explicit = plans[0].position.sum(axis=1), bool(plans[0].whole)
+    return Algorithm(_name(plans), rows, routes, first, moves, is_explicit=is_explicit)
+
+
+def _has_one_way(problem: Problem) -> bool:
+    """Whether some link has no link back that costs as much."""
+    topology = problem.topology
+    there = topology.src * topology.num_ranks + topology.dst
+    back = topology.dst * topology.num_ranks + topology.src
+    order, turned = np.argsort(there), np.argsort(back)
+    costs = topology.alpha_us, topology.beta_us_per_mb
+    is_back = [(there[order], back[turned]), *((cost[order], cost[turned]) for cost in costs)]
+    return not all(np.array_equal(one, other) for one, other in is_back)
+
+
+def _with_sums_ahead(every: Iterable[Plans]) -> Iterator[Plans]:
+    """The plans, each followed by the same with sums that go the way of the copies."""
+    for plans in every:
+        yield plans
+        if plans[0].stages:
+            yield tuple(replace(plan, sums_ahead=True) for plan in plans)
 
 
 def _name(plans: Plans) -> str:
     plan = plans[0]
     several = f"{len(plans)} routes: " if len(plans) > 1 else ""
+    ahead = ", sums the same way" if plan.sums_ahead else ""
     if plan.grid.ndim == 1:
         (_, algorithm), *_ = plan.stages or plan.whole
-        return several + (algorithm.name if plan.stages else f"{algorithm.name} of whole buffers")
+        return several + (algorithm.name if plan.stages else f"{algorithm.name} of whole buffers") + ahead
     shape = "x".join(map(str, plan.grid.shape))
     named = [f"{algorithm.name} along axis {axis}" for axis, algorithm in plan.stages]
     named += [f"{algorithm.name} of whole shares along axis {axis}" for axis, algorithm in plan.whole]
-    return f"{several}{', then '.join(named)} of {shape}"
+    return f"{several}{', then '.join(named)} of {shape}{ahead}"
 
 
 def _rows(plan: GridAlgorithm, parts: Parts) -> int:

@@ -16,7 +16,7 @@ developer blog (2019) (trees of nodes).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 
@@ -34,18 +34,19 @@ from taccl.model.problem import Problem
 Parents = dict[int, int]
 
 
-def on_trees(problem: Problem, parts: Parts) -> Iterator[Algorithm]:
+def on_trees(problem: Problem, parts: Parts, order: Sequence[int] | None = None) -> Iterator[Algorithm]:
     """Double binary trees for one source, and for sums for all; nothing for other demands."""
-    ranks = range(problem.num_ranks)
+    ranks = list(range(problem.num_ranks) if order is None else order)
     first = np.arange(problem.num_ranks)
     if parts.kind == "spread" and parts.is_from_one:
         root = int(parts.begin[0])
-        others = [(root + 1 + place) % len(ranks) for place in range(len(ranks) - 1)]
+        at = ranks.index(root)
+        others = ranks[at + 1 :] + ranks[:at]
         trees = [{**_renamed(parents, others), others[top]: root} for parents, top in double(len(others))]
         yield _on(trees, parts, "double binary tree", first)
     if parts.kind != "summed":
         return
-    trees = [_renamed(parents, list(ranks)) for parents, _ in double(len(ranks))]
+    trees = [_renamed(parents, ranks) for parents, _ in double(len(ranks))]
     yield _on(trees, parts, "double binary tree", first)
     nodes = by_nodes(problem.topology)
     if nodes is not None:

@@ -26,9 +26,10 @@ from textbook_machines import all_built, railed_nodes, switch, torus
 
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.textbook.all_pairs import ALL_PAIRS
+from taccl.encoding.engines.textbook.books import Books, Candidate
 from taccl.encoding.engines.textbook.bruck import BRUCK, addition_chain
 from taccl.encoding.engines.textbook.doubling import DOUBLING, DOUBLING_FAR_FIRST
-from taccl.encoding.engines.textbook.engine import Candidate, few_equivalent_first
+from taccl.encoding.engines.textbook.engine import by_name, few_equivalent_first
 from taccl.encoding.engines.textbook.grid import GridAlgorithm, sends_of
 from taccl.encoding.engines.textbook.layouts import by_nodes
 from taccl.encoding.engines.textbook.line import LineAlgorithm
@@ -318,16 +319,33 @@ def test_the_engine_yields_what_is_faster_than_the_incumbent() -> None:
 
 
 def test_of_algorithms_that_look_alike_two_come_before_the_others_have_their_turn() -> None:
-    coarse, fine = (Instance(problem(ring(4), "allreduce", chunks)) for chunks in (1, 2))
-    parts = parts_of(coarse)
-    assert parts is not None
+    coarse, fine = (Instance(problem(ring(4), "allreduce", chunks)).once(Books) for chunks in (1, 2))
     pool = [
-        (instance, parts, Candidate(RING, batches, estimate_us))
-        for instance, estimate_us, number in ((coarse, 5.0, 3), (fine, 6.0, 1), (coarse, 7.0, 1))
+        (books, Candidate(coarse.algorithms[0], batches, estimate_us))
+        for books, estimate_us, number in ((coarse, 5.0, 3), (fine, 6.0, 1), (coarse, 7.0, 1))
         for batches in range(1, number + 1)
     ]
-    turns = [(each[0] is coarse, each[2].estimate_us, each[2].batches) for each in few_equivalent_first(pool)]
+    turns = [(books is coarse, each.estimate_us, each.batches) for books, each in few_equivalent_first(pool)]
     assert turns == [(True, 5.0, 1), (True, 5.0, 2), (False, 6.0, 1), (True, 7.0, 1), (True, 5.0, 3)]
+
+
+def test_an_algorithm_is_called_by_its_name_on_an_order_of_ranks() -> None:
+    small = Instance(problem(full(6), "allreduce", 2))
+    order = (0, 2, 4, 1, 3, 5)
+    one = by_name(small, "ring", orders=[order])
+    assert one is not None and one.makespan_us == pytest.approx(2 * 5 * (1 + 2))
+    used = set(zip(one.src.tolist(), one.dst.tolist(), strict=True))
+    assert used == {pair for ends in pairwise((*order, order[0])) for pair in (ends, ends[::-1])}
+    channels = by_name(small, "ring, sums the same way", orders=[order, order[::-1]])
+    assert channels is not None and channels.makespan_us == pytest.approx(2 * 5 * (1 + 1))
+    one_shot = by_name(small, "all-pairs of whole buffers")
+    assert one_shot is not None and one_shot.makespan_us == pytest.approx(1 + 12)
+    tree = by_name(small, "double binary tree", orders=[order])
+    assert tree is not None
+    tree.check()
+    with pytest.raises(KeyError):
+        by_name(small, "no algorithm")
+    assert by_name(Instance(problem(ring(6), "allgather")), "recursive doubling", orders=[order]) is None
 
 
 def test_small_machines_are_answered_even_without_any_time() -> None:

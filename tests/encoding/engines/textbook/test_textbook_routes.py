@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from itertools import pairwise
 
 import numpy as np
@@ -70,6 +71,34 @@ def test_the_ring_of_double_links_of_an_ndv2_node_is_found() -> None:
     small = problem(ndv2_node(), "allgather")
     assert (0, 1, 3, 2, 6, 7, 5, 4) in cycles(small) or (0, 4, 5, 7, 6, 2, 3, 1) in cycles(small)
     assert min(all_built(small).values()) <= 7 * 23.3 + 1e-6
+
+
+def ring_with_chords(ranks: int, seed: int) -> LogicalTopology:
+    """A ring one way through the ranks in a random order, and random links one way next to it."""
+    dice = random.Random(seed)
+    order = dice.sample(range(ranks), ranks)
+    chords = [(a, b) for a in range(ranks) for b in range(ranks) if a != b and dice.random() < 0.15]
+    links = sorted({*pairwise((*order, order[0])), *chords})
+    return machine(ranks, [(a, b, 1.0, 1.0) for a, b in links])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_an_allreduce_goes_round_a_ring_that_leads_one_way(seed: int) -> None:
+    """Sums n - 1 steps the way of the links, then copies n - 1 steps the same way: 2 * 9 * (1 + 1)."""
+    small = problem(ring_with_chords(10, seed), "allreduce")
+    assert min(all_built(small).values()) <= 36.0
+    times = all_built(problem(ring(5), "allreduce"))
+    assert times == {"ring, sums the same way": pytest.approx(2 * 4 * 2.0)}
+
+
+def test_a_ring_one_way_down_the_ranks_is_a_ring() -> None:
+    down = machine(5, [((rank + 1) % 5, rank, 1.0, 1.0) for rank in range(5)])
+    assert cycles(problem(down, "allgather"))[0] == (0, 4, 3, 2, 1)
+
+
+@pytest.mark.parametrize("seed", [1, 3, 4])
+def test_a_walk_takes_ranks_first_that_have_few_ways_in(seed: int) -> None:
+    assert cycles(problem(ring_with_chords(16, seed), "allgather"))
 
 
 def test_a_machine_without_a_ring_has_none() -> None:

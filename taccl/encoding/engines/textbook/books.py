@@ -1,0 +1,176 @@
+"""The algorithms that there are for an instance, which of them promise most, and the schedules of some."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from taccl.encoding.engines.textbook.algorithm import Algorithm
+from taccl.encoding.engines.textbook.parts import Parts, parts_of
+from taccl.encoding.engines.textbook.plans import algorithms
+from taccl.encoding.engines.textbook.schedules import backwards, estimate_us, rows_of, timed
+from taccl.encoding.engines.textbook.tuning import (
+    CHUNKS_AS_TIMED,
+    COLUMNS_AS_TIMED,
+    DEALT_AS_WRITTEN,
+    MOST_ROWS,
+    MOST_TO_REORDER,
+    PARTS_AS_WRITTEN,
+    PROMISING,
+    SOON_WRITTEN,
+    SURELY_WRITTEN,
+    WRITTEN_PER_S,
+)
+from taccl.encoding.instance import Instance
+from taccl.model.problem import Problem
+from taccl.model.schedule import Schedule
+from taccl.support.budget import UNITS_PER_S, Budget
+
+
+class Work:
+    """Sends done so far: this many are always allowed, more while there is time, at this many a second."""
+
+    def __init__(self, budget: Budget, surely: int, per_s: int) -> None:
+        self.done = 0
+        self._budget, self._surely, self._per_s = budget, surely, per_s
+
+    def allows(self, sends: int) -> bool:
+        return self.done + sends <= self._surely or sends <= self._per_s * self._budget.remaining_s()
+
+    def did(self, sends: int) -> None:
+        self.done += sends
+        self._budget.spend(sends / self._per_s * UNITS_PER_S)
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """An algorithm with a number of batches, and about how long it will take."""
+
+    algorithm: Algorithm
+    batches: int
+    estimate_us: float
+
+    @property
+    def name(self) -> str:
+        return self.algorithm.name + (f", {self.batches} batches" if self.batches > 1 else "")
+
+    def work(self, parts: Parts) -> int:
+        """About how much work it is to time it, in sends."""
+        sends = self.batches * self.algorithm.shares * self.algorithm.moves
+        if sends > MOST_TO_REORDER and not self.algorithm.is_explicit:
+            sends //= COLUMNS_AS_TIMED
+        return sends + self.algorithm.rows * parts.most_pieces // CHUNKS_AS_TIMED
+
+
+class Books:
+    """The algorithms for an instance, and what was estimated of them so far; `instance.once(Books)`.
+
+    Where all chunks are sums for one rank each, they are those of the reversed problem, which copies.
+    """
+
+    def __init__(self, instance: Instance) -> None:
+        demand = instance.demand
+        copying = instance.reversed if demand.reduces.all() and demand.to_one else instance
+        self._problem, self.requested = instance.problem, copying.problem
+        self._parts = copying.once(parts_of)
+        self._algorithms: tuple[Algorithm, ...] | None = None
+        self._estimates_us = dict[tuple[Algorithm, int], float | None]()
+
+    def __bool__(self) -> bool:
+        """Whether there are algorithms for the demand."""
+        return self._parts is not None
+
+    @property
+    def parts(self) -> Parts:
+        assert self._parts is not None
+        return self._parts
+
+    @property
+    def algorithms(self) -> tuple[Algorithm, ...]:
+        """All that are not too large to be timed."""
+        if self._algorithms is None:
+            every = algorithms(self.requested, self.parts)
+            self._algorithms = tuple(
+                each for each in every if each.rows * self.parts.most_pieces <= MOST_ROWS
+            )
+        return self._algorithms
+
+    def candidates(
+        self,
+        budget: Budget,
+        wanted: Callable[[str], bool] = lambda name: True,
+        first: Callable[[str], float] | None = None,
+    ) -> Iterator[Candidate]:
+        """All that the machine has the links for, each in 1, 2, 4, ... batches as long as that is promising.
+
+        What was once estimated stays so: a second search of the instance goes on where the first ended.
+
+        `first` : from the name of an algorithm a key to sort by; None: what is soon written down comes first,
+        and where alphas are most of the time, what sends least often.
+        """
+        work = Work(budget, SURELY_WRITTEN, WRITTEN_PER_S)
+        dealt = DEALT_AS_WRITTEN * len(self.parts.begin)
+        named = (algorithm for algorithm in self.algorithms if wanted(algorithm.name))
+        soonest = _moves if _is_small(self.requested) else _size
+        for algorithm in sorted(named, key=soonest if first is None else lambda each: first(each.name)):
+            batches, least_us, most = 1, float("inf"), algorithm.most_batches(self.parts)
+            while True:
+                sends = max(_written(algorithm, batches * algorithm.shares), dealt)
+                if (algorithm, batches) in self._estimates_us:
+                    sends = 0
+                if not work.allows(sends):
+                    break
+                time_us = self._estimate_us(algorithm, batches)
+                if time_us is None or time_us > PROMISING * least_us:
+                    break
+                work.did(sends)
+                yield Candidate(algorithm, batches, time_us)
+                if batches == most:
+                    break
+                batches, least_us = min(2 * batches, most), min(least_us, time_us)
+
+    def _estimate_us(self, algorithm: Algorithm, batches: int) -> float | None:
+        """About how long this many batches take; None if they cannot be."""
+        key = algorithm, batches
+        if key not in self._estimates_us:
+            made = algorithm.built(self.parts, batches)
+            self._estimates_us[key] = (
+                None if made is None else estimate_us(self.requested, made[1], made[0], batches)
+            )
+        return self._estimates_us[key]
+
+    def schedule(self, algorithm: Algorithm, batches: int, seen: set[int]) -> Schedule | None:
+        """What an algorithm comes to; None if it cannot be, or is one of those `seen` by their hash."""
+        made = algorithm.built(self.parts, batches)
+        rows = None if made is None else rows_of(self.requested, made[1], made[0])
+        if made is None or rows is None or hash(rows) in seen:
+            return None
+        seen.add(hash(rows))
+        schedule = timed(self.requested, made[1], rows)
+        is_whole = schedule is None or self.requested is self._problem
+        return schedule if is_whole else backwards(self._problem, schedule)
+
+
+def _is_small(requested: Problem) -> bool:
+    """Whether all the data together takes less than an alpha on most links."""
+    topology = requested.topology
+    data_mb = requested.chunk_mb * requested.num_chunks
+    return bool(np.median(topology.alpha_us - data_mb * topology.beta_us_per_mb) > 0)
+
+
+def _moves(algorithm: Algorithm) -> int:
+    """A key to sort by."""
+    return algorithm.moves
+
+
+def _size(algorithm: Algorithm) -> int:
+    """A key to sort by: what takes long to write down comes last; the others keep their order."""
+    size = _written(algorithm, algorithm.shares)
+    return size if size > SOON_WRITTEN else 0
+
+
+def _written(algorithm: Algorithm, batches: int) -> int:
+    """About how much there is to write down for this many batches, in sends."""
+    return batches * (algorithm.moves + algorithm.rows // PARTS_AS_WRITTEN)
