@@ -149,8 +149,9 @@ class Books:
             return None
         seen.add(hash(rows))
         schedule = timed(self.requested, made[1], rows)
-        is_whole = schedule is None or self.requested is self._problem
-        return schedule if is_whole else backwards(self._problem, schedule)
+        if schedule is None or self.requested is self._problem:
+            return schedule
+        return backwards(self._problem, schedule)
 
 
 def _is_small(requested: Problem) -> bool:

@@ -204,14 +204,14 @@ class _Routes:
             for rank in inside
         }
         into: dict[int, list[int]] = {rank: [] for rank in inside}
-        for rank, others in routes.items():
+        for sender, others in routes.items():
             for other in others:
-                into[other].append(rank)
-        kept = None if closed else last
+                into[other].append(sender)
+        end = None if closed else last
         if len(inside) == 1:
             return (first,)
         path, left = [first], inside - {first}
-        trials = [iter(self._by_few_routes(first, routes, into, left, kept))]
+        trials = [iter(self._by_few_routes(first, routes, into, left, end))]
         for _ in range(_STEPS_PER_RANK * len(inside)):
             rank = next(trials[-1], None)
             if rank is None:
@@ -224,7 +224,7 @@ class _Routes:
             left.discard(rank)
             if not left and (last is None or (rank == last if not closed else last in routes[rank])):
                 return tuple(path)
-            trials.append(iter(self._by_few_routes(rank, routes, into, left, kept)))
+            trials.append(iter(self._by_few_routes(rank, routes, into, left, end)))
         return None
 
     def _by_few_routes(

@@ -106,7 +106,7 @@ def by_name(
 
 
 def fastest_valid(instance: Instance, budget: Budget, most: int) -> list[Schedule]:
-    """At most this many valid schedules, the fastest first: next to the best one, some may suit a file better."""
+    """At most this many valid schedules, the fastest first: another than the best may suit a file better."""
     fastest = sorted(
         (schedule for _, schedule in built(instance, budget)), key=lambda schedule: schedule.makespan_us
     )
