@@ -18,7 +18,7 @@ chunks on l:
 
 if N chunks may be a group at all; else there is no such case. T is no less than the least of all cases.
 
-*g and s* are those of a small model that leaves out no send (`core.in_node.least_us`), or what the counts of
+*g and s* are those of a small model that leaves out no send (`sending_model.in_node`), or what the counts of
 `stages` say, if that is more. For g it is read backwards: the transfers by which each chunk of C first came
 to the ranks of its way to u are a path, and turned round these paths are copies of C from u to where each
 chunk starts, in groups that are no larger, over ports that are busy as long.
@@ -47,10 +47,10 @@ from taccl.encoding.bounds.tuning import (
     ONE_GROUP_SHORTEST,
 )
 from taccl.encoding.bounds.views import View
-from taccl.encoding.core.in_node import least_us
-from taccl.encoding.core.node_parts import Around, Inside, Item
 from taccl.encoding.core.ticks import ticks_of
 from taccl.encoding.instance import Instance
+from taccl.encoding.sending_model.in_node import least_us
+from taccl.encoding.sending_model.node_parts import Around, Inside, Item
 from taccl.model.collective import BoolArray
 from taccl.support.budget import Budget
 

@@ -37,11 +37,6 @@ DISTANCE_MANY = 2**26
 #: Distances are for no more sizes than this; others count as the next smaller one.
 EARLIEST_MOST_SIZES = 16
 
-# --- in_node
-
-#: This many routes of an item over a link are written down in a unit of work.
-IN_NODE_WRITTEN_PER_UNIT = 30
-
 # --- linear
 
 #: HiGHS takes some 500 bytes for each entry of the rows: more than this would be 1.5 GiB.
@@ -58,11 +53,6 @@ LINEAR_PER_LOOK_UNIT = 1_500
 #: A look at the budget costs a unit of work: this many events do, and this many pairs of
 #: a waiting chunk and a rank in `_useful`.
 LIST_SCHEDULING_EVENTS_PER_LOOK, LIST_SCHEDULING_PAIRS_PER_UNIT = 8, 200_000
-
-# --- node_parts
-
-#: Sends of several items on a link, where a solution is requested and no proof.
-NODE_PARTS_FEW_SHARED = 2
 
 # --- options
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +42,10 @@ class Clock:
     link_of: Sequence[int]
     is_serial: bool
     counts_on: Sequence[bool]
+
+    def counts_of(self, chunks: Iterable[int]) -> dict[int, int]:
+        """How many chunks of each size there are."""
+        return Counter(self.size_of[chunk] for chunk in chunks)
 
     def duration(self, link: int, counts: Counts) -> Any:
         """From start to end of a send."""

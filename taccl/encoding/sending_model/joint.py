@@ -12,7 +12,7 @@ times are computed from its decisions afterwards.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +46,11 @@ class JointModel:
     orbits: Orbits
     alone: dict[tuple[int, int], Send[int]]
     slots: dict[tuple[int, int], list[Send[int]]]
+
+    @property
+    def sends(self) -> Iterator[Send[int]]:
+        """All sends, one of each orbit in time."""
+        return itertools.chain(self.alone.values(), *self.slots.values())
 
     @property
     def problem(self) -> Problem:
@@ -90,11 +95,12 @@ def build(
     candidates: Candidates,
     num_slots: int | None,
     minimise: bool = True,
+    chunks_in: Sequence[int] | None = None,
 ) -> JointModel:
     """The model of schedules that last from `lasting[0]` to `lasting[1]` ticks: the fastest, or any.
 
     `num_slots` is the number of shared sends per link; None: as many as any schedule can have.
-    `candidates` must be symmetric.
+    `candidates` must be symmetric. `chunks_in` says for how many each chunk counts in a group; None: for one.
 
     With no symmetry, `every_candidate`, all slots and no own-first rule, the optimum of the model is no later
     than any schedule of the problem, if no schedule lasts less than `lasting[0]` and one lasts no more than
@@ -108,7 +114,7 @@ def build(
     Over a link where a group can go piece by piece (`core.grouping` has the proof) nothing gets later if
     every chunk goes by itself, so such links have no shared sends.
     """
-    writer = _Writer(problem, ticks, lasting, symmetry, candidates, num_slots)
+    writer = _Writer(problem, ticks, lasting, symmetry, candidates, num_slots, chunks_in)
     writer.add_rules()
     if minimise:
         writer.model.cp.minimize(writer.model.finish)
@@ -126,17 +132,19 @@ class _Writer:
         symmetry: SymmetryGroup,
         candidates: Candidates,
         num_slots: int | None,
+        chunks_in: Sequence[int] | None,
     ) -> None:
         clock = clock_of(problem, ticks, lasting[1])
         self.problem, self.candidates, self.num_slots = problem, candidates, num_slots
         self.chunks, self.items = problem.num_chunks, len(candidates.allowed)
+        counted = [1] * self.chunks if chunks_in is None else chunks_in
+        weights = [Weight(size, 1, chunks) for size, chunks in zip(clock.size_of, counted, strict=True)]
         self.model: SendingModel[int] = SendingModel(
-            problem, clock, lambda item: Weight(clock.size_of[item % self.chunks]), lasting[0]
+            problem, clock, lambda item: weights[item % self.chunks], lasting[0]
         )
         self.orbits = orbits_of(problem, symmetry, candidates.allowed)
         self.alone: dict[tuple[int, int], Send[int]] = {}
         self.slots: dict[tuple[int, int], list[Send[int]]] = {}
-        self._tails = clock.moments(problem.tail_at)
         self._make_cells()
         self._make_own_sends()
         self._make_shared_sends()
@@ -159,27 +167,26 @@ class _Writer:
         collective = self.problem.collective
         wanted = collective.post & (collective.reduces[:, None] | ~collective.pre)
         cells = [(int(chunk), int(rank)) for chunk, rank in zip(*np.nonzero(wanted), strict=True)]
-        rules.all_that_is_wanted_has_come(self.model, [*cells, *self._kept_with_tails()], self._tails)
+        rules.all_that_is_wanted_has_come(self.model, [*cells, *self._kept_with_tails()], self.model.tails)
 
     def _kept_with_tails(self) -> list[tuple[int, int]]:
         """Outputs that are there from the beginning, after which something follows."""
         collective = self.problem.collective
         return [
             (chunk, rank)
-            for chunk, rank in self._tails
+            for chunk, rank in self.model.tails
             if collective.pre[chunk, rank] and not collective.reduces[chunk]
         ]
 
     def _make_cells(self) -> None:
         """Arrival times, one per orbit of (item, rank); constants at the sources of copies."""
         collective, last = self.problem.collective, self.model.clock.last
-        ready = self.model.clock.moments(self.problem.ready_at)
         made: dict[int, Any] = {}
         for item, rank, name in self.orbits.cells_in_time(self.items):
             if name not in made:
                 is_source = item < self.chunks and not collective.reduces[item]
                 if is_source and collective.pre[item, rank]:
-                    made[name] = ready.get((item, rank), 0)
+                    made[name] = self.model.ready.get((item, rank), 0)
                 else:
                     least = min(self._head(item, rank), last)
                     made[name] = self.model.cp.new_int_var(least, last, f"at{item},{rank}")
@@ -238,7 +245,7 @@ class _Writer:
             active = self.model.cp.new_bool_var(f"a{link},{k}")
             members = self.model.members(items, f"{link},{k}")
             rules.a_shared_send_has_several_items(self.model, members, active)
-            counts = self.model.counts(members, self.problem.max_group, {}, 0)
+            counts = self.model.counts(members, self.problem.max_group)
             shared.append(_Shared(active, members, counts))
         return shared
 
@@ -328,7 +335,7 @@ class _Shared:
 def decisions(model: JointModel, value: Callable[[Any], int]) -> list[Decision]:
     """The sends that a solution says, in order; `value` gives the value of an expression."""
     timed: list[tuple[int, Decision]] = []
-    for send in itertools.chain(model.alone.values(), *model.slots.values()):
+    for send in model.sends:
         if value(send.active):
             items = tuple(item for item, member in send.members.items() if value(member))
             timed += [(value(send.start), decision) for decision in _images(model, items, send.link)]

@@ -68,6 +68,7 @@ class SendingModel(Generic[ItemT]):
     sends_on : of each link its sends; where a symmetry holds, an image of a send is the send itself.
     options : of each item and link, the sends in which the item may go there.
     into, out_of : the same literals, by item and rank to which they bring it, or from which they take it.
+    ready, tails : the moments of late inputs, and what follows outputs, by chunk and rank, in ticks.
     at : of each item and rank, when it is there.
     root : of each chunk and rank, whether its sum is made there.
     """
@@ -88,6 +89,7 @@ class SendingModel(Generic[ItemT]):
         self.options: dict[tuple[ItemT, int], list[Option[ItemT]]] = {}
         self.into: dict[tuple[ItemT, int], list[Any]] = defaultdict(list)
         self.out_of: dict[tuple[ItemT, int], list[Any]] = defaultdict(list)
+        self.ready, self.tails = clock.moments(problem.ready_at), clock.moments(problem.tail_at)
         self.at: dict[tuple[ItemT, int], Any] = {}
         self.root: dict[tuple[int, int], Any] = {}
         self._intervals: dict[tuple[Send[ItemT], tuple[int, ...]], Any] = {}
@@ -108,17 +110,18 @@ class SendingModel(Generic[ItemT]):
         """A literal for each item, whether it is in a send of that name."""
         return {item: self.cp.new_bool_var(f"in{item},{name}") for item in items}
 
-    def counts(
-        self, members: Mapping[ItemT, Any], most: int, kept: Mapping[int, int], kept_chunks: int
-    ) -> Counts:
+    def counts(self, members: Mapping[ItemT, Any], most: int, kept: Iterable[Weight] = ()) -> Counts:
         """How many of each size are in a send of at most `most` chunks, with what stays in it."""
-        terms: dict[int, list[Any]] = {size: [times] for size, times in kept.items()}
-        for item, literal in members.items():
-            weight = self.weight(item)
-            terms.setdefault(weight.size, []).append(weight.times * literal)
-        chunks = [(self.weight(item).chunks, literal) for item, literal in members.items()]
-        if sum(each for each, _ in chunks) + kept_chunks > most:
-            self.cp.add(sum(each * literal for each, literal in chunks) + kept_chunks <= most)
+        terms: dict[int, list[Any]] = defaultdict(list)
+        chunks: list[tuple[int, Any]] = []
+        for weight, literal in (
+            *((weight, 1) for weight in kept),
+            *((self.weight(item), literal) for item, literal in members.items()),
+        ):
+            terms[weight.size].append(weight.times * literal)
+            chunks.append((weight.chunks, literal))
+        if members and sum(each for each, _ in chunks) > most:
+            self.cp.add(sum(each * literal for each, literal in chunks) <= most)
         return {size: sum(several) for size, several in terms.items()}
 
     def shared_send(
@@ -126,8 +129,11 @@ class SendingModel(Generic[ItemT]):
     ) -> Send[ItemT]:
         """A send of several items that starts from tick `first` to tick `last`."""
         start = self.cp.new_int_var(first, last, f"S{link}")
+        duration = self.clock.duration(link, counts)
+        if isinstance(duration, int):
+            return Send(link, start, start + duration, active, members, counts)
         end = self.cp.new_int_var(0, self.clock.last, f"E{link}")
-        _if(self.cp.add(end == start + self.clock.duration(link, counts)), active)
+        _if(self.cp.add(end == start + duration), active)
         return Send(link, start, end, active, members, counts)
 
     def offer(self, item: ItemT, link: int, options: list[Option[ItemT]]) -> None:

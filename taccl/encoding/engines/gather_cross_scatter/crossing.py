@@ -14,7 +14,6 @@ from functools import cached_property
 
 import numpy as np
 
-from taccl.encoding.core.node_parts import Inside
 from taccl.encoding.engines.gather_cross_scatter.nodes import Nodes
 from taccl.encoding.engines.gather_cross_scatter.tuning import (
     CROSSING_FEW_GROUPS,
@@ -22,6 +21,7 @@ from taccl.encoding.engines.gather_cross_scatter.tuning import (
     CROSSING_MOST_GROUPS,
 )
 from taccl.encoding.instance import Instance
+from taccl.encoding.sending_model.node_parts import Inside
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
 

@@ -1,6 +1,6 @@
 """Plans tried one after another: the node's way out, the groups, the spread, and what stays in the node.
 
-For each plan (`crossing`) CP-SAT decides in each node (`core.in_node`)
+For each plan (`crossing`) CP-SAT decides in each node (`sending_model.in_node`)
 
 1. how what leaves comes to the way out, and in which group each chunk leaves, for the earliest end of all;
 2. when what came from other nodes is where it is wanted: chunks that want the same travel in few parts first,
@@ -21,8 +21,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from taccl.encoding.core.grouping import one_by_one
-from taccl.encoding.core.in_node import decide
-from taccl.encoding.core.node_parts import Around, Decided, Item, Leaving, Placed, backwards
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.ticks import ticks_of
 from taccl.encoding.core.timing import Decision, Ports, in_order, without_dead_ends
@@ -42,6 +40,8 @@ from taccl.encoding.engines.gather_cross_scatter.tuning import (
     SHARE,
 )
 from taccl.encoding.instance import Instance
+from taccl.encoding.sending_model.in_node import decide
+from taccl.encoding.sending_model.node_parts import Around, Decided, Item, Leaving, Placed, backwards
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.support.budget import Budget
 

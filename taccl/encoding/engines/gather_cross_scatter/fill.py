@@ -6,7 +6,7 @@ import bisect
 import heapq
 from collections.abc import Sequence
 
-from taccl.encoding.core.node_parts import Around, Item, Placed
+from taccl.encoding.sending_model.node_parts import Around, Item, Placed
 
 
 class Gaps:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.encoding.core.node_parts import Inside
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.engines.gather_cross_scatter.tuning import NODES_MOST_PAIRS
 from taccl.encoding.instance import Instance
+from taccl.encoding.sending_model.node_parts import Inside
 from taccl.model.collective import IntArray
 
 #: With more ranks in a node, or more nodes, what happens in a node is too much for one model.

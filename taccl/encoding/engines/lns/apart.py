@@ -81,16 +81,21 @@ def bundles_of(problem: Problem, decisions: Sequence[Decision]) -> list[tuple[in
     for number, decision in enumerate(decisions):
         for chunk, carried in zip(decision.chunks, _carried(decision), strict=True):
             travels[chunk].append((number, carried))
-    places: list[list[int]] = [[] for _ in range(problem.num_chunks)]
+    places: list[list[tuple[int, float]]] = [[] for _ in range(problem.num_chunks)]
+    size_mb = problem.size_mb.tolist()
     collective, ranks = problem.collective, problem.num_ranks
-    for shift, placement in ((0, collective.inputs), (ranks, collective.outputs)):
+    for shift, placement, moment in (
+        (0, collective.inputs, problem.ready_at),
+        (ranks, collective.outputs, problem.tail_at),
+    ):
         for chunk, rank in zip(placement.chunk.tolist(), placement.rank.tolist(), strict=True):
-            places[chunk].append(rank + shift)
+            places[chunk].append((rank + shift, moment.get((chunk, rank), 0.0)))
     by_rule = problem.limits.may_use is not None or problem.limits.own_first is not None
     equivalent: dict[object, list[int]] = defaultdict(list)
     for chunk in range(problem.num_chunks):
         owner = int(collective.owner[chunk]) if by_rule else -1
-        key = (tuple(travels[chunk]), tuple(sorted(places[chunk])), bool(collective.reduces[chunk]), owner)
+        reduces = bool(collective.reduces[chunk])
+        key = (tuple(travels[chunk]), tuple(sorted(places[chunk])), size_mb[chunk], reduces, owner)
         equivalent[key].append(chunk)
     return [tuple(chunks) for chunks in equivalent.values()]
 

@@ -22,8 +22,9 @@ KINDS = ("bundles", "ranks", "node", "sends", "time", "orders")
 def slacks_us(apart: Apart, starts: Sequence[float], ends: Sequence[float]) -> list[float]:
     """How much later each send could start, and nothing end later than the last: 0 on the critical paths."""
     topology = apart.problem.topology
-    makespan = max(ends)
-    latest = [makespan - (end - start) for start, end in zip(starts, ends, strict=True)]
+    done = [end + tail for end, tail in zip(ends, follows_us(apart), strict=True)]
+    makespan = max(done)
+    latest = [makespan - (end - start) for start, end in zip(starts, done, strict=True)]
     after: list[list[tuple[int, float]]] = [[] for _ in starts]
     for row in apart.rows:
         for need in row.needs:
@@ -32,7 +33,7 @@ def slacks_us(apart: Apart, starts: Sequence[float], ends: Sequence[float]) -> l
     last_on: dict[int, tuple[int, float]] = {}
     chunk_mb = apart.problem.chunk_mb
     for number, decision in enumerate(apart.decisions):
-        size_mb = len(decision.chunks) * chunk_mb
+        size_mb = apart.problem.units(decision.chunks) * chunk_mb
         first = int(topology.first_pair[decision.link])
         pairs = np.arange(first, first + len(topology.ports[decision.link]))
         for port, busy in zip(
@@ -46,6 +47,17 @@ def slacks_us(apart: Apart, starts: Sequence[float], ends: Sequence[float]) -> l
         for later, lag in after[number]:
             latest[number] = min(latest[number], latest[later] - lag)
     return [max(0.0, late - start) for late, start in zip(latest, starts, strict=True)]
+
+
+def follows_us(apart: Apart) -> list[float]:
+    """What still follows each send where it brings outputs that have a tail."""
+    tail_at, dst = apart.problem.tail_at, apart.problem.topology.dst.tolist()
+    if not tail_at:
+        return [0.0] * len(apart.decisions)
+    return [
+        max(tail_at.get((chunk, dst[decision.link]), 0.0) for chunk in decision.chunks)
+        for decision in apart.decisions
+    ]
 
 
 def split(bundles: list[tuple[int, ...]], wide: Iterable[int], lots: random.Random) -> list[tuple[int, ...]]:

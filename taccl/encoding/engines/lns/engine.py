@@ -52,7 +52,9 @@ _WRITTEN_PER_UNIT, _APART_PER_UNIT = 30, 50
 
 def serves(instance: Instance) -> Verdict:
     """Whether a window of it can be written down soon."""
-    collective = instance.problem.collective
+    problem, collective = instance.problem, instance.problem.collective
+    if collective.is_reduction and problem.tail_us is not None:
+        return no("of sums it does not know what follows where")
     least = max(len(collective.inputs), len(collective.outputs))
     if least > MOST_TRANSFERS:
         return no(f"more than {MOST_TRANSFERS:,} transfers are too many to be taken apart for each window")
@@ -164,7 +166,7 @@ class _Search:
             last,
             lambda bundle, link: self._usable is None or bool(self._usable[bundles[bundle][0], link]),
         )
-        budget.spend(len(model.sendings) / _WRITTEN_PER_UNIT)
+        budget.spend(len(model.sends) / _WRITTEN_PER_UNIT)
         return model
 
     def _decided_anew(self, model: WindowModel, budget: Budget) -> _Tried:
@@ -191,5 +193,12 @@ class _Search:
 
 
 def _ending_last(schedule: Schedule) -> int:
-    """How many sends end with the schedule."""
-    return int((schedule.sends.end_us > schedule.makespan_us - TOLERANCE_US).sum())
+    """How many sends end with the schedule, or what follows them does."""
+    sends, tail_at = schedule.sends, schedule.problem.tail_at
+    done = sends.end_us
+    if tail_at:
+        cells = zip(schedule.chunk.tolist(), schedule.dst.tolist(), strict=True)
+        follows = np.zeros(len(sends))
+        np.maximum.at(follows, sends.of_row, [tail_at.get(cell, 0.0) for cell in cells])
+        done = done + follows
+    return int((done > schedule.makespan_us - TOLERANCE_US).sum())

@@ -3,91 +3,71 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
 
-from taccl.encoding.engines.lns.apart import Cell
-from taccl.encoding.engines.lns.clock import Clock
 from taccl.encoding.engines.lns.window import Item, Neighbourhood
-
-if TYPE_CHECKING:
-    from ortools.sat.python import cp_model
+from taccl.encoding.sending_model.sends import SendingModel
 
 
-@dataclass(frozen=True, eq=False)
-class Moments:
-    """Where and when.
+def add_moments(
+    model: SendingModel[Item],
+    around: Neighbourhood,
+    links: Mapping[Item, frozenset[int]],
+    begins: Sequence[int],
+) -> None:
+    """The variables `at` and `root`, with the known schedule as a hint.
 
-    Parameters
-    ----------
-    at : of each open item and rank, when it is there: 0 where it starts. A partial sum is there when all
-        that comes there has come.
-    root : of each opened bundle and rank, whether its sum is made there.
+    A copy is there from the beginning where it starts. A partial sum is there when all that comes there has
+    come.
     """
-
-    at: dict[tuple[Item, int], Any]
-    root: dict[Cell, Any]
-
-
-def moments_of(
-    cp: cp_model.CpModel, around: Neighbourhood, links: Mapping[Item, frozenset[int]], clock: Clock
-) -> Moments:
-    """The variables, with the known schedule as a hint."""
-    known = _known(around, clock)
-    at: dict[tuple[Item, int], Any] = {}
-    root: dict[Cell, Any] = {}
+    known = _known(model, around, begins)
+    for item, rank in _cells(around, links):
+        bundle, is_sum = item
+        ready = model.ready.get((around.apart.bundles[bundle][0], rank), 0)
+        starts = rank in around.starts_at[bundle]
+        if starts and not is_sum and not around.is_reduced(bundle):
+            model.at[item, rank] = ready
+            continue
+        moment = model.cp.new_int_var(ready if starts else 0, model.clock.last, "at")
+        model.cp.add_hint(moment, min(max(known.get((item, rank), 0), ready), model.clock.last))
+        model.at[item, rank] = moment
     for bundle in sorted(around.window.opened):
-        is_reduced = around.is_reduced(bundle)
-        items = [(bundle, False), (bundle, True)] if is_reduced else [(bundle, False)]
+        if around.is_reduced(bundle):
+            now = around.apart.root.get(bundle)
+            for rank in around.roots_of(bundle):
+                model.root[bundle, rank] = literal = model.cp.new_bool_var("root")
+                if now is not None:
+                    model.cp.add_hint(literal, int(rank == now))
+
+
+def _cells(around: Neighbourhood, links: Mapping[Item, frozenset[int]]) -> list[tuple[Item, int]]:
+    """Where open items may be."""
+    cells: list[tuple[Item, int]] = []
+    for bundle in sorted(around.window.opened):
+        items = [(bundle, False), (bundle, True)] if around.is_reduced(bundle) else [(bundle, False)]
         ranks = {end for link in links[bundle, False] for end in (around.src[link], around.dst[link])}
         for rank in sorted(ranks | around.wanted_at[bundle] | around.starts_at[bundle]):
-            for item in items:
-                at[item, rank] = _moment(cp, around, item, rank, known, clock.last)
-        if is_reduced:
-            root.update(_roots(cp, around, bundle))
-    cells = [((bundle, False), rank) for bundle, rank in sorted(around.copy_cells)]
+            cells += [(item, rank) for item in items]
+    cells += [((bundle, False), rank) for bundle, rank in sorted(around.copy_cells)]
     for bundle in sorted({bundle for bundle, _ in around.sum_cells}):
         ranks = {around.dst[link] for link in links[bundle, True]}
         cells += [((bundle, True), rank) for rank in sorted(ranks)]
-    for item, rank in cells:
-        at[item, rank] = _moment(cp, around, item, rank, known, clock.last)
-    return Moments(at, root)
+    return cells
 
 
-def _moment(
-    cp: cp_model.CpModel,
-    around: Neighbourhood,
-    item: Item,
-    rank: int,
-    known: Mapping[tuple[Item, int], int],
-    last: int,
-) -> Any:
-    bundle, is_sum = item
-    if not is_sum and not around.is_reduced(bundle) and rank in around.starts_at[bundle]:
-        return 0
-    moment = cp.new_int_var(0, last, "at")
-    cp.add_hint(moment, min(known.get((item, rank), 0), last))
-    return moment
-
-
-def _known(around: Neighbourhood, clock: Clock) -> dict[tuple[Item, int], int]:
+def _known(
+    model: SendingModel[Item], around: Neighbourhood, begins: Sequence[int]
+) -> dict[tuple[Item, int], int]:
     """When items come in the known schedule."""
-    apart = around.apart
+    apart, clock = around.apart, model.clock
+    ends = [
+        begin + clock.duration(decision.link, clock.counts_of(decision.chunks))
+        for begin, decision in zip(begins, apart.decisions, strict=True)
+    ]
     known: dict[tuple[Item, int], int] = defaultdict(int)
     for row in apart.rows:
-        end = clock.begins[row.send] + clock.duration(row.link, len(apart.decisions[row.send].chunks))
         cell = (row.bundle, row.is_sum), around.dst[row.link]
-        known[cell] = max(known[cell], end)
+        known[cell] = max(known[cell], ends[row.send])
     for bundle, root in apart.root.items():
         known[(bundle, False), root] = known[(bundle, True), root]
     return known
-
-
-def _roots(cp: cp_model.CpModel, around: Neighbourhood, bundle: int) -> dict[Cell, Any]:
-    now, roots = around.apart.root.get(bundle), {}
-    for rank in sorted(around.root_candidates(bundle) & around.starts_at[bundle]):
-        roots[bundle, rank] = literal = cp.new_bool_var("root")
-        if now is not None:
-            cp.add_hint(literal, int(rank == now))
-    return roots

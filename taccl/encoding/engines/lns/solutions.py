@@ -32,11 +32,11 @@ class _Taken:
 def decisions(model: WindowModel, value: Callable[[Any], int]) -> list[Decision]:
     """The sends of a solution in the order of their starts; `value` gives the value of an expression."""
     taken: list[tuple[int, int, _Taken]] = []
-    for number, sending in enumerate(model.sendings):
-        carries = [_Carried(row.bundle, row.is_sum, row.carried) for row in sending.kept]
-        carries += [_Carried(*item, 0) for item, literal in sending.members.items() if value(literal)]
+    for number, known in enumerate(model.sends):
+        carries = [_Carried(row.bundle, row.is_sum, row.carried) for row in known.kept]
+        carries += [_Carried(*item, 0) for item, literal in known.send.members.items() if value(literal)]
         if carries:
-            taken.append((value(sending.start), number, _Taken(sending.link, carries)))
+            taken.append((value(known.send.start), number, _Taken(known.send.link, carries)))
     in_order = [each for _, _, each in sorted(taken, key=lambda timed: timed[:2])]
     around = model.around
     if not around.apart.explicit:

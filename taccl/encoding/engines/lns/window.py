@@ -69,10 +69,11 @@ class Neighbourhood:
         """The chunks of an item."""
         return len(self.apart.bundles[item[0]])
 
-    def root_candidates(self, bundle: int) -> set[int]:
-        """Where its sum may be made, if a part of it starts there: where it is wanted or made now."""
+    def roots_of(self, bundle: int) -> list[int]:
+        """Where its sum may be made: where a part of it starts, and it is wanted or made now."""
         now = self.apart.root.get(bundle)
-        return self.wanted_at[bundle] | (set() if now is None else {now})
+        wanted = self.wanted_at[bundle] | (set() if now is None else {now})
+        return sorted(wanted & self.starts_at[bundle])
 
     def has_copies_at(self, bundle: int, rank: int) -> bool:
         """Whether copies of a bundle that is not opened come to a rank in a known way or an open one."""

@@ -11,8 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_problems import Link, custom, machine
 
-from taccl.encoding.core.in_node import decide, least_us
-from taccl.encoding.core.node_parts import Around, Inside, Item, Leaving, Placed, backwards
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.ticks import ticks_of
 from taccl.encoding.core.timing import Decision, in_order
@@ -22,6 +20,8 @@ from taccl.encoding.engines.gather_cross_scatter.fill import filled
 from taccl.encoding.engines.gather_cross_scatter.nodes import equal_nodes
 from taccl.encoding.engines.greedy import greedy
 from taccl.encoding.instance import Instance
+from taccl.encoding.sending_model.in_node import decide, least_us
+from taccl.encoding.sending_model.node_parts import Around, Inside, Item, Leaving, Placed, backwards
 from taccl.model.collectives import make_collective
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem

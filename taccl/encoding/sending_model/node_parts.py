@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from taccl.encoding.core.ticks import Ticks
-from taccl.encoding.core.tuning import NODE_PARTS_FEW_SHARED
+from taccl.encoding.sending_model.tuning import NODE_PARTS_FEW_SHARED
 
 
 @dataclass(frozen=True)
