@@ -93,8 +93,8 @@ ENCODING = (
     Room("instance", "a problem and all that is derived from it, each thing once", ("quotient",)),
     Room(
         "sending_model",
-        "the scheduling model for CP-SAT: items on links with shared sends, one rule a function; a whole problem, "
-        "and the inside of a node",
+        "the scheduling model for CP-SAT: items on links with shared sends, one rule a function; whole "
+        "problems, and the inside of a node",
         ("instance",),
     ),
     Room("bounds", "one proof a module, each with its witness and its remedy", ("sending_model",)),
