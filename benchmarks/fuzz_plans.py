@@ -27,7 +27,7 @@ import taccl
 from benchmarks import report
 from benchmarks.checkout import SHARED, test_helper
 from benchmarks.kept import keep_line, kept_lines
-from taccl.backend.execute_plan import execute_plan
+from taccl.backend.execute import execute_plan
 from taccl.backend.lower_plan.fits import message_chunks
 from taccl.backend.machine.report import Verification
 from taccl.backend.mscclpp.reader import read_plan

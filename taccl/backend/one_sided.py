@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from taccl.backend.execute.one_sided.run import execute_plan, run_plan
 from taccl.backend.execute.outcome import Execution
 from taccl.backend.execute.requested import RunRequested
-from taccl.backend.execute_plan.requested import run_plan
-from taccl.backend.execute_plan.run import check_executable, execute_plan
+from taccl.backend.machine.report import Collector
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.show import Timeline, describe_plan, plan_timeline
 from taccl.backend.simulate.settings import SimulationSettings
@@ -17,15 +17,35 @@ from taccl.backend.simulate_plan import PlanSimulation, moves_only_packets, simu
 from taccl.backend.unfolded import FactLines, Unfolded
 from taccl.backend.verify.msccl_xml import Verification
 from taccl.backend.verify.mscclpp import verify_plan
-from taccl.errors import TacclError
+from taccl.backend.verify.mscclpp.verifier import check_structure
+from taccl.errors import TacclError, VerificationError
 from taccl.model.collective import Collective
 from taccl.model.executor import ProtocolCosts
 from taccl.model.network import LogicalTopology
 
+#: Errors that are written out.
+_SHOWN = 10
 _IN_SWITCH = (
     "no bound: the plan sums or copies in a switch, and bounds are for programs that send over links alone; "
     "its time is of the same bytes over links, so the plan may be faster"
 )
+
+
+def check_executable(plan: ExecutionPlan, look: Callable[[], None] = lambda: None) -> None:
+    """Refuse a plan whose numbers mean nothing. `look` is called now and then, and may raise.
+
+    Raises
+    ------
+    VerificationError : with what is wrong: a real runtime would touch memory that it must not, or crash.
+    """
+    collector = Collector()
+    check_structure(plan, collector, look)
+    if collector.fatal:
+        errors = [str(finding) for finding in collector.findings() if finding.severity == "error"]
+        more = [f"and {len(errors) - _SHOWN} more"] if len(errors) > _SHOWN else []
+        raise VerificationError(
+            "the plan cannot be executed", findings=[*errors[:_SHOWN], *more], hint="taccl verify tells more"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,11 +86,14 @@ class OneSided(Unfolded):
 
     def root(self) -> int | None:
         """A call shows it."""
+        check_executable(self.plan)
         return execute_plan(self.plan, calls=1).root
 
     def run(self, requested: RunRequested) -> Iterator[Execution]:
         """In the one way of calling it that it is for."""
-        return run_plan(self.plan, requested)
+        requested.deadline.turns_to("checking the plan")
+        check_executable(self.plan, requested.deadline.look)
+        yield from run_plan(self.plan, requested)
 
     def simulate(self, network: LogicalTopology, chunk_mb: float, settings: SimulationSettings) -> Simulated:
         """Event by event, with the executor's costs where the network has one."""

@@ -285,3 +285,34 @@ class ExecutionPlan:
     def moves_packets(self) -> bool:
         """Whether scratch holds packets."""
         return self.protocol == "LL"
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelEnd:
+    """One end of a channel: its number among all ends, and that of the other end (None: it has none)."""
+
+    number: int
+    rank: int
+    peer: int
+    other: int | None
+    name: str
+
+
+def ends_of(plan: ExecutionPlan) -> dict[tuple[int, Channel], tuple[ChannelEnd, ...]]:
+    """Per rank and kind the ends of its channels, by channel number; see `RankChannels.peers`."""
+    places: dict[tuple[Channel, int, int, int], int] = {}
+    order: list[tuple[Channel, int, int, int, int]] = []
+    for rank in range(plan.num_ranks):
+        for kind in (Channel.MEMORY, Channel.PORT):
+            met: dict[int, int] = {}
+            for number, peer in enumerate(plan.ranks[rank].peers_of(kind)):
+                nth = met.get(peer, 0)
+                met[peer] = nth + 1
+                places[kind, rank, peer, nth] = len(order)
+                order.append((kind, rank, peer, nth, number))
+    ends: dict[tuple[int, Channel], list[ChannelEnd]] = {}
+    for place, (kind, rank, peer, nth, number) in enumerate(order):
+        name = f"{kind.value} channel {number} of rank {rank} (to rank {peer})"
+        other = places.get((kind, peer, rank, nth))
+        ends.setdefault((rank, kind), []).append(ChannelEnd(place, rank, peer, other, name))
+    return {key: tuple(row) for key, row in ends.items()}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from taccl.backend.execute.files import run_program
 from taccl.backend.execute.outcome import Execution
 from taccl.backend.execute.requested import RunRequested
+from taccl.backend.execute.two_sided.run import run_program
 from taccl.backend.msccl_xml.reader import Document
 from taccl.backend.program import Program
 from taccl.backend.show import Timeline, describe_program, program_timeline

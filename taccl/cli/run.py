@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from taccl.backend.execute import Execution
-from taccl.backend.execute.call import DTYPES, OPS, make_call
+from taccl.backend.execute.call import DTYPES, OPS
 from taccl.backend.execute.deadline import Deadline
-from taccl.backend.execute.files import modes_of
 from taccl.backend.execute.outcome import outcomes_to_dict
 from taccl.backend.execute.requested import RunRequested
+from taccl.backend.execute.two_sided.call import make_call
+from taccl.backend.execute.two_sided.run import modes_of
 from taccl.backend.targets.registry import unfold_file
 from taccl.cli import completion
 from taccl.cli.options import FILE, json_option
@@ -27,7 +28,7 @@ from taccl.support.files import read_bytes
 from taccl.synthesis.collective_file import load_collective
 
 if TYPE_CHECKING:
-    from taccl.backend.execute.mpi import World
+    from taccl.backend.execute.two_sided.mpi import World
 
 #: Options that are passed on as they are.
 _CALL_OPTIONS = ("dtype", "op", "root", "slots", "seed")
@@ -53,8 +54,7 @@ _CALL_OPTIONS = ("dtype", "op", "root", "slots", "seed")
     type=click.Choice(["threads", "processes", "turns"]),
     default="threads",
     show_default=True,
-    help="A thread for every thread block (of a plan: rank), a process for every rank, or all by turns in an "
-    "order that the seed repeats.",
+    help="A thread or a process for every rank, or all by turns in an order that the seed repeats.",
 )
 @click.option(
     "--backend",
@@ -117,7 +117,7 @@ def _over_mpi(
     ctx: click.Context, file: Path, options: dict[str, Any], deadline: Deadline
 ) -> tuple[list[Execution], bool]:
     """The outcomes, and whether this process is the one that says so."""
-    from taccl.backend.execute.mpi import World
+    from taccl.backend.execute.two_sided.mpi import World
 
     world = World()
     try:
@@ -129,7 +129,7 @@ def _over_mpi(
 
 
 def _ranks(file: Path, options: dict[str, Any], world: World, deadline: Deadline) -> list[Execution]:
-    from taccl.backend.execute.mpi import execute_over_mpi
+    from taccl.backend.execute.two_sided.mpi import execute_over_mpi
 
     trouble: TacclError | None = None
     calls = []

@@ -130,7 +130,7 @@ def protocol_bound(problem: Problem, protocol: str, wire: float, wires: Proof | 
 
 
 def any_file_bound(problem: Problem, protocol: str, instances: int) -> Proof:
-    """As `file_bound`, of files of two-sided programs with however many thread blocks: launch, wires and latencies.
+    """As `file_bound`, of programs with however many thread blocks: launch, wires and latencies.
 
     Parameters
     ----------

@@ -9,7 +9,7 @@ from programs import block, program, step
 from strategies import random_network
 
 from taccl.backend.execute import execute
-from taccl.backend.execute.call import PIECE_BYTES
+from taccl.backend.execute.two_sided.call import PIECE_BYTES
 from taccl.backend.lower import lower
 from taccl.backend.program import Protocol
 from taccl.encoding.core.options import SearchOptions

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from taccl.backend.execute_plan import execute_plan
+from taccl.backend.execute import execute_plan
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.verify.mscclpp import verify_plan
 

@@ -46,7 +46,7 @@ def test_a_wrong_file_exits_4_with_the_chunk(taccl: Taccl, wrong: Path) -> None:
     done = taccl("run", wrong, "--size", "8KB")
     assert done.exit_code == 4
     assert "NOT ok" in done.stdout
-    assert "error: in place, rank 1: chunk 0 of buffer o is wrong" in done.stdout
+    assert "error: rank 1: chunk 0 of buffer o is wrong" in done.stdout
 
 
 def test_without_the_check_a_wrong_file_ends_well(taccl: Taccl, wrong: Path) -> None:
@@ -194,7 +194,7 @@ def test_a_plan_is_not_run_over_mpi(taccl: Taccl, monkeypatch: pytest.MonkeyPatc
             if trouble is not None:
                 raise trouble
 
-    monkeypatch.setattr("taccl.backend.execute.mpi.World", Alone)
+    monkeypatch.setattr("taccl.backend.execute.two_sided.mpi.World", Alone)
     plan = Path(__file__).parents[1] / "data" / "mscclpp" / "napkin-allgather_2.json"
     done = taccl("run", plan, "--backend", "mpi")
     assert (done.exit_code, done.stdout) == (2, "")

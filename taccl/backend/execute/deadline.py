@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
-from taccl.backend.execute.call import Call
-from taccl.backend.execute.plan import Workload
 from taccl.errors import VerificationError
 
 #: This many elements are made or compared between two looks.
@@ -39,12 +37,8 @@ class Deadline:
         """Seconds that are left, never negative."""
         return max(0.0, self.limit_s - self.elapsed_s)
 
-    def begins(self, doing: str, plan: Workload, call: Call, sent: Callable[[], int]) -> None:
-        """From now on it is `doing` that takes the time; `sent` counts pieces that were sent so far."""
-        self.counts(doing, planned_pieces(plan, call), sent)
-
     def counts(self, doing: str, planned: int, sent: Callable[[], int]) -> None:
-        """As `begins`, where it is known otherwise how many pieces will be sent."""
+        """From now on it is `doing` that takes the time; `sent` counts pieces so far, of those `planned`."""
         self._doing, self._sent, self._planned = doing, sent, planned
 
     def turns_to(self, doing: str) -> None:
@@ -74,17 +68,6 @@ class Deadline:
             f"{reported}: {self._sent()} of {self._planned} pieces were sent",
             hint="a smaller --size or a longer --timeout",
         )
-
-
-def planned_pieces(plan: Workload, call: Call) -> int:
-    """Pieces that all thread blocks together send if they come to their ends."""
-    each = sum(
-        -(-step.count // call.chunks_per_piece)
-        for block in plan.blocks
-        for step in block.steps
-        if step.op.sends
-    )
-    return each * call.iterations
 
 
 def blocks_of(size: int, look: Callable[[], None]) -> Iterator[slice]:

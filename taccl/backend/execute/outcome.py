@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from taccl.backend.execute.block import RunningBlock, describe_wait
+from taccl.backend.execute.agents import End
 from taccl.backend.execute.call import Call
-from taccl.backend.execute.memory import Memory
-from taccl.backend.execute.plan import Workload
-from taccl.backend.execute.reference import Answer
 from taccl.errors import VerificationError
 from taccl.support.report import Report, Reported, Table
 from taccl.support.schemas import stamped
 
-Verdict = Literal["right", "wrong", "hangs", "not checked"]
+Outcome = Literal["right", "wrong", "hangs", "not checked"]
 
 _SHOWN = 10
 
@@ -55,7 +52,7 @@ class Execution(Reported):
     slots: int | None
     iterations: int
     ranks_as: str
-    verdict: Verdict
+    verdict: Outcome
     calls: int = 1
     pieces: int = 0
     checked: int = 0
@@ -101,107 +98,74 @@ def _values(run: Execution) -> dict[str, object]:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
-    """What one rank, or all of them together, have to say when a run is over.
+class Subject:
+    """What was run: the part of an outcome that is known beforehand.
 
-    `wrong[k]` counts wrong elements if the k-th of `Call.roots` is the root.
+    Parameters
+    ----------
+    thread_blocks, steps : of all ranks.
+    calls : one after another.
+    slots : pieces that a connection holds; None: there are none.
     """
 
-    pieces: int = 0
-    wrong: tuple[int, ...] = ()
-    stuck: tuple[str, ...] = ()
-    left_over: tuple[str, ...] = ()
-
-
-def stuck_blocks(blocks: list[RunningBlock], plan: Workload, call: Call) -> tuple[str, ...]:
-    """A sentence for each thread block that has not ended."""
-    return tuple(
-        f"{block.name()} has not ended"
-        if block.waits_for is None
-        else describe_wait(block.name(), block.waits_for, plan, call, block.iteration)
-        for block in blocks
-        if not block.ended
-    )
-
-
-def left_over_pieces(pieces: list[tuple[int, int]], plan: Workload) -> tuple[str, ...]:
-    """A sentence for each connection with pieces that nobody took."""
-    return tuple(
-        f"{number} pieces on {plan.connection_name(connection)} were sent and never received"
-        for connection, number in pieces
-    )
-
-
-def wrong_by_root(answer: Answer, memories: dict[int, Memory]) -> tuple[int, ...]:
-    """For each possible root, wrong elements of these ranks."""
-    if not answer.call.checkable:
-        return ()
-    return tuple(
-        sum(answer.wrong(rank, root, memory) for rank, memory in memories.items())
-        for root in answer.call.roots
-    )
-
-
-def best_root(call: Call, wrong: tuple[int, ...]) -> int | None:
-    """The root that explains the outputs best."""
-    return call.roots[int(np.argmin(wrong))] if wrong else None
-
-
-def findings_of(answer: Answer, memories: dict[int, Memory], root: int | None) -> tuple[str, ...]:
-    """What is wrong on these ranks."""
-    if not answer.call.checkable:
-        return ()
-    return tuple(text for rank, memory in memories.items() for text in answer.findings(rank, root, memory))
+    call: Call
+    thread_blocks: int
+    steps: int
+    calls: int = 1
+    slots: int | None = None
 
 
 def conclude(
-    plan: Workload,
-    answer: Answer,
+    subject: Subject,
     ranks_as: str,
-    share: Share,
-    findings: tuple[str, ...],
-    check: bool,
+    ends: Sequence[End],
+    known: bool,
     seconds: float,
+    left_over: Sequence[str] = (),
+    notes: Sequence[str] = (),
 ) -> Execution:
-    """The outcome, from the shares of all ranks put together."""
-    call = answer.call
-    known = check and call.checkable
-    root = best_root(call, share.wrong)
-    wrong = min(share.wrong, default=0)
-    faults = (*findings, *share.left_over)
-    verdict: Verdict = "right" if known else "not checked"
-    if share.stuck:
-        verdict, faults = "hangs", share.stuck
-    elif faults:
-        verdict = "wrong"
-    checked = sum(answer.checked(rank, root) for rank in range(call.num_ranks)) if known else 0
+    """The outcome, from what all ranks have to say.
+
+    Parameters
+    ----------
+    known : whether outputs were compared.
+    left_over : what is wrong besides outputs, such as pieces that nobody took.
+    """
+    call, stuck = subject.call, _stuck(ends)
+    verdicts = [end.verdict for end in ends if end.verdict is not None and known and not stuck]
+    wrong = np.array([verdict.wrong for verdict in verdicts], dtype=np.int64).sum(axis=0)
+    best = int(np.argmin(wrong)) if verdicts else 0
+    faults = stuck or [*(text for verdict in verdicts for text in verdict.findings[best]), *left_over]
+    outcome: Outcome = "hangs" if stuck else "wrong" if faults else "right" if known else "not checked"
     if len(faults) > _SHOWN:
-        faults = (*faults[:_SHOWN], f"and {len(faults) - _SHOWN} more")
+        faults = [*faults[:_SHOWN], f"and {len(faults) - _SHOWN} more"]
     return Execution(
-        **describe_call(plan, call),
+        collective=call.collective,
+        ranks=call.num_ranks,
+        thread_blocks=subject.thread_blocks,
+        steps=subject.steps,
+        mode=call.mode,
+        size_bytes=call.size_bytes,
+        dtype=call.dtype,
+        op=call.op,
+        slots=subject.slots,
+        iterations=call.iterations,
+        calls=subject.calls,
         ranks_as=ranks_as,
-        verdict=verdict,
-        pieces=share.pieces,
-        checked=0 if share.stuck else checked,
-        wrong=0 if share.stuck else wrong,
-        root=root,
-        findings=faults,
+        verdict=outcome,
+        pieces=sum(end.sent for end in ends),
+        checked=sum(verdict.checked for verdict in verdicts),
+        wrong=int(wrong[best]) if verdicts else 0,
+        root=call.roots[best] if verdicts and call.checkable else None,
+        findings=tuple(faults),
         seconds=seconds,
+        notes=(*call.notes, *(() if stuck else notes)),
     )
 
 
-def describe_call(plan: Workload, call: Call) -> dict[str, Any]:
-    """The part of an outcome that is known beforehand."""
-    return {
-        "collective": call.collective,
-        "ranks": plan.num_ranks,
-        "thread_blocks": len(plan.blocks),
-        "steps": sum(len(block.steps) for block in plan.blocks),
-        "mode": call.mode,
-        "size_bytes": call.size_bytes,
-        "dtype": call.dtype,
-        "op": call.op,
-        "slots": call.slots,
-        "iterations": call.iterations,
-        "notes": call.notes,
-    }
+def _stuck(ends: Sequence[End]) -> list[str]:
+    """What each thread block that is stuck says; empty where all have ended."""
+    stuck = [text for end in ends for text in end.stuck]
+    if not stuck and not all(end.ended for end in ends):
+        return ["nothing goes on, and no thread block says what it waits for"]
+    return stuck

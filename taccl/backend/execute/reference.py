@@ -16,14 +16,10 @@ from numpy.typing import NDArray
 
 from taccl.backend.execute.call import Call
 from taccl.backend.execute.deadline import blocks_of
-from taccl.backend.execute.memory import Memory, any_integers
-from taccl.backend.program import Buffer
 from taccl.errors import CollectiveError
 from taccl.model.collective import Collective
 
 Array = NDArray[Any]
-
-_SHOWN = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,17 +32,6 @@ class Wanted:
     first: int
     value: Array
     tolerance: Array | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Compared:
-    """Part of a buffer: what it must hold, what it holds, and where that is wrong."""
-
-    buffer: str
-    first_chunk: int
-    value: Array
-    found: Array
-    bad: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,49 +137,6 @@ class Answer:
             raise CollectiveError("a chunk is the sum of no contributions")
         return Wanted(0, total) if exact else Wanted(0, total, number * np.finfo(dtype).eps * size)
 
-    def wrong(self, rank: int, root: int | None, memory: Memory) -> int:
-        """How many elements of a rank are not what they must be."""
-        return sum(int(part.bad.sum()) for part in self._compared(rank, root, memory))
-
-    def checked(self, rank: int, root: int | None) -> int:
-        """How many elements of a rank's output are looked at."""
-        if self.call.custom is not None:
-            return int((self.call.custom.outputs.rank == rank).sum()) * _scale(self.call)
-        if self.call.collective in ("reduce", "gather") and rank != root:
-            return 0
-        return int(self.call.output_size[rank])
-
-    def findings(self, rank: int, root: int | None, memory: Memory) -> list[str]:
-        """A sentence per chunk that is wrong; the first few."""
-        findings = []
-        where, size = f"{self.call.mode}, rank {rank}", self.call.chunk
-        for part in self._compared(rank, root, memory):
-            wrong = np.unique(np.flatnonzero(part.bad) // size).tolist()
-            for chunk in wrong[:_SHOWN]:
-                bad = part.bad[chunk * size : (chunk + 1) * size]
-                at = chunk * size + int(np.flatnonzero(bad)[0])
-                findings.append(
-                    f"{where}: chunk {part.first_chunk + chunk} of buffer {part.buffer} is wrong in "
-                    f"{bad.sum()} of {len(bad)} elements; element {at - chunk * size} is {part.found[at]}, "
-                    f"not {part.value[at]}"
-                )
-            if len(wrong) > _SHOWN:
-                findings.append(
-                    f"{where}: {len(wrong) - _SHOWN} more chunks of buffer {part.buffer} are wrong"
-                )
-        return findings
-
-    def _compared(self, rank: int, root: int | None, memory: Memory) -> list[Compared]:
-        compared = []
-        for part in self.wanted(rank, root):
-            found = memory.view(Buffer.OUTPUT, part.first, len(part.value))
-            bad = self.differs(found, part.value, part.tolerance)
-            compared.append(Compared("o", part.first // self.call.chunk, part.value, found, bad))
-        if not self.call.in_place and self.input_counts(rank, root):
-            given, kept = self.input_of(rank), memory.buffers[Buffer.INPUT]
-            compared.append(Compared("i", 0, given, kept, self.differs(kept, given, None)))
-        return compared
-
     def differs(self, found: Array, value: Array, tolerance: Array | None) -> NDArray[np.bool_]:
         """Where what was found is not the value, up to the tolerance; None: to the bit."""
         bad = np.empty(len(value), dtype=np.bool_)
@@ -211,6 +153,13 @@ class Answer:
         if self.call.custom is not None:
             return bool((self.call.custom.inputs.rank == rank).any())
         return self.call.collective not in ("broadcast", "scatter") or rank == root
+
+
+def any_integers(dice: np.random.Generator, dtype: np.dtype[Any], size: int) -> Array:
+    """Random numbers, all of the type equally likely."""
+    info = np.iinfo(dtype)
+    numbers: Array = dice.integers(info.min, info.max, size=size, dtype=dtype, endpoint=True)
+    return numbers
 
 
 def _random(call: Call, rank: int, look: Callable[[], None]) -> Array:

@@ -1,13 +1,11 @@
-"""Run thread blocks, or whatever acts by itself, by turns in one thread, in an order that a seed repeats."""
+"""Agents by turns in one thread, in an order that a seed repeats."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from typing import Generic, Protocol, TypeVar
 
-WaitT = TypeVar("WaitT")
-_WaitT_contra = TypeVar("_WaitT_contra", contravariant=True)
+from taccl.backend.execute.agents import Agent, Wait
 
 #: How long a block that has the turn keeps it, in acts: mostly short, at times to its next wait.
 _BURSTS = (1, 1, 1, 2, 5, 50, 10**9)
@@ -20,28 +18,8 @@ _PATIENCE = (1, 5, 50)
 _COURTESY = 0.95
 
 
-class Agent(Protocol[WaitT]):
-    """Whoever takes turns: `run` yields each wait, to be resumed when it is over, and None in between."""
-
-    ended: bool
-    waits_for: WaitT | None
-
-    def run(self) -> Iterator[WaitT | None]:
-        """All that it does; `ended` is set at the end."""
-        ...
-
-
-class Judge(Protocol[_WaitT_contra]):
-    """Who knows whether a wait is over."""
-
-    def is_over(self, wait: _WaitT_contra) -> bool:
-        """Whether whoever waits may go on; once it may, it stays so until it acts."""
-        ...
-
-
 def take_turns(
-    blocks: Sequence[Agent[WaitT]],
-    exchange: Judge[WaitT],
+    blocks: Sequence[Agent],
     dice: random.Random,
     idle: Callable[[], bool] | None = None,
     look: Callable[[], None] | None = None,
@@ -52,7 +30,7 @@ def take_turns(
     without it the function returns. Blocks that have not ended have `waits_for` set. `look` is called before
     each act, and may raise.
     """
-    table = _Table(blocks, exchange, dice, look)
+    table = _Table(blocks, dice, look)
     while table.awake or table.asleep:
         if table.awake:
             table.one_turn()
@@ -60,19 +38,16 @@ def take_turns(
             return
 
 
-class _Table(Generic[WaitT]):
+class _Table:
     def __init__(
         self,
-        blocks: Sequence[Agent[WaitT]],
-        exchange: Judge[WaitT],
+        blocks: Sequence[Agent],
         dice: random.Random,
         look: Callable[[], None] | None,
     ) -> None:
-        self.exchange, self.dice, self.look = exchange, dice, look
-        self.awake: list[tuple[Agent[WaitT], Iterator[WaitT | None]]] = [
-            (block, block.run()) for block in blocks
-        ]
-        self.asleep: list[tuple[Agent[WaitT], Iterator[WaitT | None]]] = []
+        self.dice, self.look = dice, look
+        self.awake: list[tuple[Agent, Iterator[Wait | None]]] = [(block, block.run()) for block in blocks]
+        self.asleep: list[tuple[Agent, Iterator[Wait | None]]] = []
         share, self.patience = dice.choice(_SLOW), dice.choice(_PATIENCE)
         slow = [block for block in blocks if share is not None and dice.random() < share]
         if share is None and blocks:
@@ -100,7 +75,7 @@ class _Table(Generic[WaitT]):
             if block.ended:
                 self.awake.pop(place)
                 return
-            if wait is not None and not self.exchange.is_over(wait):
+            if wait is not None and not wait.is_over():
                 block.waits_for = wait
                 self.asleep.append(self.awake.pop(place))
                 return
@@ -115,14 +90,14 @@ class _Table(Generic[WaitT]):
 
     def wake_all(self) -> bool:
         """Wake the blocks whose waits are over; whether there is one."""
-        still: list[tuple[Agent[WaitT], Iterator[WaitT | None]]] = []
+        still: list[tuple[Agent, Iterator[Wait | None]]] = []
         for each in self.asleep:
             (self.awake if self._may_go_on(each[0]) else still).append(each)
         self.asleep = still
         return bool(self.awake)
 
-    def _may_go_on(self, block: Agent[WaitT]) -> bool:
-        if block.waits_for is not None and not self.exchange.is_over(block.waits_for):
+    def _may_go_on(self, block: Agent) -> bool:
+        if block.waits_for is not None and not block.waits_for.is_over():
             return False
         block.waits_for = None
         return True

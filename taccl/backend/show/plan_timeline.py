@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from taccl.backend.execute_plan.memory import ends_of
-from taccl.backend.plan import Channel, ExecutionPlan, Operation, OpName
+from taccl.backend.plan import Channel, ExecutionPlan, Operation, OpName, ends_of
 from taccl.backend.program import Buffer
 from taccl.backend.show.facts import count
 from taccl.backend.show.of_plan import detail_words, plan_facts, range_words

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from taccl.backend.execute_plan.memory import End
-from taccl.backend.plan import Channel, Operation, OpName
+from taccl.backend.plan import Channel, ChannelEnd, Operation, OpName
 from taccl.backend.simulate_plan.flows import Done
 from taccl.backend.simulate_plan.run import Arrange, Run
 from taccl.backend.simulate_plan.work import Moved, Work, work_of
@@ -86,7 +85,7 @@ class SimulatedBlock:
         elif name is not OpName.NOP:
             yield from self._move(at, work_of(self.sim.plan, at, self.sim.chunk, turn, unit))
 
-    def _ends(self, operation: Operation) -> list[tuple[int, End]]:
+    def _ends(self, operation: Operation) -> list[tuple[int, ChannelEnd]]:
         if operation.channel not in (Channel.MEMORY, Channel.PORT):
             return []
         ends = self.ends[operation.channel]

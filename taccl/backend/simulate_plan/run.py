@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from taccl.backend.execute_plan.memory import End, ends_of
-from taccl.backend.plan import Channel, ExecutionPlan
+from taccl.backend.plan import Channel, ChannelEnd, ExecutionPlan, ends_of
 from taccl.backend.simulate_plan.flows import Clock, Done
 from taccl.backend.simulate_plan.record import Record
 from taccl.backend.simulate_plan.work import Packets
@@ -107,7 +106,7 @@ class Run:
             else:
                 self.waiting.setdefault(key, []).append((act, is_over, go_on))
 
-    def signal(self, end: End, by: int) -> None:
+    def signal(self, end: ChannelEnd, by: int) -> None:
         """Send a signal to the other end."""
         other = end.other
         if other is None:
@@ -152,7 +151,7 @@ class _Pushed:
 class Port:
     """A port channel: transfers one after another, with signals in between."""
 
-    def __init__(self, run: Run, end: End) -> None:
+    def __init__(self, run: Run, end: ChannelEnd) -> None:
         self.run, self.end = run, end
         self.queue: deque[_Pushed] = deque()
         self.pushed = self.done = 0

@@ -68,7 +68,7 @@ def simulate_plan(
 
     Parameters
     ----------
-    plan : one in which every number leads somewhere (`execute_plan.run.check_executable`).
+    plan : one in which every number leads somewhere (`one_sided.check_executable`).
     chunk_mb : MB of a chunk of the plan.
     proxy_us : what the proxy of a rank takes for each push into a port channel, one after another.
     links_only : whether to leave out what the machine says of its executor.

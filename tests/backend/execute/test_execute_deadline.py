@@ -10,13 +10,15 @@ import pytest
 from programs import direct_alltoall, ring_allgather, ring_allreduce, scratch_allreduce
 
 from taccl.backend.execute import execute
-from taccl.backend.execute.call import DTYPES, OPS, make_call
+from taccl.backend.execute.call import DTYPES, OPS
 from taccl.backend.execute.deadline import Deadline
 from taccl.backend.execute.reference import Answer
+from taccl.backend.execute.two_sided.call import make_call
 from taccl.errors import VerificationError
 
-#: Looks before four processes begin: for each rank at its memory, its inputs, and what it is filled with.
-BEFORE_MOVING = 3 * 4
+#: Looks before four processes with 4 MB begin: at 8 MB of memory set to zero, and for each rank at its inputs
+#: and at each of the two buffers that are filled.
+BEFORE_MOVING = 5 + 3 * 4
 #: So small that every program here sends hundreds of them.
 MANY_PIECES = {"size_bytes": 2**16, "piece_bytes": 64}
 

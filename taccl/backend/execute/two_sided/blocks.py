@@ -7,12 +7,13 @@ whether a wait is over, and goes on with the block only then.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
+from taccl.backend.execute.agents import Wait
 from taccl.backend.execute.call import Call
-from taccl.backend.execute.memory import Array, Memory
-from taccl.backend.execute.plan import BlockWork, ExecutedStep, Workload
+from taccl.backend.execute.reference import Array
+from taccl.backend.execute.two_sided.memory import Memory
+from taccl.backend.execute.two_sided.workload import BlockWork, ExecutedStep, Workload
 from taccl.backend.program import Op
 from taccl.errors import VerificationError
 
@@ -28,27 +29,15 @@ def mark(iteration: int, number: int) -> int:
     return iteration * _NUMBERS + min(max(number, -1), _NUMBERS - 1)
 
 
-WaitKind = Literal["flag", "data", "room"]
+class Queues(Protocol):
+    """Connections, and the flags of thread blocks, wherever they are kept."""
 
+    def holds_piece(self, connection: int) -> bool:
+        """Whether there is a piece to take; once there is, it stays so until the receiver takes it."""
+        ...
 
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """What a thread block waits for.
-
-    `flag`: that thread block `index` has published `mark` or more (index -1: never). `data`: that
-    connection `index` holds a piece. `room`: that it has a free slot.
-    """
-
-    kind: WaitKind
-    index: int
-    mark: int = 0
-
-
-class Exchange(Protocol):
-    """Connections and flags, wherever they are kept."""
-
-    def is_over(self, wait: Wait) -> bool:
-        """Whether the block may go on; once it may, it stays so until the block acts."""
+    def has_room(self, connection: int) -> bool:
+        """Whether a slot is free; once one is, it stays so until the sender puts a piece in."""
         ...
 
     def take(self, connection: int) -> Array:
@@ -63,19 +52,47 @@ class Exchange(Protocol):
         """Set the flag of a thread block."""
         ...
 
+    def published(self, block: int) -> int:
+        """The flag of a thread block of this rank."""
+        ...
+
 
 class RunningBlock:
     """One thread block being run.
 
     `step`, `iteration` say where it stands; `step` is the number of steps once it has ended.
-    `pieces` counts those that it has sent.
+    `sent` counts pieces.
     """
 
-    def __init__(self, plan: BlockWork, call: Call, memory: Memory, exchange: Exchange) -> None:
-        self.plan, self.call, self.memory, self.exchange = plan, call, memory, exchange
-        self.step = self.iteration = self.pieces = 0
+    def __init__(
+        self, workload: Workload, work: BlockWork, call: Call, memory: Memory, queues: Queues
+    ) -> None:
+        self.workload, self.work, self.call, self.memory, self.queues = workload, work, call, memory, queues
+        self.step = self.iteration = self.sent = 0
         self.waits_for: Wait | None = None
         self.ended = False
+
+    @property
+    def agents(self) -> tuple[RunningBlock]:
+        """A thread block does all by itself."""
+        return (self,)
+
+    def stuck(self) -> str | None:
+        """Where it stands and what it waits for."""
+        if self.ended:
+            return None
+        if self.waits_for is None or self.waits_for.says is None:
+            return f"{self.name()} has not ended"
+        return f"{self.name()}{self._during()} {self.waits_for.says()}"
+
+    def name(self) -> str:
+        """`rank 3, thread block 2, step 5 (rrc)`."""
+        return self.work.name(self.step)
+
+    def _during(self) -> str:
+        if self.call.iterations == 1:
+            return ""
+        return f" (iteration {self.iteration + 1} of {self.call.iterations})"
 
     def run(self) -> Iterator[Wait | None]:
         """Yield each wait, to be resumed when it is over, and None where others may come first.
@@ -84,7 +101,7 @@ class RunningBlock:
         ------
         VerificationError : a piece arrives that is not of the length that its receiver expects.
         """
-        steps = self.plan.steps
+        steps = self.work.steps
         for iteration in range(self.call.iterations):
             self.iteration = iteration
             begin = iteration * self.call.piece
@@ -92,12 +109,12 @@ class RunningBlock:
             for number, step in enumerate(steps):
                 self.step = number
                 for block, awaited in step.waits:
-                    yield Wait("flag", block, mark(iteration, awaited))
+                    yield self._flag(block, awaited)
                 for first in range(0, step.count, self.call.chunks_per_piece):
                     chunks = min(self.call.chunks_per_piece, step.count - first)
                     yield from self._move(step, first * self.call.chunk + begin, size * chunks)
                 if step.publishes:
-                    self.exchange.publish(self.plan.index, mark(iteration, step.number))
+                    self.queues.publish(self.work.index, mark(iteration, step.number))
         self.step = len(steps)
         self.ended = True
 
@@ -108,9 +125,9 @@ class RunningBlock:
         """
         op, combine = step.op, self.call.combine
         if op.receives:
-            yield Wait("data", self.plan.incoming)
+            yield self._data()
         if op.sends:
-            yield Wait("room", self.plan.outgoing)
+            yield self._room()
         if op.receives:
             content = self._received(size)
         else:
@@ -127,8 +144,8 @@ class RunningBlock:
         if op in _WRITES:
             self._target(step, begin, size)[:] = content
         if op.sends:
-            self.pieces += 1
-            self.exchange.put(self.plan.outgoing, content)
+            self.sent += 1
+            self.queues.put(self.work.outgoing, content)
 
     def _source(self, step: ExecutedStep, begin: int, size: int, number: int = 0) -> Array:
         offset = step.src_offsets[number] * self.call.chunk + begin
@@ -139,7 +156,7 @@ class RunningBlock:
         return self.memory.view(step.dst, step.dst_offset * self.call.chunk + begin, size)
 
     def _received(self, size: int) -> Array:
-        content = self.exchange.take(self.plan.incoming)
+        content = self.queues.take(self.work.incoming)
         if len(content) != size:
             raise VerificationError(
                 f"{self.name()} receives a piece of {len(content)} elements where it expects {size}",
@@ -147,48 +164,27 @@ class RunningBlock:
             )
         return content
 
-    def name(self) -> str:
-        return self.plan.name(self.step)
+    def _flag(self, block: int, awaited: int) -> Wait:
+        """For a thread block of this rank to have published a number, or more."""
+        if block < 0:
+            return Wait(lambda: False, lambda: "waits for a thread block that its rank does not have")
+        least, other = mark(self.iteration, awaited), self.workload.blocks[block]
+        number = least - mark(self.iteration, 0)
+        return Wait(
+            lambda: self.queues.published(block) >= least,
+            lambda: f"waits for step {number} of thread block {other.id} to be done and to tell",
+        )
 
+    def _data(self) -> Wait:
+        connection = self.work.incoming
+        return Wait(
+            lambda: self.queues.holds_piece(connection),
+            lambda: f"waits for data on {self.workload.connection_name(connection)}",
+        )
 
-def describe_wait(name: str, wait: Wait, plan: Workload, call: Call, iteration: int) -> str:
-    """What a blocked thread block waits for, in a sentence."""
-    during = f" (iteration {iteration + 1} of {call.iterations})" if call.iterations > 1 else ""
-    if wait.kind == "flag":
-        if wait.index < 0:
-            return f"{name} waits for a thread block that its rank does not have"
-        other = plan.blocks[wait.index]
-        number = wait.mark - mark(iteration, 0)
-        return f"{name}{during} waits for step {number} of thread block {other.id} to be done and to tell"
-    where = plan.connection_name(wait.index)
-    if wait.kind == "data":
-        return f"{name}{during} waits for data on {where}"
-    return f"{name}{during} waits for room on {where}, which holds {call.slots}"
-
-
-class LocalExchange:
-    """Connections and flags in the memory of one process, for one thread at a time."""
-
-    def __init__(self, plan: Workload, slots: int) -> None:
-        self.slots = slots
-        self.held: list[list[Array]] = [[] for _ in plan.connections]
-        self.flags = [-1] * len(plan.blocks)
-
-    def is_over(self, wait: Wait) -> bool:
-        if wait.kind == "flag":
-            return wait.index >= 0 and self.flags[wait.index] >= wait.mark
-        held = len(self.held[wait.index])
-        return held > 0 if wait.kind == "data" else held < self.slots
-
-    def take(self, connection: int) -> Array:
-        return self.held[connection].pop(0)
-
-    def put(self, connection: int, piece: Array) -> None:
-        self.held[connection].append(piece)
-
-    def publish(self, block: int, value: int) -> None:
-        self.flags[block] = value
-
-    def left_over(self) -> list[tuple[int, int]]:
-        """Connections that still hold pieces, and how many."""
-        return [(connection, len(held)) for connection, held in enumerate(self.held) if held]
+    def _room(self) -> Wait:
+        connection, slots = self.work.outgoing, self.call.slots
+        return Wait(
+            lambda: self.queues.has_room(connection),
+            lambda: f"waits for room on {self.workload.connection_name(connection)}, which holds {slots}",
+        )

@@ -5,18 +5,18 @@ Sizes are in bytes unless a name says elements. A chunk is a call's input divide
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.backend.execute.call import Call, plain_name
+from taccl.backend.execute.call import Call, check_root, plain_name
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.program import Buffer
 from taccl.errors import CollectiveError, TacclError
 from taccl.model import units
 from taccl.model.collective import Collective
 from taccl.model.collectives import rounding_notes
-from taccl.support.arguments import is_whole, shown, whole_number
+from taccl.support.arguments import shown, whole_number
 
 #: Types that MSCCL++ sums and NumPy knows.
 DTYPES = ("float32", "float16", "int32")
@@ -44,10 +44,6 @@ class PlanCall:
     requested: Call
     chunk: int
     calls: int
-
-    def one(self, number: int) -> Call:
-        """Call `number`, from 0: each has its own inputs."""
-        return replace(self.requested, seed=(self.requested.seed + number * 7919) % 2**63)
 
     def size(self, rank: int, buffer: Buffer) -> int:
         """Bytes of a buffer, as the plan declares it; of scratch, with the flags and halves that it has."""
@@ -100,8 +96,7 @@ def make_plan_call(
     whole_number(seed, "a seed", TacclError, least=0, most=2**63 - 1, hint="--seed 7")
     whole_number(calls, "a number of calls", TacclError, least=1, most=_MOST_CALLS, hint="--calls 3")
     _check_sum(dtype, op)
-    if root is not None and not (is_whole(root) and 0 <= root < plan.num_ranks):
-        raise CollectiveError(f"root {shown(root)} is no rank of 0 .. {plan.num_ranks - 1}")
+    check_root(root, plan.num_ranks)
     name = plain_name(plan.collective if collective is None else collective.name)
     if collective is not None and name in _CHECKED:
         root, collective = collective.root if root is None else root, None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from taccl.backend.execute_plan.memory import World
+from taccl.backend.execute.shared import World
 
 #: States of a rank.
 RUNNING, ENDED = 0, 1

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from taccl.backend.execute.call import Call
 from taccl.backend.program import Buffer, Op, Program, Step, ThreadBlock
 
 #: A reduction has room for this many sources; the interpreter counts them over the whole thread block.
@@ -29,7 +30,7 @@ class ExecutedStep:
     step : index of the step in its thread block; of a fused reduction, of its last step.
     op, src, dst, dst_offset, count : as in `Step`.
     src_offsets : one offset; several for a fused reduction.
-    waits : (index of a thread block in `Plan.blocks`, number): all must have been published, or more.
+    waits : (index of a thread block in `Workload.blocks`, number): all must have been published, or more.
         The index is -1 where the rank has no such thread block.
     number : what it publishes when it is done, if `publishes`.
     """
@@ -48,7 +49,7 @@ class ExecutedStep:
 
 @dataclass(frozen=True, slots=True)
 class BlockWork:
-    """A thread block; `incoming` and `outgoing` are indices into `Plan.connections`, -1 for none."""
+    """A thread block; `incoming` and `outgoing` are indices into `Workload.connections`, -1 for none."""
 
     index: int
     rank: int
@@ -77,22 +78,32 @@ class Workload:
         channel, source, target = self.connections[connection]
         return f"channel {channel} from rank {source} to rank {target}"
 
+    @property
+    def most_chunks(self) -> int:
+        """Of a step."""
+        return max((step.count for block in self.blocks for step in block.steps), default=1)
+
+    def planned_pieces(self, call: Call) -> int:
+        """Pieces that all thread blocks together send if they come to their ends."""
+        sends = (step for block in self.blocks for step in block.steps if step.op.sends)
+        return call.iterations * sum(-(-step.count // call.chunks_per_piece) for step in sends)
+
     def of_rank(self, rank: int) -> tuple[BlockWork, ...]:
         return tuple(block for block in self.blocks if block.rank == rank)
 
 
-def make_plan(program: Program) -> Workload:
+def make_workload(program: Program) -> Workload:
     """Fold every thread block of a program."""
     blocks = [(rank.rank, block) for rank in program.ranks for block in rank.thread_blocks]
     index_of = {(rank, block.id): index for index, (rank, block) in enumerate(blocks)}
     keys: dict[Key, int] = {}
-    plans = []
+    works = []
     for index, (rank, block) in enumerate(blocks):
         incoming = _connection(keys, (block.channel, block.recv, rank)) if block.recv >= 0 else -1
         outgoing = _connection(keys, (block.channel, rank, block.send)) if block.send >= 0 else -1
         steps = _fold(rank, block, index_of)
-        plans.append(BlockWork(index, rank, block.id, incoming, outgoing, steps))
-    return Workload(program.num_ranks, tuple(plans), tuple(keys))
+        works.append(BlockWork(index, rank, block.id, incoming, outgoing, steps))
+    return Workload(program.num_ranks, tuple(works), tuple(keys))
 
 
 def _connection(keys: dict[Key, int], key: Key) -> int:

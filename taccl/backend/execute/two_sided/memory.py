@@ -5,20 +5,12 @@ Memory that nobody has written holds NaN (for integers, random numbers), so that
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from taccl.backend.execute.call import Call
-from taccl.backend.execute.deadline import blocks_of
+from taccl.backend.execute.reference import Array
 from taccl.backend.program import Buffer, Op, Program, Step
-from taccl.errors import TacclError, VerificationError
-
-Array = NDArray[Any]
+from taccl.errors import VerificationError
 
 _READS = frozenset(Op) - {Op.RECV, Op.RECV_COPY_SEND, Op.NOP}
 _WRITES = frozenset(Op) - {Op.SEND, Op.RECV_REDUCE_SEND, Op.NOP}
@@ -27,8 +19,9 @@ _SHOWN = 10
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """Buffers of one rank, each an array of elements; in place, input and output overlap."""
+    """Buffers of one rank, each an array of elements of `data`; in place, input and output overlap."""
 
+    data: Array
     buffers: dict[Buffer, Array]
 
     def view(self, buffer: Buffer, first: int, count: int) -> Array:
@@ -41,55 +34,17 @@ def memory_elements(call: Call, program: Program, rank: int) -> int:
     return _places(call, program, rank)[-1]
 
 
-def check_memory(call: Call, program: Program, ranks: Sequence[int]) -> None:
-    """Refuse a call whose buffers do not fit in this machine.
-
-    Raises
-    ------
-    TacclError : they do not, taking inputs, outputs and scratch of these ranks together.
-    """
-    needed = sum(memory_elements(call, program, rank) for rank in ranks) * call.item_bytes
-    try:
-        there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # not a system that says so
-        return
-    if needed > there:
-        raise TacclError(
-            f"the buffers of {len(ranks)} ranks take {needed >> 20} MB, and there are {there >> 20} MB here",
-            hint="a smaller --size, or --backend mpi on several machines",
-        )
-
-
 def lay_out(call: Call, program: Program, rank: int, data: Array) -> Memory:
     """The buffers of a rank as views of `data`, shape (memory_elements,)."""
     start_in, start_out, start_scratch, _ = _places(call, program, rank)
     return Memory(
+        data,
         {
             Buffer.INPUT: data[start_in : start_in + int(call.input_size[rank])],
             Buffer.OUTPUT: data[start_out : start_out + int(call.output_size[rank])],
             Buffer.SCRATCH: data[start_scratch:],
-        }
+        },
     )
-
-
-def fill(
-    call: Call, program: Program, rank: int, data: Array, given: Array, look: Callable[[], None]
-) -> Memory:
-    """The same, with `given` in the input buffer and rubbish everywhere else; `look` as in `blocks_of`."""
-    rubbish = np.random.default_rng((call.seed, rank, 1))
-    is_float = np.issubdtype(data.dtype, np.floating)
-    for block in blocks_of(len(data), look):
-        data[block] = np.nan if is_float else any_integers(rubbish, data.dtype, block.stop - block.start)
-    memory = lay_out(call, program, rank, data)
-    memory.buffers[Buffer.INPUT][:] = given
-    return memory
-
-
-def any_integers(dice: np.random.Generator, dtype: np.dtype[Any], size: int) -> Array:
-    """Random numbers, all of the type equivalent."""
-    info = np.iinfo(dtype)
-    numbers: Array = dice.integers(info.min, info.max, size=size, dtype=dtype, endpoint=True)
-    return numbers
 
 
 def _places(call: Call, program: Program, rank: int) -> tuple[int, int, int, int]:

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 from plan_mutations import without
 
+from taccl.backend.execute import execute_plan
 from taccl.backend.execute.deadline import Deadline
+from taccl.backend.execute.one_sided.call import make_plan_call
+from taccl.backend.execute.one_sided.operands import lanes_of
+from taccl.backend.execute.one_sided.run import PlanJob
 from taccl.backend.execute.requested import RunRequested
-from taccl.backend.execute_plan import execute_plan
-from taccl.backend.execute_plan.call import make_plan_call
-from taccl.backend.execute_plan.operands import lanes_of
-from taccl.backend.execute_plan.run import planned
 from taccl.backend.mscclpp import read_plan
+from taccl.backend.one_sided import OneSided
 from taccl.backend.plan import (
     BlockChannels,
     Channel,
@@ -119,7 +120,7 @@ def test_what_is_wrong_is_told_with_its_bytes() -> None:
     assert run.wrong == 64
     (finding,) = run.findings
     assert finding.startswith(
-        "rank 1: bytes 256 .. 511 of buffer o (chunk 1) are wrong in 64 elements; the first is nan, not "
+        "rank 1: chunk 1 of buffer o is wrong in 64 of 64 elements, in bytes 256 .. 511; the first is nan"
     )
 
 
@@ -219,7 +220,7 @@ def test_blocks_have_an_odd_number_of_lanes_and_one_for_each_channel() -> None:
         ({"size_bytes": 16}, "has no 16 bytes for each of the 2 chunks"),
         ({"calls": 0}, "number of calls"),
         ({"root": 1}, "allreduce has no root"),
-        ({"ranks_as": "fibres"}, "ranks_as"),
+        ({"ranks_as": "fibres"}, "cannot run as"),
     ],
 )
 def test_calls_that_the_runtime_does_not_serve_are_refused(options, message: str) -> None:
@@ -236,7 +237,7 @@ def test_a_size_outside_of_the_window_is_refused() -> None:
 
 def test_ranges_outside_of_their_buffers_are_refused() -> None:
     with pytest.raises(VerificationError, match="cannot be executed") as caught:
-        execute_plan(alone(copy(size=5)))
+        list(OneSided.of(alone(copy(size=5))).run(RunRequested(Deadline(60.0))))
     assert "touches chunks 0 .. 4" in caught.value.findings[0]
 
 
@@ -257,8 +258,8 @@ def test_what_has_been_sent_is_told_of_all_turns_of_a_pipeline() -> None:
     wait, put, keep = plan.ranks[0].blocks[0].operations
     piped = Operation(OpName.PIPELINE, turns=Turns(16, 1), inner=(put,))
     call = make_plan_call(with_operations(plan, 0, (wait, piped, keep)), size_bytes=64)
-    assert planned(replace(call, calls=1)) == 4 + 1
-    assert planned(replace(call, calls=3)) == 3 * (4 + 1)
+    assert PlanJob(replace(call, calls=1), False).planned == 4 + 1
+    assert PlanJob(replace(call, calls=3), False).planned == 3 * (4 + 1)
 
 
 def test_it_ends_when_its_time_is_over() -> None:

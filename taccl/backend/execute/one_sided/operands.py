@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from taccl.backend.execute_plan.call import PlanCall
-from taccl.backend.execute_plan.memory import WORD, Words, World
+from taccl.backend.execute.one_sided.call import PlanCall
+from taccl.backend.execute.one_sided.memory import WORD, PlanWorld, Words
 from taccl.backend.plan import Channel, Operation, OpName, PlanBlock, Range, RankPlan
 from taccl.backend.program import Buffer
 from taccl.errors import VerificationError
@@ -121,7 +121,7 @@ def lanes_of(block: PlanBlock) -> int:
     return max(3, most + 1 - most % 2)
 
 
-def deeds_of(world: World, rank: RankPlan, block: PlanBlock) -> tuple[Deed, ...]:
+def deeds_of(world: PlanWorld, rank: RankPlan, block: PlanBlock) -> tuple[Deed, ...]:
     """All operations of a block with what they touch.
 
     Raises
@@ -132,7 +132,12 @@ def deeds_of(world: World, rank: RankPlan, block: PlanBlock) -> tuple[Deed, ...]
 
 
 def _deed(
-    world: World, rank: RankPlan, block: PlanBlock, step: int, operation: Operation, unit: int | None = None
+    world: PlanWorld,
+    rank: RankPlan,
+    block: PlanBlock,
+    step: int,
+    operation: Operation,
+    unit: int | None = None,
 ) -> Deed:
     call = world.call
     if operation.name is OpName.PIPELINE:
@@ -155,7 +160,7 @@ def _place(rank: RankPlan, block: PlanBlock, step: int, operation: Operation) ->
     return f"rank {rank.rank}, thread block {block.id}, operation {step} ({operation.name.value})"
 
 
-def _ranges(world: World, rank: RankPlan, block: PlanBlock, operation: Operation) -> Deed:
+def _ranges(world: PlanWorld, rank: RankPlan, block: PlanBlock, operation: Operation) -> Deed:
     name = operation.name
     sources, targets = operation.sources, operation.targets
     if name is OpName.GET:  # the runtime swaps the two offsets
@@ -203,7 +208,7 @@ def _cut(call: PlanCall, operation: Operation, index: int, chunks: int) -> tuple
 
 
 def _spots(
-    world: World,
+    world: PlanWorld,
     rank: RankPlan,
     block: PlanBlock,
     operation: Operation,

@@ -9,17 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from threading import Lock
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from taccl.backend.execute_plan.agents import Wait
-from taccl.backend.execute_plan.memory import End, Words, World
-from taccl.backend.execute_plan.operands import PACKET_OPS, PUTS, Deed, Spot, deeds_of, lanes_of, slice_of
-from taccl.backend.execute_plan.ports import Port
-from taccl.backend.plan import Channel, Operation, OpName, PlanBlock, RankPlan
+from taccl.backend.execute.agents import Wait
+from taccl.backend.execute.job import Lock
+from taccl.backend.execute.one_sided.memory import PlanWorld, Words
+from taccl.backend.execute.one_sided.operands import (
+    PACKET_OPS,
+    PUTS,
+    Deed,
+    Spot,
+    deeds_of,
+    lanes_of,
+    slice_of,
+)
+from taccl.backend.execute.one_sided.ports import Port
+from taccl.backend.plan import Channel, ChannelEnd, Operation, OpName, PlanBlock, RankPlan
 
 _SIGNALS = frozenset({OpName.SIGNAL, OpName.RELAXED_SIGNAL})
 _WAITS = frozenset({OpName.WAIT, OpName.RELAXED_WAIT})
@@ -35,7 +43,7 @@ class Block:
     """
 
     def __init__(
-        self, world: World, rank: RankPlan, block: PlanBlock, ports: dict[int, Port], lock: Lock
+        self, world: PlanWorld, rank: RankPlan, block: PlanBlock, ports: dict[int, Port], lock: Lock
     ) -> None:
         self.world, self.rank, self.block, self.lock = world, rank, block, lock
         self.deeds = deeds_of(world, rank, block)
@@ -43,11 +51,23 @@ class Block:
         self.sent = 0
         self.lanes = [Lane(self, number) for number in range(len(self.meetings))]
         ends = {kind: world.ends.get((rank.rank, kind), ()) for kind in (Channel.MEMORY, Channel.PORT)}
-        self.ends: dict[Channel, list[End]] = {
+        self.ends: dict[Channel, list[ChannelEnd]] = {
             kind: [row[each] for each in block.channels_of(kind)] for kind, row in ends.items()
         }
         self.ports = [ports[end.number] for end in self.ends[Channel.PORT]]
         self.dtype = np.dtype(world.call.requested.dtype)
+
+    @property
+    def agents(self) -> list[Lane]:
+        """Its lanes."""
+        return self.lanes
+
+    def stuck(self) -> str | None:
+        """Where the first lane stands that can say what it waits for."""
+        for lane in self.lanes:
+            if not lane.ended and lane.waits_for is not None and lane.waits_for.says is not None:
+                return f"{lane.where()}: {lane.waits_for.says()}"
+        return None
 
     def name(self) -> str:
         """What messages call it."""
@@ -155,7 +175,7 @@ class Lane:
             )
         yield from self._meet()
 
-    def _end(self, operation: Operation) -> End | None:
+    def _end(self, operation: Operation) -> ChannelEnd | None:
         """The end of the channel that is this lane's, if there is one."""
         ends = self.block.ends.get(operation.channel, []) if operation.channel is not None else []
         if self.number >= len(operation.channels) or not ends:

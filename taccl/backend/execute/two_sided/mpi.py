@@ -12,36 +12,24 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from taccl.backend.execute.block import RunningBlock, Wait
+from taccl.backend.execute.agents import End, Ranked
 from taccl.backend.execute.call import Call
 from taccl.backend.execute.deadline import Deadline
-from taccl.backend.execute.memory import (
-    Array,
-    Memory,
-    check_executable,
-    check_memory,
-    fill,
-    memory_elements,
-)
-from taccl.backend.execute.outcome import (
-    Execution,
-    Share,
-    best_root,
-    conclude,
-    findings_of,
-    left_over_pieces,
-    stuck_blocks,
-    wrong_by_root,
-)
-from taccl.backend.execute.plan import Workload, make_plan
-from taccl.backend.execute.reference import Answer
+from taccl.backend.execute.host import Answers, Host
+from taccl.backend.execute.outcome import Execution, conclude
+from taccl.backend.execute.reference import Array
+from taccl.backend.execute.shared import check_room
 from taccl.backend.execute.turns import take_turns
-from taccl.backend.program import Program
+from taccl.backend.execute.two_sided.blocks import RunningBlock
+from taccl.backend.execute.two_sided.memory import Memory, check_executable, lay_out, memory_elements
+from taccl.backend.execute.two_sided.run import TwoSidedJob
+from taccl.backend.execute.two_sided.workload import Workload, make_workload
+from taccl.backend.program import Buffer, Program
 from taccl.errors import TacclError
 
 _Done = TypeVar("_Done")
@@ -99,30 +87,29 @@ class World:
         return done
 
 
-class MpiExchange:
-    """Connections of one rank over MPI, and its flags; `Exchange` for its blocks."""
+class MpiQueues:
+    """Connections of one rank over MPI, and its flags; `Queues` for its blocks."""
 
-    def __init__(self, world: World, plan: Workload, call: Call) -> None:
-        self.mpi, self.plan, self.slots, self.dtype = world.mpi, plan, call.slots, np.dtype(call.dtype)
+    def __init__(self, world: World, workload: Workload, call: Call) -> None:
+        self.mpi, self.workload, self.slots = world.mpi, workload, call.slots
+        self.dtype = np.dtype(call.dtype)
         self.comm = world.comm.Dup()
-        self.flags = [-1] * len(plan.blocks)
+        self.flags = [-1] * len(workload.blocks)
         self.arrived: dict[int, tuple[Any, int]] = {}
         self.open_sends: dict[int, deque[tuple[Any, Array]]] = {}
         self.moved_at = time.monotonic()
 
-    def is_over(self, wait: Wait) -> bool:
-        if wait.kind == "flag":
-            return wait.index >= 0 and self.flags[wait.index] >= wait.mark
-        return self._has_piece(wait.index) if wait.kind == "data" else self._open(wait.index) < self.slots
-
-    def _has_piece(self, connection: int) -> bool:
+    def holds_piece(self, connection: int) -> bool:
         if connection not in self.arrived:
-            channel, source, _ = self.plan.connections[connection]
+            channel, source, _ = self.workload.connections[connection]
             status = self.mpi.Status()
             message = self.comm.Improbe(source=source, tag=channel, status=status)
             if message is not None:
                 self.arrived[connection] = message, status.Get_count(self.mpi.BYTE)
         return connection in self.arrived
+
+    def has_room(self, connection: int) -> bool:
+        return self._open(connection) < self.slots
 
     def _open(self, connection: int) -> int:
         """Pieces of a connection that its receiver has not taken."""
@@ -139,7 +126,7 @@ class MpiExchange:
         return piece
 
     def put(self, connection: int, piece: Array) -> None:
-        channel, _, target = self.plan.connections[connection]
+        channel, _, target = self.workload.connections[connection]
         request = self.comm.Issend([piece, piece.nbytes, self.mpi.BYTE], dest=target, tag=channel)
         self.open_sends.setdefault(connection, deque()).append((request, piece))
         self.moved_at = time.monotonic()
@@ -147,6 +134,9 @@ class MpiExchange:
     def publish(self, block: int, value: int) -> None:
         self.flags[block] = value
         self.moved_at = time.monotonic()
+
+    def published(self, block: int) -> int:
+        return self.flags[block]
 
     def left_over(self) -> list[tuple[int, int]]:
         """Connections of which pieces were never taken, and how many."""
@@ -179,9 +169,9 @@ class _Rounds:
     """
 
     def __init__(
-        self, world: World, exchange: MpiExchange, blocks: list[RunningBlock], deadline: Deadline
+        self, world: World, queues: MpiQueues, blocks: list[RunningBlock], deadline: Deadline
     ) -> None:
-        self.world, self.exchange, self.blocks = world, exchange, blocks
+        self.world, self.queues, self.blocks = world, queues, blocks
         self.comm = world.comm.Dup()
         self.deadline = deadline
         self.failed = False
@@ -193,7 +183,7 @@ class _Rounds:
         now = time.monotonic()
         ended = all(block.ended for block in self.blocks)
         left_s = self.deadline.limit_s - self.deadline.elapsed_s
-        mine = [not self.failed, ended, now - self.exchange.moved_at, left_s]
+        mine = [not self.failed, ended, now - self.queues.moved_at, left_s]
         self.sent, self.got = np.array(mine, dtype=np.float64), np.empty(4)
         self.request = self.comm.Iallreduce(self.sent, self.got, op=self.world.mpi.MIN)
 
@@ -212,7 +202,7 @@ class _Rounds:
             if self.end is not None:
                 return False
             self._begin()
-        quiet_here = time.monotonic() - self.exchange.moved_at
+        quiet_here = time.monotonic() - self.queues.moved_at
         self.nap = min(2 * self.nap, _LONGEST_NAP_S) if quiet_here > _LONGEST_NAP_S else _FIRST_NAP_S
         time.sleep(self.nap)
         return True
@@ -239,60 +229,65 @@ def execute_over_mpi(
             hint=f"mpirun -n {program.num_ranks} taccl run FILE --backend mpi",
         )
     began = time.monotonic()
-    plan, answer = make_plan(program), Answer(call, deadline.look)
-    deadline.begins("making the inputs", plan, call, lambda: 0)
+    job = TwoSidedJob(program, make_workload(program), call)
+    deadline.counts("making the inputs", job.planned, lambda: 0)
 
-    def prepared() -> Memory:
+    def compared() -> bool:
+        host.compare(0)
+        return True
+
+    def prepared() -> tuple[Memory, Host]:
         check_executable(call, program)
-        check_memory(call, program, [world.rank])
-        data: Array = np.empty(memory_elements(call, program, world.rank), dtype=call.dtype)
-        return fill(call, program, world.rank, data, answer.input_of(world.rank), deadline.look)
+        elements = memory_elements(call, program, world.rank)
+        check_room(elements * call.item_bytes, 1, "a smaller --size")
+        memory = lay_out(call, program, world.rank, np.empty(elements, dtype=call.dtype))
+        host = Host(_Own(memory), world.rank, Answers(call, deadline.look))
+        host.prepare(0)
+        return memory, host
 
-    memory = world.all_do(prepared)
-    exchange = MpiExchange(world, plan, call)
-    blocks = [RunningBlock(each, call, memory, exchange) for each in plan.of_rank(world.rank)]
-    deadline.begins("moving data", plan, call, lambda: sum(block.pieces for block in blocks))
-    share = _run(world, plan, call, exchange, blocks, deadline)
+    memory, host = world.all_do(prepared)
+    queues = MpiQueues(world, job.workload, call)
+    blocks = job.blocks(world.rank, memory, queues)
+    deadline.counts("moving data", job.planned, lambda: sum(block.sent for block in blocks))
+    ends, pieces = _run(world, call, queues, blocks, deadline)
     deadline.turns_to("comparing the result")
-    findings: tuple[str, ...] = ()
-    memories = {world.rank: memory}
-    if check and not share.stuck:
-        wrong = world.all_do(lambda: wrong_by_root(answer, memories))
-        total = tuple(map(sum, zip(*world.comm.allgather(wrong), strict=True)))
-        share = replace(share, wrong=total)
-        mine = world.all_do(lambda: findings_of(answer, memories, best_root(call, total)))
-        findings = tuple(text for texts in world.comm.allgather(mine) for text in texts)
-    return conclude(plan, answer, "mpi", share, findings, check, time.monotonic() - began)
+    known = check and call.checkable
+    if known and all(end.ended for end in ends):
+        world.all_do(compared)
+    verdicts = world.comm.allgather(host.verdict)
+    ends = tuple(replace(end, verdict=verdict) for end, verdict in zip(ends, verdicts, strict=True))
+    return conclude(job.subject, "mpi", ends, known, time.monotonic() - began, job.left_over(pieces))
+
+
+@dataclass(frozen=True, eq=False)
+class _Own:
+    """The buffers of the one rank that this process has."""
+
+    memory: Memory
+
+    def user(self, rank: int, buffer: Buffer) -> Array:
+        return self.memory.buffers[buffer]
+
+    def unwritten(self, rank: int) -> Array:
+        return self.memory.data
 
 
 def _run(
-    world: World,
-    plan: Workload,
-    call: Call,
-    exchange: MpiExchange,
-    blocks: list[RunningBlock],
-    deadline: Deadline,
-) -> Share:
-    """Run the blocks of this rank; what all ranks together have to say."""
-    rounds = _Rounds(world, exchange, blocks, deadline)
+    world: World, call: Call, queues: MpiQueues, blocks: list[RunningBlock], deadline: Deadline
+) -> tuple[tuple[End, ...], list[tuple[int, int]]]:
+    """Run the blocks of this rank; what all ranks have to say, and the pieces that nobody took."""
+    rounds = _Rounds(world, queues, blocks, deadline)
     failure: TacclError | None = None
     try:
-        take_turns(blocks, exchange, random.Random(f"{call.seed} {world.rank}"), rounds, deadline.look)
+        take_turns(blocks, random.Random(f"{call.seed} {world.rank}"), rounds, deadline.look)
     except TacclError as error:
         failure, rounds.failed = error, True
     rounds.to_the_end()
-    stuck = () if rounds.end == "ended" else stuck_blocks(blocks, plan, call)
-    share = Share(
-        sum(block.pieces for block in blocks), (), stuck, left_over_pieces(exchange.left_over(), plan)
-    )
+    end, left_over = Ranked(blocks).end(), queues.left_over()
     world.comm.Barrier()  # what is thrown away would look like room to a rank that still looks
-    exchange.drain()
+    queues.drain()
     if rounds.end == "late" and failure is None:
         failure = deadline.missed()
     world.agree(failure)
-    shares: list[Share] = world.comm.allgather(share)
-    return Share(
-        pieces=sum(each.pieces for each in shares),
-        stuck=tuple(text for each in shares for text in each.stuck),
-        left_over=tuple(text for each in shares for text in each.left_over),
-    )
+    said: list[tuple[End, list[tuple[int, int]]]] = world.comm.allgather((end, left_over))
+    return tuple(each for each, _ in said), [piece for _, pieces in said for piece in pieces]

@@ -10,8 +10,9 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from taccl.backend.execute_plan.agents import Wait
-from taccl.backend.execute_plan.memory import End, Words, World
+from taccl.backend.execute.agents import Wait
+from taccl.backend.execute.one_sided.memory import PlanWorld, Words
+from taccl.backend.plan import ChannelEnd
 
 #: This many pieces a transfer has at most.
 _PIECES = 3
@@ -32,7 +33,7 @@ class Port:
     to the ends of their kernels.
     """
 
-    def __init__(self, world: World, end: End) -> None:
+    def __init__(self, world: PlanWorld, end: ChannelEnd) -> None:
         self.world, self.end, self.rank = world, end, end.rank
         self.queue: deque[Transfer] = deque()
         self.pushed = self.done = self.moved = 0
