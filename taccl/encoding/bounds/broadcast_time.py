@@ -1,6 +1,6 @@
 r"""The broadcast time of one chunk that has the network to itself.
 
-With w from `postal`, a chunk with sources U and wanting ranks D has, for every region N (each
+With w from `steps`, a chunk with sources U and wanting ranks D has, for every region N (each
 node, and the whole machine),
 
     T  >=  min{t : sum over u in U of w_N(u, t) >= |D and N|},  w_N counting the ranks of D and N.
@@ -8,14 +8,16 @@ node, and the whole machine),
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
-from taccl.encoding.bounds.postal import Layer, max_informed
-from taccl.encoding.bounds.ticks import in_ticks
+from taccl.encoding.bounds.layer import Distances, Layer
+from taccl.encoding.bounds.steps import OutOfBudget, informed, is_too_large, sum_of
 from taccl.encoding.bounds.tuning import (
+    BROADCAST_TIME_HORIZON,
+    BROADCAST_TIME_LOOKS,
     BROADCAST_TIME_MOST_CLASSES,
     BROADCAST_TIME_MOST_LINKS_OF_NODES,
     BROADCAST_TIME_MOST_NODES,
@@ -28,23 +30,45 @@ from taccl.support.budget import Budget
 
 
 def _better(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
-    instance, problem = view.instance, view.problem
-    best_us, links = 0.0, problem.topology.num_links
-    cells = links * (1 + _nodes_looked_at(problem))
-    for chunks in _classes(instance):
-        if not budget.remaining_s():
-            return
+    best_us = 0.0
+    for chunks in _classes(view.instance):
+        layer = Layer.of(view.instance, chunks)
+        for region in _regions(view.instance, int(chunks[0])):
+            value_us = _informed_us(view, layer.restricted(region), int(chunks[0]), known_us, budget)
+            if value_us > best_us:
+                best_us = value_us
+                what = view.problem.collective.describe_chunk(int(chunks[0]))
+                yield BROADCAST_TIME.proof(value_us, f"spread of {what}, alone on the network")
 
-        def least(tick_us: float, rows: int, chunks: IntArray = chunks) -> int | None:
-            layer = Layer.of(instance, chunks)
-            first = _all_informed(view, layer, int(chunks[0]), tick_us, rows)
-            return first if first < rows else None
 
-        value_us = in_ticks(problem, known_us, links, least, budget, lambda rows: cells * rows)
-        if value_us > best_us:
-            best_us = value_us
-            what = problem.collective.describe_chunk(int(chunks[0]))
-            yield BROADCAST_TIME.proof(value_us, f"spread of {what}, alone on the network")
+def _informed_us(view: View, layer: Layer, chunk: int, known_us: float, budget: Budget) -> float:
+    """When a chunk can have informed all wanting ranks of a layer."""
+    instance, need = view.instance, int(layer.wanted.sum())
+    sets, set_of = instance.demand.source_sets
+    distances = instance.once(Distances).over(layer.uses())
+
+    def first_us(horizon_us: float) -> float | None:
+        w = informed(view.problem, layer, distances, horizon_us, budget, view.backwards)
+        return sum_of([w[rank] for rank in sets[set_of[chunk]].tolist()], need).first(need)
+
+    return soonest_us(first_us, known_us) if need else 0.0
+
+
+def soonest_us(first_us: Callable[[float], float | None], known_us: float) -> float:
+    """When something first is possible, or a moment up to which it is not.
+
+    `first_us` looks for it up to a horizon, which moves further as long as it is not found.
+    """
+    horizon_us, proved_us = BROADCAST_TIME_HORIZON * known_us, 0.0
+    try:
+        for _ in range(BROADCAST_TIME_LOOKS):
+            found_us = first_us(horizon_us)
+            if found_us is not None:
+                return found_us
+            proved_us, horizon_us = horizon_us, 3 * horizon_us
+    except OutOfBudget:
+        pass
+    return proved_us
 
 
 def _classes(instance: Instance) -> list[IntArray]:
@@ -72,20 +96,6 @@ def a_few(classes: IntArray) -> IntArray:
     return classes[:: -(-len(classes) // BROADCAST_TIME_MOST_CLASSES)] if len(classes) else classes
 
 
-def _all_informed(view: View, layer: Layer, chunk: int, tick_us: float, rows: int) -> int:
-    """The first tick at which the chunk can have informed all wanting ranks, in every region; or `rows`."""
-    instance = view.instance
-    layers = [layer.restricted(region) for region in _regions(instance, chunk)]
-    layers = [each for each in layers if each.wanted.any()]
-    if not layers:
-        return 0
-    w = max_informed(instance, layers, tick_us, rows, view.backwards)
-    sets, set_of = instance.demand.source_sets
-    together = w[:, :, sets[set_of[chunk]]].sum(axis=2)
-    need = np.array([each.wanted.sum() for each in layers])
-    return int(first_row(together >= need).max())
-
-
 def _nodes_looked_at(problem: Problem) -> int:
     topology = problem.topology
     return min(
@@ -96,24 +106,19 @@ def _nodes_looked_at(problem: Problem) -> int:
 
 
 def _regions(instance: Instance, chunk: int) -> Iterator[BoolArray]:
-    """Each node, of many those that are farthest from a chunk, and the whole machine."""
+    """The whole machine, and each node; of many nodes those that are farthest from a chunk."""
     node_of = instance.problem.topology.node_of
     sets, set_of = instance.demand.source_sets
     away_us = instance.distances_us[sets[set_of[chunk]]].min(axis=0, initial=np.inf)
     farthest = sorted(np.unique(node_of).tolist(), key=lambda node: -away_us[node_of == node].max())
-    for node in farthest[: _nodes_looked_at(instance.problem)]:
-        yield node_of == node
     yield np.ones(len(node_of), dtype=np.bool_)
-
-
-def first_row(reached: BoolArray) -> IntArray:
-    """The first row that is true, along axis 0; the number of rows where none is."""
-    return np.where(reached.any(axis=0), reached.argmax(axis=0), len(reached))
+    for node in farthest[: _nodes_looked_at(instance.problem)] if len(farthest) > 1 else ():
+        yield node_of == node
 
 
 def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
     yield BROADCAST_TIME.proof(0.0, "nothing has to move")
-    if known_us and not view.problem.collective.is_reduction:
+    if known_us and not view.problem.collective.is_reduction and not is_too_large(view.problem):
         yield from _better(view, known_us, budget)
 
 

@@ -1,22 +1,21 @@
 r"""The gather time of one rank: how long it takes to come to hold all that it wants, in growing groups.
 
-With K from `postal` for the chunks S(r) that rank r wants,
+With K from `steps` for the chunks S(r) that rank r wants,
 
     T  >=  max over r of  min{t : K(r, t) >= |S(r)|}.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
 
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
-from taccl.encoding.bounds.broadcast_time import a_few, first_row
-from taccl.encoding.bounds.postal import Layer, cells_to_gather, max_gathered
-from taccl.encoding.bounds.ticks import in_ticks
+from taccl.encoding.bounds.broadcast_time import a_few, soonest_us
+from taccl.encoding.bounds.layer import Layer, held_at_start, nearest_us
+from taccl.encoding.bounds.steps import gathered, is_too_large
 from taccl.encoding.bounds.views import View
 from taccl.encoding.instance import Instance
 from taccl.model.collective import IntArray
@@ -24,28 +23,29 @@ from taccl.support.budget import Budget
 
 
 def _better(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
-    instance, problem = view.instance, view.problem
     best_us = 0.0
-    for chunks, ranks in _classes(instance):
-        if not budget.remaining_s():
-            return
-
-        layer = Layer.of(instance, chunks)
-
-        def least(tick_us: float, rows: int, layer: Layer = layer, ranks: IntArray = ranks) -> int | None:
-            held = max_gathered(instance, [layer], tick_us, rows, view.backwards)[:, 0, ranks]
-            first = first_row(held >= len(layer.chunks)).max()
-            return int(first) if first < rows else None
-
-        value_us = in_ticks(
-            *(problem, known_us, problem.topology.num_links, least, budget),
-            functools.partial(cells_to_gather, problem, layer),
-        )
+    for chunks, ranks in _classes(view.instance):
+        value_us = _gathered_us(view, chunks, ranks, known_us, budget)
         if value_us > best_us:
             best_us = value_us
             rank = f"rank {ranks[0]}" if len(ranks) == 1 else "some rank"
             witness = f"{rank} comes to hold {len(chunks)} chunks, in growing groups"
             yield GATHER_TIME.proof(value_us, witness)
+
+
+def _gathered_us(view: View, chunks: IntArray, ranks: IntArray, known_us: float, budget: Budget) -> float:
+    """When all of some ranks can hold all of some chunks."""
+    layer, need = Layer.of(view.instance, chunks), len(chunks)
+    held, near = held_at_start(view.instance, layer), nearest_us(view.instance, layer)
+    enough = np.zeros_like(held)
+    enough[ranks] = need
+
+    def first_us(horizon_us: float) -> float | None:
+        k = gathered(view.problem, layer, held, horizon_us, budget, near, enough, at_ends=view.backwards)
+        moments = [k[rank].first(need) for rank in ranks.tolist()]
+        return None if None in moments else max(moment for moment in moments if moment is not None)
+
+    return soonest_us(first_us, known_us)
 
 
 def _classes(instance: Instance) -> Iterator[tuple[IntArray, IntArray]]:
@@ -65,7 +65,7 @@ def _classes(instance: Instance) -> Iterator[tuple[IntArray, IntArray]]:
 
 def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
     yield GATHER_TIME.proof(0.0, "nothing has to move")
-    if known_us and not view.problem.collective.is_reduction:
+    if known_us and not view.problem.collective.is_reduction and not is_too_large(view.problem):
         yield from _better(view, known_us, budget)
 
 

@@ -5,7 +5,6 @@ A bound is one module of this room and one line here.
 
 from __future__ import annotations
 
-from taccl.encoding.bounds.all_ports import ALL_PORTS
 from taccl.encoding.bounds.arrival import ARRIVAL
 from taccl.encoding.bounds.bottleneck import BOTTLENECK
 from taccl.encoding.bounds.bound import Bound
@@ -14,11 +13,8 @@ from taccl.encoding.bounds.center import CENTER
 from taccl.encoding.bounds.cut import CUT
 from taccl.encoding.bounds.flow import FLOW
 from taccl.encoding.bounds.gather_time import GATHER_TIME
-from taccl.encoding.bounds.late import LATE
 from taccl.encoding.bounds.latency import LATENCY
-from taccl.encoding.bounds.one_group import ONE_GROUP
 from taccl.encoding.bounds.staged_cut import STAGED_CUT
-from taccl.encoding.bounds.stages import STAGES
 from taccl.encoding.bounds.strength import STRENGTH
 from taccl.encoding.bounds.throughput import THROUGHPUT
 from taccl.encoding.bounds.volume import VOLUME
@@ -42,10 +38,6 @@ BOUNDS: tuple[Bound, ...] = (
     BROADCAST_TIME,
     GATHER_TIME,
     STAGED_CUT,
-    LATE,
-    STAGES,
-    ALL_PORTS,
-    ONE_GROUP,
 )
 
 

@@ -5,13 +5,6 @@ Where no measurement is named, a number was set by judgement, and no benchmark h
 
 from __future__ import annotations
 
-# --- all_ports
-
-#: No more cuts than this are looked at, and no more numbers of sums that are collected first.
-ALL_PORTS_MOST_CUTS, ALL_PORTS_MOST_COUNTS = 4, 4
-#: How far it looks, in times of what is known; what each cut may use of the budget that is left, and all.
-ALL_PORTS_HORIZON, ALL_PORTS_SHARE, ALL_PORTS_MOST_S = 1.25, 0.75, 2.0
-
 # --- bottleneck
 
 #: Above this many ranks the minimum cuts take longer than they are worth.
@@ -25,6 +18,9 @@ BOTTLENECK_UNITS_PER_ARC = 2e-3
 BROADCAST_TIME_MOST_CLASSES = 8
 #: Of more nodes than this, the farthest from a chunk are looked at; fewer where there are many links.
 BROADCAST_TIME_MOST_NODES, BROADCAST_TIME_MOST_LINKS_OF_NODES = 8, 100_000
+
+#: How far it looks at first, in times of what is known, and how often it looks three times as far.
+BROADCAST_TIME_HORIZON, BROADCAST_TIME_LOOKS = 2.0, 3
 
 # --- center
 
@@ -48,41 +44,14 @@ CUTS_MOST_RANKS, CUTS_MOST_NODES = 32, 8
 #: With more trunks (ports faster than their links) than this, one alone is hardly a bottleneck.
 CUTS_MOST_FAST_PORTS = 64
 
-# --- first_times
-
-#: With more pairs of a chunk and a link than this, working through all steps takes longer than it is worth.
-FIRST_TIMES_MOST_PAIRS = 1_200_000
-#: Units of work for an event, for a link or a group that is looked at there, and for setting up a link.
-FIRST_TIMES_UNITS, FIRST_TIMES_UNITS_PER_LOOK, FIRST_TIMES_UNITS_PER_LINK = 2e-3, 5e-4, 5e-3
-
 # --- flow
 
 FLOW_MAX_FLOWS = 200_000
-
-# --- late
-
-#: How far it looks, in times of what is known, and what each cut may use of the budget that is left.
-LATE_HORIZON, LATE_SHARE = 2.5, 0.5
 
 # --- latency
 
 #: Most distances, in the worst case of one kind of limits for each rank.
 LATENCY_MOST_CELLS = 2**25
-
-# --- one_group
-
-#: A set of ranks with more routes of a chunk over a link than this is no small model, nor are this many
-#: chunks.
-ONE_GROUP_MOST_ROUTES, ONE_GROUP_MOST_CHUNKS = 400, 12
-#: It looks no further than this many times what is known.
-ONE_GROUP_HORIZON = 1.03
-#: No more cuts than this are looked at, and no model has more than this part of what is left for it.
-ONE_GROUP_MOST_CUTS, ONE_GROUP_SHARE = 4, 0.3
-#: A link that takes less than this part of what is known has no place in a model that counts ticks: one that
-#: takes no time is in nobody's way, but in a model it would be.
-ONE_GROUP_SHORTEST = 1e-9
-#: All models of a view together are not worth more seconds than this.
-ONE_GROUP_MOST_S = 6.0
 
 # --- partitions
 
@@ -98,11 +67,6 @@ PORT_TURNS_AHEAD, PORT_TURNS_SOONEST = 1.05, 50
 #: Units of work for going through the routes once, and for each of them.
 PORT_TURNS_UNITS, PORT_TURNS_UNITS_PER_WAY = 0.05, 2e-4
 
-# --- postal
-
-#: A table of what ranks hold with more cells than this in its columns would take seconds.
-POSTAL_MOST_CELLS = 40_000_000
-
 # --- spanning
 
 #: More kinds of chunks than this are not looked at: each takes a tree of its own.
@@ -110,30 +74,41 @@ SPANNING_MOST_KINDS = 64
 
 # --- staged_cut
 
-#: With more classes of crossings (by the links that they may use) than this, only all together are bounded.
-STAGED_CUT_MOST_CLASSES = 4
-#: Cuts into more sets of ranks than this are not looked at for sums.
-STAGED_CUT_MOST_CUTS_OF_SUMS = 8
-#: This many times a cell of a table costs what one of the recurrences does: the turns on the ports are gone
-#: through again and again to find the least end.
-STAGED_CUT_PASSES = 30
-#: However few groups there are, going through their turns takes as long for each row as this many cells.
-STAGED_CUT_CELLS_OF_TURNS = 6_000
-
-# --- stages
-
 #: More routes of crossing than this take seconds.
-STAGES_MOST_ROUTES = 60_000
+STAGED_CUT_MOST_ROUTES = 60_000
 #: More classes of crossings (by the links that they may use) than this: only all together are looked at.
-STAGES_MOST_CLASSES = 4
-#: No more cuts than this are looked at.
-STAGES_MOST_CUTS = 8
-#: What each cut may use of the budget that is left.
-STAGES_SHARE = 0.75
+STAGED_CUT_MOST_CLASSES = 4
+#: No more cuts than this are looked at, and no more numbers of sums that are collected first.
+STAGED_CUT_MOST_CUTS, STAGED_CUT_MOST_FIRST_SUMS = 8, 4
+#: What each cut, and each closer look at it, may use of the budget that is left.
+STAGED_CUT_SHARE = 0.5
 #: All cuts of a view together are not worth more seconds than this: the first ones say most.
-STAGES_MOST_S = 4.0
-#: How far it looks, in times of what is known.
-STAGES_HORIZON = 2.5
+STAGED_CUT_MOST_S = 6.0
+#: How far it looks, in times of what is known; and how often, where what it proves is no sooner.
+STAGED_CUT_HORIZON, STAGED_CUT_LOOKS = 2.5, 3
+
+# --- staged_one_group
+
+#: A set of ranks with more routes of a chunk over a link than this is no small model, nor are this many
+#: chunks.
+ONE_GROUP_MOST_ROUTES, ONE_GROUP_MOST_CHUNKS = 400, 12
+#: It looks no further than this many times what is known.
+ONE_GROUP_HORIZON = 1.03
+#: No model has more than this part of what is left for it, and all of a cut no more seconds than this.
+ONE_GROUP_SHARE, ONE_GROUP_MOST_S = 0.3, 6.0
+#: A link that takes less than this part of what is known has no place in a model that counts ticks: one that
+#: takes no time is in nobody's way, but in a model it would be.
+ONE_GROUP_SHORTEST = 1e-9
+
+# --- steps
+
+#: With more pairs of a chunk and a link than this, moments are multiples of a step, of which the horizon has
+#: at least this many.
+STEPS_LARGE_PAIRS, STEPS_ON_A_GRID = 2_000_000, 1024
+#: With more pairs than this, nobody works through them.
+STEPS_MOST_PAIRS = 50_000_000
+#: Units of work for an event, for a link or a group that is looked at there, and for setting up a link.
+STEPS_UNITS, STEPS_UNITS_PER_LOOK, STEPS_UNITS_PER_LINK = 2e-3, 5e-4, 5e-3
 
 # --- strength
 
@@ -146,22 +121,6 @@ STRENGTH_HARDLY = 1e-4
 
 #: Units of work for each cut and partition: what cost most is there already, from the cut and volume bounds.
 THROUGHPUT_UNITS = 0.2
-
-# --- ticks
-
-#: The most rows of a table, and the fewest that are worth it. A first look has a quarter of them; if the time
-#: lies beyond, it looks three times as far, up to this many times.
-TICKS_FEWEST_ROWS, TICKS_MOST_ROWS, TICKS_LOOKS = 60, 1000, 3
-#: Rounding to coarse ticks makes a time smaller by less than this factor.
-TICKS_COARSE = 1.1
-#: A table with more cells than this takes seconds.
-TICKS_MOST_CELLS = 8_000_000
-#: Units of work for choosing a tick, and for filling tables with it, for each row of them and for each cell.
-TICKS_UNITS, TICKS_UNITS_PER_ROW, TICKS_UNITS_PER_CELL = 2.0, 0.012, 1.2e-5
-#: More than this at once is not worth it: next to such tables there is no look at the budget.
-TICKS_MOST_UNITS = 2000.0
-#: This many cells are looked at in one go: more would no longer be near.
-TICKS_CELLS_AT_ONCE = 250_000
 
 # --- tree_prices
 

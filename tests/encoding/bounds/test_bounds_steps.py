@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from brute_force import fastest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from random_problems import random_problem
-from small_problems import custom, machine, ndv2_node, problem, ring, two_nodes
+from small_problems import custom, machine, ndv2_node, networks, problem, ring, two_nodes
 
 from taccl.encoding import bounds
 from taccl.encoding.bounds import Proof, View
@@ -17,21 +18,20 @@ from taccl.encoding.bounds.bound import Bound
 from taccl.encoding.bounds.broadcast_time import BROADCAST_TIME
 from taccl.encoding.bounds.cuts import Cut
 from taccl.encoding.bounds.gather_time import GATHER_TIME
-from taccl.encoding.bounds.postal import Layer, cells_to_gather, max_gathered, max_informed
-from taccl.encoding.bounds.staged_cut import disjoint_sets, staged_cut_bound, staged_sums_bound
+from taccl.encoding.bounds.layer import Distances, Layer, held_at_start, nearest_us
+from taccl.encoding.bounds.staged_copies import disjoint_sets
+from taccl.encoding.bounds.staged_cut import staged_cut_bound
+from taccl.encoding.bounds.steps import Steps, gathered, informed, port_at_end
 from taccl.encoding.instance import Instance
 from taccl.model.network import LogicalTopology, Occupancy
 from taccl.model.problem import Problem, RoutingLimits
 from taccl.support.budget import Budget
-
-FILLS = (max_informed, max_gathered)
-#: What rounding down to ticks may take from a bound, as a part of it.
-_TICKS = 5e-3
+from taccl.support.jit import ahead_of_time
 
 
 def is_just_below(value_us: float, exact_us: float) -> bool:
-    """Whether a bound counted in ticks is what it is by hand, and never above."""
-    return exact_us * (1 - _TICKS) <= value_us <= exact_us * (1 + 1e-9)
+    """Whether a bound is what it is by hand, and never above."""
+    return exact_us * (1 - 1e-9) <= value_us <= exact_us * (1 + 1e-9)
 
 
 def _budget() -> Budget:
@@ -60,11 +60,24 @@ def gather_time(stated: Problem, known_us: float) -> Proof:
 
 
 def staged_cut(stated: Problem, cut: Cut, known_us: float) -> Proof:
-    return staged_cut_bound(View(Instance(stated)), cut, known_us, _budget())
+    *_, best = staged_cut_bound(View(Instance(stated)), cut, known_us, _budget())
+    return best
 
 
-def staged_sums(stated: Problem, cut: Cut, known_us: float) -> Proof:
-    return staged_sums_bound(View(Instance(stated)), cut, known_us, _budget())
+def informed_steps(stated: Problem, at_ends: bool = False) -> list[Steps]:
+    """Of chunk 0, up to 40 us."""
+    instance = Instance(stated)
+    layer = Layer.of(instance, np.array([0]))
+    distances = instance.once(Distances).over(layer.uses())
+    return informed(stated, layer, distances, 40.0, _budget(), at_ends)
+
+
+def gathered_steps(stated: Problem, at_ends: bool = False) -> list[Steps]:
+    """Of all chunks, up to 40 us."""
+    instance = Instance(stated)
+    layer = Layer.of(instance, np.arange(stated.num_chunks))
+    held, near = held_at_start(instance, layer), nearest_us(instance, layer)
+    return gathered(stated, layer, held, 40.0, _budget(), near, at_ends=at_ends)
 
 
 def one_port(ranks: int, alpha_us: float, beta: float, occupancy: Occupancy = "serial") -> LogicalTopology:
@@ -96,10 +109,8 @@ def test_through_one_port_each_the_ranks_that_have_a_chunk_double(ranks: int, ro
 def test_where_alpha_keeps_no_port_busy_the_ranks_grow_as_in_the_postal_model() -> None:
     """Sent every 1 us, there 3 us later: 1, 2, 3, 4, 6, 9 ranks at 0, 3, 4, 5, 6, 7 us."""
     copies = problem(one_port(9, 2.0, 1.0, "pipelined"), "broadcast")
-    w = max_informed(Instance(copies), [Layer.of(Instance(copies), np.array([0]))], tick_us=1.0, rows=8)[
-        :, 0, 0
-    ]
-    assert w.tolist() == [1, 1, 1, 2, 3, 4, 6, 9]
+    w = informed_steps(copies)[0]
+    assert [w.at(moment) for moment in range(8)] == [1, 1, 1, 2, 3, 4, 6, 9]
     assert is_just_below(broadcast_time(copies, 1.0).value_us, 7.0)
 
 
@@ -125,10 +136,8 @@ def test_groups_that_may_not_be_larger_than_one_chunk_do_not_double() -> None:
 
 def test_a_rank_holds_no_more_than_shortest_paths_can_have_brought() -> None:
     copies = problem(ring(4), "allgather")
-    held = max_gathered(Instance(copies), [Layer.of(Instance(copies), np.arange(4))], tick_us=1.0, rows=8)[
-        :, 0, 0
-    ]
-    assert held.tolist() == [1, 1, 2, 2, 3, 3, 4, 4]
+    held = gathered_steps(copies)[0]
+    assert [held.at(moment) for moment in range(8)] == [1, 1, 2, 2, 3, 3, 4, 4]
 
 
 def test_chunks_that_may_not_use_a_link_do_not_come_by_it() -> None:
@@ -137,10 +146,8 @@ def test_chunks_that_may_not_use_a_link_do_not_come_by_it() -> None:
     may_use = np.ones((3, 4), dtype=np.bool_)
     may_use[2, 0] = False
     kept = problem(machine(3, links), "allgather", limits=RoutingLimits(may_use=may_use))
-    held = max_gathered(Instance(kept), [Layer.of(Instance(kept), np.arange(3))], tick_us=1.0, rows=13)[
-        :, 0, 1
-    ]
-    assert held.tolist() == [1, 1] + [2] * 9 + [3, 3]
+    held = gathered_steps(kept)[1]
+    assert [held.at(moment) for moment in range(13)] == [1, 1] + [2] * 9 + [3, 3]
 
 
 def test_what_enters_a_node_late_has_no_time_left_to_double_there() -> None:
@@ -184,11 +191,9 @@ def test_what_has_collected_little_and_what_has_no_time_left_to_spread_is_worth_
     """A switch of four: each of 4 sums comes from 3 ranks to one port, 4 at a time, in 2 rounds of 1.08."""
     sums = problem(one_port(4, 1.0, 0.02), "allreduce")
     for ranks in ((0,), (1, 2, 3)):
-        bound = staged_sums(sums, Cut(frozenset(ranks), "there"), known_us=2.0)
+        bound = staged_cut(sums, Cut(frozenset(ranks), "there"), known_us=2.0)
         assert is_just_below(bound.value_us, 2 * (1.0 + 4 * 0.02)), "as long as recursive doubling takes"
         assert bound.witness.startswith("4 sums there through ")
-    copies = problem(two_nodes(), "allgather")
-    assert staged_sums(copies, Cut(frozenset({0, 1}), "into node 0"), 3.0).value_us == 0.0
 
 
 def test_a_sum_of_two_nodes_is_doubled_inside_crosses_and_is_spread_inside() -> None:
@@ -219,46 +224,145 @@ def test_a_port_that_is_busy_at_the_beginning_of_a_send_is_busy_at_its_end_backw
 
 def test_with_one_alpha_on_each_port_backwards_is_counted_as_forwards() -> None:
     pipelined = problem(one_port(5, 1.0, 2.0, "pipelined"), "broadcast")
-    layer = Layer.of(Instance(pipelined), np.arange(1))
-    forwards, backwards = (max_informed(Instance(pipelined), [layer], 1.0, 30, way) for way in (False, True))
-    assert (forwards == backwards).all()
+    assert informed_steps(pipelined, at_ends=True) == informed_steps(pipelined)
     gather = problem(pipelined.topology, "allgather")
-    every = Layer.of(Instance(gather), np.arange(5))
-    forwards, backwards = (max_gathered(Instance(gather), [every], 1.0, 30, way) for way in (False, True))
-    assert (forwards == backwards).all()
+    assert gathered_steps(gather, at_ends=True) == gathered_steps(gather)
+
+
+@settings(max_examples=20, deadline=None)
+@given(networks(alphas=(0.0, 1.0, 2.0), betas=(1.0, 2.0, 3.0)), st.sampled_from([1, 2, 71]), st.booleans())
+def test_the_steps_are_what_the_recurrences_say(topology: LogicalTopology, most: int, at_ends: bool) -> None:
+    """With costs that are whole ticks, at each tick what is written in the docstring of `steps`."""
+    stated = problem(topology, "allgather", max_group=most)
+    for steps, said in (
+        (informed_steps(stated, at_ends), Recurrences(stated, at_ends).informed(60)),
+        (gathered_steps(stated, at_ends), Recurrences(stated, at_ends).gathered(60)),
+    ):
+        for rank in range(topology.num_ranks):
+            assert [steps[rank].at(tick * _TICK_US + 1e-9) for tick in range(60)] == [
+                row[rank] for row in said
+            ]
+
+
+#: All costs of `networks` with whole alphas and betas are multiples of it.
+_TICK_US = 0.25
+
+
+class Recurrences:
+    """The recurrences of `steps`, tick by tick; every send takes a tick or more."""
+
+    def __init__(self, stated: Problem, at_ends: bool) -> None:
+        self.stated, self.at_ends, topology = stated, at_ends, stated.topology
+        self.links, self.ranks = range(topology.num_links), range(topology.num_ranks)
+        self.ends = list(zip(topology.src.tolist(), topology.dst.tolist(), strict=True))
+        self.far = Instance(stated).distances_us / _TICK_US
+
+    def costs(self, link: int, pair: int, many: int) -> tuple[float, float]:
+        """How long so many chunks take, and keep the port of a pair busy, in ticks."""
+        topology, size_mb = self.stated.topology, np.array([many * self.stated.chunk_mb])
+        takes = topology.duration_us(np.array([link]), size_mb)
+        busy = topology.port_busy_us(np.array([pair]), size_mb)
+        return float(takes[0]) / _TICK_US, float(busy[0]) / _TICK_US
+
+    def slots(self, end: int) -> dict[tuple[int, int], list[tuple[int, int]]]:
+        """For each rank at that end of links and each port the links that share it, with their pairs."""
+        topology, slots = self.stated.topology, {}
+        pairs = port_at_end(self.stated, (topology.src, topology.dst)[end])
+        for link in self.links:
+            key = self.ends[link][end], int(topology.incidence[1][pairs[link]])
+            slots.setdefault(key, []).append((link, int(pairs[link])))
+        return slots
+
+    def informed(self, ticks: int) -> list[list[int]]:
+        wants = [True for _ in self.ranks]
+        w: list[list[int]] = []
+        served: dict[tuple[int, int], list[int]] = {slot: [] for slot in self.slots(0)}
+        for now in range(ticks):
+            row = [int(each) for each in wants]
+            for slot, links in self.slots(0).items():
+                costs = [(self.ends[link][1], *self.costs(link, pair, 1)) for link, pair in links]
+                once = sum(_ago(w, now, takes, dst) for dst, takes, _ in costs)
+                if all(busy for *_, busy in costs):
+                    turns = max(
+                        _ago(w, now, busy if self.at_ends else takes, dst) + _then(served[slot], now, busy)
+                        for dst, takes, busy in costs
+                    )
+                    served[slot].append(turns if self.at_ends else min(turns, once))
+                    lag = min(takes - busy for _, takes, busy in costs) if self.at_ends else 0
+                    once = min(once, _then(served[slot], now, lag))
+                row[slot[0]] += once
+            near = [sum(self.far[rank][to] <= now for to in self.ranks if wants[to]) for rank in self.ranks]
+            w.append([min(one, other) for one, other in zip(row, near, strict=True)])
+        return w
+
+    def gathered(self, ticks: int) -> list[list[int]]:
+        chunks, many = range(self.stated.num_chunks), self.stated.num_chunks
+        start = [int(rank) for rank in self.stated.collective.source]
+        k: list[list[int]] = []
+        came: dict[tuple[int, int], list[int]] = {slot: [] for slot in self.slots(1)}
+        lags = dict.fromkeys(came, 0.0)
+        for slot, links in self.slots(1).items():
+            if not self.at_ends:
+                lags[slot] = min(np.subtract(*self.costs(link, pair, 1)) for link, pair in links)
+        for now in range(ticks):
+            row = [start.count(rank) for rank in self.ranks]
+            for slot, links in self.slots(1).items():
+                groups = [
+                    (self.ends[link][0], n, *self.costs(link, pair, n))
+                    for link, pair in links
+                    for n in range(1, min(many, self.stated.max_group) + 1)
+                ]
+                leave = [(src, n, takes if self.at_ends else busy, busy) for src, n, takes, busy in groups]
+                count = sum(_ago(k, now, left, src) for src, n, left, _ in leave if n == 1)
+                if all(busy for *_, busy in leave):
+                    turns = (
+                        min(n, _ago(k, now, left, src)) + _then(came[slot], now, busy)
+                        for src, n, left, busy in leave
+                    )
+                    count = min(count, max(turns))
+                came[slot].append(min(count, many - start.count(slot[0])))
+                row[slot[0]] += _then(came[slot], now, lags[slot])
+            near = [sum(self.far[start[chunk]][rank] <= now for chunk in chunks) for rank in self.ranks]
+            k.append([min(one, other) for one, other in zip(row, near, strict=True)])
+        return k
+
+
+def _ago(rows: list[list[int]], now: int, ticks: float, column: int) -> int:
+    """What a column was so many ticks ago; 0 before the first."""
+    return rows[round(now - ticks)][column] if ticks <= now else 0
+
+
+def _then(column: list[int], now: int, ticks: float) -> int:
+    return column[round(now - ticks)] if ticks <= now else 0
+
+
+@pytest.mark.parametrize("at_ends", [False, True])
+def test_compiled_loops_count_what_they_count_as_they_stand(at_ends: bool) -> None:
+    stated = random_problem(random.Random(4), sums=False)
+    plain = informed_steps(stated, at_ends), gathered_steps(stated, at_ends)
+    with ahead_of_time():
+        assert (informed_steps(stated, at_ends), gathered_steps(stated, at_ends)) == plain
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_rows_that_are_filled_together_are_what_they_are_one_by_one(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_on_a_coarser_grid_nothing_is_counted_later(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     stated = random_problem(random.Random(seed), sums=False)
-    single_us = stated.topology.duration_us(np.arange(stated.topology.num_links), stated.chunk_mb)
-    tick_us = float(single_us.min()) / 3.5 or 1.0
-    instance = Instance(replace(stated, max_group=2))
-    layers = [Layer.of(instance, chunks) for chunks in (np.arange(1), np.arange(stated.num_chunks))]
 
-    def tables() -> list[list[object]]:
-        filled = (fill(instance, layers, tick_us, 60, way) for fill in FILLS for way in (False, True))
-        return [table.tolist() for table in filled]
+    def steps() -> list[Steps]:
+        both = ([*informed_steps(stated, each), *gathered_steps(stated, each)] for each in (False, True))
+        return [each for steps in both for each in steps]
 
-    many_at_once = tables()
-    monkeypatch.setattr("taccl.encoding.bounds.ticks.TICKS_CELLS_AT_ONCE", 1)
-    assert tables() == many_at_once
-
-
-def test_links_that_take_no_time_leave_nothing_to_count_in_ticks() -> None:
-    free = machine(3, [(0, 1, 0.0, 0.0), (1, 2, 1.0, 1.0), (2, 0, 1.0, 1.0)])
-    kinds = {bound.kind: bound.value_us for bound in all_bounds(problem(free, "allgather"))}
-    assert kinds["broadcast-time"] == kinds["gather-time"] == 0.0
+    exact = steps()
+    monkeypatch.setattr("taccl.encoding.bounds.steps.STEPS_LARGE_PAIRS", 0)
+    monkeypatch.setattr("taccl.encoding.bounds.steps.STEPS_ON_A_GRID", 100)
+    for one, other in zip(exact, steps(), strict=True):
+        assert one.last <= other.last
+        assert all(
+            other.at(time_us + 1e-9) >= count for time_us, count in zip(one.times, one.counts, strict=True)
+        )
 
 
-def test_a_table_that_is_too_large_to_fill_costs_as_much_as_the_shortest_paths_that_take_its_place(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Six links of three ranks carry groups of up to three chunks: 18 cells a row, or 3 of the paths."""
-    stated = problem(one_port(3, 1.0, 1.0), "allgather", max_group=8)
-    layer = Layer.of(Instance(stated), np.arange(3))
-    assert cells_to_gather(stated, layer, 10) == 18 * 10
-    monkeypatch.setattr("taccl.encoding.bounds.postal.POSTAL_MOST_CELLS", 18 * 10 - 1)
-    assert cells_to_gather(stated, layer, 10) == 3 * 10
+def test_links_that_take_no_time_are_in_nobodys_way() -> None:
+    free = problem(machine(3, [(0, 1, 0.0, 0.0), (1, 2, 1.0, 1.0), (2, 0, 1.0, 1.0)]), "allgather")
+    kinds = {bound.kind: bound.value_us for bound in all_bounds(free)}
+    assert kinds["gather-time"] == pytest.approx(4.0) == fastest(free).makespan_us

@@ -1,0 +1,249 @@
+"""What crosses into a set of ranks over some links: how soon it can be there, and what it can still serve."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from taccl.encoding.bounds.capacity import Covers
+from taccl.encoding.bounds.cuts import Crossing
+from taccl.encoding.bounds.layer import Distances, Layer, held_at_start, nearest_us
+from taccl.encoding.bounds.port_turns import Routes, StepTable
+from taccl.encoding.bounds.steps import OutOfBudget, Steps, gathered, informed, sum_of
+from taccl.encoding.bounds.tuning import STAGED_CUT_MOST_ROUTES
+from taccl.encoding.bounds.views import View
+from taccl.encoding.instance import Instance
+from taccl.model.collective import BoolArray, IntArray
+from taccl.support.budget import Budget
+
+#: Up to this many chunks every size of a group is looked at by itself; of larger ones, a size is rounded up
+#: by no more than one part in this many.
+_EACH, _PARTS = 8, 4
+#: More than anything is worth.
+_ENDLESS = Steps([0.0], [2**40])
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way of crossing, as `port_turns` has it, for n chunks over one link."""
+
+    from_us: float
+    many: int
+    once: int
+
+
+class Spreads:
+    """How many pairs of a chunk and a rank n chunks can have served so long after they came to a rank.
+
+    `want`, shape (num_ranks,), says how many of the chunks each rank wants, and `looks` which ranks a
+    symmetry takes to each other.
+    """
+
+    def __init__(self, at: Entering, instance: Instance, layer: Layer, want: IntArray, at_ends: bool) -> None:
+        self._at, self._problem, self._layer = at, instance.problem, layer
+        self._want, self._at_ends = want, at_ends
+        self._of: dict[tuple[int, int], Steps] = {}
+
+    def of(self, rank: int, many: int) -> Steps:
+        """For a number of chunks or some more, starting at a rank."""
+        size, rank = _rounded_up(many), int(self._at.looks[rank])
+        if (rank, size) not in self._of:
+            held = np.zeros(self._problem.num_ranks, dtype=np.int64)
+            held[rank] = size
+            most = np.minimum(size, self._want)
+            k = gathered(
+                *(self._problem, self._layer.so_many(size), held, self._at.horizon_us, self._at.budget),
+                enough=most,
+                at_ends=self._at_ends,
+            )
+            self._of[rank, size] = sum_of(k, most)
+        return self._of[rank, size]
+
+
+def _rounded_up(many: int) -> int:
+    step = 1
+    while many > _EACH * step * 2:
+        step *= 2
+    step = step * 2 if many > _EACH * step else step
+    step = max(1, step * _EACH // (2 * _PARTS))
+    return many if many <= _EACH else -(-many // step) * step
+
+
+class Entering:
+    """What crosses into W over some links: what copies and sums have in common.
+
+    Each of these is worked out when it is first requested.
+
+    Raises
+    ------
+    OutOfBudget : before it is known.
+    """
+
+    def __init__(
+        self, view: View, inside: BoolArray, crossing: Crossing, horizon_us: float, budget: Budget
+    ) -> None:
+        instance = view.instance
+        self.instance, self.problem, self.inside = instance, view.problem, inside
+        self.crossing, self.horizon_us, self.budget = crossing, horizon_us, budget
+        self.at_ends = view.backwards
+        self.every = Layer.of(instance, crossing.chunks)
+        self.within = Layer.of(instance, crossing.chunks, inside)
+        self.pair = instance.once(Covers).narrowest(crossing.links).pair
+        self.port = self.problem.topology.incidence[1][self.pair]
+
+    @cached_property
+    def chosen(self) -> BoolArray:
+        """Whether each chunk must enter, shape (num_chunks,)."""
+        chosen = np.zeros(self.problem.num_chunks, dtype=np.bool_)
+        chosen[self.crossing.chunks] = True
+        return chosen
+
+    @cached_property
+    def want(self) -> IntArray:
+        """How many of the chunks each rank of W wants, shape (num_ranks,)."""
+        wants = self.instance.demand.wants
+        kept = self.chosen[wants.chunk] & self.inside[wants.rank]
+        return np.bincount(wants.rank[kept], minlength=len(self.inside))
+
+    @cached_property
+    def wanting(self) -> IntArray:
+        """How many ranks of W want each of the chunks, shape (len(chunks),)."""
+        wants = self.instance.demand.wants
+        many = np.bincount(wants.chunk[self.inside[wants.rank]], minlength=self.problem.num_chunks)
+        return np.asarray(many[self.crossing.chunks])
+
+    @cached_property
+    def looks(self) -> IntArray:
+        """For each rank the least that a symmetry which keeps W and the chunks takes it to."""
+        group, inside, chosen = self.instance.group, self.inside, self.chosen
+        keeps = (inside[group.rank_map] == inside).all(axis=1)
+        keeps &= (chosen[group.chunk_map] == chosen).all(axis=1)
+        return np.asarray(group.rank_map[keeps].min(axis=0, initial=len(inside)))
+
+    @cached_property
+    def w(self) -> list[Steps]:
+        """How many ranks of W one chunk can serve so long after it came to each rank there."""
+        distances = self.instance.once(Distances).over(self.within.uses())
+        return informed(self.problem, self.within, distances, self.horizon_us, self.budget, self.at_ends)
+
+    @cached_property
+    def held(self) -> list[Steps]:
+        """How many of the chunks each rank from which links lead into W can hold by a moment."""
+        return self.gathered(self.every)
+
+    def gathered(self, layer: Layer) -> list[Steps]:
+        """The same for other chunks."""
+        held = held_at_start(self.instance, layer)
+        enough = np.zeros_like(held)
+        enough[self.problem.topology.src[self.crossing.links]] = len(layer.chunks)
+        near = nearest_us(self.instance, layer)
+        return gathered(
+            *(self.problem, layer, held, self.horizon_us, self.budget, near, enough), at_ends=self.at_ends
+        )
+
+    @cached_property
+    def spreads(self) -> Spreads:
+        """How many pairs of a chunk and a rank of W that wants it n chunks can have served."""
+        return Spreads(self, self.instance, self.within, self.want, self.at_ends)
+
+    @cached_property
+    def turned_round(self) -> Instance:
+        """The same demand with every link turned round."""
+        return self.instance.once(_turned_round)
+
+    @property
+    def turned_at_ends(self) -> bool:
+        """Whether ports are busy at the ends of sends where time runs the other way."""
+        return not self.at_ends and not self.problem.topology.reads_backwards
+
+    def back(self, start: IntArray) -> Spreads:
+        """How many pairs of a chunk and a rank it starts at n chunks can have come from.
+
+        `start`, shape (num_ranks,), says how many chunks start at each.
+        """
+        return Spreads(self, self.turned_round, self.every, start, self.turned_at_ends)
+
+    def ports(
+        self,
+        w: Sequence[Steps],
+        ways: Callable[[int, int, int], Iterator[Way]],
+        most: Callable[[int], int],
+        like: Callable[[int, int], object],
+        shared: bool,
+    ) -> list[tuple[Routes, IntArray]]:
+        """For each port into W the routes through it, one of those that are equivalent, and its links.
+
+        Parameters
+        ----------
+        w : how many ranks one chunk can serve so long after it came to each rank.
+        ways : the ways of crossing for a rank, a link out of it and a number of chunks.
+        most : what this many chunks are worth.
+        like : of a rank and a link out of it something that is equal where the ways are.
+        shared : whether chunks of a group share the network of W; else each is spread as if by itself.
+
+        Raises
+        ------
+        OutOfBudget : they are too many.
+        """
+        topology, links = self.problem.topology, self.crossing.links
+        sizes = np.minimum(self.every.many_on()[links], self.problem.max_group)
+        tables: tuple[_Rows, _Rows] = (_Rows(), _Rows())
+        rows: dict[int, dict[tuple[tuple[float, ...], tuple[int, ...]], None]] = {}
+        seen: set[object] = set()
+        betas = topology.beta_us_per_mb[links], topology.pair_betas[self.pair]
+        costs = np.stack([topology.alpha_us[links], *betas, sizes]).T.tolist()
+        for index, link in enumerate(links.tolist()):
+            src, dst, port = int(topology.src[link]), int(topology.dst[link]), int(self.port[index])
+            of_w = tables[0].number(w[dst])
+            spread_at = int(self.looks[dst]) if shared else -1
+            key = (port, *costs[index], of_w, spread_at, like(src, link))
+            if key in seen:
+                continue
+            seen.add(key)
+            counts = np.arange(1, int(sizes[index]) + 1)
+            size_mb = counts * self.problem.chunk_mb
+            takes = topology.duration_us(np.full(len(counts), link), size_mb).tolist()
+            busy = topology.port_busy_us(np.full(len(counts), self.pair[index]), size_mb).tolist()
+            into = rows.setdefault(port, {})
+            for many in counts.tolist():
+                spread = tables[1].number(self.spreads.of(dst, many) if shared else _ENDLESS)
+                for way in ways(src, link, many):
+                    times = way.from_us, takes[many - 1], busy[many - 1]
+                    into[times, (most(many), way.many, way.once, of_w, spread)] = None
+            if sum(map(len, rows.values())) > STAGED_CUT_MOST_ROUTES:
+                raise OutOfBudget
+        both = tables[0].table(), tables[1].table()
+        found = []
+        for port, into in sorted(rows.items()):
+            from_us, takes_us, busy_us = np.array([times for times, _ in into]).reshape(-1, 3).T
+            counted = np.array([each for _, each in into], dtype=np.int64).reshape(-1, 5).T
+            worth, many_of, once, of_w, of_s = counted
+            early_us = takes_us - busy_us if self.at_ends else np.zeros_like(takes_us)
+            through = Routes(from_us, takes_us, busy_us, early_us, worth, many_of, once, of_w, of_s, both, 0)
+            found.append((through, links[self.port == port]))
+        return found
+
+
+class _Rows:
+    """Counts that differ, numbered."""
+
+    def __init__(self) -> None:
+        self._number_of: dict[object, int] = {}
+        self._steps: list[Steps] = []
+
+    def number(self, steps: Steps) -> int:
+        number = self._number_of.setdefault(steps.key(), len(self._steps))
+        if number == len(self._steps):
+            self._steps.append(steps)
+        return number
+
+    def table(self) -> StepTable:
+        return StepTable.of(self._steps)
+
+
+def _turned_round(instance: Instance) -> Instance:
+    problem = instance.problem
+    return Instance(replace(problem, topology=problem.topology.reversed()))
