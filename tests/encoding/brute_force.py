@@ -24,7 +24,9 @@ those out of a rank every contribution that is nowhere else, and all ports every
 be. Two branches in the same state have the same future, also if they differ in the names of chunks.
 
 Chunks may be unequal, inputs may come late, outputs may have tails, and some ranks may not sum: such a rank
-has what it holds and what comes, and makes nothing of it. Ranks that may not copy are not known here.
+has what it holds and what comes, and makes nothing of it. A rank that may not copy keeps a chunk that it
+wants, and sends any other once; with sums, such ranks are not known here. Nothing starts at a helper, and it
+wants nothing.
 """
 
 from __future__ import annotations
@@ -63,6 +65,8 @@ class _State:
     now: int
     last: tuple[int, bool]
     relays: frozenset[int]
+    #: Cells of ranks that may not copy, from which a chunk has gone.
+    gone: frozenset[int] = frozenset()
 
 
 class _Search(Tables):
@@ -122,12 +126,17 @@ class _Search(Tables):
     def _key(self, state: _State) -> tuple[object, ...]:
         """The state, the same for states that only differ in the names of interchangeable chunks."""
         n, families = self.num_ranks, state.families
-        relays = [cell in state.relays for cell in range(len(families))]
+        relays, gone = (
+            [cell in cells for cell in range(len(families))] for cells in (state.relays, state.gone)
+        )
         rows = (
-            sorted((families[c * n : (c + 1) * n], relays[c * n : (c + 1) * n]) for c in chunks)
+            sorted(
+                (families[c * n : (c + 1) * n], relays[c * n : (c + 1) * n], gone[c * n : (c + 1) * n])
+                for c in chunks
+            )
             for chunks in self.interchangeable
         )
-        chunks = tuple((block, tuple(relay)) for row in rows for block, relay in row)
+        chunks = tuple((block, *map(tuple, cells)) for row in rows for block, *cells in row)
         return chunks, state.free, state.now, state.last
 
     def _step(self, link: int, rows: tuple[_Row, ...], start: int) -> Step:
@@ -157,7 +166,9 @@ class _Search(Tables):
 
     def _parts(self, state: _State, chunk: int, link: int, ports: int) -> list[tuple[int, int]]:
         """What could be sent of a chunk over a link: (set, from when on the sender has it)."""
-        if not self.usable[chunk][link]:
+        src = self.src[link]
+        is_gone = src in self.wanting[chunk] or chunk * self.num_ranks + src in state.gone
+        if not self.usable[chunk][link] or (is_gone and not self.may_copy[src]):
             return []
         here = state.families[chunk * self.num_ranks + self.src[link]]
         there = state.families[chunk * self.num_ranks + self.dst[link]]
@@ -218,10 +229,12 @@ class _Search(Tables):
     def _after(self, state: _State, link: int, rows: tuple[_Row, ...], start: int) -> _State:
         size, dst = sum(self.size[chunk] for chunk, _ in rows), self.dst[link]
         takes = self.takes(link, size)
-        families, relays = list(state.families), set(state.relays)
+        families, relays, gone = list(state.families), set(state.relays), set(state.gone)
         for chunk, part in rows:
             cell = chunk * self.num_ranks + dst
             relays.discard(chunk * self.num_ranks + self.src[link])
+            if not self.may_copy[self.src[link]]:
+                gone.add(chunk * self.num_ranks + self.src[link])
             if dst not in self.wanting[chunk]:
                 relays.add(cell)
             others = self.apart[self.whole[chunk]][part] if self.may_sum[dst] else [0]
@@ -230,7 +243,8 @@ class _Search(Tables):
         for port in self.ports[link]:
             if busy := self.busy(link, port, size):
                 free[port] = start + busy
-        return _State(tuple(families), tuple(free), start, (link, takes > 0), frozenset(relays))
+        last = link, takes > 0
+        return _State(tuple(families), tuple(free), start, last, frozenset(relays), frozenset(gone))
 
     def _with(self, family: _Family, part: int, at: int, others: list[int]) -> _Family:
         """A family after the arrival of one more sum, which can be added to the others."""

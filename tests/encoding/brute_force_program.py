@@ -68,11 +68,20 @@ class Program:
             takes_time = sorted(busy for busy in port if busy[1] > 1e-6)
             for (start, length), (then, _) in itertools.pairwise(takes_time):
                 assert then >= start + length - 1e-6, "a port serves two sends at once"
+        self._check_copies()
         for chunk, rank in zip(*collective.post.nonzero(), strict=True):
             by_us = self.makespan_us - self.problem.tail_at.get((int(chunk), int(rank)), 0.0)
             there = [one for one, since in held.get((chunk, rank), []) if since <= by_us + 1e-6]
             can = _is_sum_of(wholes[chunk], there) if may_sum(topology)[rank] else wholes[chunk] in there
             assert can, f"rank {rank} never has chunk {chunk}"
+
+    def _check_copies(self) -> None:
+        """A rank that may not copy keeps a chunk that it wants, and sends any other once."""
+        collective, topology = self.problem.collective, self.problem.topology
+        uses = [(int(chunk), int(rank)) for chunk, rank in zip(*collective.post.nonzero(), strict=True)]
+        uses += [(chunk, int(topology.src[step.link])) for step in self.steps for chunk, _ in step.rows]
+        may = may_copy(topology)
+        assert all(may[rank] or uses.count((chunk, rank)) == 1 for chunk, rank in uses), "a rank makes copies"
 
 
 def _body_mb(problem: Problem, step: Step) -> float:
@@ -84,6 +93,10 @@ def _body_mb(problem: Problem, step: Step) -> float:
 
 def may_sum(topology: LogicalTopology) -> list[bool]:
     return [True] * topology.num_ranks if topology.may_sum is None else topology.may_sum.tolist()
+
+
+def may_copy(topology: LogicalTopology) -> list[bool]:
+    return [True] * topology.num_ranks if topology.may_copy is None else topology.may_copy.tolist()
 
 
 def _busy_us(problem: Problem, step: Step) -> dict[int, float]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from brute_force_program import contributors, may_sum, port_betas
+from brute_force_program import contributors, may_copy, may_sum, port_betas
 
 from taccl.model.problem import Problem
 
@@ -33,7 +33,8 @@ class Tables:
             [ticks(beta * problem.chunk_mb) for beta in betas] for betas in port_betas(topology)
         ]
         self.serial = topology.occupancy == "serial"
-        assert topology.may_copy is None, "this search knows no ranks that may not copy"
+        self.may_copy = may_copy(topology)
+        assert all(self.may_copy) or not collective.is_reduction, "with sums all ranks may copy here"
         self.may_sum = may_sum(topology)
         self.size = [1.0] * self.num_chunks if problem.sizes is None else problem.sizes.tolist()
         self.ready, self.tail = (

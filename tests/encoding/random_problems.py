@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 from small_problems import custom, machine
@@ -95,6 +96,35 @@ def _limits(draw: random.Random, topology: LogicalTopology) -> RoutingLimits:
     on_ring = (topology.src + 1) % ranks == topology.dst
     allowed = np.array([[draw.random() < 0.5 for _ in range(links)] for _ in range(ranks)])
     return RoutingLimits(may_use=np.asarray(allowed | on_ring))
+
+
+def random_featured_problem(draw: random.Random, sums: bool) -> Problem:
+    """A random problem, a third of them clusters, with unequal chunks, late inputs, tails or helpers.
+
+    A helper is a rank without data next to those that have some. Now and then some ranks may not sum, or not
+    copy where nothing is summed.
+    """
+    plain = (random_cluster_problem if draw.random() < 1 / 3 else random_problem)(draw, sums)
+    topology, collective, ranks = plain.topology, plain.collective, plain.num_ranks
+    may: dict[str, np.ndarray] = {}
+    if draw.random() < 0.35 and ranks > 2:
+        helper = np.arange(ranks) == ranks - 1
+        topology = replace(topology, is_helper=helper)
+        collective = _collective(draw, ranks - 1, sums).with_helpers(1)
+    if draw.random() < 0.35:
+        able = np.array([draw.random() < 0.7 for _ in range(ranks)])
+        may["may_sum" if sums or draw.random() < 0.5 else "may_copy"] = able
+    columns = {
+        "sizes": (collective.num_chunks, (0.5, 1.0, 2.0, 3.7)),
+        "ready_us": (len(collective.inputs), (0.0, 0.5, 2.0, 5.0)),
+        "tail_us": (len(collective.outputs), (0.0, 0.5, 2.0, 5.0)),
+    }
+    used = {
+        name: np.array([draw.choice(values) for _ in range(length)])
+        for name, (length, values) in columns.items()
+        if draw.random() < 0.5
+    }
+    return replace(plain, topology=replace(topology, **may), collective=collective, **used)
 
 
 #: Nodes of clusters, by how many ranks they have.

@@ -189,12 +189,23 @@ def test_a_rank_that_may_not_sum_passes_on_what_comes() -> None:
     assert fastest(replace(requested, topology=machine(4, links))).makespan_us == pytest.approx(4.0)
 
 
+def test_a_helper_that_may_not_copy_passes_each_chunk_on_once() -> None:
+    """Two ranks behind a helper want what a third has, 2 us a hop."""
+    star = machine(4, [(0, 3, 1.0, 1.0), (3, 1, 1.0, 1.0), (3, 2, 1.0, 1.0), (1, 2, 1.0, 1.0)])
+    helped = replace(star, is_helper=np.arange(4) == 3)
+    one = Problem(helped, custom(3, [((0,), (1, 2), False)]).with_helpers(1), 1.0)
+    assert fastest(one).makespan_us == pytest.approx(4.0)
+    unable = replace(one, topology=replace(helped, may_copy=np.arange(4) != 3))
+    program = fastest(unable)
+    program.check()
+    assert program.makespan_us == pytest.approx(6.0), "to one of them, and from there to the other"
+
+
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(featured_problems(most_ranks=3, names=["allgather", "alltoall", "broadcast", "gather", "scatter"]))
 def test_the_fastest_program_of_copies_is_a_valid_schedule_that_no_bound_and_no_engine_beats(
     requested: Problem,
 ) -> None:
-    requested = replace(requested, topology=replace(requested.topology, may_copy=None))
     program = _within_reach(requested)
     schedule = program.schedule()
     schedule.check()
