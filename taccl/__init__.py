@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from taccl.api import synthesize as synthesize
     from taccl.backend.verify.msccl_xml import verify_file as verify_file
     from taccl.backend.verify.mscclpp import verify_plan_file as verify_plan_file
-    from taccl.calibration.fit_result import MeasuredFit as MeasuredFit
+    from taccl.calibration.link_fit import MeasuredFit as MeasuredFit
     from taccl.calibration.link_fit import fit_measured as fit_measured
     from taccl.deployment import Deployment as Deployment
     from taccl.deployment import deploy as deploy
@@ -64,8 +64,7 @@ _PUBLIC = {
     "api": "make_problem synthesize",
     "backend.verify.msccl_xml": "verify_file",
     "backend.verify.mscclpp": "verify_plan_file",
-    "calibration.fit_result": "MeasuredFit",
-    "calibration.link_fit": "fit_measured",
+    "calibration.link_fit": "MeasuredFit fit_measured",
     "deployment": "Deployment deploy",
     "deployment.converted": "ConvertedFile convert_file",
     "encoding.core.options": "SearchOptions",

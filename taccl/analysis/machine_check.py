@@ -24,6 +24,7 @@ from taccl.model.collectives import chunk_bytes, make_collective
 from taccl.model.network import Occupancy
 from taccl.sketch import SketchedNetwork, sketched
 from taccl.support.budget import Budget, check_time_limit
+from taccl.support.lists import few
 from taccl.support.report import Report, Reported, Table
 from taccl.support.schemas import finite
 from taccl.synthesis.inputs import choose_topology
@@ -259,12 +260,11 @@ def _apart(machine: PhysicalTopology, src: IntArray, dst: IntArray) -> Anomaly |
         return None
     parts = [[machine.gpus[rank].name for rank in np.flatnonzero(part_of == part)] for part in range(count)]
     parts.sort(key=lambda part: (-len(part), part))
-    reported = "; ".join(named(part) for part in parts[:4])
-    more = f"; and {count - 4} more" if count > 4 else ""
+    reported = few(map(named, parts), 4, "; ")
     return Anomaly(
         "no way",
         tuple(name for part in parts[1:] for name in part),
-        f"the GPUs fall into {count} parts without a way there and back: {reported}{more}",
+        f"the GPUs fall into {count} parts without a way there and back: {reported}",
         "links, a switch or a fabric that is missing",
     )
 

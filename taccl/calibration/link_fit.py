@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +13,12 @@ from taccl.calibration.benchmarks.facts import Measured, Scope, together
 from taccl.calibration.benchmarks.findings import findings
 from taccl.calibration.benchmarks.quantities import Findings, LinkCost, Quantity
 from taccl.calibration.benchmarks.registry import read_measured
-from taccl.calibration.fit_result import Change, MeasuredFit
 from taccl.errors import MeasurementError, TopologyError
 from taccl.model.units import MB, format_size, parse_size
 from taccl.support.arguments import file_path
 from taccl.support.files import read_bytes
 from taccl.support.lists import few
+from taccl.support.schemas import stamped
 from taccl.topologies import Path as Way
 from taccl.topologies import PhysicalTopology, load_topology
 from taccl.topologies.as_yaml import topology_text
@@ -26,6 +26,59 @@ from taccl.topologies.load import names_a_file
 from taccl.topologies.strict_yaml import Node, parse_yaml
 from taccl.topologies.yaml_costs import Edit, with_numbers
 from taccl.topologies.yaml_file import link_entries, parse_topology
+
+
+@dataclass(frozen=True)
+class Change:
+    """A number of the machine that a measured one took the place of.
+
+    Parameters
+    ----------
+    key : where it stands, `node.links[0].bandwidth_gbps`.
+    before, after : in the unit of the key.
+    source : how the new one is known.
+    """
+
+    key: str
+    before: float
+    after: float
+    source: str
+
+
+@dataclass(frozen=True)
+class MeasuredFit:
+    """What was fitted, and the machine with it.
+
+    Parameters
+    ----------
+    formats : of the files.
+    found : the numbers, and what could not be stated.
+    changes : of the machine; empty without one.
+    warnings : all of them, in sentences.
+    machine_text : the YAML of the machine with the measured numbers; None without a machine.
+    """
+
+    formats: tuple[str, ...]
+    found: Findings
+    changes: tuple[Change, ...] = ()
+    warnings: tuple[str, ...] = ()
+    machine_text: str | None = field(default=None, repr=False)
+
+    def to_dict(self) -> dict[str, object]:
+        """The object that `taccl topology fit --json` prints."""
+        return stamped(
+            "taccl.topology.fit/1",
+            {
+                "formats": list(self.formats),
+                "quantities": [
+                    asdict(quantity) | {"bandwidth_gbps": quantity.gbps} for quantity in self.found.quantities
+                ],
+                "refused": [asdict(refusal) for refusal in self.found.refusals],
+                "changes": [asdict(change) for change in self.changes],
+                "warnings": list(self.warnings),
+            },
+        )
+
 
 Ends = tuple[str, str]
 #: A pair slower than this share of the entry that it belongs to is named.

@@ -15,7 +15,7 @@ from taccl.model.units import format_size
 
 if TYPE_CHECKING:
     from taccl.calibration.benchmarks.quantities import Quantity
-    from taccl.calibration.fit_result import MeasuredFit
+    from taccl.calibration.link_fit import MeasuredFit
 
 
 @click.command(cls=Sectioned)

@@ -11,7 +11,7 @@ from taccl.errors import TopologyError
 from taccl.support.arguments import is_whole, shown, word
 from taccl.topologies import generators
 from taccl.topologies.devices import NO_NODE
-from taccl.topologies.machines import amd, cloud, nvidia, pcie, published, teccl, tpu
+from taccl.topologies.machines import amd, nvidia, pcie, published, teccl, tpu
 from taccl.topologies.machines.boxes import Box
 from taccl.topologies.machines.dragonfly import DRAGONFLY_FIGURES, dragonfly
 from taccl.topologies.machines.fat_tree import FAT_TREE_FIGURES, fat_tree
@@ -156,12 +156,14 @@ _MACHINES: dict[str, _Machine] = {
         "NVIDIA GB200 NVL72: racks of 72 GPUs at one NVLink fabric, each a node; 72 NICs of 400 Gb/s",
         *("vendor", "NVIDIA; trays as in a dump", 1),
     ),
-    "p4d": _box(cloud.P4D, "AWS p4d: 8 A100s, 4 NICs of 100 Gb/s, each next to 2 GPUs", "dump", "AWS's file"),
+    "p4d": _box(
+        nvidia.P4D, "AWS p4d: 8 A100s, 4 NICs of 100 Gb/s, each next to 2 GPUs", "dump", "AWS's file"
+    ),
     "ndv4": _box(
-        cloud.NDV4, "Azure ND A100 v4: 8 A100s, 8 NICs of 200 Gb/s, 2 next to 2 GPUs", "dump", "Azure's file"
+        nvidia.NDV4, "Azure ND A100 v4: 8 A100s, 8 NICs of 200 Gb/s, 2 next to 2 GPUs", "dump", "Azure's file"
     ),
     "ndv5": _box(
-        cloud.NDV5, "Azure ND H100 v5: 8 H100s, a NIC of 400 Gb/s for each GPU", "vendor", "Microsoft"
+        nvidia.NDV5, "Azure ND H100 v5: 8 H100s, a NIC of 400 Gb/s for each GPU", "vendor", "Microsoft"
     ),
     "mi250x": _box(
         amd.MI250X,

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from taccl.calibration.fit_result import MeasuredFit
-from taccl.calibration.link_fit import fit_measured
+from taccl.calibration.link_fit import MeasuredFit, fit_measured
 from taccl.errors import FileError, MeasurementError, TopologyError, UnitError
 from taccl.model.units import MB
 from taccl.topologies import load_topology

@@ -12,6 +12,7 @@ from pathlib import Path
 from taccl.errors import FileError
 from taccl.model.units import MAX_SIZE_BYTES, MAX_TIME_US
 from taccl.support.arguments import shown
+from taccl.support.lists import few
 
 #: The name of the table in a folder of runs.
 TIMES = "times.csv"
@@ -120,8 +121,7 @@ def read_file_times(text: str, path: str | Path) -> FileTimes:
 def _notes(unmeasured: Sequence[int], faulty: Sequence[int], path: str | Path) -> Iterator[str]:
     for lines, what in ((unmeasured, "no time, or size 0"), (faulty, "wrong results")):
         if lines:
-            shown_lines = ", ".join(map(str, lines[:5])) + (", ..." if len(lines) > 5 else "")
-            yield f"{path}: {what} in {len(lines)} rows (line {shown_lines}): left out"
+            yield f"{path}: {what} in {len(lines)} rows (line {few(lines, 5)}): left out"
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:

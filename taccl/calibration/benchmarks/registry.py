@@ -12,8 +12,7 @@ from taccl.calibration.benchmarks.facts import Measured, plausible, together
 from taccl.calibration.benchmarks.formats import (
     mpigraph,
     nccl_tests,
-    nccl_tests_json,
-    nccl_tests_rows,
+    nccl_tests_files,
     nvbandwidth,
     osu,
     p2p_bandwidth,
@@ -62,9 +61,12 @@ Read = Callable[[str, str | None], Measured]
 #: The first that knows a text reads it.
 FORMATS: tuple[Format[Read], ...] = (
     Format("nvbandwidth", "nvbandwidth, text or -j", nvbandwidth.looks_like, nvbandwidth.read),
-    Format("nccl-tests-json", "nccl-tests -J", nccl_tests_json.looks_like, nccl_tests_json.read),
+    Format("nccl-tests-json", "nccl-tests -J", nccl_tests_files.looks_like, nccl_tests_files.read),
     Format(
-        "nccl-tests-rows", "rccl-tests -x FILE -Z csv|json", nccl_tests_rows.looks_like, nccl_tests_rows.read
+        "nccl-tests-rows",
+        "rccl-tests -x FILE -Z csv|json",
+        nccl_tests_files.looks_like_rows,
+        nccl_tests_files.read_rows,
     ),
     Format("p2p-bandwidth", "p2pBandwidthLatencyTest", p2p_bandwidth.looks_like, p2p_bandwidth.read),
     Format("transferbench", "TransferBench p2p, a2a", transferbench.looks_like, transferbench.read),

@@ -25,6 +25,7 @@ from taccl.errors import FileError, TacclError
 from taccl.model import units
 from taccl.model.network import FloatArray
 from taccl.support.files import MOST_BYTES, read_bytes
+from taccl.support.lists import few
 
 _HINT = f"a folder with MSCCL-XML files and {TIMES}, or FILE.xml=TIMES"
 #: What a folder may hold in place of a table, next to the program of the same name.
@@ -202,7 +203,7 @@ def _measured(path: Path, rows: Sequence[FileTime], notes: list[str]) -> Measure
     unit = _ELEMENT_BYTES * subject.num_chunks
     uneven = sorted(size for size in times if size % unit and size not in hung)
     if uneven:
-        sizes = ", ".join(map(units.format_size, uneven[:4])) + (", ..." if len(uneven) > 4 else "")
+        sizes = few(map(units.format_size, uneven), 4)
         notes.append(
             f"{path.name}: calls of {sizes} do not divide into its {subject.num_chunks} chunks, so the "
             "runtime used an algorithm of its own: left out"

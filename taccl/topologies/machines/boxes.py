@@ -111,7 +111,7 @@ class Box:
         yield self.network_alpha.figure("NIC to NIC")
 
     def _count(self, quantity: str, count: int) -> Figure:
-        return Figure(quantity, count, "", self.counts, self.counts_source)
+        return Figure(count, self.counts, self.counts_source, quantity)
 
 
 def one_each(gpus: int) -> tuple[tuple[int, ...], ...]:

@@ -7,8 +7,9 @@ from typing import Literal
 
 #: How a number is known. `measured`: somebody measured and published it; `dump`: real machines say so of
 #: themselves; `library`: NCCL or RCCL count on it; `vendor`: the maker of the part, or the cloud, says so;
-#: `published`: a study models the machine so; `inferred`: it follows from others; `assumed`: by us.
-How = Literal["measured", "dump", "library", "vendor", "published", "inferred", "assumed"]
+#: `published`: a study models the machine so; `read`: an imported file says so; `inferred`: it follows from
+#: others; `assumed`: a constant.
+How = Literal["measured", "dump", "library", "vendor", "published", "read", "inferred", "assumed"]
 Unit = Literal["", "GB/s", "us", "us/MB"]
 
 #: Which speed of a link counts: what the library's kernels get of it, or what the vendor says.
@@ -22,18 +23,23 @@ class Figure:
 
     Parameters
     ----------
-    quantity : what it is of, in a few words.
     value : in `unit`; GB/s are 10**9 bytes per second, us/MB microseconds per 2**20 bytes.
-    how, source : how it is known, and who says so.
+    how, source : how it is known: the line that was read, a rule, a reference.
+    quantity : what it is of, in a few words; empty where its holder says so.
     peak : the vendor's figure, where `value` is what is got of it.
     """
 
-    quantity: str
     value: float
-    unit: Unit
     how: How
     source: str
+    quantity: str = ""
+    unit: Unit = ""
     peak: float | None = None
+
+    @property
+    def origin(self) -> str:
+        """How it is known and its source, as comments of a machine file have it."""
+        return f"{self.how} {self.source}" if self.how == "read" else f"{self.how}: {self.source}"
 
 
 @dataclass(frozen=True)
@@ -59,7 +65,7 @@ class Rate:
         how: How = self.how if links == 1 else "inferred"
         source = self.source if links == 1 else f"{links} x {self.gbps:g}"
         gbps, peak = round(links * self.gbps, 6), round(links * self.peak_gbps, 6)
-        return Figure(quantity, gbps, "GB/s", how, source, peak if peak != gbps else None)
+        return Figure(gbps, how, source, quantity, "GB/s", peak if peak != gbps else None)
 
 
 @dataclass(frozen=True)
@@ -72,4 +78,4 @@ class Alpha:
 
     def figure(self, quantity: str) -> Figure:
         """The latency as a figure."""
-        return Figure(quantity, self.us, "us", self.how, self.source)
+        return Figure(self.us, self.how, self.source, quantity, "us")

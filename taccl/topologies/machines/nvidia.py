@@ -1,4 +1,4 @@
-"""NVIDIA's own machines with NVSwitches: DGX and HGX of A100, H100, H200, B200, and the rack GB200 NVL72."""
+"""Machines of NVIDIA's GPUs with NVSwitches: DGX, HGX, the rack GB200 NVL72, and those of clouds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from dataclasses import replace
 
 from taccl.topologies.machines.boxes import Box, one_each
 from taccl.topologies.machines.rates import (
+    EFA_P4D_ALPHA,
     NETWORK_ALPHA,
+    NIC_100G,
     NIC_200G,
     NIC_400G,
     NVLINK3,
@@ -50,3 +52,22 @@ GB200_NVL72 = replace(
     nics=one_each(72),
     counts_source="NVIDIA, GB200 NVL72: 18 trays of 4 GPUs and 4 ConnectX-7, as in a cluster's ibnetdiscover",
 )
+
+
+#: Two GPUs and a NIC under each of four PCIe switches.
+P4D = replace(
+    DGX_A100,
+    nics=((0, 1), (2, 3), (4, 5), (6, 7)),
+    nic=NIC_100G,
+    network_alpha=EFA_P4D_ALPHA,
+    counts="dump",
+    counts_source="aws-ofi-nccl's topology file of p4d.24xlarge; NVLinks as DGX A100",
+)
+#: Two GPUs and two NICs under each of four PCIe switches: each GPU is next to both.
+NDV4 = replace(
+    DGX_A100,
+    nics=((0, 1), (0, 1), (2, 3), (2, 3), (4, 5), (4, 5), (6, 7), (6, 7)),
+    counts="dump",
+    counts_source="Azure's topology file of ND A100 v4; NVLinks as DGX A100",
+)
+NDV5 = replace(DGX_H100, counts_source="Microsoft, ND H100 v5: 400 Gb/s InfiniBand for each GPU")

@@ -61,16 +61,16 @@ def l40s(name: str, nodes: int, bandwidth: Bandwidth) -> PhysicalTopology:
 
 
 L40S_FIGURES = (
-    Figure("GPUs of a node", 8, "", "vendor", _L40S_COUNTS),
-    Figure("GPUs at a PCIe switch", 2, "", "assumed", "as in a dump of 16 L20"),
+    Figure(8, "vendor", _L40S_COUNTS, "GPUs of a node"),
+    Figure(2, "assumed", "as in a dump of 16 L20", "GPUs at a PCIe switch"),
     PCIE4_X16.figure("GPU to its PCIe switch"),
     PCIE4_X16_INTEL.figure("PCIe switch to CPU"),
     BETWEEN_INTEL_SPR.figure("CPU to CPU"),
     PCIE_ALPHA.figure("GPU to GPU at one CPU"),
     BETWEEN_CPUS_ALPHA.figure("more between CPUs"),
-    Figure("NICs of a node", 4, "", "vendor", _L40S_COUNTS),
-    Figure("GPUs next to a NIC", 2, "", "assumed", "as in a dump of 16 L20"),
-    Figure("a NIC", NIC_200G.gbps, "GB/s", "assumed", "200 Gb/s / 8"),
+    Figure(4, "vendor", _L40S_COUNTS, "NICs of a node"),
+    Figure(2, "assumed", "as in a dump of 16 L20", "GPUs next to a NIC"),
+    Figure(NIC_200G.gbps, "assumed", "200 Gb/s / 8", "a NIC", "GB/s"),
     NETWORK_ALPHA.figure("NIC to NIC"),
 )
 

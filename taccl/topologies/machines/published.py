@@ -28,25 +28,25 @@ NDV2_DOUBLE_PAIRS = ((0, 1), (0, 4), (1, 3), (2, 3), (2, 6), (4, 5), (5, 7), (6,
 NDV2_SINGLE_PAIRS = ((0, 2), (0, 3), (1, 2), (1, 5), (3, 7), (4, 6), (4, 7), (5, 6))
 
 _INFINIBAND_FIGURES = (
-    Figure("InfiniBand, GPU to GPU", INFINIBAND_ALPHA_US, "us", "measured", TACCL),
-    Figure("InfiniBand, GPU to GPU", INFINIBAND_BETA, "us/MB", "measured", TACCL),
+    Figure(INFINIBAND_ALPHA_US, "measured", TACCL, "InfiniBand, GPU to GPU", "us"),
+    Figure(INFINIBAND_BETA, "measured", TACCL, "InfiniBand, GPU to GPU", "us/MB"),
 )
 DGX2_FIGURES = (
-    Figure("NVLink, GPU to GPU", NVLINK_ALPHA_US, "us", "measured", TACCL),
-    Figure("NVLink, GPU to GPU", DGX2_NVLINK_BETA, "us/MB", "measured", TACCL),
+    Figure(NVLINK_ALPHA_US, "measured", TACCL, "NVLink, GPU to GPU", "us"),
+    Figure(DGX2_NVLINK_BETA, "measured", TACCL, "NVLink, GPU to GPU", "us/MB"),
     *_INFINIBAND_FIGURES,
 )
 NDV2_FIGURES = (
-    Figure("NVLink, GPU to GPU", NVLINK_ALPHA_US, "us", "measured", TACCL),
-    Figure("two NVLinks, GPU to GPU", NDV2_DOUBLE_BETA, "us/MB", "measured", TACCL),
-    Figure("one NVLink, GPU to GPU", NDV2_SINGLE_BETA, "us/MB", "measured", TACCL),
+    Figure(NVLINK_ALPHA_US, "measured", TACCL, "NVLink, GPU to GPU", "us"),
+    Figure(NDV2_DOUBLE_BETA, "measured", TACCL, "two NVLinks, GPU to GPU", "us/MB"),
+    Figure(NDV2_SINGLE_BETA, "measured", TACCL, "one NVLink, GPU to GPU", "us/MB"),
     *_INFINIBAND_FIGURES,
 )
 A100_FIGURES = (
-    Figure("a GPU to all others together", 300, "GB/s", "published", FORESTCOLL),
-    Figure("NVLink, GPU to GPU", NVLINK_ALPHA_US, "us", "assumed", "as dgx2"),
-    Figure("a NIC", 25, "GB/s", "published", FORESTCOLL),
-    Figure("InfiniBand, GPU to GPU", INFINIBAND_ALPHA_US, "us", "assumed", "as dgx2"),
+    Figure(300, "published", FORESTCOLL, "a GPU to all others together", "GB/s"),
+    Figure(NVLINK_ALPHA_US, "assumed", "as dgx2", "NVLink, GPU to GPU", "us"),
+    Figure(25, "published", FORESTCOLL, "a NIC", "GB/s"),
+    Figure(INFINIBAND_ALPHA_US, "assumed", "as dgx2", "InfiniBand, GPU to GPU", "us"),
 )
 
 

@@ -12,17 +12,17 @@ from taccl.topologies.model import PhysicalTopology
 
 TECCL = "TE-CCL (SIGCOMM 2024)"
 DGX2_FIGURES = (
-    Figure("GPU to its switch", 125, "GB/s", "published", TECCL),
-    Figure("GPU to its switch", 0.35, "us", "published", TECCL),
-    Figure("node to node", 12.5, "GB/s", "published", TECCL),
-    Figure("node to node", 2.6, "us", "published", TECCL),
+    Figure(125, "published", TECCL, "GPU to its switch", "GB/s"),
+    Figure(0.35, "published", TECCL, "GPU to its switch", "us"),
+    Figure(12.5, "published", TECCL, "node to node", "GB/s"),
+    Figure(2.6, "published", TECCL, "node to node", "us"),
 )
 NDV2_FIGURES = (
-    Figure("two NVLinks, GPU to GPU", 50, "GB/s", "published", TECCL),
-    Figure("one NVLink, GPU to GPU", 25, "GB/s", "published", TECCL),
-    Figure("NVLink, GPU to GPU", 0.7, "us", "published", TECCL),
-    Figure("node to node", 12.5, "GB/s", "published", TECCL),
-    Figure("node to the network's switch", 1.3, "us", "published", TECCL),
+    Figure(50, "published", TECCL, "two NVLinks, GPU to GPU", "GB/s"),
+    Figure(25, "published", TECCL, "one NVLink, GPU to GPU", "GB/s"),
+    Figure(0.7, "published", TECCL, "NVLink, GPU to GPU", "us"),
+    Figure(12.5, "published", TECCL, "node to node", "GB/s"),
+    Figure(1.3, "published", TECCL, "node to the network's switch", "us"),
 )
 
 

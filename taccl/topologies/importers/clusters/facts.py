@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from taccl.support.lists import natural
 from taccl.support.tables import Location
-from taccl.topologies.importers.clusters.hostlist import natural
 
 
 @dataclass(frozen=True)

@@ -97,11 +97,3 @@ def _follows(before: str, name: str) -> bool:
 def _run(run: Sequence[str]) -> str:
     head, first, tail = _split(run[0])
     return f"{head}[{first}-{_split(run[-1])[1]}]{tail}"
-
-
-def natural(name: str) -> tuple[tuple[int, int, str], ...]:
-    """A key that sorts numbers in names by their value."""
-    return tuple(
-        (0, int(part), part) if part.isdecimal() and part.isascii() else (1, 0, part)
-        for part in re.findall(r"[0-9]{1,18}|[^0-9]+", name)
-    )

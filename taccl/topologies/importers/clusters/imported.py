@@ -6,7 +6,7 @@ The walk through this room, written out once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from taccl.errors import TopologyError
@@ -72,10 +72,7 @@ class ImportedCluster:
                 for level in self.plan.levels
             ],
             "domains": None if self.plan.domains is None else [list(domain) for domain in self.plan.domains],
-            "values": [
-                {"quantity": row.quantity, "value": row.value, "how": row.how, "source": row.source}
-                for row in self.section.values
-            ],
+            "values": [asdict(row) for row in self.section.values],
             "warnings": list(self.section.warnings),
             "yaml": self.yaml,
         }

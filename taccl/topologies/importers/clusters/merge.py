@@ -15,7 +15,7 @@ from taccl.topologies import parse_topology
 from taccl.topologies.importers.clusters.facts import Cluster
 from taccl.topologies.importers.clusters.plan import ClusterFile
 from taccl.topologies.importers.clusters.section import Costs, Section
-from taccl.topologies.importers.nodes.facts import How
+from taccl.topologies.machines.figures import How
 from taccl.topologies.strict_yaml import Node, parse_yaml
 
 _KEYS = ("nodes", "domain", "fabric")

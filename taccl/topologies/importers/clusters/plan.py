@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from taccl.errors import TopologyError
+from taccl.support.lists import equal, natural
 from taccl.topologies.importers.clusters.facts import Cluster, HostBlock
-from taccl.topologies.importers.clusters.hostlist import natural, shortened
-from taccl.topologies.importers.clusters.tiers import Tiers, Uplinks, grouped, tier_name
+from taccl.topologies.importers.clusters.hostlist import shortened
+from taccl.topologies.importers.clusters.tiers import Tiers, Uplinks, tier_name
 from taccl.topologies.strict_yaml import nearest
 
 Nic = tuple[int, int]
@@ -177,7 +178,7 @@ def _crossed(tiers: Tiers, hosts: Sequence[str]) -> list[str]:
     """Warnings of hosts whose NICs are at the leaves of their neighbours, but not in their order."""
     tuples = {host: tuple(port.switch for port in tiers.ports_of[host]) for host in hosts}
     said = []
-    for group in grouped([frozenset(tuple_) for tuple_ in tuples.values()]):
+    for group in equal([frozenset(tuple_) for tuple_ in tuples.values()]):
         members = [hosts[node] for node in group]
         usual = Counter(tuples[host] for host in members).most_common(1)[0][0]
         for host in members:
@@ -225,8 +226,8 @@ def _level(tiers: Tiers, tier: int, part_of: dict[Nic, str]) -> PlannedLevel:
     by_node: dict[int, list[str]] = {}
     for (node, _), part in part_of.items():
         by_node.setdefault(node, []).append(part)
-    patterns = {tuple(map(tuple, grouped(parts))) for parts in by_node.values()}
-    groups = grouped([tuple(parts) for parts in by_node.values()])
+    patterns = {tuple(map(tuple, equal(parts))) for parts in by_node.values()}
+    groups = equal([tuple(parts) for parts in by_node.values()])
     used = [set(by_node[group[0]]) for group in groups]
     is_regular = len(patterns) == 1 and sum(map(len, used)) == len(set().union(*used))
     rails = next(iter(patterns)) if is_regular else None
@@ -236,7 +237,7 @@ def _level(tiers: Tiers, tier: int, part_of: dict[Nic, str]) -> PlannedLevel:
         ]
     else:
         nics = list(part_of)
-        nic_groups = [tuple(nics[index] for index in group) for group in grouped(list(part_of.values()))]
+        nic_groups = [tuple(nics[index] for index in group) for group in equal(list(part_of.values()))]
     leaves = [part_of[nics[0]] for nics in nic_groups]
     return PlannedLevel(
         tier_name(tier),
@@ -252,7 +253,7 @@ def _block_levels(blocks: Sequence[HostBlock], hosts: Sequence[str]) -> list[Pla
     """Blocks as a level of their own, below one that joins them all."""
     block_of = {host: block.name for block in blocks for host in block.hosts}
     names = [block_of.get(host, "") for host in hosts]
-    groups = tuple(map(tuple, grouped(names)))
+    groups = tuple(map(tuple, equal(names)))
     nics = tuple(tuple((node, 0) for node in group) for group in groups)
     unknown = tuple(Uplinks(None) for _ in groups)
     leaves = tuple(names[group[0]] for group in groups)
@@ -270,4 +271,4 @@ def _domains(cluster: Cluster, hosts: Sequence[str]) -> tuple[tuple[int, ...], .
     if not blocks:
         return None
     block_of = {host: block.name for block in blocks for host in block.hosts}
-    return tuple(map(tuple, grouped([block_of.get(host, ("alone", host)) for host in hosts])))
+    return tuple(map(tuple, equal([block_of.get(host, ("alone", host)) for host in hosts])))

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from taccl.support.lists import spans
 from taccl.topologies.importers.clusters.facts import Cluster
 from taccl.topologies.importers.clusters.hostlist import shortened
 from taccl.topologies.importers.clusters.plan import ClusterFile, PlannedLevel
 from taccl.topologies.importers.clusters.tiers import Tiers, Uplinks, commonest
-from taccl.topologies.importers.nodes.facts import How, Known
+from taccl.topologies.importers.nodes.facts import Known
 from taccl.topologies.importers.nodes.rates import alphas
+from taccl.topologies.machines.figures import How
 from taccl.topologies.machines.rates import LEVEL_ALPHA
 
 #: A NIC of an unknown speed, GB/s.
@@ -225,17 +227,8 @@ def _members(groups: Sequence[Sequence[int]]) -> str:
 
 def _ranges(groups: Sequence[Sequence[int]]) -> list[str]:
     """`0-3`, `5` or `[0-3, 7]` for each group."""
-    shown = []
-    for group in groups:
-        runs: list[list[int]] = []
-        for node in group:
-            if runs and runs[-1][-1] == node - 1:
-                runs[-1].append(node)
-            else:
-                runs.append([node])
-        words = [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
-        shown.append(words[0] if len(words) == 1 else f"[{', '.join(words)}]")
-    return shown
+    runs = [spans(group) for group in groups]
+    return [words[0] if len(words) == 1 else f"[{', '.join(words)}]" for words in runs]
 
 
 def _rails(rails: Sequence[Sequence[int]]) -> str:

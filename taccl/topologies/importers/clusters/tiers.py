@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from taccl.support.lists import natural
 from taccl.topologies.importers.clusters.facts import Cluster, HostPort, Trunk
-from taccl.topologies.importers.clusters.hostlist import natural
 
 TIER_NAMES = ("leaf", "spine", "core")
 
@@ -176,14 +176,6 @@ class Tiers:
 def tier_name(tier: int) -> str:
     """leaf, spine, core, level4, ..."""
     return TIER_NAMES[tier - 1] if tier <= len(TIER_NAMES) else f"level{tier}"
-
-
-def grouped(keys: Sequence[object]) -> list[list[int]]:
-    """The positions of equal keys, in the order of the first of each."""
-    groups: dict[object, list[int]] = {}
-    for position, key in enumerate(keys):
-        groups.setdefault(key, []).append(position)
-    return list(groups.values())
 
 
 def commonest(values: Iterable[float]) -> float:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from taccl.support.tables import Location
-from taccl.topologies.importers.nodes.facts import Dump, Gpu, GpuLink, How, Nearness, Nic
+from taccl.topologies.importers.nodes.facts import Dump, Gpu, GpuLink, Nearness, Nic
 from taccl.topologies.importers.nodes.rates import (
     UNKNOWN_LINK,
     UNKNOWN_NIC_GBPS,
@@ -19,16 +19,7 @@ from taccl.topologies.importers.nodes.rates import (
     pcie_peak_gbps,
     rate_source,
 )
-from taccl.topologies.machines.figures import Bandwidth, Rate
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A number and how it is known."""
-
-    value: float
-    how: How
-    source: str
+from taccl.topologies.machines.figures import Bandwidth, Figure, Rate
 
 
 @dataclass(frozen=True)
@@ -45,7 +36,7 @@ class RatedLink:
         value = round(self.count.value * self.each.value, 6)
         if self.count.value == 1 and self.each.how == "read":
             return Figure(value, "read", self.each.source)
-        source = f"{_times(self.count)} x {self.each.value:g} GB/s ({_known(self.each)})"
+        source = f"{_times(self.count)} x {self.each.value:g} GB/s ({self.each.origin})"
         return Figure(value, "inferred", source)
 
 
@@ -181,27 +172,4 @@ def _by_count(dump: Dump, link: GpuLink) -> tuple[Rate, str] | None:
 
 def _times(count: Figure) -> str:
     links = f"{count.value:g} link" + ("" if count.value == 1 else "s")
-    return f"{links} ({_known(count)})"
-
-
-def _known(figure: Figure) -> str:
-    return f"{figure.how} {figure.source}" if figure.how == "read" else f"{figure.how}: {figure.source}"
-
-
-def runs(numbers: Iterable[int]) -> str:
-    """0-3, 5 for 0, 1, 2, 3, 5."""
-    spans: list[tuple[int, int]] = []
-    for number in sorted(numbers):
-        if spans and number == spans[-1][1] + 1:
-            spans[-1] = (spans[-1][0], number)
-        else:
-            spans.append((number, number))
-    return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in spans)
-
-
-def grouped(items: Sequence[object], key: Callable[[int], object]) -> dict[object, list[int]]:
-    """Positions by what `key` says of them, in the order of the first of each group."""
-    groups: dict[object, list[int]] = {}
-    for i in range(len(items)):
-        groups.setdefault(key(i), []).append(i)
-    return groups
+    return f"{links} ({count.origin})"

@@ -5,12 +5,13 @@ The noun of what an import makes. Every number is a `Figure`, which says how it 
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from taccl.topologies.importers.nodes.facts import Nic
-from taccl.topologies.importers.nodes.figures import Figure
+from taccl.topologies.machines.figures import Figure
 
 #: What YAML would not read as a name, and words that stand for all devices of a kind in a machine file.
 _RESERVED = re.compile(
@@ -93,3 +94,86 @@ def narrowest(*figures: Figure) -> Figure:
     return Figure(
         least.value, "inferred", f"the narrowest of {len(figures)} links: {least.how} {least.source}"
     )
+
+
+#: Comments are cut where no one reads on.
+_LONGEST_COMMENT = 240
+
+
+def machine_yaml(
+    layout: Layout, name: str, nodes: int, header: Iterable[str], gpu_comments: Sequence[str]
+) -> str:
+    """The text of the machine.
+
+    Parameters
+    ----------
+    header : lines of comments to begin with.
+    gpu_comments : for each GPU, what it is.
+    """
+    lines = [f"# {_plain(line)}" for line in header]
+    lines += [f"name: {json.dumps(name)}", f"nodes: {nodes}", "node:"]
+    lines.append(f"  gpus: {len(layout.gpus)}")
+    lines += [f"  # {_plain(comment)}" for comment in gpu_comments]
+    for key, names in (("switches", layout.switches), ("nics", layout.nics), ("pcie", layout.pcie)):
+        if names:
+            lines.append(f"  {key}: [{', '.join(names)}]")
+    lines.append("  links:" if layout.wires else "  links: []")
+    for wires in _equivalent(layout.wires):
+        lines += _entry(wires, layout)
+    if layout.fabric is not None:
+        lines.append("fabric:")
+        lines += [f"  {line}" for line in _costs(*layout.fabric)]
+    return "\n".join(lines) + "\n"
+
+
+def _equivalent(wires: Sequence[Wire]) -> list[list[Wire]]:
+    """Wires that one entry can hold, in the order of the first of each."""
+    groups: dict[tuple[object, ...], list[Wire]] = {}
+    for wire in wires:
+        key = (wire.what, wire.alpha_us.value, wire.gbps.value, wire.gbps.how, wire.one_way)
+        groups.setdefault(key, []).append(wire)
+    return list(groups.values())
+
+
+def _entry(wires: Sequence[Wire], layout: Layout) -> list[str]:
+    first = wires[0]
+    lines = [f"    # {first.what}"]
+    targets = {wire.b for wire in wires}
+    if len(targets) == 1 and tuple(wire.a for wire in wires) == layout.gpus:
+        ends = ["from: gpus", f"to: {first.b}"]
+    else:
+        numbers = {gpu: str(i) for i, gpu in enumerate(layout.gpus)}
+        pairs = [f"{numbers.get(wire.a, wire.a)}-{numbers.get(wire.b, wire.b)}" for wire in wires]
+        ends = _wrapped(pairs)
+    lines += [f"    - {ends[0]}", *(f"      {end}" for end in ends[1:])]
+    if first.one_way:
+        lines.append("      one_way: true")
+    more = len({wire.gbps.source for wire in wires}) - 1
+    lines += [f"      {line}" for line in _costs(first.alpha_us, first.gbps, more)]
+    return lines
+
+
+def _wrapped(pairs: Sequence[str]) -> list[str]:
+    """`pairs: [...]`, in lines that fit on a screen."""
+    lines, line = [], "pairs: ["
+    for i, pair in enumerate(pairs):
+        word = pair + ("]" if i == len(pairs) - 1 else ",")
+        if len(line) + len(word) > 90:
+            lines.append(line.rstrip())
+            line = "  "
+        line += word + " "
+    return [*lines, line.rstrip()]
+
+
+def _costs(alpha_us: Figure, gbps: Figure, more: int = 0) -> list[str]:
+    others = f" (and {more} more equivalent)" if more else ""
+    return [
+        f"alpha_us: {alpha_us.value:.6g}  # {_plain(alpha_us.origin)}",
+        f"bandwidth_gbps: {gbps.value:.9g}  # {_plain(gbps.origin)}{others}",
+    ]
+
+
+def _plain(text: str) -> str:
+    """One line of it that a comment can hold, whatever names of files and models have in them."""
+    line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+    return line if len(line) <= _LONGEST_COMMENT else line[: _LONGEST_COMMENT - 3] + "..."

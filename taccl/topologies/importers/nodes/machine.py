@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from taccl.errors import TopologyError
 from taccl.support.tables import Location
 from taccl.topologies import PhysicalTopology, parse_topology
 from taccl.topologies.devices import MAX_GPUS
 from taccl.topologies.importers.nodes.facts import Dump, Known
-from taccl.topologies.importers.nodes.figures import Figure, RatedLink, gpu_gbps, nic_figure, rated_links
-from taccl.topologies.importers.nodes.layout import Layout, nic_names
-from taccl.topologies.importers.nodes.machine_yaml import machine_yaml
+from taccl.topologies.importers.nodes.figures import RatedLink, gpu_gbps, nic_figure, rated_links
+from taccl.topologies.importers.nodes.layout import Layout, machine_yaml, nic_names
 from taccl.topologies.importers.nodes.next_to_nics import add_nic_paths, used_nics
 from taccl.topologies.importers.nodes.pcie_tree import add_pcie_tree
 from taccl.topologies.importers.nodes.rates import Alphas, Protocol, alphas
 from taccl.topologies.importers.nodes.report import known_values, nearest_names
 from taccl.topologies.importers.nodes.settle import settled, without_open_links
-from taccl.topologies.machines.figures import Bandwidth
+from taccl.topologies.machines.figures import Bandwidth, Figure
 
 #: NICs no faster than this make no network for a collective.
 _SLOW_NIC_GBPS = 1.25
@@ -67,10 +66,7 @@ class Imported:
                 }
                 for link in self.links
             ],
-            "values": [
-                {"quantity": row.quantity, "value": row.value, "how": row.how, "source": row.source}
-                for row in self.values
-            ],
+            "values": [asdict(row) for row in self.values],
             "warnings": list(self.warnings),
         }
 

@@ -22,8 +22,8 @@ from taccl.topologies.importers.nodes.facts import (
     SharedBridge,
 )
 from taccl.topologies.importers.nodes.figures import arch_of
+from taccl.topologies.importers.nodes.formats.nccl_graph import disagreements
 from taccl.topologies.importers.nodes.merged_links import contradiction, merged_links
-from taccl.topologies.importers.nodes.plan_check import disagreements
 
 _Row = TypeVar("_Row")
 #: Ports that a tool counts and does not name.

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from taccl.topologies.importers.nodes.facts import Dump, Nearness
 from taccl.topologies.importers.nodes.figures import (
-    Figure,
     card_figure,
     nearest_nics,
     nic_figure,
@@ -20,7 +19,7 @@ from taccl.topologies.importers.nodes.figures import (
 from taccl.topologies.importers.nodes.layout import Layout, narrowest
 from taccl.topologies.importers.nodes.pcie_tree import between_cpus, cards
 from taccl.topologies.importers.nodes.rates import Alphas
-from taccl.topologies.machines.figures import Bandwidth
+from taccl.topologies.machines.figures import Bandwidth, Figure
 
 
 def used_nics(dump: Dump) -> tuple[tuple[int, ...], ...]:

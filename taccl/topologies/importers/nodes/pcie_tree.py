@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from taccl.topologies.importers.nodes.facts import Cpu, Dump, Nearness, SharedBridge
-from taccl.topologies.importers.nodes.figures import Figure, card_figure, nic_figure, pcie_figure, pcie_gbps
+from taccl.topologies.importers.nodes.figures import card_figure, nic_figure, pcie_figure, pcie_gbps
 from taccl.topologies.importers.nodes.layout import Layout
 from taccl.topologies.importers.nodes.rates import INTEL_SHARE, Alphas, cpu_gbps
-from taccl.topologies.machines.figures import Bandwidth
+from taccl.topologies.machines.figures import Bandwidth, Figure
 
 Nearnesses = Sequence[Sequence[Nearness | None]]
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from taccl.support.lists import equal, few, spans
 from taccl.topologies.importers.nodes.facts import Dump, Known, Nearness, Nic
 from taccl.topologies.importers.nodes.figures import (
-    Figure,
-    grouped,
     nearest_nics,
     nic_figure,
     pcie_figure,
     rated_links,
-    runs,
 )
 from taccl.topologies.importers.nodes.layout import Layout
-from taccl.topologies.machines.figures import Bandwidth
+from taccl.topologies.machines.figures import Bandwidth, Figure
 
 
 def nearest_names(dump: Dump) -> tuple[tuple[str, ...], ...]:
@@ -27,16 +25,13 @@ def nearest_names(dump: Dump) -> tuple[tuple[str, ...], ...]:
 def _rows_of_links(dump: Dump, bandwidth: Bandwidth) -> Iterator[Known]:
     """How many links there are and how fast they are, equal ones in one row."""
     rated = rated_links(dump, bandwidth)
-    for wires in grouped(
-        rated, lambda i: (rated[i].count.value, rated[i].each.value, rated[i].link.b is None)
-    ).values():
+    for wires in equal([(each.count.value, each.each.value, each.link.b is None) for each in rated]):
         first = rated[wires[0]]
         if first.link.b is None:
             to = "to the switch" if dump.has_switch else "to ends that are not stated"
-            who = f"GPUs {runs(rated[i].link.a for i in wires)} {to}"
+            who = f"GPUs {_runs(rated[i].link.a for i in wires)} {to}"
         else:
-            who = "GPUs " + ", ".join(f"{rated[i].link.a}-{rated[i].link.b}" for i in wires[:8])
-            who += f" and {len(wires) - 8} pairs more" if len(wires) > 8 else ""
+            who = "GPUs " + few(f"{rated[i].link.a}-{rated[i].link.b}" for i in wires)
         yield _row(f"links, {who}", first.count)
         yield _row(f"GB/s of a link, {who}", first.each)
 
@@ -46,7 +41,7 @@ def _rows_of_nics(dump: Dump, nics: Sequence[Nic]) -> Iterator[Known]:
     source = str(nics[0].place) if nics else f"no NIC in {dump.gpus[0].place.path or 'the file'}"
     yield Known("NICs", len(nics), "read", source)
     ports = [nic_figure(nic) for nic in nics]
-    for which in grouped(ports, lambda i: (ports[i].value, ports[i].how)).values():
+    for which in equal([(port.value, port.how) for port in ports]):
         yield _row(f"GB/s of {', '.join(nics[i].name for i in which)}", ports[which[0]])
     if nics and (dump.nic_nearness or dump.nearest_nics):
         for gpu, names in enumerate(nearest_names(dump)):
@@ -93,14 +88,16 @@ def _row(quantity: str, figure: Figure) -> Known:
 
 def _rows_equivalent(quantity: str, figures: Sequence[Figure | None]) -> list[Known]:
     rows = []
-    for which in grouped(
-        figures, lambda i: None if (one := figures[i]) is None else (one.value, one.how)
-    ).values():
+    for which in equal([None if figure is None else (figure.value, figure.how) for figure in figures]):
         first = figures[which[0]]
         if first is None:
             rows.append(
-                Known(f"{quantity} {runs(which)}", "not stated", "inferred", "no file has their links")
+                Known(f"{quantity} {_runs(which)}", "not stated", "inferred", "no file has their links")
             )
         else:
-            rows.append(_row(f"{quantity} {runs(which)}", first))
+            rows.append(_row(f"{quantity} {_runs(which)}", first))
     return rows
+
+
+def _runs(numbers: Iterable[int]) -> str:
+    return ", ".join(spans(sorted(numbers)))

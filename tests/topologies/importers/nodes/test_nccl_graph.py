@@ -11,7 +11,7 @@ from taccl.errors import TopologyError
 from taccl.support.tables import Location
 from taccl.topologies.importers.nodes.facts import Dump, Gpu, GpuLink, Nearness
 from taccl.topologies.importers.nodes.formats import nccl_graph
-from taccl.topologies.importers.nodes.plan_check import disagreements
+from taccl.topologies.importers.nodes.formats.nccl_graph import disagreements
 from taccl.topologies.importers.nodes.registry import format_of, read_dump, read_text
 
 DUMPS = Path(__file__).parents[3] / "data" / "dumps"

@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from taccl.errors import TopologyError
+from taccl.support.lists import few
 from taccl.support.tables import Location, plain_lines
 from taccl.topologies.importers.nodes.facts import Dump, Gpu, GpuLink
 
@@ -159,16 +160,12 @@ def _odd(listed: list[_Listed], path: str | None) -> list[str]:
         place = Location(path, each.line)
         absent = sorted(set(range(max(each.lines, default=-1) + 1)) - set(each.lines))
         if each.rates and each.down:
-            found.append(f"{place}: GPU {each.dev}: links {_some(sorted(each.down))} are down; not counted")
+            found.append(f"{place}: GPU {each.dev}: links {few(sorted(each.down))} are down; not counted")
         if absent:
-            found.append(f"{place}: GPU {each.dev}: links {_some(absent)} do not stand here; not counted")
+            found.append(f"{place}: GPU {each.dev}: links {few(absent)} do not stand here; not counted")
         if len(each.rates) < most and not (each.rates and each.down) and not absent:
             found.append(f"{place}: GPU {each.dev} has {len(each.rates)} NVLinks, others have {most}")
         slow = sorted(link for link, rate in each.rates.items() if rate < 0.8 * usual[0][0])
         if slow:
-            found.append(f"{place}: GPU {each.dev}: links {_some(slow)} are slower than {usual[0][0]:g} GB/s")
+            found.append(f"{place}: GPU {each.dev}: links {few(slow)} are slower than {usual[0][0]:g} GB/s")
     return found
-
-
-def _some(links: list[int]) -> str:
-    return ", ".join(map(str, links[:8])) + (", ..." if len(links) > 8 else "")

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from taccl.support.lists import few
 from taccl.support.tables import Location
 from taccl.support.xml_elements import Element
 from taccl.topologies.importers.nodes.facts import GpuLink, LinkKind
-from taccl.topologies.importers.nodes.formats.hwloc.gpus import PlacedGpu, has_nvswitch, is_nvswitch
+from taccl.topologies.importers.nodes.formats.hwloc.devices import PlacedGpu, has_nvswitch, is_nvswitch
 from taccl.topologies.importers.nodes.formats.hwloc.tree import Tree
 
 #: MB/s that hwloc's NVML backend puts down for one NVLink: generation 1, generations 2 to 4, generation 5.
@@ -119,10 +120,9 @@ def _pairs(matrix: _Matrix, warnings: list[str]) -> Iterator[tuple[int, int | No
             if min(there, back) > 0:
                 yield numbers[0], numbers[1] if len(numbers) > 1 else None, min(there, back)
     if odd:
-        more = f", and {len(odd) - 3} more" if len(odd) > 3 else ""
         warnings.append(
             f"{matrix.place}: the two directions differ (a broken link), the weaker is taken: "
-            f"{'; '.join(odd[:3])}{more}"
+            f"{few(odd, 3, '; ')}"
         )
 
 

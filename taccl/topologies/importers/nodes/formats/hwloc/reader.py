@@ -7,10 +7,14 @@ import re
 from taccl.support.tables import Location
 from taccl.support.xml_elements import begins_with
 from taccl.topologies.importers.nodes.facts import Dump
-from taccl.topologies.importers.nodes.formats.hwloc.bridges import nearest_nics, shared_bridges, with_pcie
-from taccl.topologies.importers.nodes.formats.hwloc.gpus import find_gpus
+from taccl.topologies.importers.nodes.formats.hwloc.devices import (
+    find_gpus,
+    find_nics,
+    nearest_nics,
+    shared_bridges,
+    with_pcie,
+)
 from taccl.topologies.importers.nodes.formats.hwloc.links import find_links
-from taccl.topologies.importers.nodes.formats.hwloc.nics import find_nics
 from taccl.topologies.importers.nodes.formats.hwloc.tree import nearness, parse_tree
 
 _ROOT = re.compile(r"<!DOCTYPE\s+topology\b|<topology[\s>/]|<object\s+type=\"(?:Machine|System)\"")

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from taccl.support.tables import Location
-from taccl.topologies.importers.nodes.busid import normal_busid
-from taccl.topologies.importers.nodes.facts import GpuLink, LinkKind
-from taccl.topologies.importers.nodes.formats.nccl_topology.gpus import PlacedGpu
+from taccl.topologies.importers.nodes.facts import GpuLink, LinkKind, normal_busid
+from taccl.topologies.importers.nodes.formats.nccl_topology.devices import PlacedGpu
 from taccl.topologies.importers.nodes.formats.nccl_topology.tree import GPU_CLASSES, whole
 
 _SWITCH, _CPU = "0x0680", "0x068001"

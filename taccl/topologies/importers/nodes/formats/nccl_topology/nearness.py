@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from taccl.topologies.importers.nodes.facts import Nearness, SharedBridge
-from taccl.topologies.importers.nodes.formats.nccl_topology.gpus import PlacedGpu
-from taccl.topologies.importers.nodes.formats.nccl_topology.nics import PlacedNic
+from taccl.topologies.importers.nodes.formats.nccl_topology.devices import PlacedGpu, PlacedNic
 from taccl.topologies.importers.nodes.formats.nccl_topology.tree import Device, all_below
 
 #: Broadcom PEX switches of generation 4 and 5, which show as switches in a switch.

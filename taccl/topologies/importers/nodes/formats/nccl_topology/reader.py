@@ -9,7 +9,14 @@ from dataclasses import replace
 from taccl.support.tables import Location
 from taccl.support.xml_elements import begins_with
 from taccl.topologies.importers.nodes.facts import Dump, Gpu, GpuLink, Nearness
-from taccl.topologies.importers.nodes.formats.nccl_topology.gpus import PlacedGpu, find_gpus, find_hinted_gpus
+from taccl.topologies.importers.nodes.formats.nccl_topology.devices import (
+    PlacedGpu,
+    PlacedNic,
+    find_gpus,
+    find_hinted_gpus,
+    find_hinted_nics,
+    find_nics,
+)
 from taccl.topologies.importers.nodes.formats.nccl_topology.links import find_links
 from taccl.topologies.importers.nodes.formats.nccl_topology.nearness import (
     bridges_between,
@@ -18,7 +25,6 @@ from taccl.topologies.importers.nodes.formats.nccl_topology.nearness import (
     port_nearness,
     shared_bridges,
 )
-from taccl.topologies.importers.nodes.formats.nccl_topology.nics import PlacedNic, find_hinted_nics, find_nics
 from taccl.topologies.importers.nodes.formats.nccl_topology.tree import (
     Device,
     all_below,

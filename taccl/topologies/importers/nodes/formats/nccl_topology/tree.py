@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from taccl.errors import TopologyError
 from taccl.support.tables import Location
 from taccl.support.xml_elements import Dialect, Element, parse_elements
-from taccl.topologies.importers.nodes.busid import normal_busid
-from taccl.topologies.importers.nodes.facts import Cpu
+from taccl.topologies.importers.nodes.facts import Cpu, normal_busid
 
 DIALECT = Dialect(
     what="topology file",
