@@ -8,15 +8,78 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from taccl.errors import TopologyError
-from taccl.topologies.devices import Device, Link
+from taccl.topologies.devices import Device, DeviceKind, Link
 from taccl.topologies.executor_section import executor_lines
 from taccl.topologies.model import PhysicalTopology
 
-_KEYS = {"gpu": "gpus", "switch": "switches", "nic": "nics", "pcie": "pcie"}
+_KEYS: dict[DeviceKind, str] = {"gpu": "gpus", "switch": "switches", "nic": "nics", "pcie": "pcie"}
+#: Comments are cut where no one reads on, and lists of pairs are wrapped.
+_LONGEST_COMMENT, _WIDTH = 240, 90
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
+
+
+@dataclass(frozen=True)
+class LinkEntry:
+    """An entry of `links:`.
+
+    Parameters
+    ----------
+    ends : `pairs: [...]`, or `from:` and `to:`, in lines.
+    costs : the keys of its alpha and its bandwidth or beta, perhaps with comments behind them.
+    comment : what the links are; none where it is empty.
+    """
+
+    ends: Sequence[str]
+    costs: Sequence[str]
+    one_way: bool = False
+    comment: str = ""
+
+
+def template_lines(
+    devices: Mapping[DeviceKind, int | Sequence[str]],
+    entries: Sequence[LinkEntry],
+    indent: str,
+    comments: Sequence[str] = (),
+) -> Iterator[str]:
+    """The lines of a node: its devices by their number or names, and its links.
+
+    `comments` : about the GPUs, below their line.
+    """
+    for kind, key in _KEYS.items():
+        names = devices.get(kind)
+        if names:
+            yield f"{indent}{key}: {names if isinstance(names, int) else '[' + ', '.join(names) + ']'}"
+        if kind == "gpu":
+            yield from (f"{indent}# {comment_of(comment)}" for comment in comments)
+    yield f"{indent}links:" if entries else f"{indent}links: []"
+    for entry in entries:
+        if entry.comment:
+            yield f"{indent}  # {entry.comment}"
+        yield f"{indent}  - {entry.ends[0]}"
+        one_way = ["one_way: true"] if entry.one_way else []
+        yield from (f"{indent}    {line}" for line in (*entry.ends[1:], *one_way, *entry.costs))
+
+
+def pairs_lines(pairs: Sequence[str]) -> list[str]:
+    """`pairs: [...]`, in lines that fit on a screen."""
+    lines, line = [], "pairs: ["
+    for index, pair in enumerate(pairs):
+        word = pair + ("]" if index == len(pairs) - 1 else ",")
+        if len(line) + len(word) > _WIDTH:
+            lines.append(line.rstrip())
+            line = "  "
+        line += word + " "
+    return [*lines, line.rstrip()]
+
+
+def comment_of(text: str) -> str:
+    """One line of it that a comment can hold, whatever names of files and models have in them."""
+    line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+    return line if len(line) <= _LONGEST_COMMENT else line[: _LONGEST_COMMENT - 3] + "..."
 
 
 def topology_text(machine: PhysicalTopology, comment: Sequence[str] = ()) -> str:
@@ -90,26 +153,17 @@ def _without_prefix(machine: PhysicalTopology, prefix: str) -> _Node:
 
 def _template(node: _Node, indent: str) -> Iterator[str]:
     devices, links = node
-    for kind, key in _KEYS.items():
+    listed: dict[DeviceKind, int | Sequence[str]] = {}
+    for kind in _KEYS:
         names = [device.name for device in devices if device.kind == kind]
-        if names:
-            counted = names == [f"{kind}{number}" for number in range(len(names))]
-            yield f"{indent}{key}: {len(names) if counted else '[' + ', '.join(names) + ']'}"
-    if not links:
-        yield f"{indent}links: []"
-        return
-    yield f"{indent}links:"
+        counted = names == [f"{kind}{number}" for number in range(len(names))]
+        listed[kind] = len(names) if counted else names
+    entries = []
     for pairs, is_one_way, alpha, beta in _entries(links):
-        all_to_all = _all_to_all(pairs, devices, is_one_way)
-        if all_to_all is None:
-            yield f"{indent}  - pairs: [{', '.join(f'{src}-{dst}' for src, dst in pairs)}]"
-        else:
-            yield f"{indent}  - from: {all_to_all[0]}"
-            yield f"{indent}    to: {all_to_all[1]}"
-        yield f"{indent}    alpha_us: {alpha!r}"
-        yield f"{indent}    beta_us_per_mb: {beta!r}"
-        if is_one_way:
-            yield f"{indent}    one_way: true"
+        ends = _all_to_all(pairs, devices, is_one_way)
+        ends = ends or pairs_lines([f"{src}-{dst}" for src, dst in pairs])
+        entries.append(LinkEntry(ends, (f"alpha_us: {alpha!r}", f"beta_us_per_mb: {beta!r}"), is_one_way))
+    return template_lines(listed, entries, indent)
 
 
 _Pairs = list[tuple[str, str]]
@@ -128,19 +182,19 @@ def _entries(links: Sequence[Link]) -> Iterator[tuple[_Pairs, bool, float, float
         yield list(pairs), is_one_way, alpha, beta
 
 
-def _all_to_all(pairs: _Pairs, devices: Sequence[Device], is_one_way: bool) -> tuple[str, str] | None:
-    """The kinds that these pairs join, each device of the one with each of the other; None if they do not."""
+def _all_to_all(pairs: _Pairs, devices: Sequence[Device], is_one_way: bool) -> list[str]:
+    """`from:` and `to:` where these pairs join each device of one kind with each of another, else empty."""
     kind_of = {device.name: device.kind for device in devices}
     kinds = {(kind_of[src], kind_of[dst]) for src, dst in pairs}
     if len(kinds) != 1 or kinds <= {("fabric", "fabric")}:
-        return None
+        return []
     src_kind, dst_kind = kinds.pop()
     many = Counter(kind_of.values())
     if src_kind == dst_kind:
         whole = many[src_kind] * (many[src_kind] - 1) // (1 if is_one_way else 2)
     else:
         whole = many[src_kind] * many[dst_kind]
-    return (_KEYS[src_kind], _KEYS[dst_kind]) if len(pairs) == whole else None
+    return [f"from: {_KEYS[src_kind]}", f"to: {_KEYS[dst_kind]}"] if len(pairs) == whole else []
 
 
 def _quoted(name: str) -> str:

@@ -10,6 +10,8 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from taccl.topologies.as_yaml import LinkEntry, comment_of, pairs_lines, template_lines
+from taccl.topologies.devices import DeviceKind
 from taccl.topologies.importers.nodes.facts import Nic
 from taccl.topologies.machines.figures import Figure
 
@@ -96,10 +98,6 @@ def narrowest(*figures: Figure) -> Figure:
     )
 
 
-#: Comments are cut where no one reads on.
-_LONGEST_COMMENT = 240
-
-
 def machine_yaml(
     layout: Layout, name: str, nodes: int, header: Iterable[str], gpu_comments: Sequence[str]
 ) -> str:
@@ -110,16 +108,16 @@ def machine_yaml(
     header : lines of comments to begin with.
     gpu_comments : for each GPU, what it is.
     """
-    lines = [f"# {_plain(line)}" for line in header]
+    lines = [f"# {comment_of(line)}" for line in header]
     lines += [f"name: {json.dumps(name)}", f"nodes: {nodes}", "node:"]
-    lines.append(f"  gpus: {len(layout.gpus)}")
-    lines += [f"  # {_plain(comment)}" for comment in gpu_comments]
-    for key, names in (("switches", layout.switches), ("nics", layout.nics), ("pcie", layout.pcie)):
-        if names:
-            lines.append(f"  {key}: [{', '.join(names)}]")
-    lines.append("  links:" if layout.wires else "  links: []")
-    for wires in _equivalent(layout.wires):
-        lines += _entry(wires, layout)
+    devices: dict[DeviceKind, int | Sequence[str]] = {
+        "gpu": len(layout.gpus),
+        "switch": layout.switches,
+        "nic": layout.nics,
+        "pcie": layout.pcie,
+    }
+    entries = [_entry(wires, layout) for wires in _equivalent(layout.wires)]
+    lines += template_lines(devices, entries, "  ", gpu_comments)
     if layout.fabric is not None:
         lines.append("fabric:")
         lines += [f"  {line}" for line in _costs(*layout.fabric)]
@@ -135,45 +133,20 @@ def _equivalent(wires: Sequence[Wire]) -> list[list[Wire]]:
     return list(groups.values())
 
 
-def _entry(wires: Sequence[Wire], layout: Layout) -> list[str]:
+def _entry(wires: Sequence[Wire], layout: Layout) -> LinkEntry:
     first = wires[0]
-    lines = [f"    # {first.what}"]
-    targets = {wire.b for wire in wires}
-    if len(targets) == 1 and tuple(wire.a for wire in wires) == layout.gpus:
+    if len({wire.b for wire in wires}) == 1 and tuple(wire.a for wire in wires) == layout.gpus:
         ends = ["from: gpus", f"to: {first.b}"]
     else:
         numbers = {gpu: str(i) for i, gpu in enumerate(layout.gpus)}
-        pairs = [f"{numbers.get(wire.a, wire.a)}-{numbers.get(wire.b, wire.b)}" for wire in wires]
-        ends = _wrapped(pairs)
-    lines += [f"    - {ends[0]}", *(f"      {end}" for end in ends[1:])]
-    if first.one_way:
-        lines.append("      one_way: true")
+        ends = pairs_lines([f"{numbers.get(wire.a, wire.a)}-{numbers.get(wire.b, wire.b)}" for wire in wires])
     more = len({wire.gbps.source for wire in wires}) - 1
-    lines += [f"      {line}" for line in _costs(first.alpha_us, first.gbps, more)]
-    return lines
-
-
-def _wrapped(pairs: Sequence[str]) -> list[str]:
-    """`pairs: [...]`, in lines that fit on a screen."""
-    lines, line = [], "pairs: ["
-    for i, pair in enumerate(pairs):
-        word = pair + ("]" if i == len(pairs) - 1 else ",")
-        if len(line) + len(word) > 90:
-            lines.append(line.rstrip())
-            line = "  "
-        line += word + " "
-    return [*lines, line.rstrip()]
+    return LinkEntry(ends, _costs(first.alpha_us, first.gbps, more), first.one_way, first.what)
 
 
 def _costs(alpha_us: Figure, gbps: Figure, more: int = 0) -> list[str]:
     others = f" (and {more} more equivalent)" if more else ""
     return [
-        f"alpha_us: {alpha_us.value:.6g}  # {_plain(alpha_us.origin)}",
-        f"bandwidth_gbps: {gbps.value:.9g}  # {_plain(gbps.origin)}{others}",
+        f"alpha_us: {alpha_us.value:.6g}  # {comment_of(alpha_us.origin)}",
+        f"bandwidth_gbps: {gbps.value:.9g}  # {comment_of(gbps.origin)}{others}",
     ]
-
-
-def _plain(text: str) -> str:
-    """One line of it that a comment can hold, whatever names of files and models have in them."""
-    line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
-    return line if len(line) <= _LONGEST_COMMENT else line[: _LONGEST_COMMENT - 3] + "..."

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TypeVar
 
 from taccl.topologies.importers.nodes.facts import (
@@ -26,6 +26,8 @@ from taccl.topologies.importers.nodes.formats.nccl_graph import disagreements
 from taccl.topologies.importers.nodes.merged_links import contradiction, merged_links
 
 _Row = TypeVar("_Row")
+_Part = TypeVar("_Part", Gpu, Nic)
+_Table = tuple[tuple[Nearness | None, ...], ...]
 #: Ports that a tool counts and does not name.
 _NUMBERED = re.compile(r"nic\d+", re.IGNORECASE)
 
@@ -55,10 +57,16 @@ def merge(dumps: Sequence[Dump]) -> Dump:
 
 @dataclass(frozen=True)
 class _Map:
-    """Positions of a later dump's devices -> positions in the whole."""
+    """Indices of a later dump's devices -> indices in the whole."""
 
     gpus: tuple[int, ...]
     nics: tuple[int, ...]
+
+
+def _filled(one: _Part, other: _Part, **known: object) -> _Part:
+    """A device as the first dump has it, what it lacks from the other, and what is `known` of both."""
+    names = (each.name for each in fields(one) if getattr(one, each.name) is None)
+    return replace(one, **({name: getattr(other, name) for name in names} | known))
 
 
 def _refined(whole: Dump, later: Dump) -> Dump:
@@ -70,17 +78,18 @@ def _refined(whole: Dump, later: Dump) -> Dump:
     nics, nics_at, notes = _nics(whole, later)
     at = _Map(gpus_at, nics_at)
     links, has_switch, link_notes = merged_links(whole, later, gpus_at)
+    size = (len(gpus), len(gpus))
     return Dump(
         format=f"{whole.format}+{later.format}",
         gpus=tuple(gpus),
         nics=nics,
         links=links,
         has_switch=has_switch,
-        gpu_nearness=_gpu_nearness(whole, later, at),
-        nic_nearness=_nic_nearness(whole, later, at, nics),
+        gpu_nearness=_first_reported(whole.gpu_nearness, _moved(later.gpu_nearness, size, at.gpus, at.gpus)),
+        nic_nearness=None if nics is None else _nic_nearness(whole, later, at, nics),
         nearest_nics=_nearest(whole, later, at, nics),
         bridges=whole.bridges if whole.bridges is not None else _bridges(later, at),
-        peer_access=whole.peer_access or _square(later.peer_access, len(gpus), at.gpus, None),
+        peer_access=whole.peer_access or _moved(later.peer_access, size, at.gpus, at.gpus),
         cpus=whole.cpus or later.cpus,
         is_hint=whole.is_hint and later.is_hint,
         order=whole.order or later.order,
@@ -137,17 +146,7 @@ def _one_gpu(one: Gpu, other: Gpu, number: int) -> Gpu:
         if a is not None and b is not None and a != b:
             raise contradiction(f"GPU {number} has {what} {b}", other.place, f"it has {what} {a}", one.place)
     pcie = one if one.pcie_gbps is not None else other
-    return Gpu(
-        one.place,
-        busid=one.busid or other.busid,
-        model=one.model or other.model,
-        arch=one.arch or other.arch,
-        numa=one.numa if one.numa is not None else other.numa,
-        dev=one.dev if one.dev is not None else other.dev,
-        pcie_gbps=pcie.pcie_gbps,
-        pcie_place=pcie.pcie_place or pcie.place,
-        host=one.host or other.host,
-    )
+    return _filled(one, other, pcie_place=pcie.pcie_place or pcie.place)
 
 
 def _nics(whole: Dump, later: Dump) -> tuple[tuple[Nic, ...] | None, tuple[int, ...], list[str]]:
@@ -173,37 +172,20 @@ def _one_nic(one: Nic, other: Nic) -> Nic:
         raise contradiction(
             f"{one.name} has {other.gbps:g} GB/s", other.place, f"it has {one.gbps:g} GB/s", one.place
         )
-    return Nic(
-        one.place if one.gbps is not None or other.gbps is None else other.place,
-        one.name,
-        one.gbps if one.gbps is not None else other.gbps,
-        one.card or other.card,
-        one.card_gbps if one.card_gbps is not None else other.card_gbps,
-        one.numa if one.numa is not None else other.numa,
-        one.card_place if one.card_gbps is not None else other.card_place or other.place,
-        one.host or other.host,
+    return _filled(
+        one,
+        other,
+        place=one.place if one.gbps is not None or other.gbps is None else other.place,
+        card_place=one.card_place if one.card_gbps is not None else other.card_place or other.place,
     )
 
 
-def _gpu_nearness(whole: Dump, later: Dump, at: _Map) -> tuple[tuple[Nearness | None, ...], ...] | None:
-    theirs = _square(later.gpu_nearness, len(whole.gpus), at.gpus, None)
-    return _first_reported(whole.gpu_nearness, theirs)
-
-
-def _nic_nearness(
-    whole: Dump, later: Dump, at: _Map, nics: Sequence[Nic] | None
-) -> tuple[tuple[Nearness | None, ...], ...] | None:
+def _nic_nearness(whole: Dump, later: Dump, at: _Map, nics: Sequence[Nic]) -> _Table | None:
     """Of each GPU and port what the first tells; they must agree on whether a CPU away is between them."""
-    if nics is None:
-        return None
-    theirs: list[list[Nearness | None]] = [[None] * len(nics) for _ in whole.gpus]
-    for there, here in enumerate(at.gpus):
-        for column, nic in enumerate(at.nics):
-            theirs[here][nic] = later.nic_nearness[there][column] if later.nic_nearness else None
-    blank: tuple[Nearness | None, ...] = (None,) * len(nics)
-    known = whole.nic_nearness or ((),) * len(whole.gpus)
-    mine = tuple((*row, *blank[len(row) :]) for row in known)
-    for gpu, (a, b) in enumerate(zip(mine, theirs, strict=True)):
+    size = (len(whole.gpus), len(nics))
+    mine = _moved(whole.nic_nearness, size, range(len(whole.gpus)), range(len(whole.nics or ())))
+    theirs = _moved(later.nic_nearness, size, at.gpus, at.nics)
+    for gpu, (a, b) in enumerate(zip(mine or (), theirs or (), strict=False)):
         for nic, (near, other) in enumerate(zip(a, b, strict=True)):
             if near is None or other is None or (near == Nearness.SYS) == (other == Nearness.SYS):
                 continue
@@ -214,9 +196,7 @@ def _nic_nearness(
                     f"it is {near.name}",
                     whole.gpus[gpu].place,
                 )
-    if whole.nic_nearness is None and later.nic_nearness is None:
-        return None
-    return _first_reported(mine, tuple(map(tuple, theirs)))
+    return _first_reported(mine, theirs)
 
 
 def _nearest(
@@ -246,15 +226,18 @@ def _bridges(later: Dump, at: _Map) -> tuple[SharedBridge, ...] | None:
     )
 
 
-def _square(
-    rows: Sequence[Sequence[_Row]] | None, size: int, at: Sequence[int], blank: _Row
-) -> tuple[tuple[_Row, ...], ...] | None:
-    """A table of a later dump's GPUs with the whole's rows and columns."""
+def _moved(
+    rows: Sequence[Sequence[_Row | None]] | None,
+    size: tuple[int, int],
+    rows_at: Sequence[int],
+    columns_at: Sequence[int],
+) -> tuple[tuple[_Row | None, ...], ...] | None:
+    """A table of one dump's devices with the whole's rows and columns."""
     if rows is None:
         return None
-    table = [[blank] * size for _ in range(size)]
-    for a, row in zip(at, rows, strict=True):
-        for b, value in zip(at, row, strict=True):
+    table: list[list[_Row | None]] = [[None] * size[1] for _ in range(size[0])]
+    for a, row in zip(rows_at, rows, strict=True):
+        for b, value in zip(columns_at, row, strict=True):
             table[a][b] = value
     return tuple(map(tuple, table))
 

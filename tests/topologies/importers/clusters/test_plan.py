@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taccl.errors import TopologyError
-from taccl.topologies.importers.clusters.hostlist import expanded, natural, shortened
+from taccl.support.lists import natural
+from taccl.topologies.importers.clusters.hostlist import expanded, shortened
 from taccl.topologies.importers.clusters.plan import plan
 from taccl.topologies.importers.clusters.registry import parse_cluster
 
