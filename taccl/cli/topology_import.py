@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 @click.option(
     "--protocol", type=click.Choice(PROTOCOLS), help="Latencies of this protocol. Default: of small messages."
 )
+@click.option("--gpu", metavar="MODEL", help="The model of the GPUs, where no file names it: B200.")
 @cluster_options
 @click.option("-o", "--output", type=FILE, help="The machine file (YAML); - is standard output.")
 @json_option
@@ -56,6 +57,7 @@ def import_machine(
     nodes: int | None,
     bandwidth: Bandwidth,
     protocol: Protocol | None,
+    gpu: str | None,
     output: Path | None,
     as_json: bool,
     **network: Unpack[Network],
@@ -66,6 +68,8 @@ def import_machine(
     contradict each other, both lines are reported.
     """
     check_options(network, bool(files))
+    if gpu is not None and not files:
+        raise click.UsageError("--gpu is of FILE...")
     if not files:
         import_network(network, nodes, output, as_json)
         return
@@ -73,9 +77,9 @@ def import_machine(
     dump = merge([read_dump(file) for file in files])
     name, found = _name(files[0]), None
     if network["cluster"] is None:
-        machine = make_machine(dump, name, nodes=nodes or 1, bandwidth=bandwidth, protocol=protocol)
+        machine = make_machine(dump, name, nodes=nodes or 1, bandwidth=bandwidth, protocol=protocol, gpu=gpu)
     else:
-        machine = make_machine(dump, name, bandwidth=bandwidth, protocol=protocol)
+        machine = make_machine(dump, name, bandwidth=bandwidth, protocol=protocol, gpu=gpu)
         found = network_of(network, nodes, machine_file(machine.yaml))
     if output is not None:
         write_output(output, machine.yaml if found is None else found.yaml)

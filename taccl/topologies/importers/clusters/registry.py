@@ -19,6 +19,7 @@ SLURM_YAML: Format[Read] = Format("slurm-yaml", "SLURM topology.yaml", slurm.is_
 FORMATS: tuple[Format[Read], ...] = (
     Format("ibnetdiscover", "ibnetdiscover", infiniband.has_blocks, infiniband.read_blocks),
     Format("ibnetdiscover-p", "ibnetdiscover -p", infiniband.has_ports, infiniband.read_ports),
+    Format("iblinkinfo", "iblinkinfo", infiniband.has_link_info, infiniband.read_link_info),
     Format("netq", "NetQ computeNodes.json", netq.looks_like, netq.read),
     Format("aws", "aws ec2 describe-instance-topology", aws.looks_like, aws.read),
     Format("labels", "kubectl get nodes -o json|yaml", labels.looks_like, labels.read),

@@ -10,6 +10,7 @@ from taccl.topologies import PhysicalTopology, parse_topology
 from taccl.topologies.devices import MAX_GPUS
 from taccl.topologies.importers.nodes.facts import Dump, Known
 from taccl.topologies.importers.nodes.figures import RatedLink, gpu_gbps, nic_figure, rated_links
+from taccl.topologies.importers.nodes.gpu_models import unnamed_generation, with_model
 from taccl.topologies.importers.nodes.layout import Layout, machine_yaml, nic_names
 from taccl.topologies.importers.nodes.next_to_nics import add_nic_paths, used_nics
 from taccl.topologies.importers.nodes.pcie_tree import add_pcie_tree
@@ -78,6 +79,7 @@ def make_machine(
     nodes: int = 1,
     bandwidth: Bandwidth = "nccl",
     protocol: Protocol | None = None,
+    gpu: str | None = None,
 ) -> Imported:
     """The machine that a dump tells of.
 
@@ -86,17 +88,19 @@ def make_machine(
     nodes : how many such nodes; their NICs are joined by a flat network.
     bandwidth : `nccl`, what libraries take for reachable, or `peak`, the vendor's figures.
     protocol : whose latencies are taken; those of small messages where it is None.
+    gpu : the model of the GPUs, such as `B200`, where no file names it.
 
     Raises
     ------
-    TopologyError : several nodes without a NIC, more GPUs than a machine may have, or a plan alone.
+    TopologyError : several nodes without a NIC, more GPUs than a machine may have, or a plan alone, or a
+        `gpu` that a file contradicts.
     """
     if dump.plan is not None:
         raise Location(dump.gpus[0].place.path, 1).error(
             "this is a plan that NCCL made, which tells no link and no speed of a machine",
             "give the file of NCCL_TOPO_DUMP_FILE too: the plan checks it",
         )
-    dump = settled(dump)
+    dump = settled(dump if gpu is None else with_model(dump, gpu))
     if nodes > 1 and not dump.nics:
         raise TopologyError(
             f"{nodes} nodes cannot be joined: {dump.gpus[0].place.path or 'the file'} tells of no NIC",
@@ -108,7 +112,8 @@ def make_machine(
         )
     costs = alphas(protocol)
     layout = _lay_out(without_open_links(dump), costs, bandwidth)
-    warnings = (*dump.warnings, *layout.warnings)
+    unnamed = unnamed_generation(dump)
+    warnings = (*dump.warnings, *layout.warnings, *([unnamed] if unnamed else []))
     header = [
         f"Made by `taccl topology import` from {dump.format}; bandwidths: {bandwidth}, one direction.",
         "read = a file says so; inferred = it follows from what a file says; assumed = a constant.",

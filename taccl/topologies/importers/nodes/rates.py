@@ -69,6 +69,8 @@ _MODELS: tuple[tuple[str, str], ...] = (
 
 #: How many NVLinks a GPU has -> the generation that has this many.
 _NVLINK_BY_COUNT = {4: "sm60", 6: "sm70", 8: "sm80", 12: "sm80", 18: "sm90"}
+#: Numbers that later generations have too: what is taken, and what it could be.
+NVLINKS_OF_SEVERAL = {18: ("Hopper", "Blackwell")}
 #: The same where all of them lead to one other GPU: boards spread a P100's four, bridges join pairs of cards.
 _NVLINK_OF_PAIRS = {4: "sm86"}
 #: Eight GPUs that all have xGMI links to each other; those before the MI300 had links to fewer others.

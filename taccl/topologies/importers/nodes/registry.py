@@ -24,10 +24,12 @@ from taccl.topologies.importers.nodes.formats import (
     nccl_topology,
     rocm_smi,
     smi_nvlink,
+    smi_nvlink_remote,
     smi_p2p,
     smi_topo,
 )
 from taccl.topologies.importers.nodes.formats.nccl_log_tree import has_block
+from taccl.topologies.importers.nodes.gpu_models import with_named_models
 from taccl.topologies.importers.nodes.merge import merge
 
 #: A line that begins what stands below it: a prompt or a title with a tool's name, an XML's first line.
@@ -89,6 +91,12 @@ FORMATS: tuple[Format[Read], ...] = (
     ),
     Format(smi_topo.NAME, "`nvidia-smi topo -m`", smi_topo.looks_like, smi_topo.read),
     Format(smi_p2p.NAME, "`nvidia-smi topo -p2p r`", smi_p2p.looks_like, smi_p2p.read),
+    Format(
+        smi_nvlink_remote.NAME,
+        "`nvidia-smi nvlink -R`",
+        smi_nvlink_remote.looks_like,
+        smi_nvlink_remote.read,
+    ),
     Format(smi_nvlink.NAME, "`nvidia-smi nvlink -s`", smi_nvlink.looks_like, smi_nvlink.read),
     Format("hwloc", "hwloc XML (`lstopo topology.xml`)", hwloc.looks_like, hwloc.read),
     Format("amd-smi", "`amd-smi topology` or `amd-smi xgmi`", amd_smi.looks_like, amd_smi.read),
@@ -116,6 +124,10 @@ def parse_dump(text: str, path: str | None = None) -> Dump:
     ------
     TopologyError : it is in no known format, or cannot be understood; or outputs in it contradict each other.
     """
+    return with_named_models(_parsed(text, path), text)
+
+
+def _parsed(text: str, path: str | None) -> Dump:
     found = parts_of(text, [each.begins or each.looks_like for each in FORMATS], first_line, end_line)
     parts = sorted(found, key=lambda part: part.kind)
     if not parts:

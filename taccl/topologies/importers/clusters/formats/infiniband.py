@@ -1,6 +1,6 @@
-"""What ibnetdiscover prints: a block for each switch and card, and with `-p` a line for each port.
+"""What ibnetdiscover prints (blocks of switches and cards, or with `-p` lines of ports), and iblinkinfo.
 
-Both hand the ends of cables to `Cables`, which gathers them once. Damaged lines are left out with a warning.
+All hand the ends of cables to `Cables`, which gathers them once. Damaged lines are left out with a warning.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 
-from taccl.support.tables import Location
+from taccl.support.tables import Location, lines_of
 from taccl.topologies.importers.clusters.facts import Cluster, HostPort, Trunk
 
 _HEAD = re.compile(
@@ -50,6 +50,28 @@ _SPEED = re.compile(r"\b(\d{1,2})x\s*(SDR|DDR|QDR|FDR10|FDR|EDR|HDR|NDR|XDR)\b",
 _SHARP = re.compile(r"aggregation\s+node", re.IGNORECASE)
 #: A card that tells its model in place of its host, whose name is then not known.
 _MODEL = re.compile(r"^(MT\d+\b|Mellanox\b|NVIDIA\b|ConnectX|BlueField)|Technologies|^\s*$", re.IGNORECASE)
+#: A line of iblinkinfo: LID and port, the state of the link, LID and port at its other end. With `-l` a GUID
+#: and a name stand before, in its blocks of cards a GUID.
+_LINK_INFO = re.compile(
+    r'^\s*(?:0x[0-9a-f]+\s+)?(?:"\s*([^"]*)"\s+)?(\d+)\s+(\d+)\[[^\]]*\]\s*'
+    r"==\(([^()]*(?:\([^()]*\)[^()]*)?)\)==>"
+    r'\s*(?:0x[0-9a-f]+\s+)?(?:(\d+)\s+(\d+)\[[^\]]*\]\s*"([^"]*)")?',
+    re.IGNORECASE,
+)
+_LINK_OWNER = re.compile(r"^\s*(Switch|CA|RT)\s*:\s*(?:0x[0-9a-f]+\s+)?(.*?)\s*:\s*$", re.IGNORECASE)
+_LANES = re.compile(r"(\d{1,2})X\s+(\d{1,3}(?:\.\d+)?)\s*Gbps\s*(\(FDR10\))?", re.IGNORECASE)
+#: Gb/s of one lane on the wire, as iblinkinfo prints it -> the word of ibnetdiscover.
+_WIRE_GBITS = {
+    2: "SDR",
+    5: "DDR",
+    10: "QDR",
+    14: "FDR",
+    25: "EDR",
+    26: "EDR",
+    53: "HDR",
+    106: "NDR",
+    212: "XDR",
+}
 
 
 def has_blocks(text: str) -> bool:
@@ -60,6 +82,11 @@ def has_blocks(text: str) -> bool:
 def has_ports(text: str) -> bool:
     """Whether there is a line of a port."""
     return _PORT_LINE.search(text) is not None
+
+
+def has_link_info(text: str) -> bool:
+    """Whether there is a line of a link that iblinkinfo prints."""
+    return "==>" in text and any(map(_LINK_INFO.match, text.split("\n")))
 
 
 def speed_of(text: str) -> float | None:
@@ -265,3 +292,43 @@ def read_ports(text: str, path: str | None) -> Cluster:
 def _end(kind: str, port: str, guid: str, description: str) -> End:
     """A switch is known by its GUID; a port of a card has one of its own, so cards are known by it, too."""
     return End(guid.lower().lstrip("0"), int(port), kind.upper() == "SW", description)
+
+
+def read_link_info(text: str, path: str | None) -> Cluster:
+    """The cluster that iblinkinfo tells; a switch is what its block calls so, or a LID with many ports.
+
+    Raises
+    ------
+    TopologyError : no cable leads from a host to a switch.
+    """
+    cables = Cables()
+    owner, name = "", ""
+    found: list[tuple[Location, str, re.Match[str]]] = []
+    switches: set[str] = set()
+    ports: dict[str, set[str]] = {}
+    for number, line in enumerate(lines_of(text), start=1):
+        head, link = _LINK_OWNER.match(line), _LINK_INFO.match(line)
+        if head is not None:
+            owner, name = head[1].upper(), head[2]
+        elif link is not None:
+            found.append((Location(path, number), name if link[1] is None else link[1], link))
+            ports.setdefault(link[2], set()).add(link[3])
+            if owner == "SWITCH" or (not owner and len(ports[link[2]]) > 1):
+                switches.add(link[2])
+        elif "==>" in line:
+            cables.warnings.append(f"{Location(path, number)}: this line cannot be read, and is left out")
+    for place, name, link in found:
+        near, far = link[2] in switches, link[5] in switches
+        if near:
+            cables.switch(place, link[2], name)
+        if link[5] is not None:
+            a = End(link[2], int(link[3]), near, name)
+            cables.add(place, a, End(link[5], int(link[6]), far, link[7]), _wire_speed(link[4]))
+    return cables.cluster("iblinkinfo", path)
+
+
+def _wire_speed(state: str) -> float | None:
+    """GB/s each way of `4X 25.78125 Gbps Active/ LinkUp`."""
+    match = _LANES.search(state)
+    word = None if match is None else "FDR10" if match[3] else _WIRE_GBITS.get(int(float(match[2])))
+    return None if match is None or word is None else int(match[1]) * LANE_GBITS[word] / 8

@@ -6,7 +6,7 @@ import re
 from typing import NoReturn
 
 from taccl.support.tables import Location, plain_lines
-from taccl.topologies.importers.nodes.facts import Dump, Gpu, GpuLink, Nearness, Nic
+from taccl.topologies.importers.nodes.facts import Cpu, Dump, Gpu, GpuLink, Nearness, Nic
 from taccl.topologies.importers.nodes.formats.device_matrix import (
     GPU,
     DeviceMatrix,
@@ -85,6 +85,7 @@ def read(text: str, path: str | None) -> Dump:
         has_switch=None if pcie_only else wires.has_switch,
         gpu_nearness=tuple(tuple(_nearness(table, a, b, path) for b in gpus) for a in gpus),
         nic_nearness=tuple(tuple(_nearness(table, a, b, path) for b in nics) for a in gpus),
+        cpus=_grace(table, gpus, path),
         order="as `nvidia-smi` counts GPUs",
         warnings=tuple(warnings),
     )
@@ -107,6 +108,14 @@ def _is_cell(word: str) -> bool:
 def _gpu(name: str, row: Row, path: str | None) -> Gpu:
     numa = _FIRST_NUMA.fullmatch(row.tail.get("NUMA Affinity", ""))
     return Gpu(Location(path, row.line), numa=None if numa is None else int(numa[1]), dev=int(name[3:]))
+
+
+def _grace(table: DeviceMatrix, gpus: tuple[str, ...], path: str | None) -> tuple[Cpu, ...] | None:
+    """The Grace processors of GPUs whose memory is a NUMA node; None where no GPU's is."""
+    rows = [table.rows[name] for name in gpus if table.rows[name].tail.get("GPU NUMA ID", "")[:1].isdigit()]
+    first = {_gpu(name, table.rows[name], path).numa: table.rows[name].line for name in reversed(gpus)}
+    found = tuple(Cpu(Location(path, line), numa, "arm64") for numa, line in reversed(first.items()))
+    return found if rows else None
 
 
 def _nics(lines: list[str], table: DeviceMatrix, nics: tuple[str, ...], path: str | None) -> tuple[Nic, ...]:

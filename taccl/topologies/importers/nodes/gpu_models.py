@@ -1,0 +1,93 @@
+"""The models of GPUs from lines around an output, or from the user, where the output itself names none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from taccl.errors import TopologyError
+from taccl.support.tables import plain_lines
+from taccl.topologies.importers.nodes.facts import Dump, Gpu
+from taccl.topologies.importers.nodes.figures import arch_of
+from taccl.topologies.importers.nodes.rates import NVLINKS_OF_SEVERAL, arch_of_model
+
+#: `GPU 0: NVIDIA B200 (UUID: ..)` of `nvidia-smi -L`, and `GPU 0,1,..: NVIDIA B200` of people.
+_LISTED = re.compile(r"\bGPUs?\s+(\d{1,3}(?:\s*[-,.]+\s*\d{0,3})*)\s*:\s*(\S.*)")
+#: A row of the table of `nvidia-smi`, and of the devices that nccl-tests uses.
+_TABLED = re.compile(r"^\s*\|\s+(\d{1,3})\s+(\S.*?)\s{2,}(?:On|Off|N/A)\b")
+_USED = re.compile(r"#\s+Rank\s+\d+\s.*\bdevice\s+(\d{1,3})\s+\[[^\]]*\]\s+(\S.*)")
+#: Pastes that name models are short.
+_MOST_BYTES = 2**20
+
+
+def with_named_models(dump: Dump, text: str) -> Dump:
+    """A dump whose GPUs have the models that lines of the same text name, where it has none itself.
+
+    GPUs are the same by the vendor's index; a model that all lines name is that of all. Two lines that name
+    different models for one index tell of several machines, and name none.
+    """
+    if len(text) > _MOST_BYTES or all(gpu.model or gpu.arch for gpu in dump.gpus):
+        return dump
+    names: dict[int, set[str]] = {}
+    for index, name in _named(text):
+        names.setdefault(index, set()).add(name)
+    every = set().union(*names.values())
+    if not every or any(len(models) > 1 for models in names.values()):
+        return dump
+    only = next(iter(every)) if len(every) == 1 else None
+
+    def model(gpu: Gpu) -> str | None:
+        if gpu.model or gpu.arch:
+            return gpu.model
+        return only if only or gpu.dev is None else next(iter(names.get(gpu.dev, ())), None)
+
+    return replace(dump, gpus=tuple(replace(gpu, model=model(gpu)) for gpu in dump.gpus))
+
+
+def _named(text: str) -> Iterator[tuple[int, str]]:
+    """Indices and models, of lines whose model is one of a generation that is in the table of rates."""
+    for line in plain_lines(text):
+        match = _LISTED.search(line) or _TABLED.search(line) or _USED.search(line)
+        if match is None:
+            continue
+        name = match[2].partition("(UUID")[0].strip().removeprefix("NVIDIA ").strip()
+        if arch_of_model(name) is not None:
+            yield from ((int(index), name) for index in re.findall(r"\d+", match[1]))
+
+
+def with_model(dump: Dump, name: str) -> Dump:
+    """A dump whose GPUs are of the model that the user names.
+
+    Raises
+    ------
+    TopologyError : no generation of GPUs has this name, or a file names another.
+    """
+    arch = arch_of_model(name)
+    if arch is None:
+        raise TopologyError(
+            f"no GPU called {name[:40]!r} is in the table of rates", hint="H100, B200, MI300X"
+        )
+    for number, gpu in enumerate(dump.gpus):
+        own = arch_of(gpu)
+        if own is not None and own != arch:
+            raise gpu.place.error(f"GPU {number} is {gpu.model or own} here, but --gpu says {name}")
+    return replace(dump, gpus=tuple(replace(gpu, model=gpu.model or name) for gpu in dump.gpus))
+
+
+def unnamed_generation(dump: Dump) -> str | None:
+    """A warning of GPUs whose number of NVLinks several generations have, while no file names their model."""
+    links = [link for link in dump.links or () if link.kind == "nvlink" and link.gbps is None]
+    if not links or any(arch_of(gpu) for gpu in dump.gpus):
+        return None
+    totals = [0] * len(dump.gpus)
+    for link in links:
+        for end in (link.a, link.b):
+            if end is not None:
+                totals[end] += link.count or 0
+    several = NVLINKS_OF_SEVERAL.get(max(totals))
+    if several is None:
+        return None
+    taken, others = several
+    both = f"{max(totals)} NVLinks of a GPU are {taken}'s and {others}'s"
+    return f"{links[0].place}: {both}: {taken} is taken, since no file names the GPUs; --gpu names them"

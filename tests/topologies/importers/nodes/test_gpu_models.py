@@ -1,0 +1,67 @@
+"""The model of a GPU comes from any line of a paste, or from the user; else a warning says so."""
+
+import pytest
+
+from taccl.errors import TopologyError
+from taccl.topologies.importers.nodes.gpu_models import unnamed_generation, with_model
+from taccl.topologies.importers.nodes.machine import make_machine
+from taccl.topologies.importers.nodes.registry import parse_dump
+
+
+def topo(numa="N/A"):
+    names = [f"GPU{i}" for i in range(4)]
+    rows = [
+        "\t".join([name, *("X" if name == other else "NV18" for other in names), "0-3", "0", numa])
+        for name in names
+    ]
+    return "\n".join(["\t".join(["", *names, "CPU Affinity", "NUMA Affinity", "GPU NUMA ID"]), *rows]) + "\n"
+
+
+@pytest.mark.parametrize(
+    "above",
+    [
+        "".join(f"GPU {i}: NVIDIA B200 (UUID: GPU-{i})\n" for i in range(4)),
+        "GPU 0,1,2,3: NVIDIA B200\n",
+        "GPU 0,1,..: NVIDIA B200\n",
+        "|   0  NVIDIA B200                    On  |   00000000:1B:00.0 Off |                    0 |\n",
+        "#  Rank  0 Group  0 Pid  8415 on  node01 device  0 [0000:1b:00] NVIDIA B200\n",
+    ],
+    ids=["nvidia-smi -L", "a list", "a shortened list", "nvidia-smi", "nccl-tests"],
+)
+def test_a_line_of_the_paste_names_the_generation(above):
+    machine = make_machine(parse_dump(above + topo()))
+    assert machine.gpu_gbps == (721.8,) * 4
+    assert not any("Hopper" in warning for warning in machine.warnings)
+
+
+def test_lines_of_several_machines_name_none():
+    dump = parse_dump("GPU 0: NVIDIA B200 (UUID: a)\nGPU 0: NVIDIA H100 80GB HBM3 (UUID: b)\n" + topo())
+    assert {gpu.model for gpu in dump.gpus} == {None}
+
+
+def test_a_number_of_links_of_two_generations_is_told():
+    machine = make_machine(parse_dump(topo(), "topo.txt"))
+    assert machine.gpu_gbps == (370.8,) * 4
+    (warning,) = [warning for warning in machine.warnings if "Hopper" in warning]
+    assert warning.startswith("topo.txt:2: 18 NVLinks of a GPU are Hopper's and Blackwell's")
+
+
+def test_the_user_names_the_model():
+    machine = make_machine(parse_dump(topo()), gpu="B200")
+    assert machine.gpu_gbps == (721.8,) * 4
+    assert unnamed_generation(machine.dump) is None
+
+
+def test_a_model_that_a_line_contradicts_is_refused_with_the_line():
+    dump = parse_dump("GPU 0,1,2,3: NVIDIA H100 80GB HBM3\n" + topo(), "topo.txt")
+    with pytest.raises(TopologyError, match="GPU 0 is H100 80GB HBM3 here, but --gpu says B200") as error:
+        with_model(dump, "B200")
+    assert (error.value.path, error.value.line) == ("topo.txt", 3)
+    with pytest.raises(TopologyError, match="no GPU called 'X9'"):
+        with_model(dump, "X9")
+
+
+def test_memory_of_gpus_in_numa_nodes_means_grace():
+    dump = parse_dump(topo("8"))
+    assert [cpu.arch for cpu in dump.cpus] == ["arm64"]
+    assert parse_dump(topo()).cpus is None
