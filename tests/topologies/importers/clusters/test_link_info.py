@@ -10,7 +10,7 @@ Switch: 0x248a1 MF0;leaf1:MQM9700/U1:
     1    2[] ==( 4X 106.25 Gbps Active/ LinkUp)==> 12    1[] "n02 mlx5_0" ( )
     1    3[] ==(                Down/ Polling)==>  [] "" ( )
     1   33[] ==( 4X 106.25 Gbps Active/ LinkUp)==> 2    1[] "MF0;spine1:MQM9700/U1" ( )
-    1   34[] ==( 4X 10.0 Gbps (FDR10) Active/ LinkUp)==> 145    1[] "Mellanox Technologies Aggregation Node" ( )
+    1   34[] ==( 4X 10.0 Gbps (FDR10) Active/ LinkUp)==> 145    1[] "Mellanox Aggregation Node" ( )
 Switch: 0x248a2 MF0;spine1:MQM9700/U1:
     2    1[] ==( 4X 106.25 Gbps Active/ LinkUp)==> 1   33[] "MF0;leaf1:MQM9700/U1" ( )
 """

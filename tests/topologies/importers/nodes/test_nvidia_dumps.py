@@ -22,6 +22,7 @@ VERDICTS = (
         ports("mlx5_3", "mlx5_5", "mlx5_4", "mlx5_0 mlx5_1 mlx5_2", "mlx5_7", "mlx5_9", "mlx5_8", "mlx5_6"),
         to_switch=18,
         peak=450.0,
+        warned=("18 NVLinks of a GPU are Hopper's and Blackwell's",),
     ),
     Verdict(
         *("smi-topo/rtx6000ada-4-4nic.txt", 4, 4, 12.0),
