@@ -251,3 +251,18 @@ def scratch_map(actions: Actions) -> IntArray:
         change += np.bincount(first, minlength=size) - np.bincount(end, minlength=size)
     is_used = np.cumsum(change) > 0
     return np.where(is_used, np.cumsum(is_used) - 1, -1)
+
+
+def without_holes(actions: Actions) -> Actions:
+    """The same with all of its scratch side by side, in the same order; sends and receives name no peer's."""
+    offsets = scratch_map(actions)
+
+    def packed(places: IntArray) -> IntArray:
+        places = places.copy()
+        rows = np.flatnonzero(places >= SCRATCH)
+        places[rows] = SCRATCH + offsets[places[rows] - SCRATCH]
+        return places
+
+    src = packed(np.where(actions.op == RECV, actions.dst, actions.src))
+    dst = packed(np.where(actions.op == SEND, actions.src, actions.dst))
+    return replace(actions, src=src, dst=dst)

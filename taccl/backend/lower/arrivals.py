@@ -7,12 +7,14 @@ It knows what lands where and what is added to what. The steps that send and rec
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
 from taccl.backend.lower import actions as act
-from taccl.backend.lower.actions import Actions, Pairs, Place, local_copies, merge_runs
+from taccl.backend.lower.actions import Actions, Pairs, Place, merge_runs
 from taccl.backend.lower.additions import Adding
 from taccl.backend.lower.flow import Flow, Send, first, second
 from taccl.backend.lower.layout import RankLayout
@@ -71,39 +73,24 @@ def local_rows(
     return arrivals.rows()
 
 
-@dataclass(slots=True)
-class _Rows:
-    """Rows in the making, a list for each column."""
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One local action in the making: where and when, what it does, and for which send or sum unit."""
 
-    rank: list[int] = field(default_factory=list)
-    event: list[int] = field(default_factory=list)
-    put_off: list[bool] = field(default_factory=list)
-    op: list[int] = field(default_factory=list)
-    run: list[tuple[Place, Place, int]] = field(default_factory=list)
-    send: list[int] = field(default_factory=list)
-    when_us: list[float] = field(default_factory=list)
-    unit: list[int] = field(default_factory=list)
+    rank: int
+    event: int
+    op: int
+    src: Place
+    dst: Place
+    count: int
+    send: int
+    when_us: float
+    unit: int = -1
+    put_off: bool = False
 
-    def add(
-        self,
-        *where: int,
-        op: int,
-        run: tuple[Place, Place, int],
-        send: int,
-        when_us: float,
-        unit: int = -1,
-        put_off: bool = False,
-    ) -> None:
-        """One row; `where` : rank and event."""
-        rank, event = where
-        self.rank.append(rank)
-        self.event.append(event)
-        self.put_off.append(put_off)
-        self.op.append(op)
-        self.run.append(run)
-        self.send.append(send)
-        self.when_us.append(when_us)
-        self.unit.append(unit)
+
+#: Of columns of rows; the others are whole numbers.
+_DTYPES: dict[str, DTypeLike] = {"when_us": np.float64, "put_off": np.bool_}
 
 
 class _Arrivals:
@@ -115,7 +102,7 @@ class _Arrivals:
         most_chunks: int,
     ) -> None:
         self.flow, self.layouts, self.plan, self.most_chunks = flow, layouts, plan, most_chunks
-        self.made = _Rows()
+        self.made: list[_Row] = []
         self.after_receives: list[tuple[int, int]] = []
         self.begun: set[Cell] = {cell for cell in flow.added if cell in flow.own} if flow.fused else set()
         self.outstanding = {cell: len(indices) for cell, indices in flow.added.items()}
@@ -128,8 +115,7 @@ class _Arrivals:
         """Copy the rank's own data to where they are added to."""
         self.local = local
         for unit in units:
-            run = (unit.own, unit.home, unit.count)
-            self.made.add(rank, -1, op=act.COPY, run=run, send=-1, when_us=0.0, unit=unit.number)
+            self.made.append(_Row(rank, -1, act.COPY, unit.own, unit.home, unit.count, -1, 0.0, unit.number))
             self.begun.update((rank, chunk) for chunk in unit.chunks)
             for send in unit.landing:
                 self.units.setdefault(send, []).append(unit)
@@ -155,19 +141,27 @@ class _Arrivals:
 
     def rows(self) -> LocalRows:
         """All that was made."""
-        made = self.made
-        put_off, when_us = np.array(made.put_off, dtype=np.bool_), np.array(made.when_us, dtype=np.float64)
+        columns: dict[str, NDArray[Any]] = {
+            each.name: np.array(
+                [getattr(row, each.name) for row in self.made], dtype=_DTYPES.get(each.name, np.int64)
+            )
+            for each in fields(_Row)
+        }
+        rank, event, put_off, when_us = (
+            columns.pop(name) for name in ("rank", "event", "put_off", "when_us")
+        )
         return LocalRows(
-            rank=np.array(made.rank, dtype=np.int64),
-            event=np.array(made.event, dtype=np.int64),
+            rank=rank,
+            event=event,
             put_off=put_off,
-            actions=replace(
-                local_copies(made.run),
-                op=np.array(made.op, dtype=np.int64),
-                send=np.array(made.send, dtype=np.int64),
+            actions=Actions(
+                **columns,
+                endpoint=np.full(len(rank), act.ANYWHERE),
                 ready_us=np.where(put_off, np.inf, when_us),
                 done_us=when_us,
-                unit=np.array(made.unit, dtype=np.int64),
+                known=act.NO_PAIRS,
+                held_back=act.NO_PAIRS,
+                turns=act.NO_PAIRS,
             ),
             after_receives=np.array(self.after_receives, dtype=np.int64).reshape(-1, 2),
         )
@@ -247,17 +241,11 @@ class _Arrivals:
             unit.waiting.append((unit.landing[send.index], send.index))
             if unit.is_due(send.end_us, self.local):
                 # All waits stand before the run: what the runtimes merge waits once, at its beginning.
-                run = len(self.made.rank)
+                run = len(self.made)
                 self.after_receives += [(run, received) for _, received in unit.waiting]
                 for place, _ in unit.waiting:
-                    self.made.add(
-                        *(send.dst, event),
-                        op=act.REDUCE,
-                        run=(place, unit.home, unit.count),
-                        send=-1,
-                        when_us=send.end_us,
-                        unit=unit.number,
-                    )
+                    run_of = (place, unit.home, unit.count)
+                    self.made.append(_Row(send.dst, event, act.REDUCE, *run_of, -1, send.end_us, unit.number))
                 unit.waiting = []
         return chunks
 
@@ -270,9 +258,7 @@ class _Arrivals:
         put_off: bool = False,
     ) -> None:
         for run in merge_runs(pairs, self.most_chunks):
-            self.made.add(
-                send.dst, event, op=op, run=run, send=send.index, when_us=send.end_us, put_off=put_off
-            )
+            self.made.append(_Row(send.dst, event, op, *run, send.index, send.end_us, put_off=put_off))
 
     def _input(self, cell: Cell) -> Place:
         return act.INPUT + self.flow.own[cell]

@@ -48,7 +48,12 @@ def cut_into_instances(schedule: Schedule, instances: int) -> tuple[Schedule, In
     num_groups = int(schedule.group.max(initial=-1)) + 1
     cut = replace(
         schedule.take(rows),
-        problem=replace(problem, collective=finer, chunk_mb=problem.chunk_mb / instances),
+        problem=replace(
+            problem,
+            collective=finer,
+            chunk_mb=problem.chunk_mb / instances,
+            sizes=None if problem.sizes is None else np.repeat(problem.sizes, instances),
+        ),
         chunk=chunk,
         group=schedule.group[rows] + number * num_groups,
     )

@@ -10,11 +10,11 @@ from taccl.backend.lower.actions import (
     BUFFERS,
     OPS,
     RECV,
-    SCRATCH,
     SEND,
     buffer_and_offset,
     channel_of,
     scratch_map,
+    without_holes,
 )
 from taccl.backend.lower.blocks import RankBlocks
 from taccl.backend.lower_plan.graph import Action, Graph, arranged
@@ -39,12 +39,9 @@ def graph_of_actions(
     sends: dict[int, tuple[int, int, int]] = {}
     receives: dict[int, tuple[int, int]] = {}
     for rank, of_rank in enumerate(ranks):
-        mine, first = of_rank.actions, len(actions)
-        offsets = scratch_map(mine)
-        scratch.append(int(offsets.max(initial=-1)) + 1)
-        sources, targets = (
-            _places(cells, mine.count, rank, names, offsets) for cells in (mine.src, mine.dst)
-        )
+        mine, first = without_holes(of_rank.actions), len(actions)
+        scratch.append(int((scratch_map(mine) >= 0).sum()))
+        sources, targets = (_places(cells, mine.count, rank, names) for cells in (mine.src, mine.dst))
         rows = zip(
             mine.op.tolist(), sources, targets, mine.send.tolist(), mine.endpoint.tolist(), strict=True
         )
@@ -53,8 +50,7 @@ def graph_of_actions(
                 sends[send] = rank, channel_of(endpoint), number
             elif code == RECV:
                 receives[send] = rank, number
-            ends = (target if code == RECV else source), (source if code == SEND else target)
-            actions.append(Action(number, rank, 0, 0, OPS[code], *ends))
+            actions.append(Action(number, rank, 0, 0, OPS[code], source, target))
         starts, others = (column.tolist() for column in of_rank.waits)
         for number in np.flatnonzero(np.diff(of_rank.waits[0])).tolist():
             waits[first + number] = [first + each for each in others[starts[number] : starts[number + 1]]]
@@ -68,14 +64,9 @@ def graph_of_actions(
     return arranged(actions, blocks, _in_order(pairs), waits, scratch, node_of, packets, turns)
 
 
-def _places(
-    cells: IntArray, count: IntArray, rank: int, names: Aliases, scratch: IntArray
-) -> Iterator[Place]:
-    """Places by the one name of each; those of scratch without holes."""
+def _places(cells: IntArray, count: IntArray, rank: int, names: Aliases) -> Iterator[Place]:
+    """Places by the one name of each."""
     buffers, offsets = buffer_and_offset(cells)
-    is_scratch = cells >= SCRATCH
-    known = np.minimum(offsets[is_scratch], len(scratch) - 1)
-    offsets[is_scratch] = scratch[known]
     rows = zip(buffers.tolist(), offsets.tolist(), count.tolist(), strict=True)
     return (names.place(rank, BUFFERS[buffer], offset, size) for buffer, offset, size in rows)
 

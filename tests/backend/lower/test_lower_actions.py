@@ -6,16 +6,21 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from taccl.backend.lower.actions import OPS, RECV, SCRATCH, SEND, check_actions
+from taccl.backend.lower.actions import OPS, RECV, SCRATCH, SEND, buffer_and_offset, check_actions
 from taccl.backend.lower.to_actions import RankWork, lower_to_actions
 from taccl.backend.target import LoweringOptions
 from taccl.errors import VerificationError
 from taccl.model.schedule import Schedule
-from tests.backend.small_schedules import direct_allgather, direct_reducescatter, ring_allgather
+from tests.backend.small_schedules import (
+    direct_allgather,
+    direct_reducescatter,
+    relayed_alltoall,
+    ring_allgather,
+)
 
 
 def work(schedule: Schedule, instances: int = 1) -> list[RankWork]:
-    return lower_to_actions(schedule, LoweringOptions(instances=instances))[0]
+    return lower_to_actions(schedule, LoweringOptions(instances=instances))
 
 
 def words(rank: RankWork) -> list[str]:
@@ -65,3 +70,28 @@ def test_actions_in_no_order_and_halves_of_messages_are_refused() -> None:
         check_actions([first.take(np.arange(1, len(first))), *others])
     with pytest.raises(VerificationError, match="actions of rank 0 are in no order"):
         check_actions([first.waiting_for(np.array([[0, 1]])), *others])
+
+
+def test_both_ends_of_messages_and_copies_are_as_large_as_their_chunks() -> None:
+    made = relayed_alltoall(grouped=True)
+    sizes = np.arange(1.0, made.problem.num_chunks + 1)
+    ranks = work(replace(made, problem=replace(made.problem, sizes=sizes)))
+    sent: dict[int, list[float]] = {}
+    received: dict[int, list[float]] = {}
+    for rank in ranks:
+        columns = (rank.actions.op, rank.actions.src, rank.actions.dst, rank.actions.count, rank.actions.send)
+        for op, src, dst, count, send in zip(*(column.tolist() for column in columns), strict=True):
+            read, written = (sizes_at(rank, cell, count) for cell in (src, dst))
+            assert read == written
+            if op in (SEND, RECV):
+                (sent if op == SEND else received)[send] = read
+    assert sent == received
+    assert sorted({size for some in sent.values() for size in some}) == sorted(
+        float(size) for chunk, size in enumerate(sizes) if chunk // 4 != chunk % 4
+    )
+    assert all(set(cells.tolist()) == {1.0} for cells in work(made)[0].cells)
+
+
+def sizes_at(rank: RankWork, cell: int, count: int) -> list[float]:
+    (buffer,), (offset,) = buffer_and_offset(np.array([cell]))
+    return rank.cells[buffer][offset : offset + count].tolist()
