@@ -14,7 +14,7 @@ from taccl.backend.lower_plan.places import aliases
 from taccl.backend.lower_plan.plans import PUSHING, USUALLY_IN_PLACE, Call, Pass, make_plan, named, plain_name
 from taccl.backend.lower_plan.pulls import pull
 from taccl.backend.lower_plan.read import graph_of_actions, graph_of_program
-from taccl.backend.lower_plan.sharing import chunk_by_chunk, cuts_equally, share_out
+from taccl.backend.lower_plan.sharing import cuts_equally, share_out
 from taccl.backend.lower_plan.tuning import FILLED
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.program import Buffer, Program
@@ -27,8 +27,8 @@ class PlanLowering:
     """Plans of one schedule, by the passes that its actions go through; the actions are made once.
 
     Ranks of one node, or of one NVLink domain of several, write into each other's memory; others go through
-    ports. Instances are thread blocks that share each range; where that takes too many operations, each has
-    its part of each chunk.
+    ports. Instances are thread blocks that share each range; where ranges overlap in part, or that takes too
+    many operations, each has its part of each chunk.
     """
 
     def __init__(
@@ -58,15 +58,17 @@ class PlanLowering:
         options, problem = self.options, self.schedule.problem
         most_blocks = None if options.executor is None else options.executor.thread_blocks
         chunks = problem.collective.chunks_per_rank
-        plan = alone = self._made(1, passes)
-        equivalent = plan if options.instances == 1 or cuts_equally(plan) else chunk_by_chunk(plan)
-        if options.instances == 1 or has_room(equivalent):
-            check_plan_fits(equivalent, self.most_operations, most_blocks, alone, chunks, options.instances)
-            plan = equivalent if options.instances == 1 else share_out(equivalent, options.instances)
+        alone = self._made(1, passes)
+        if options.instances == 1:
+            check_plan_fits(alone, self.most_operations, most_blocks, alone, chunks)
+            return checked_window(alone, problem.size_bytes)
+        if cuts_equally(alone) and has_room(alone):
+            check_plan_fits(alone, self.most_operations, most_blocks, alone, chunks, options.instances)
+            plan = share_out(alone, options.instances)
         else:
             plan = self._made(options.instances, passes)
             check_plan_fits(plan, self.most_operations, most_blocks, alone, chunks)
-        plan = plan if options.instances == 1 else named(plan, options.name)
+        plan = named(plan, options.name)
         return checked_window(plan, problem.size_bytes)
 
     def _made(self, instances: int, passes: Sequence[Pass]) -> ExecutionPlan:

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TypeAlias
 
-from taccl.backend.lower_plan.tuning import MAX_OPERANDS
-from taccl.backend.plan import Channel, ExecutionPlan, Operation, OpName, PlanBlock, Range, RankPlan, Share
+from taccl.backend.plan import ExecutionPlan, Operation, OpName, PlanBlock, Range, RankPlan, Share
 from taccl.backend.program import Buffer
 
 #: First chunk and number of chunks.
@@ -26,48 +25,6 @@ def share_out(plan: ExecutionPlan, parts: int) -> ExecutionPlan:
     plan : one without barriers, pipelines and shares, for which `cuts_alike` holds.
     """
     return replace(plan, ranks=tuple(_shared(rank, parts) for rank in plan.ranks))
-
-
-def chunk_by_chunk(plan: ExecutionPlan) -> ExecutionPlan:
-    """The same plan with ranges of one chunk: puts into memory of several, more of all other operations."""
-
-    def cut(block: PlanBlock) -> PlanBlock:
-        return replace(
-            block,
-            operations=tuple(
-                single_chunk for whole in block.operations for single_chunk in _single_chunks(whole)
-            ),
-        )
-
-    return replace(
-        plan, ranks=tuple(replace(rank, blocks=tuple(map(cut, rank.blocks))) for rank in plan.ranks)
-    )
-
-
-def _single_chunks(operation: Operation) -> Iterator[Operation]:
-    size = max((each.size for each in (*operation.sources, *operation.targets)), default=1)
-    if size == 1:
-        yield operation
-        return
-    pieces = [
-        replace(
-            operation,
-            sources=tuple(replace(source, index=source.index + at, size=1) for source in operation.sources),
-            targets=tuple(replace(target, index=target.index + at, size=1) for target in operation.targets),
-        )
-        for at in range(size)
-    ]
-    if operation.name in (OpName.PUT_SIGNAL, OpName.PUT_SIGNAL_FLUSH):
-        yield from (replace(piece, name=OpName.PUT) for piece in pieces[:-1])
-        yield pieces[-1]
-    elif operation.name is OpName.PUT and operation.channel is Channel.MEMORY:
-        sources = [source for piece in pieces for source in piece.sources]
-        targets = [target for piece in pieces for target in piece.targets]
-        for first in range(0, len(sources), MAX_OPERANDS):
-            several = slice(first, first + MAX_OPERANDS)
-            yield replace(operation, sources=tuple(sources[several]), targets=tuple(targets[several]))
-    else:
-        yield from pieces
 
 
 def cuts_equally(plan: ExecutionPlan) -> bool:

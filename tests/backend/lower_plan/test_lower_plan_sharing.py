@@ -6,8 +6,8 @@ import pytest
 
 from taccl.backend.lower_plan import lower_to_plan
 from taccl.backend.lower_plan.fits import check_plan_fits
-from taccl.backend.lower_plan.sharing import chunk_by_chunk, cuts_equally, share_out
-from taccl.backend.plan import ExecutionPlan, OpName, Share
+from taccl.backend.lower_plan.sharing import cuts_equally, share_out
+from taccl.backend.plan import ExecutionPlan, Share
 from taccl.backend.target import LoweringOptions
 from taccl.backend.verify.mscclpp import verify_plan
 from taccl.errors import ProgramLimitError, UnitError
@@ -18,16 +18,6 @@ from tests.backend.small_schedules import on_nodes, relayed_alltoall, ring_allga
 
 def lowered(schedule: Schedule, **changes: object) -> ExecutionPlan:
     return lower_to_plan(schedule, replace(LoweringOptions(), **changes))
-
-
-def sizes(plan: ExecutionPlan) -> set[int]:
-    return {
-        each.size
-        for rank in plan.ranks
-        for block in rank.blocks
-        for operation in block.operations
-        for each in (*operation.sources, *operation.targets)
-    }
 
 
 @pytest.mark.parametrize("protocol", ["Simple", "LL"])
@@ -47,29 +37,13 @@ def test_instances_are_thread_blocks_with_a_part_of_each_range(
             assert shares == {Share(block.id % 3, 3)}
 
 
-def test_ranges_that_overlap_in_part_are_cut_chunk_by_chunk_before_they_are_shared() -> None:
+def test_where_ranges_overlap_in_part_each_instance_has_its_part_of_each_chunk() -> None:
     schedule = on_nodes(relayed_alltoall(True), 0, 0, 1, 1)
     alone, shared = (lowered(schedule, instances=n) for n in (1, 2))
-    assert not cuts_equally(alone) and cuts_equally(chunk_by_chunk(alone))
-    assert max(sizes(alone)) > 1 and sizes(shared) == {1}
+    assert not cuts_equally(alone)
+    assert shared.ranks[0].input_chunks == 2 * alone.ranks[0].input_chunks
     assert verify_plan(shared).ok
     assert not verify_plan(share_out(alone, 2)).ok
-
-
-def test_a_group_of_chunks_goes_through_a_port_as_several_puts_and_one_signal() -> None:
-    alone = lowered(on_nodes(ring_allgather(2, 3), 0, 1))
-    words = [each.name for each in chunk_by_chunk(alone).ranks[0].blocks[0].operations]
-    put = words.index(OpName.PUT)
-    assert words[put : put + 3] == [OpName.PUT, OpName.PUT, OpName.PUT_SIGNAL_FLUSH]
-    assert verify_plan(chunk_by_chunk(alone)).ok
-
-
-def test_a_group_of_chunks_in_memory_stays_one_put() -> None:
-    alone = lowered(ring_allgather(2, 3))
-    cut = chunk_by_chunk(alone)
-    (put,) = [each for each in cut.ranks[0].blocks[0].operations if each.name is OpName.PUT]
-    assert [each.index for each in put.sources] == [0, 1, 2]
-    assert verify_plan(cut).ok
 
 
 def test_parts_have_whole_units() -> None:

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from taccl.backend.lower_plan import lower_to_plan, translate
 from taccl.backend.lower_plan.fits import checked_window
-from taccl.backend.lower_plan.sharing import chunk_by_chunk
 from taccl.backend.plan import ExecutionPlan, OpName
 from taccl.backend.program import Program
 from taccl.backend.target import LoweringOptions
@@ -82,15 +81,6 @@ def test_through_ports_each_range_is_put_by_itself() -> None:
     )
     words = names(translate(made, [0, 1]))[0]
     assert [word for word in words if word.startswith("pws")] == ["pws", "pwsf"]
-
-
-def test_chunk_by_chunk_no_put_has_more_ranges_than_before() -> None:
-    sends = [step("s", f"i{3 * k}", count=3) for k in range(5)]
-    receives = [step("r", f"o{3 * k}", count=3) for k in range(5)]
-    plan = two_ranks(sends, receives, 15)
-    cut = chunk_by_chunk(plan)
-    assert (puts(plan), puts(cut)) == ([5], [8, 7])
-    assert_right(cut)
 
 
 @st.composite
