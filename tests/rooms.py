@@ -164,8 +164,8 @@ BACKEND = (
     Room("two_sided", "a program, unfolded", ("unfolded",)),
     Room("one_sided", "a plan, unfolded", ("unfolded",)),
     Room("target", "what a kind of file can hold, and how a schedule becomes one", ("unfolded",)),
-    Room("lower", "schedule -> program", ("limits", "target")),
-    Room("lower_plan", "schedule or program -> plan", ("lower",)),
+    Room("lower", "schedule -> actions, what each rank does in one order -> program", ("limits", "target")),
+    Room("lower_plan", "actions or program -> plan, by passes over what waits for what", ("lower",)),
     Room(
         "targets",
         "each target's row, and the registry of all",

@@ -27,11 +27,9 @@ from taccl.backend.lower.order import order_events
 from taccl.backend.lower.sizes import sizes_of
 from taccl.backend.target import LoweringOptions
 from taccl.model.network import FloatArray
+from taccl.model.problem import NO_LIMIT
 from taccl.model.schedule import Schedule
 from taccl.model.units import MB
-
-#: Chunks that an action moves where no format limits them.
-_ANY = 2**30
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,8 +63,8 @@ def lower_to_actions(schedule: Schedule, options: LoweringOptions) -> list[RankW
     CollectiveError, UnitError : as `taccl.backend.lower.lower`.
     """
     plan = plan_actions(schedule, options)
-    expanded = plan.expanded(_ANY).by_rank(np.zeros(len(plan.flow.columns), dtype=np.int64))
-    ranks = [without_holes(rank.in_one_order(_ANY)) for rank in expanded]
+    expanded = plan.expanded(NO_LIMIT).by_rank(np.zeros(len(plan.flow.columns), dtype=np.int64))
+    ranks = [without_holes(rank.in_one_order(NO_LIMIT)) for rank in expanded]
     check_actions(ranks)
     return [
         RankWork(actions, hazards(actions, [None]), _cells(plan.flow, rank, actions))

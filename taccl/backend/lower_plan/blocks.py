@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import takewhile
 
-from taccl.backend.lower_plan.emit import Emitter
+from taccl.backend.lower_plan.emit import Emitter, End
 from taccl.backend.lower_plan.graph import ADDING, Action, Graph, Message
 from taccl.backend.lower_plan.landings import find_landings
 from taccl.backend.lower_plan.places import Place
@@ -159,12 +159,12 @@ class Blocks:
             self._emit(run, made)
             ends += [len(made.operations)] * len(run)
         reported = [graph.sent[action.index] for action in mine if action.index in self.reported_back]
-        made.wait_for_all([self._end(each, number) for each in reported])
+        made.wait([self._end(each, number) for each in reported])
         made.finish()
         self.ends.append(ends)
         return made
 
-    def _end(self, message: Message, block: int) -> tuple[Channel, int]:
+    def _end(self, message: Message, block: int) -> End:
         """A thread block's end of the channel of a message."""
         kind = self.resources.kind(message.src, message.dst)
         return kind, self.resources.channel(block, message.connection)
@@ -179,12 +179,12 @@ class Blocks:
             self._pull(run, made)
         else:
             if received is not None and received.send not in self.untold:
-                made.wait(*self._end(received, first.block))
+                made.wait([self._end(received, first.block)])
             if sending is not None and sending.index in self.handshakes:
-                made.wait(*self._end(graph.sent[sending.index], sending.block), relaxed=True)
+                made.wait([self._end(graph.sent[sending.index], sending.block)], relaxed=True)
             self._move(run, received, sending, made)
         if received is not None and received.send in self.reported_back and received.send in graph.apart:
-            made.signal(*self._end(received, first.block))
+            made.signal([self._end(received, first.block)])
         self._release(run, made)
 
     def _acquire(self, run: Sequence[Action], made: Emitter) -> None:
@@ -203,13 +203,13 @@ class Blocks:
         """What actions do with data, once there is nothing to wait for; none of it is pulled here."""
         first, sent = run[0], self.graph.sent
         if first.index in self.graph.pulls:
-            made.signal_all([self._end(sent[action.index], action.block) for action in run])
+            made.signal([self._end(sent[action.index], action.block) for action in run])
         elif first.op is Op.REDUCE:
             self._sum(run, sending, made)
         elif first.index in self.together:
             targets = [self._remote(action) for action in run]
             made.work(OpName.PUT, [action.source for action in run], [], targets, Channel.MEMORY)
-            made.signal(*self._end(sent[run[-1].index], first.block))
+            made.signal([self._end(sent[run[-1].index], first.block)])
         elif first.op is Op.COPY and first.source != first.target:
             alone = self._is_alone(first)
             made.work(OpName.COPY, [first.source], [first.target], alone=alone)
@@ -229,10 +229,10 @@ class Blocks:
         graph, block = self.graph, run[0].block
         heard = [graph.received[action.index] for action in run if action.op is Op.RECV]
         sends = [action for action in run if action.op is Op.SEND]
-        made.wait_for_all([self._end(message, block) for message in heard])
+        made.wait([self._end(message, block) for message in heard])
         for action in sends:
             if action.index in self.handshakes:
-                made.wait(*self._end(graph.sent[action.index], block), relaxed=True)
+                made.wait([self._end(graph.sent[action.index], block)], relaxed=True)
         first, last = run[1], run[-1]
         pulled = []
         for message in heard:
@@ -242,10 +242,10 @@ class Blocks:
         stored = last.target if last.op is Op.COPY else first.target
         name = OpName.READ_REDUCE_SEND if sends else OpName.READ_REDUCE
         targets, mine = [self._remote(action) for action in sends], own_part(first, run[0])
-        made.work(name, [mine], [stored], targets, Channel.MEMORY, pulled=pulled)
+        made.work(name, [mine], [stored], targets, Channel.MEMORY, behind=pulled)
         told = [graph.sent[action.index] for action in sends]
         told += [message for message in heard if message.send in self.reported_back]
-        made.signal_all([self._end(message, block) for message in told])
+        made.signal([self._end(message, block) for message in told])
 
     def _sum(self, run: Sequence[Action], sending: Action | None, made: Emitter) -> None:
         """A sum, and what becomes of it, in one operation; nothing, if another one does it."""
@@ -271,7 +271,7 @@ class Blocks:
             made.work(OpName.REDUCE, reads, [stored])
             return
         made.work(OpName.REDUCE_SEND, reads, [stored], [self._remote(sending)], Channel.MEMORY)
-        made.signal(*self._end(self.graph.sent[sending.index], sending.block))
+        made.signal([self._end(self.graph.sent[sending.index], sending.block)])
 
     def _is_alone(self, copy: Action) -> bool:
         """Whether nothing else touches what is copied, but to read it, and where it goes."""
@@ -288,7 +288,7 @@ class Blocks:
         kind, channel = self._end(message, action.block)
         if kind is Channel.MEMORY:
             made.work(OpName.PUT, [taken], [], [there], kind)
-            made.signal(kind, channel)
+            made.signal([(kind, channel)])
         else:
             stays = self.starts.stays(message, taken)
             made.push(OpName.PUT_SIGNAL if stays else OpName.PUT_SIGNAL_FLUSH, channel, [taken], [there])

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from itertools import takewhile
+from typing import TypeAlias
 
 from taccl.backend.lower_plan.places import Place
 from taccl.backend.lower_plan.tuning import MAX_OPERATION_CHANNELS, MAX_OPERATION_SEMAPHORES
 from taccl.backend.plan import Channel, Operation, OpName, Range
 
+#: A channel of a thread block.
+End: TypeAlias = tuple[Channel, int]
 _WAITS = (OpName.WAIT, OpName.RELAXED_WAIT)
 _SIGNALS = (OpName.SIGNAL, OpName.RELAXED_SIGNAL)
 
@@ -32,38 +35,25 @@ class Emitter:
         """Wait for another block of the rank, before whatever comes next."""
         self._acquired.append(semaphore)
 
-    def wait(self, kind: Channel, channel: int, *, relaxed: bool = False) -> None:
-        """Wait for the next signal of a channel."""
-        self._wait_for_blocks()
-        if self._changes_lane(_WAITS, [(kind, (channel,))]):
-            self.meet()
-        name = OpName.RELAXED_WAIT if relaxed else OpName.WAIT
-        self.operations.append(Operation(name, channel=kind, channels=(channel,)))
-        self._heard_by_first = True
-
-    def wait_for_all(self, ends: Sequence[tuple[Channel, int]]) -> None:
-        """Wait for the next signal of several channels."""
+    def wait(self, ends: Sequence[End], *, relaxed: bool = False) -> None:
+        """Wait for the next signal of channels."""
         self._wait_for_blocks()
         parts = list(_by_operation(ends))
         if self._changes_lane(_WAITS, parts):
             self.meet()
         for kind, part in parts:
-            self.operations.append(Operation(OpName.WAIT, channel=kind, channels=part))
+            name = OpName.RELAXED_WAIT if relaxed else OpName.WAIT
+            self.operations.append(Operation(name, channel=kind, channels=part))
             self._heard_by_first = True
             self._heard_by_others |= len(part) > 1
 
-    def tell_started(self, ends: Sequence[tuple[Channel, int]]) -> None:
+    def tell_started(self, ends: Sequence[End]) -> None:
         """Signal through these channels that the rank's kernel has begun; before all else."""
         for kind, part in _by_operation(ends):
             self.operations.append(Operation(OpName.RELAXED_SIGNAL, channel=kind, channels=part))
 
-    def signal(self, kind: Channel, channel: int) -> None:
-        """Signal that all that came before is done."""
-        self._published()
-        self.operations.append(Operation(OpName.SIGNAL, channel=kind, channels=(channel,)))
-
-    def signal_all(self, ends: Sequence[tuple[Channel, int]]) -> None:
-        """Signal through several channels that all that came before is done."""
+    def signal(self, ends: Sequence[End]) -> None:
+        """Signal through channels that all that came before is done."""
         if ends:
             self._published()
         parts = list(_by_operation(ends))
@@ -88,47 +78,23 @@ class Emitter:
         reads: Sequence[Place],
         writes: Sequence[Place],
         targets: Sequence[Range] = (),
-        channel: Channel | None = None,
+        kind: Channel | None = None,
         *,
+        channel: int | None = None,
         alone: bool = False,
-        pulled: Sequence[Range] = (),
+        behind: Sequence[Range] = (),
     ) -> None:
         """Move or add up data: from places of the rank to places of the rank, then to peers.
 
-        `alone` : nothing else that the rank or a peer does has to do with it. `pulled` : of peers, what is
-        read behind the places of the rank.
+        Parameters
+        ----------
+        channel : of a put of packets through a port.
+        alone : nothing else that the rank or a peer does has to do with it.
+        behind : what is read behind the places of the rank: a peer's, or packets, which are waited for.
         """
         self._wait_for_blocks()
         has_heard = self._heard_by_first or self._heard_by_others
         if (has_heard and not alone) or self._conflicts(reads, writes):
-            self.meet()
-        self._note(reads, writes)
-        mine = tuple(own(write) for write in writes)
-        self.operations.append(
-            Operation(name, channel, (), (*(own(read) for read in reads), *pulled), (*mine, *targets))
-        )
-
-    def packets(
-        self,
-        name: OpName,
-        reads: Sequence[Place],
-        packets: Sequence[Place],
-        writes: Sequence[Place],
-        targets: Sequence[Range] = (),
-        *,
-        kind: Channel | None = None,
-        channel: int | None = None,
-    ) -> None:
-        """Make, send or take packets: who reads them waits for them, and they need no meeting.
-
-        Parameters
-        ----------
-        reads, packets : sources, the plain ones first.
-        writes, targets : of the rank, plain or packets, and of peers.
-        channel : of a put through a port.
-        """
-        self._wait_for_blocks()
-        if self._heard_by_first or self._heard_by_others or self._conflicts(reads, writes):
             self.meet()
         self._note(reads, writes)
         self.operations.append(
@@ -136,8 +102,8 @@ class Emitter:
                 name,
                 kind,
                 () if channel is None else (channel,),
-                tuple(own(each) for each in (*reads, *packets)),
-                (*(own(write) for write in writes), *targets),
+                (*map(own, reads), *behind),
+                (*map(own, writes), *targets),
             )
         )
 
@@ -157,7 +123,7 @@ class Emitter:
         parts = list(_by_operation(ends))
         if len(set(ends)) == len(ends) and not self._changes_lane(_WAITS, parts, first):
             del self.operations[first:]
-            self.wait_for_all(ends)
+            self.wait(ends)
 
     def meet(self) -> None:
         """All threads of the block meet."""
@@ -212,7 +178,7 @@ class Emitter:
         self._moved = True
 
 
-def _by_operation(ends: Sequence[tuple[Channel, int]]) -> Iterator[tuple[Channel, tuple[int, ...]]]:
+def _by_operation(ends: Sequence[End]) -> Iterator[tuple[Channel, tuple[int, ...]]]:
     """Channels of one kind, as many as an operation takes; where one comes twice, each alone."""
     for kind in Channel:
         mine = [channel for each, channel in ends if each is kind]

@@ -8,13 +8,14 @@ that order until then.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import TypeAlias
 
-from taccl.backend.lower_plan.graph import Action, Graph, Message
+from taccl.backend.lower_plan.graph import Action, Graph
 from taccl.backend.lower_plan.places import Cell, Place
+from taccl.backend.lower_plan.pulls import may_be_pulled, own_part, pull_alone, stays
 from taccl.backend.lower_plan.sums import find_sums
 from taccl.backend.lower_plan.tuning import MAX_CHANNELS, MAX_OPERANDS
 from taccl.backend.program import Op
@@ -24,19 +25,15 @@ from taccl.errors import VerificationError
 Row: TypeAlias = tuple[int, ...]
 
 
-def gather(
-    graph: Graph,
-    may_be_pulled: Callable[[Graph, Message], bool],
-    stays: Callable[[Graph, Message, int], bool],
-) -> Graph:
+def pull(graph: Graph) -> Graph:
+    """Ranks read what they add where others of their node have it, several operands by one operation."""
+    return pull_alone(gather(graph))
+
+
+def gather(graph: Graph) -> Graph:
     """Put together sums whose operands are all read where others of the node have them.
 
     Actions stay as they are where nothing is gained, or where a thread block would have too many channels.
-
-    Parameters
-    ----------
-    may_be_pulled : whether a message can be read at its sender by the action after its receive.
-    stays : whether what is sent is left as it is until an action.
     """
 
     def stay(of: Graph, row: Row) -> bool:
@@ -234,8 +231,7 @@ class _Gathering:
                 continue  # what is pulled lands nowhere
             index, read = action.index, [action.source] if action.reads else []
             if row is not None:
-                index, received = row[-1], self.graph.actions[action.index - 1]
-                read = [action.source if action.target == received.target else action.target]
+                index, read = row[-1], [own_part(action, self.graph.actions[action.index - 1])]
             for place in read:
                 for cell in place.cells(action.rank):
                     users.setdefault(cell, {}).setdefault(index, False)

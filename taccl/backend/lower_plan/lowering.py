@@ -9,10 +9,10 @@ from taccl.backend.lower.assemble import assemble
 from taccl.backend.lower.sizes import sizes_of
 from taccl.backend.lower.to_actions import plan_actions
 from taccl.backend.lower_plan.fits import check_plan_fits, checked_window, has_room
+from taccl.backend.lower_plan.gathering import pull
 from taccl.backend.lower_plan.graph import WRITING, Graph
 from taccl.backend.lower_plan.places import aliases
 from taccl.backend.lower_plan.plans import PUSHING, USUALLY_IN_PLACE, Call, Pass, make_plan, named, plain_name
-from taccl.backend.lower_plan.pulls import pull
 from taccl.backend.lower_plan.read import graph_of_actions, graph_of_program
 from taccl.backend.lower_plan.sharing import cuts_equally, share_out
 from taccl.backend.lower_plan.tuning import FILLED

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from taccl.backend.lower_plan.blocks import Blocks
-from taccl.backend.lower_plan.emit import Emitter
+from taccl.backend.lower_plan.emit import Emitter, own
 from taccl.backend.lower_plan.graph import Action, Graph
 from taccl.backend.lower_plan.places import Place
 from taccl.backend.lower_plan.semaphores import Semaphores, find_semaphores
@@ -109,7 +109,7 @@ class PacketBlocks(Blocks):
         self._acquire(run, made)
         for action in run:
             if action.index in self.handshakes:
-                made.wait(*self._end(self.graph.sent[action.index], action.block), relaxed=True)
+                made.wait([self._end(self.graph.sent[action.index], action.block)], relaxed=True)
         first = run[0]
         received = self.graph.received.get(first.index)
         if run[-1].index in self.graph.sums.put_off:
@@ -125,24 +125,18 @@ class PacketBlocks(Blocks):
     def _send(self, action: Action, made: Emitter) -> None:
         if self._is_near(action):
             there = self._remote(action)
-            made.packets(OpName.PUT_PACKETS, [action.source], [], [], [there], kind=Channel.MEMORY)
+            made.work(OpName.PUT_PACKETS, [action.source], [], [there], Channel.MEMORY)
             return
         here = self.landings.made[action.index]
-        made.packets(OpName.COPY_TO_PACKETS, [action.source], [], [here])
+        made.work(OpName.COPY_TO_PACKETS, [action.source], [here])
         self._forward(action, here, made)
 
     def _forward(self, action: Action, packets: Place, made: Emitter) -> None:
         """Send packets that are, or will be, in the rank's own scratch."""
         kind, channel = self._end(self.graph.sent[action.index], action.block)
-        made.packets(
-            OpName.READ_PUT_PACKETS,
-            [],
-            [packets],
-            [],
-            [self._remote(action)],
-            kind=kind,
-            channel=channel if kind is Channel.PORT else None,
-        )
+        through = channel if kind is Channel.PORT else None
+        there = [self._remote(action)]
+        made.work(OpName.READ_PUT_PACKETS, [], [], there, kind, channel=through, behind=[own(packets)])
 
     def _receive(self, run: Sequence[Action], landed: Place, made: Emitter) -> None:
         graph, first = self.graph, run[0]
@@ -150,23 +144,23 @@ class PacketBlocks(Blocks):
         if len(run) == 1 or run[1] is sending:
             if sending is not None:
                 self._forward(sending, landed, made)
-            made.packets(OpName.COPY_FROM_PACKETS, [], [landed], [first.target])
+            made.work(OpName.COPY_FROM_PACKETS, [], [first.target], behind=[own(landed)])
             return
         adding = run[1]
         stored = adding.target
         mine = adding.source if first.target == stored else stored
-        packets = [landed]
+        packets = [own(landed)]
         for other in self.made_by.get(adding.index, ()):
-            packets.append(self.landings.at[graph.received[other - 1].send])
+            packets.append(own(self.landings.at[graph.received[other - 1].send]))
             if graph.actions[other - 1].target == stored:
                 mine = graph.actions[other].source
         if run[-1].op is Op.COPY:
             stored = run[-1].target
         if sending is None:
-            made.packets(OpName.REDUCE_PACKETS, [mine], packets, [stored])
+            made.work(OpName.REDUCE_PACKETS, [mine], [stored], behind=packets)
             return
-        name, there = OpName.REDUCE_SEND_PACKETS, self._remote(sending)
-        made.packets(name, [mine], packets, [stored], [there], kind=Channel.MEMORY)
+        there = [self._remote(sending)]
+        made.work(OpName.REDUCE_SEND_PACKETS, [mine], [stored], there, Channel.MEMORY, behind=packets)
 
 
 def _reported_by_messages_only(graph: Graph) -> dict[int, tuple[int, ...]]:

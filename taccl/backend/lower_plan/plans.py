@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from taccl.backend.lower_plan.blocks import Blocks
+from taccl.backend.lower_plan.gathering import pull
 from taccl.backend.lower_plan.graph import Graph
 from taccl.backend.lower_plan.packets import PacketBlocks
-from taccl.backend.lower_plan.pulls import pull, pull_alone
+from taccl.backend.lower_plan.pulls import pull_alone
 from taccl.backend.lower_plan.sums import add_at_once
 from taccl.backend.lower_plan.tuning import BETWEEN_PARTS, MAX_OPERATIONS
 from taccl.backend.plan import ExecutionPlan, RankPlan

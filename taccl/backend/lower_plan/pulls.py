@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from taccl.backend.lower_plan.gathering import gather
 from taccl.backend.lower_plan.graph import Action, Graph, Message
 from taccl.backend.lower_plan.places import Place
 from taccl.backend.program import Op
@@ -19,17 +18,12 @@ def own_part(adding: Action, received: Action) -> Place:
     return adding.source if adding.target == received.target else adding.target
 
 
-def pull(graph: Graph) -> Graph:
+def pull_alone(graph: Graph) -> Graph:
     """Ranks read what they add where others of their node have it.
 
-    Sums of several operands that are there as soon are gathered first. Next to those, the sums that wait for
-    nothing but the message: one that waits for another had better find its bytes there.
+    Next to what was gathered, those sums that wait for nothing but the message: one that waits for another
+    had better find its bytes there.
     """
-    return pull_alone(gather(graph, may_be_pulled, stays))
-
-
-def pull_alone(graph: Graph) -> Graph:
-    """The same, with sums in the thread blocks where they are."""
     last = {each: row[-1] for row in graph.rows.values() for each in row}
     pulls = {}
     for message in graph.messages:

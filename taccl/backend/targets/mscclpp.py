@@ -9,8 +9,8 @@ from pathlib import Path
 from taccl.backend.lower.carried import FEATURES, REASONS
 from taccl.backend.lower_plan import PlanLowering
 from taccl.backend.lower_plan.fits import check_problem_fits, message_chunks
+from taccl.backend.lower_plan.gathering import pull
 from taccl.backend.lower_plan.plans import COLLECTIVES, PUSHING, Pass, land_apart
-from taccl.backend.lower_plan.pulls import pull
 from taccl.backend.lower_plan.sums import add_at_once
 from taccl.backend.lower_plan.tuning import UNIT_BYTES
 from taccl.backend.lower_plan.turns import take_turns

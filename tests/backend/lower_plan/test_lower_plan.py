@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from taccl import synthesize
 from taccl.backend.lower_plan import lower_to_plan, translate
 from taccl.backend.lower_plan.fits import check_plan_fits, check_problem_fits, checked_window
+from taccl.backend.lower_plan.gathering import pull
 from taccl.backend.lower_plan.plans import land_apart
-from taccl.backend.lower_plan.pulls import pull
 from taccl.backend.lower_plan.sums import add_at_once
 from taccl.backend.lower_plan.turns import take_turns
 from taccl.backend.plan import Channel, OpName
@@ -99,6 +99,12 @@ def test_in_place_peers_use_the_buffer_that_begins_alike_at_all_ranks(name: str,
     assert_right(plan)
     remote = {each.buffer.value for rank in plan.ranks for each in rank.remote_buffers}
     assert remote - {"s"} == {buffer}
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_whoever_writes_what_nobody_else_touches_waits_for_no_other_thread_block(in_place: bool) -> None:
+    plan = lower_to_plan(direct_allgather(4), options(in_place=in_place))
+    assert not any(rank.semaphores for rank in plan.ranks)
 
 
 def test_no_alltoall_is_in_place() -> None:

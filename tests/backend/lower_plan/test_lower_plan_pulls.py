@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from taccl.backend.lower_plan import lower_to_plan
 from taccl.backend.lower_plan.emit import Emitter
+from taccl.backend.lower_plan.gathering import pull
 from taccl.backend.lower_plan.places import aliases
-from taccl.backend.lower_plan.pulls import pull, pull_alone
+from taccl.backend.lower_plan.pulls import pull_alone
 from taccl.backend.lower_plan.read import graph_of_program
 from taccl.backend.lower_plan.sums import add_at_once
 from taccl.backend.plan import Channel, ExecutionPlan, Operation
@@ -166,18 +167,18 @@ def test_one_block_that_reads_from_several_links_takes_the_time_of_all_that_it_r
 
 def test_one_lane_signals_through_a_channel_or_threads_meet_in_between() -> None:
     made = Emitter()
-    made.signal_all([(Channel.MEMORY, 0), (Channel.MEMORY, 1)])
+    made.signal([(Channel.MEMORY, 0), (Channel.MEMORY, 1)])
     made.acquire(0)
-    made.signal_all([(Channel.MEMORY, 1)])
+    made.signal([(Channel.MEMORY, 1)])
     assert [each.name.value for each in made.operations] == ["signal", "sem_acquire", "nop", "signal"]
 
 
 def test_what_a_block_waits_for_at_its_end_is_waited_for_at_once() -> None:
     made, twice = Emitter(), Emitter()
     for channel in (0, 1, 2):
-        made.wait(Channel.MEMORY, channel)
+        made.wait([(Channel.MEMORY, channel)])
     for channel in (0, 1, 0):
-        twice.wait(Channel.MEMORY, channel)
+        twice.wait([(Channel.MEMORY, channel)])
     made.finish()
     twice.finish()
     assert [each.channels for each in made.operations] == [(0, 1, 2)]

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taccl.backend.lower_plan import lower_to_plan, translate
+from taccl.backend.lower_plan.gathering import pull
 from taccl.backend.lower_plan.plans import PUSHING
-from taccl.backend.lower_plan.pulls import pull
 from taccl.backend.lower_plan.sums import add_at_once
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.program import Program
