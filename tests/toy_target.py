@@ -13,9 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from taccl.backend.msccl_xml import parse_xml
+from taccl.backend.msccl_xml import Document, parse_document, parse_xml, to_xml
 from taccl.backend.program import Program
 from taccl.backend.target import Lowered, LoweringOptions, Target, TargetLimits
+from taccl.backend.targets.registry import find_target
 from taccl.backend.two_sided import TwoSided
 from taccl.backend.verify.msccl_xml import Facts, Finding, Verification
 from taccl.errors import FileError
@@ -123,18 +124,34 @@ LISTING = Target(
 )
 
 
-def spelled(content: bytes, path: str | None, look: Callable[[], None]) -> Program:
-    return parse_xml(bytes.fromhex(content.decode().removeprefix("spelled ")), path)
+def unspelled(content: str | bytes) -> bytes:
+    text = content if isinstance(content, str) else content.decode()
+    try:
+        return bytes.fromhex(text.removeprefix("spelled "))
+    except ValueError as error:
+        raise FileError(f"this is not spelled in hexadecimal digits: {error}") from None
 
 
-#: Its files are known by how they begin, whatever their names are, and have thread blocks.
+def parse(content: bytes, path: str | None, look: Callable[[], None]) -> Program:
+    return parse_xml(unspelled(content), path)
+
+
+def read_spelled(content: str | bytes, path: str | None) -> Document:
+    return parse_document(unspelled(content), path)
+
+
+#: A whole target whose files are executed: they have thread blocks, and are known by how they begin.
 SPELLED = replace(
-    LISTING,
+    find_target("rccl"),
     name="spelled",
+    title="programs of sends and receives in hexadecimal digits",
     format="spell",
+    write=lambda program: f"spelled {to_xml(program).encode().hex()}",
+    read=read_spelled,
     knows=lambda content: content.startswith(b"spelled "),
-    parse=spelled,
+    parse=parse,
     unfold=TwoSided.of,
+    unfold_document=None,
 )
 
 

@@ -10,13 +10,19 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from taccl.backend.execute.deadline import Deadline
+from taccl.backend.execute.requested import RunRequested
+from taccl.backend.simulate.settings import SimulationSettings
 from taccl.backend.target import AnyTarget, Lowered, LoweringOptions
+from taccl.backend.unfolded import Unfolded
 from taccl.encoding.bounds import Bound, Proof, proofs
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.by_phases import by_phases
 from taccl.encoding.engines.engine import Engine, Run, Verdict
 from taccl.encoding.instance import Instance
 from taccl.errors import ScheduleError, TacclError
+from taccl.model import units
+from taccl.model.collectives import COLLECTIVES
 from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.model.tolerance import contradicts
@@ -26,6 +32,8 @@ from taccl.testing.napkin import napkin_problems, napkin_schedules
 
 #: Units of work for one run of an engine, and for all proofs of a bound.
 _EFFORT, _PROVING = 300, 20_000
+#: Seconds for one run of a file.
+_RUNNING_S = 60.0
 #: A text is cut after this many of its lines, evenly spread.
 _CUTS = 40
 
@@ -124,7 +132,8 @@ def check_target(target: AnyTarget, schedules: Iterable[Schedule] | None = None)
     """Check that a target's files hold what they say, and that it refuses what it cannot hold.
 
     A schedule is refused with a reason before it is lowered, or its files pass the target's own verification
-    after they are read back. A damaged file is refused or found wrong, never taken.
+    after they are read back. A damaged file is refused or found wrong, never taken. What its files
+    unfold into, if they do, computes the collective on arrays, takes time on the network, and can be shown.
 
     Parameters
     ----------
@@ -158,6 +167,8 @@ def _check_file(target: AnyTarget, lowered: Lowered[Any], schedule: Schedule, wh
         raise AssertionError(f"{what} writes a file that it finds wrong itself: {fault}") from None
     _require(text == target.write(lowered.program), what, "writes one program in two forms")
     _require(target.knows is None or target.knows(text.encode()), what, "does not know its own file")
+    if target.parse is not None and target.unfold is not None:
+        _check_unfolded(target.unfold(target.parse(text.encode(), None, lambda: None)), schedule, what)
     cut = text[: len(text) // 2]
     try:
         report = target.verify(
@@ -166,6 +177,28 @@ def _check_file(target: AnyTarget, lowered: Lowered[Any], schedule: Schedule, wh
     except TacclError:
         return
     _require(not report.ok, what, "takes half of a file for a whole one")
+
+
+def _check_unfolded(file: Unfolded, schedule: Schedule, what: str) -> None:
+    """Execution shares nothing with verification: each is held against the other."""
+    problem = schedule.problem
+    collective = None if problem.collective.name in COLLECTIVES else problem.collective
+    try:
+        file.check(collective, None)
+        root = problem.collective.root
+        size = max(file.min_bytes, units.KB * file.chunks_of_size)
+        requested = RunRequested(
+            Deadline(_RUNNING_S), size_bytes=size, collective=collective, root=root, ranks_as="turns"
+        )
+        for run in file.run(requested):
+            _require(run.verdict == "right", what, f"has a file that runs {run.verdict}: {run.findings}")
+        chunk_mb = problem.size_bytes / units.MB / file.chunks_of_size
+        simulated = file.simulate(problem.topology, chunk_mb, SimulationSettings(links_only=True))
+        timeline = file.timeline(simulated)
+    except TacclError as fault:
+        raise AssertionError(f"{what} has a file that is verified, but not executed: {fault}") from None
+    _require(simulated.time_us > 0, what, "has a file that takes no time")
+    _require(len(timeline.bars) > 0 and any(file.describe()), what, "has a file of which nothing is shown")
 
 
 def check_format(format_: Format[Callable[[str, str | None], object]], sample: str) -> None:

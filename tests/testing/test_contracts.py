@@ -71,7 +71,9 @@ def test_a_bound_keeps_its_promises(bound: Bound, schedules: tuple[Schedule, ...
     check_bound(bound, schedules)
 
 
-@pytest.mark.parametrize("target", [*TARGETS, toy_target.LISTING], ids=lambda target: target.name)
+@pytest.mark.parametrize(
+    "target", [*TARGETS, toy_target.LISTING, toy_target.SPELLED], ids=lambda target: target.name
+)
 def test_a_target_keeps_its_promises(target: AnyTarget, schedules: tuple[Schedule, ...]) -> None:
     check_target(target, schedules)
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from toy_target import SPELLED
 
 from taccl import synthesize
 from taccl.analysis.simulated import simulate_file
@@ -231,6 +232,13 @@ def test_words_that_mean_nothing_are_refused(wrong: dict):
 def test_an_engine_that_there_is_not_is_refused_and_no_first_look_stands_in_for_it():
     with pytest.raises(SolverError, match="unknown engine 'psychic'"):
         chosen("3KB", engine="psychic")
+
+
+def test_files_of_a_target_from_outside_are_predicted_as_they_unfold():
+    spelled, usual = (chosen("3KB", target=target) for target in (SPELLED, "rccl"))
+    assert spelled.execution is not None and usual.execution is not None
+    assert spelled.execution.time_us == usual.execution.time_us
+    assert [tried.name for tried in spelled.files_tried] == [tried.name for tried in usual.files_tried]
 
 
 def test_files_that_have_no_thread_blocks_are_not_predicted():
