@@ -1,4 +1,4 @@
-"""Simulated annealing over sequences of sends (Kirkpatrick et al. 1983).
+"""Simulated annealing over sequences of sends (Kirkpatrick et al. 1983), in stages from several beginnings.
 
 A changed sequence is decoded anew; what carries nothing any more drops out. A sequence that leaves a
 demand unmet pays for it and may mend later.
@@ -7,21 +7,50 @@ demand unmet pays for it and may mend later.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
 from taccl.encoding.engines.combining.decode import Decoded, Decoder
 from taccl.encoding.engines.combining.orbit_instance import SendGene
-from taccl.encoding.engines.combining.tuning import ANNEAL_COLD, ANNEAL_UNITS_PER_GENE, ANNEAL_WARM
+from taccl.encoding.engines.combining.tuning import (
+    ANNEAL_COLD,
+    ANNEAL_UNITS_PER_GENE,
+    ANNEAL_WARM,
+    MOST_STALE,
+    Stages,
+)
 from taccl.support.budget import UNITS_BETWEEN_LOOKS, Budget
 
 
-def anneal(decoder: Decoder, begin: Decoded, budget: Budget, random: np.random.Generator) -> Decoded:
+def in_stages(
+    found: list[Decoded], stages: Stages, seconds: float, budget: Budget, random: np.random.Generator
+) -> Iterator[Decoded]:
+    """The best of some sequences, then what each stage finds: from different ones first, then from the best.
+
+    `seconds` : those that the stages' parts are parts of.
+    """
+    found, stale = list(found), 0
+    yield min(found, key=lambda decoded: decoded.value)
+    for number, part in enumerate(stages.parts):
+        best = min(found, key=lambda decoded: decoded.value)
+        share_s = min(budget.remaining_s() - best.finishing_s, part * seconds)
+        if share_s <= 0 or stale == MOST_STALE:
+            return
+        begin = found[number % len(found)] if number < stages.from_others else best
+        found.append(anneal(begin, budget.at_most(share_s), random))
+        if number >= stages.from_others:
+            stale = 0 if found[-1].value < best.value else stale + 1
+        yield found[-1]
+
+
+def anneal(begin: Decoded, budget: Budget, random: np.random.Generator) -> Decoded:
     """The best sequence found from `begin` on, which may be `begin`.
 
     It cools by the part of the budget that is used, be that time or work.
     """
     best = now = begin
+    decoder = begin.decoder
     whole = budget.remaining_s()
     while left := budget.remaining_s():
         units = decoding_units(decoder, now.genes)
@@ -33,7 +62,7 @@ def anneal(decoder: Decoder, begin: Decoded, budget: Budget, random: np.random.G
             trial = decoder.decode(genes, now, same)
             if trial.score <= now.score or random.random() < math.exp((now.score - trial.score) / warmth):
                 now = trial
-                if (now.unmet, now.score) < (best.unmet, best.score):
+                if now.value < best.value:
                     best = now
     return best
 

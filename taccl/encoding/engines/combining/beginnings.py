@@ -14,13 +14,25 @@ from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
 
 
-def as_genes(orbits: OrbitInstance, schedule: Schedule) -> list[SendGene]:
-    """The orbits of links that a schedule uses, in the order of its sends, once for each orbit of sends."""
+def as_genes(orbits: OrbitInstance, schedule: Schedule, with_chunks: bool = False) -> list[SendGene]:
+    """The orbits of links that a schedule uses, in the order of its sends, once for each orbit of sends.
+
+    `with_chunks` : each with the chunks that it carries there.
+    """
     orbit_of, sends = orbit_of_links(orbits), schedule.sends
     is_first = np.zeros(len(orbit_of), dtype=np.bool_)
     is_first[orbits.links[:, 0]] = True
     order = np.lexsort((sends.end_us, sends.start_us))
-    return [SendGene(int(orbit_of[link])) for link in sends.link[order] if is_first[link]]
+    order = order[is_first[sends.link[order]]]
+    if not with_chunks:
+        return [SendGene(orbit) for orbit in orbit_of[sends.link[order]].tolist()]
+    by_send = np.argsort(sends.of_row, kind="stable")
+    chunks = np.split(schedule.chunk[by_send], np.cumsum(sends.count)[:-1])
+    back = orbits.group.chunk_map.argsort(axis=1)[:, orbits.chunks]
+    return [
+        SendGene(int(orbit_of[sends.link[send]]), without=~np.isin(back, chunks[send]))
+        for send in order.tolist()
+    ]
 
 
 def as_genes_on(orbits: OrbitInstance, genes: Sequence[SendGene], other: OrbitInstance) -> list[SendGene]:

@@ -15,7 +15,11 @@ import numpy as np
 
 from taccl.encoding.core.timing import Decision
 from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendGene
-from taccl.encoding.engines.combining.tuning import DECODE_HOP_WEIGHT, DECODE_TRANSFERS_PER_UNIT
+from taccl.encoding.engines.combining.tuning import (
+    DECODE_HOP_WEIGHT,
+    DECODE_TRANSFERS_PER_UNIT,
+    SUMS_ROW_S,
+)
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray
 
@@ -30,6 +34,7 @@ class Decoded:
 
     Parameters
     ----------
+    decoder : whose sequence it is.
     score : what the search makes small: the time, a little of the mean arrival, and a price for
         each demand that is not met.
     makespan_us : the last arrival.
@@ -39,6 +44,7 @@ class Decoded:
     sets : for sums, the contributions that each of the transfers carries, in their order.
     """
 
+    decoder: Decoder
     score: float
     makespan_us: float
     unmet: int
@@ -46,6 +52,16 @@ class Decoded:
     transfers: list[BoolArray]
     states: list[Any]
     sets: list[list[int]] = field(default_factory=list)
+
+    @property
+    def value(self) -> tuple[int, float]:
+        """What a better sequence has less of."""
+        return self.unmet, self.score
+
+    @property
+    def finishing_s(self) -> float:
+        """About how many seconds it takes to make a checked schedule of its sums."""
+        return SUMS_ROW_S * sum([len(sets) for sets in self.sets]) * len(self.decoder.orbits.group)
 
     def decisions(self, orbits: OrbitInstance, apart: bool) -> list[Decision]:
         """The sends of a sequence of copies, in its order; `apart` as in `OrbitInstance.decisions`."""
@@ -138,7 +154,7 @@ class BroadcastDecoder:
         unmet = int(np.count_nonzero(missing))
         mean = float(np.where(missing, last, times).sum()) / max(1, times.size)
         score = last + unmet * self._price + MEAN_WEIGHT * mean
-        return Decoded(score, last, unmet, kept, carried, states)
+        return Decoded(self, score, last, unmet, kept, carried, states)
 
 
 class PathDecoder:
@@ -185,7 +201,7 @@ class PathDecoder:
             kept.append(gene)
             carried.append(transfers)
         score = last + unmet * self._price + MEAN_WEIGHT * float(at.sum()) / max(1, at.size)
-        return Decoded(score, last, unmet, kept, carried, [])
+        return Decoded(self, score, last, unmet, kept, carried, [])
 
     def _cheapest_paths(self, genes: Sequence[SendGene]) -> tuple[list[BoolArray], FloatArray]:
         """For each gene, the transfers on a cheapest path from their sender; the costs from all ranks."""

@@ -9,17 +9,15 @@ import numpy as np
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import in_order
 from taccl.encoding.core.update import Update
-from taccl.encoding.engines.combining.anneal import anneal
+from taccl.encoding.engines.combining.anneal import anneal, in_stages
 from taccl.encoding.engines.combining.beginnings import as_genes, as_genes_on, doubling, gossip
 from taccl.encoding.engines.combining.decode import BroadcastDecoder, Decoded, Decoder, PathDecoder
 from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendGene
 from taccl.encoding.engines.combining.sends import soonest
 from taccl.encoding.engines.combining.tuning import (
     BEGIN_PART,
-    FROM_OTHERS,
     GOSSIP_PART,
     GOSSIP_WEIGHTS,
-    MOST_STALE,
     MOST_TRANSFERS,
     STAGES,
     SYMMETRIES_PER_UNIT,
@@ -36,12 +34,17 @@ from taccl.support.budget import UNITS_PER_S, Budget
 SMALL = 0.05
 
 
+def is_small(instance: Instance) -> Verdict:
+    """Whether alphas are much of the time of a chunk."""
+    if instance.latency_fraction > SMALL:
+        return YES
+    return no(f"messages are not small: alpha is no more than {100 * SMALL:g}% of a chunk's time on any link")
+
+
 def serves(instance: Instance) -> Verdict:
     """Whether messages are small, and each chunk goes from one rank to all or from one to one."""
-    if instance.latency_fraction <= SMALL:
-        return no(
-            f"messages are not small: alpha is no more than {100 * SMALL:g}% of a chunk's time on any link"
-        )
+    if not (small := is_small(instance)):
+        return small
     if not (instance.demand.broadcasts or instance.demand.moves_pairwise):
         return no("it combines chunks that go from one rank to all, or from one to one")
     return YES
@@ -107,25 +110,15 @@ def _improving(
     orbits = instance.once(_orbits)
     decoder: Decoder = BroadcastDecoder(orbits) if instance.demand.broadcasts else PathDecoder(orbits)
     found = [decoder.decode(genes) for genes in _beginnings(instance, best, budget, random)]
-    found.sort(key=_value)
-    stale = 0
-    for number, part in enumerate(STAGES):
-        now = min(found, key=_value)
-        if not now.unmet:
-            yield now
-        share = budget.at_most(part * seconds)
-        if not share.remaining_s() or stale == MOST_STALE:
-            return
-        if number < FROM_OTHERS:
-            found.append(anneal(decoder, found[number % len(found)], share, random))
-        else:
-            found.append(anneal(decoder, now, share, random))
-            stale = stale + 1 if found[-1] is now else 0
-    yield from (decoded for decoded in found[-1:] if not decoded.unmet)
+    last: Decoded | None = None
+    for decoded in in_stages(sorted(found, key=_value), STAGES, seconds, budget, random):
+        if not decoded.unmet and (last is None or decoded.value < last.value):
+            last = decoded
+            yield decoded
 
 
 def _value(decoded: Decoded) -> tuple[int, float]:
-    return decoded.unmet, decoded.score
+    return decoded.value
 
 
 def _beginnings(
@@ -142,7 +135,7 @@ def _beginnings(
     for gossiping in instance.once(_gossips):
         decoder = BroadcastDecoder(gossiping)
         best_gossip = _doublings(decoder, budget.at_most(BEGIN_PART * seconds), random)[0]
-        best_gossip = anneal(decoder, best_gossip, budget.at_most(GOSSIP_PART * seconds), random)
+        best_gossip = anneal(best_gossip, budget.at_most(GOSSIP_PART * seconds), random)
         yield as_genes_on(orbits, best_gossip.genes, decoder.orbits)
 
 

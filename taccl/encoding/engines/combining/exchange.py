@@ -129,7 +129,7 @@ class ExchangeDecoder:
             times += last if lack else max(state.at[place], default=0.0)
         price = self._price * (_FOR_THE_FIRST * incomplete + lacking / self._most)
         score = last + price + MEAN_WEIGHT * times / max(1, len(self._wanted))
-        return Decoded(score, last, lacking, kept, transfers, states, sets)
+        return Decoded(self, score, last, lacking, kept, transfers, states, sets)
 
     def step(self, state: State, gene: SendGene) -> Step | None:
         """Decode one gene; None if it carries nothing."""

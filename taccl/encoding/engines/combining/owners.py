@@ -83,8 +83,8 @@ def _choices(instance: Instance) -> Iterator[IntArray]:
     local[ranks] = np.arange(size)
     yield ranks[local[owner] % nodes, local[owner]]
     group = instance.group
-    for hub in range(size):
-        owners = ranks[node_of[owner], hub]
+    for relay in range(size):
+        owners = ranks[node_of[owner], relay]
         if (owners[group.chunk_map] == group.rank_map[:, owners]).all():
             yield owners
     yield owner

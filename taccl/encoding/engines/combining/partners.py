@@ -1,4 +1,4 @@
-"""Sequences for sums to begin the search with: rounds of textbook algorithms, and schedules."""
+"""Sequences for sums to begin the search with: rounds of textbook algorithms."""
 
 from __future__ import annotations
 
@@ -9,23 +9,6 @@ import numpy as np
 from taccl.encoding.engines.combining.beginnings import orbit_of_links
 from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendGene
 from taccl.model.collective import IntArray
-from taccl.model.schedule import Schedule
-
-
-def as_exchanges(orbits: OrbitInstance, schedule: Schedule) -> list[SendGene]:
-    """The genes of a schedule, each with the chunks that it carries there, once for each orbit of sends."""
-    orbit_of, sends = orbit_of_links(orbits), schedule.sends
-    back = orbits.group.chunk_map.argsort(axis=1)[:, orbits.chunks]
-    is_first = np.zeros(len(orbit_of), dtype=np.bool_)
-    is_first[orbits.links[:, 0]] = True
-    by_send = np.argsort(sends.of_row, kind="stable")
-    chunks = np.split(schedule.chunk[by_send], np.cumsum(sends.count)[:-1])
-    order = np.lexsort((sends.end_us, sends.start_us))
-    return [
-        SendGene(int(orbit_of[sends.link[send]]), without=~np.isin(back, chunks[send]))
-        for send in order.tolist()
-        if is_first[sends.link[send]]
-    ]
 
 
 def rounds(orbits: OrbitInstance) -> Iterator[list[SendGene]]:

@@ -8,38 +8,35 @@ it is, an AllGather read backwards, and this is for sums that several ranks want
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import in_order
 from taccl.encoding.core.update import Update
-from taccl.encoding.engines.combining.anneal import anneal, decoding_units
+from taccl.encoding.engines.combining.anneal import decoding_units, in_stages
+from taccl.encoding.engines.combining.beginnings import as_genes
 from taccl.encoding.engines.combining.block import expanded, in_one_block
 from taccl.encoding.engines.combining.decode import Decoded
-from taccl.encoding.engines.combining.engine import SMALL
+from taccl.encoding.engines.combining.engine import is_small
 from taccl.encoding.engines.combining.exchange import ExchangeDecoder
-from taccl.encoding.engines.combining.fullest import fullest
-from taccl.encoding.engines.combining.hubs import by_hubs, equivalent
+from taccl.encoding.engines.combining.largest_first import largest_first
 from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendGene
-from taccl.encoding.engines.combining.partners import as_exchanges, rounds
+from taccl.encoding.engines.combining.partners import rounds
+from taccl.encoding.engines.combining.relays import by_relays, equivalent
 from taccl.encoding.engines.combining.sends import decisions, soonest, without_unused
-from taccl.encoding.engines.combining.teams import scattering, teams
+from taccl.encoding.engines.combining.subgroups import scattering, subgroups
 from taccl.encoding.engines.combining.tuning import (
     SUMS_BEGIN_PART,
-    SUMS_FOR_HUBS,
-    SUMS_FROM_OTHERS,
+    SUMS_FOR_RELAYS,
     SUMS_MOST_OVERTIME,
     SUMS_MOST_RANKS,
-    SUMS_MOST_STALE,
     SUMS_MOST_TRANSFERS,
-    SUMS_ROW_S,
     SUMS_SOON_S,
     SUMS_STAGES,
     SUMS_SYMMETRIES_PER_UNIT,
     SUMS_TRIALS,
-    SUMS_TRIALS_OF_TEAMS,
+    SUMS_TRIALS_OF_SUBGROUPS,
 )
 from taccl.encoding.engines.engine import YES, Run, Verdict, no
 from taccl.encoding.instance import Instance
@@ -56,10 +53,8 @@ def serves_exchange(instance: Instance) -> Verdict:
             f"a sequence over more than {SUMS_MOST_RANKS} ranks takes too long to decode, "
             "and no nodes are equivalent"
         )
-    if instance.latency_fraction <= SMALL:
-        return no(
-            f"messages are not small: alpha is no more than {100 * SMALL:g}% of a chunk's time on any link"
-        )
+    if not (small := is_small(instance)):
+        return small
     if not problem.collective.reduces.all() or instance.phases.broadcast_phase is None:
         return no("it is for sums that several ranks want, and for nothing else next to them")
     if problem.limits.own_first is not None:
@@ -88,19 +83,19 @@ def _combine_exchange(
         return
     problem = instance.problem
     best_us = np.inf if incumbent is None else incumbent.makespan_us
-    for schedule in by_hubs(instance, known, options, budget.share(SUMS_FOR_HUBS)):
+    for schedule in by_relays(instance, known, options, budget.share(SUMS_FOR_RELAYS)):
         if schedule.makespan_us < best_us - TOLERANCE_US:
             best_us, incumbent = schedule.makespan_us, schedule
             yield Update("combining", schedule)
     if problem.num_ranks > SUMS_MOST_RANKS:
         return
     for found in _improving(instance, options, budget, incumbent):
-        if found.decoded.unmet or found.decoded.makespan_us >= best_us - TOLERANCE_US:
+        if found.unmet or found.makespan_us >= best_us - TOLERANCE_US:
             continue
-        if found.seconds > max(SUMS_SOON_S, SUMS_MOST_OVERTIME * budget.remaining_s()):
+        if found.finishing_s > max(SUMS_SOON_S, SUMS_MOST_OVERTIME * budget.remaining_s()):
             return
         orbits = found.decoder.orbits
-        sends = [decisions(orbits, found.decoded, apart) for apart in orbits.routes_to_send]
+        sends = [decisions(orbits, found, apart) for apart in orbits.routes_to_send]
         schedule = soonest(
             without_unused(in_order(problem, expanded(problem, orbits, send))) for send in sends
         )
@@ -109,72 +104,42 @@ def _combine_exchange(
             yield Update("combining", schedule)
 
 
-@dataclass(frozen=True, eq=False)
-class _Found:
-    """A sequence that was decoded, and its decoder."""
-
-    decoder: ExchangeDecoder
-    decoded: Decoded
-
-    @property
-    def value(self) -> tuple[int, float]:
-        return self.decoded.unmet, self.decoded.score
-
-    @property
-    def seconds(self) -> float:
-        """About how long it takes to make a checked schedule of it."""
-        rows = sum([len(sets) for sets in self.decoded.sets]) * len(self.decoder.orbits.group)
-        return SUMS_ROW_S * rows
-
-
 def _improving(
     instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
-) -> Iterator[_Found]:
+) -> Iterator[Decoded]:
     """The best of the beginnings, then of what searches from them find."""
     random, seconds = np.random.default_rng(options.seed), budget.remaining_s()
-    found: list[_Found] = []
+    found: list[Decoded] = []
     orbit_instances = list(_orbit_instances(instance))
     topology = instance.problem.topology
     budget.spend(topology.num_links * topology.num_ranks / SUMS_SYMMETRIES_PER_UNIT)
     for orbits in orbit_instances:
-        decoder, share = (
-            ExchangeDecoder(orbits),
-            budget.at_most(SUMS_BEGIN_PART * seconds / len(orbit_instances)),
-        )
+        decoder = ExchangeDecoder(orbits)
+        share = budget.at_most(SUMS_BEGIN_PART * seconds / len(orbit_instances))
         for genes in _beginnings(decoder, share, random):
             budget.spend(decoding_units(decoder, genes))
-            found.append(_Found(decoder, decoder.decode(genes)))
+            found.append(decoder.decode(genes))
         if found:
-            yield min(found, key=lambda each: each.value)
+            yield min(found, key=lambda decoded: decoded.value)
     if incumbent is not None and (as_it_is := _as_it_is(instance, incumbent)) is not None:
         found.append(as_it_is)
-    found, stale = _different(found), 0
-    for number, part in enumerate(SUMS_STAGES if found else ()):
-        best = min(found, key=lambda each: each.value)
-        length = min(budget.remaining_s() - best.seconds, part * seconds)
-        if length <= 0 or stale == SUMS_MOST_STALE:
-            return
-        begin = found[number % len(found)] if number < SUMS_FROM_OTHERS else best
-        later = _Found(begin.decoder, anneal(begin.decoder, begin.decoded, budget.at_most(length), random))
-        found.append(later)
-        if number >= SUMS_FROM_OTHERS:
-            stale = 0 if later.value < best.value else stale + 1
-        yield later
+    if found:
+        yield from in_stages(_different(found), SUMS_STAGES, seconds, budget, random)
 
 
-def _different(found: list[_Found]) -> list[_Found]:
+def _different(found: list[Decoded]) -> list[Decoded]:
     """One of each time, the best first."""
-    ordered = sorted(found, key=lambda each: each.value)
-    return list({round(each.decoded.score, 6): each for each in reversed(ordered)}.values())[::-1]
+    ordered = sorted(found, key=lambda decoded: decoded.value)
+    return list({round(decoded.score, 6): decoded for decoded in reversed(ordered)}.values())[::-1]
 
 
-def _as_it_is(instance: Instance, schedule: Schedule) -> _Found | None:
+def _as_it_is(instance: Instance, schedule: Schedule) -> Decoded | None:
     """A schedule on an orbit instance that keeps no symmetries but its own; None if that is too large."""
     problem, group = instance.problem, kept_by(schedule, instance.assumed_group())
     if problem.num_chunks * problem.topology.num_links > SUMS_MOST_TRANSFERS * len(group):
         return None
     decoder = ExchangeDecoder(OrbitInstance.of(problem, group))
-    return _Found(decoder, decoder.decode(as_exchanges(decoder.orbits, schedule)))
+    return decoder.decode(as_genes(decoder.orbits, schedule, with_chunks=True))
 
 
 def _orbit_instances(instance: Instance) -> Iterator[OrbitInstance]:
@@ -198,21 +163,23 @@ def _orbit_instances(instance: Instance) -> Iterator[OrbitInstance]:
 def _beginnings(
     decoder: ExchangeDecoder, budget: Budget, random: np.random.Generator
 ) -> Iterator[list[SendGene]]:
-    """Textbook rounds, and fullest sends, also after scattering in teams."""
+    """Textbook rounds, and largest sends first, also after scattering in subgroups."""
     orbits = decoder.orbits
     yield from rounds(orbits)
-    yield from _fullest_of(decoder, SUMS_TRIALS, budget.share(0.5), random)
+    yield from _largest_first_of(decoder, SUMS_TRIALS, budget.share(0.5), random)
     # One block cannot be scattered.
-    for team_of in teams(orbits.problem) if orbits.problem.num_chunks > 1 else ():
+    for subgroup_of in subgroups(orbits.problem) if orbits.problem.num_chunks > 1 else ():
         if not budget.remaining_s():
             return
-        genes = scattering(orbits, team_of, random)
+        genes = scattering(orbits, subgroup_of, random)
         if genes is not None:
-            size = orbits.problem.num_ranks // len(np.unique(team_of))
-            yield from _fullest_of(decoder, SUMS_TRIALS_OF_TEAMS, budget, random, decoder.decode(genes), size)
+            size = orbits.problem.num_ranks // len(np.unique(subgroup_of))
+            yield from _largest_first_of(
+                decoder, SUMS_TRIALS_OF_SUBGROUPS, budget, random, decoder.decode(genes), size
+            )
 
 
-def _fullest_of(
+def _largest_first_of(
     decoder: ExchangeDecoder,
     trials: int,
     budget: Budget,
@@ -222,7 +189,7 @@ def _fullest_of(
 ) -> Iterator[list[SendGene]]:
     meter = budget.meter()
     for _ in range(trials):
-        genes = fullest(decoder, random, meter, before, hold)
+        genes = largest_first(decoder, random, meter, before, hold)
         if genes is None:
             return
         yield genes

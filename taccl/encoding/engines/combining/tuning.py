@@ -5,6 +5,19 @@ Where no measurement is named, a number was set by judgement, and no benchmark h
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+
+class Stages(NamedTuple):
+    """Searches after each other: their parts of the time, and how many begin from different sequences.
+
+    The others begin from the best.
+    """
+
+    parts: tuple[float, ...]
+    from_others: int
+
+
 # --- anneal
 
 #: The temperature of the annealing at its beginning and its end, as a fraction of the time of the first
@@ -29,8 +42,7 @@ MOST_TRANSFERS = 4_000_000
 SYMMETRIES_PER_UNIT = 5_000
 #: The searches after each other, as parts of the time: short ones from several beginnings, then long ones
 #: from the best.
-STAGES = (0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.1, 0.1, 0.15, 0.15, 0.2)
-FROM_OTHERS = 6
+STAGES = Stages((0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.1, 0.1, 0.15, 0.15, 0.2), from_others=6)
 #: The search ends when this many stages in a row, each from the best sequence, found nothing better.
 MOST_STALE = 2
 TRIALS, BEGIN_PART = 40, 0.1
@@ -51,18 +63,18 @@ EXCHANGE_MOST_KNOWN = 300_000
 # --- fullest
 
 #: A link whose chunk takes this many times as long as the fastest one's is slow.
-FULLEST_SLOW = 2.0
+LARGEST_FIRST_SLOW = 2.0
 #: Units of work for choosing a gene, and for each of the transfers that have to be looked at anew for it.
-FULLEST_UNITS_PER_GENE, FULLEST_UNITS_PER_TRANSFER = 0.02, 0.004
+LARGEST_FIRST_UNITS_PER_GENE, LARGEST_FIRST_UNITS_PER_TRANSFER = 0.02, 0.004
 
-# --- hubs
+# --- relays
 
 #: This many transfers are put in order, twice, in a second; fewer than this many always are in time.
-HUBS_IN_ORDER_PER_S, HUBS_MANY = 10_000, 20_000
+RELAYS_IN_ORDER_PER_S, RELAYS_MANY = 10_000, 20_000
 #: The part of the time for what is known of a node; combining has the rest.
-HUBS_FOR_KNOWN = 0.3
-#: Into this many blocks the chunks of a hub are cut.
-HUBS_BLOCKS = (1, 2, 4)
+RELAYS_FOR_KNOWN = 0.3
+#: Into this many blocks the chunks of a relay are cut.
+RELAYS_BLOCKS = (1, 2, 4)
 
 # --- owners
 
@@ -77,15 +89,12 @@ SUMS_MOST_RANKS = 64
 #: Orbit instances with more pairs of a link and a chunk (one of each orbit) than this
 #: have all chunks in one block.
 SUMS_MOST_TRANSFERS = 30_000
-#: The part of the time for sums at hubs of nodes, where there are several: each is searched on one node.
-SUMS_FOR_HUBS = 0.3
+#: The part of the time for sums at relays of nodes, where there are several: each is searched on one node.
+SUMS_FOR_RELAYS = 0.3
 #: The parts of the time: for beginnings, and then for searches from different ones and from the best.
 SUMS_BEGIN_PART = 0.15
-SUMS_STAGES = (0.08, 0.08, 0.08, 0.08, 0.08, 0.1, 0.1, 0.2, 0.2)
-SUMS_FROM_OTHERS = 5
-#: The search ends when this many stages in a row, each from the best sequence, found nothing better.
-SUMS_MOST_STALE = 2
-SUMS_TRIALS, SUMS_TRIALS_OF_TEAMS = 24, 4
+SUMS_STAGES = Stages((0.08, 0.08, 0.08, 0.08, 0.08, 0.1, 0.1, 0.2, 0.2), from_others=5)
+SUMS_TRIALS, SUMS_TRIALS_OF_SUBGROUPS = 24, 4
 #: Symmetries, by two orders of candidates, are found in a unit of work for this many pairs of rank and link.
 SUMS_SYMMETRIES_PER_UNIT = 750
 #: About how many seconds it takes to turn one row of a sequence into a checked schedule. A sequence that
@@ -93,7 +102,7 @@ SUMS_SYMMETRIES_PER_UNIT = 750
 #: `SUMS_SOON_S`.
 SUMS_ROW_S, SUMS_MOST_OVERTIME, SUMS_SOON_S = 1e-4, 3.0, 0.5
 
-# --- teams
+# --- subgroups
 
-#: How many sequences are tried for the scattering inside teams of one size.
-TEAMS_TRIALS = 8
+#: How many sequences are tried for the scattering inside subgroups of one size.
+SUBGROUPS_TRIALS = 8

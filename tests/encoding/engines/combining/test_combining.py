@@ -179,7 +179,7 @@ def test_a_decoded_sequence_takes_as_long_as_its_schedule(name: str) -> None:
     gossip = BroadcastDecoder(orbits_of(problem(two_nodes(), "allgather", symmetry=[[2, 3, 0, 1]])))
     genes = gossip.decode(doubling(gossip.orbits, np.random.default_rng(0))).genes
     decoder = BroadcastDecoder(orbits) if name == "allgather" else PathDecoder(orbits)
-    decoded: Decoded = anneal(decoder, decoder.decode(genes), Budget.of_work(50), np.random.default_rng(0))
+    decoded: Decoded = anneal(decoder.decode(genes), Budget.of_work(50), np.random.default_rng(0))
     schedule = in_order(small, decoded.decisions(orbits, apart=True))
     schedule.check()
     assert schedule.makespan_us == pytest.approx(decoded.makespan_us)

@@ -15,14 +15,15 @@ from small_problems import ENGINE_BETAS, full, machine, ndv2_node, networks, pro
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import in_order
 from taccl.encoding.engines.combining.anneal import anneal
+from taccl.encoding.engines.combining.beginnings import as_genes
 from taccl.encoding.engines.combining.block import expanded, in_one_block
 from taccl.encoding.engines.combining.decode import Decoded
 from taccl.encoding.engines.combining.exchange import ExchangeDecoder, chosen
-from taccl.encoding.engines.combining.fullest import fullest
+from taccl.encoding.engines.combining.largest_first import largest_first
 from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendGene
-from taccl.encoding.engines.combining.partners import as_exchanges, rounds
+from taccl.encoding.engines.combining.partners import rounds
 from taccl.encoding.engines.combining.sends import decisions, without_unused
-from taccl.encoding.engines.combining.teams import scattering, teams
+from taccl.encoding.engines.combining.subgroups import scattering, subgroups
 from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import kept_by, symmetry_group, without_shared_ports
 from taccl.model.collectives import make_collective
@@ -69,7 +70,7 @@ def at_once(small: Problem) -> Schedule:
 def filled(
     decoder: ExchangeDecoder, seed: int = 0, before: Decoded | None = None, hold: int | None = None
 ) -> Decoded:
-    genes = fullest(decoder, np.random.default_rng(seed), Budget(60.0).meter(), before, hold)
+    genes = largest_first(decoder, np.random.default_rng(seed), Budget(60.0).meter(), before, hold)
     assert genes is not None
     return decoder.decode(genes)
 
@@ -215,7 +216,7 @@ def test_a_played_sequence_keeps_its_symmetries_and_takes_as_long_as_its_schedul
 ) -> None:
     orbits = orbits_of(problem(topology, "allreduce", chunk_mb=0.1), exchanges_first=seed % 2 == 0)
     decoder, random = ExchangeDecoder(orbits), np.random.default_rng(seed)
-    decoded = anneal(decoder, filled(decoder, seed), Budget.of_work(20), random)
+    decoded = anneal(filled(decoder, seed), Budget.of_work(20), random)
     schedule = schedule_of(orbits, decoded)
     assert schedule.makespan_us == pytest.approx(decoded.makespan_us)
     assert len(orbits.group) > 1
@@ -229,7 +230,7 @@ def test_a_schedule_is_a_sequence_that_plays_as_itself(seconds: float) -> None:
         assert compact.schedule is not None
         group = kept_by(compact.schedule, Instance(small).assumed_group())
         decoder = ExchangeDecoder(OrbitInstance.of(small, group))
-        decoded = decoder.decode(as_exchanges(decoder.orbits, compact.schedule))
+        decoded = decoder.decode(as_genes(decoder.orbits, compact.schedule, with_chunks=True))
         assert decoded.unmet == 0
         assert decoded.makespan_us == pytest.approx(compact.schedule.makespan_us)
 
@@ -304,23 +305,23 @@ def test_only_small_sums_that_several_ranks_want_are_for_exchange() -> None:
         assert not list(exchange(other, SearchOptions(), Budget(0.1), None))
 
 
-def test_teams_are_nodes_neighbours_and_ranks_at_equal_distances() -> None:
-    found = [team_of.tolist() for team_of in teams(problem(rails(), "allreduce"))]
+def test_subgroups_are_nodes_neighbours_and_ranks_at_equal_distances() -> None:
+    found = [subgroup_of.tolist() for subgroup_of in subgroups(problem(rails(), "allreduce"))]
     assert sorted(found) == [[0, 0, 0, 0], [0, 0, 1, 1], [0, 1, 0, 1]]
 
 
-def test_teams_without_links_inside_cannot_scatter() -> None:
+def test_subgroups_without_links_inside_cannot_scatter() -> None:
     orbits = orbits_of(problem(ring(4), "allreduce"))
     assert scattering(orbits, np.array([0, 1, 0, 1]), np.random.default_rng(0)) is None
 
 
 def work_for(ranks: int) -> float:
-    """What a sequence of fullest sends costs where all ranks are linked."""
+    """What a sequence of largest sends first costs where all ranks are linked."""
     decoder = ExchangeDecoder(orbits_of(problem(full(ranks, alpha_us=10.0), "allreduce")))
     budget = Budget.of_work(100_000)
     meter = budget.meter()
     for _ in range(20):
-        assert fullest(decoder, np.random.default_rng(0), meter) is not None
+        assert largest_first(decoder, np.random.default_rng(0), meter) is not None
     return 100_000 - 1000 * budget.remaining_s()
 
 

@@ -1,8 +1,8 @@
-"""A small AllReduce over nodes by hubs: sums go to a hub in each node, hubs exchange them, and spread them.
+"""A small AllReduce over nodes: sums go to a relay in each node, relays exchange them, and spread them.
 
-Each chunk has a hub in every node, at the same place in all. What happens inside a node, sums to the hubs and
-copies from them, is searched once, on one node alone; between nodes hubs exchange whole sums, across one bit
-of the node's number after another or with all others. It knows nodes and sends, not how a node's are found.
+Each chunk has a relay in every node, at the same place in all. What happens inside a node, sums to the relays
+and copies from them, is searched once, on one node alone; between nodes relays exchange whole sums, across
+one bit of the node's number after another or with all others.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import Decision, decisions_of, in_order, list_schedule, predecessors
 from taccl.encoding.engines.combining.engine import searched
 from taccl.encoding.engines.combining.tuning import (
-    HUBS_BLOCKS,
-    HUBS_FOR_KNOWN,
-    HUBS_IN_ORDER_PER_S,
-    HUBS_MANY,
+    RELAYS_BLOCKS,
+    RELAYS_FOR_KNOWN,
+    RELAYS_IN_ORDER_PER_S,
+    RELAYS_MANY,
 )
 from taccl.encoding.engines.engine import Run
 from taccl.encoding.instance import Instance
@@ -40,8 +40,8 @@ class _Nodes:
     links: IntArray
 
 
-def by_hubs(instance: Instance, known: Run, options: SearchOptions, budget: Budget) -> Iterator[Schedule]:
-    """A schedule for each choice of hubs; nothing where nodes differ, or links between hubs are missing.
+def by_relays(instance: Instance, known: Run, options: SearchOptions, budget: Budget) -> Iterator[Schedule]:
+    """A schedule for each choice of relays; nothing where nodes differ, or links between relays are missing.
 
     At least the first choice is tried, and once the time is up no other.
 
@@ -52,15 +52,15 @@ def by_hubs(instance: Instance, known: Run, options: SearchOptions, budget: Budg
     if nodes is None or _takes_too_long(problem, budget):
         return
     choices = list(_choices(problem, nodes))
-    for number, (hub, moves) in enumerate(choices):
+    for number, (relay, moves) in enumerate(choices):
         if number and not budget.remaining_s():
             return
         share = budget.share(1 / (len(choices) - number))
-        alone = _Alone(problem, nodes, hub, known, options)
+        alone = _Alone(problem, nodes, relay, known, options)
         sums = alone.sends(share.share(0.5), backwards=True)
         copies = None if sums is None else alone.sends(share, backwards=False)
         if sums is not None and copies is not None:
-            sends = _sends(problem, nodes, hub, sums, copies, moves)
+            sends = _sends(problem, nodes, relay, sums, copies, moves)
             if not _are_allowed(problem, sends):
                 continue
             before = predecessors(problem, sends)
@@ -71,7 +71,7 @@ def by_hubs(instance: Instance, known: Run, options: SearchOptions, budget: Budg
 def _takes_too_long(problem: Problem, budget: Budget) -> bool:
     """Whether one schedule of very many transfers would be in order only after the time is up."""
     transfers = 2 * problem.num_chunks * problem.num_ranks
-    return transfers > HUBS_MANY and transfers / HUBS_IN_ORDER_PER_S > budget.remaining_s()
+    return transfers > RELAYS_MANY and transfers / RELAYS_IN_ORDER_PER_S > budget.remaining_s()
 
 
 def _are_allowed(problem: Problem, sends: list[Decision]) -> bool:
@@ -116,7 +116,7 @@ _Moves = list[list[tuple[int, int]]]
 
 
 def _choices(problem: Problem, nodes: _Nodes) -> Iterator[tuple[IntArray, _Moves]]:
-    """The place of each chunk's hub, shape (num_chunks,), and how hubs exchange, where they have links."""
+    """The place of each chunk's relay, shape (num_chunks,), and exchanges that relays have links for."""
     many, size = nodes.ranks.shape
     place = np.empty(problem.num_ranks, dtype=np.int64)
     place[nodes.ranks] = np.arange(size)
@@ -125,10 +125,10 @@ def _choices(problem: Problem, nodes: _Nodes) -> Iterator[tuple[IntArray, _Moves
     if many > 2 and many & (many - 1) == 0:
         bits = [1 << bit for bit in range(many.bit_length() - 1)]
         exchanges.append([[(node, node ^ bit) for node in range(many)] for bit in bits])
-    hubs = [np.full(problem.num_chunks, at) for at in range(size)]
-    for hub in (place[problem.collective.owner], *hubs):
+    relays = [np.full(problem.num_chunks, at) for at in range(size)]
+    for relay in (place[problem.collective.owner], *relays):
         for moves in exchanges:
-            used = np.unique(hub)
+            used = np.unique(relay)
             index = problem.topology.link_index
             if all(
                 (int(nodes.ranks[a, at]), int(nodes.ranks[b, at])) in index
@@ -136,29 +136,31 @@ def _choices(problem: Problem, nodes: _Nodes) -> Iterator[tuple[IntArray, _Moves
                 for a, b in step
                 for at in used
             ):
-                yield hub, moves
+                yield relay, moves
 
 
 @dataclass(frozen=True, eq=False)
 class _Alone:
-    """What happens inside a node, by the first one alone; `hub` is the place of each chunk's hub."""
+    """What happens inside a node, by the first one alone; `relay` is the place of each chunk's relay."""
 
     problem: Problem
     nodes: _Nodes
-    hub: IntArray
+    relay: IntArray
     known: Run
     options: SearchOptions
 
     def sends(self, budget: Budget, backwards: bool) -> list[Decision] | None:
-        """How hubs spread their chunks, in order, over the node's own links; `backwards`: how they sum.
+        """How relays spread their chunks, in order, over the node's own links; `backwards`: how they sum.
 
-        The chunks of a hub travel in blocks, which alone are searched: one, two or four of them.
+        The chunks of a relay travel in blocks, which alone are searched: one, two or four of them.
         """
         best_us, best = np.inf, None
         most = self.problem.max_group
-        fitting = [blocks for many in HUBS_BLOCKS if (blocks := _blocks(self.hub, many, most)) is not None]
+        fitting = [
+            blocks for many in RELAYS_BLOCKS if (blocks := _blocks(self.relay, many, most)) is not None
+        ]
         for number, blocks in enumerate(fitting):
-            alone = _spread_alone(self.problem, self.nodes, self.hub, blocks, backwards)
+            alone = _spread_alone(self.problem, self.nodes, self.relay, blocks, backwards)
             share = budget.share(1 / (len(fitting) - number))
             for schedule in _found(alone, self.known, self.options, share):
                 if schedule.makespan_us < best_us:
@@ -176,17 +178,17 @@ class _Alone:
 def _found(problem: Problem, known: Run, options: SearchOptions, budget: Budget) -> Iterator[Schedule]:
     """What `known` has, where it has anything, and what combining finds."""
     instance = Instance(problem)
-    for update in known(instance, options, budget.share(HUBS_FOR_KNOWN), None):
+    for update in known(instance, options, budget.share(RELAYS_FOR_KNOWN), None):
         if update.schedule is not None:
             yield update.schedule
     yield from searched(instance, options, budget, None)
 
 
-def _blocks(hub: IntArray, many: int, most: int) -> list[list[int]] | None:
-    """The chunks of each hub in this many equal blocks; None where they cannot be, or not be sent."""
+def _blocks(relay: IntArray, many: int, most: int) -> list[list[int]] | None:
+    """The chunks of each relay in this many equal blocks; None where they cannot be, or not be sent."""
     blocks: list[list[int]] = []
-    for at in np.unique(hub):
-        chunks = np.flatnonzero(hub == at)
+    for at in np.unique(relay):
+        chunks = np.flatnonzero(relay == at)
         if len(chunks) % many:
             return None
         blocks += chunks.reshape(many, -1).tolist()
@@ -195,15 +197,15 @@ def _blocks(hub: IntArray, many: int, most: int) -> list[list[int]] | None:
 
 
 def _spread_alone(
-    problem: Problem, nodes: _Nodes, hub: IntArray, blocks: list[list[int]], backwards: bool
+    problem: Problem, nodes: _Nodes, relay: IntArray, blocks: list[list[int]], backwards: bool
 ) -> Problem:
-    """A node's problem: every block from its hub to all; on the links turned round, if `backwards`."""
+    """A node's problem: every block from its relay to all; on the links turned round, if `backwards`."""
     topology = _one_node(problem.topology, nodes)
     size, many, each = topology.num_ranks, len(blocks), len(blocks[0])
-    owner = hub[[block[0] for block in blocks]]
+    owner = relay[[block[0] for block in blocks]]
     block, rank = np.repeat(np.arange(many), size), np.tile(np.arange(size), many)
     spread = Collective(
-        name="spread from hubs",
+        name="spread from relays",
         num_ranks=size,
         chunks_per_rank=1,
         chunks_per_size=many,
@@ -250,12 +252,12 @@ def _one_node(topology: LogicalTopology, nodes: _Nodes) -> LogicalTopology:
 def _sends(
     problem: Problem,
     nodes: _Nodes,
-    hub: IntArray,
+    relay: IntArray,
     sums: list[Decision],
     copies: list[Decision],
     moves: _Moves,
 ) -> list[Decision]:
-    """All sends: sums to the hubs of each node, what hubs exchange, and copies from them."""
+    """All sends: sums to the relays of each node, what relays exchange, and copies from them."""
     topology, made = problem.topology, list[Decision]()
     cells = np.ndindex(problem.num_chunks, problem.num_ranks)
     holds = {(chunk, rank): 1 << rank for chunk, rank in cells}
@@ -269,9 +271,9 @@ def _sends(
     for step in moves:
         now = dict(holds)
         for a, b in step:
-            for at in np.unique(hub).tolist():
+            for at in np.unique(relay).tolist():
                 src, dst = int(nodes.ranks[a, at]), int(nodes.ranks[b, at])
-                chunks = np.flatnonzero(hub == at)
+                chunks = np.flatnonzero(relay == at)
                 for part in np.array_split(chunks, -(-len(chunks) // problem.max_group)):
                     named = tuple(holds[chunk, src] for chunk in part.tolist())
                     made.append(Decision(tuple(part.tolist()), topology.link_index[src, dst], True, named))

@@ -12,9 +12,9 @@ from taccl.encoding.engines.combining.decode import Decoded
 from taccl.encoding.engines.combining.exchange import ExchangeDecoder, State, Transfer
 from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendGene
 from taccl.encoding.engines.combining.tuning import (
-    FULLEST_SLOW,
-    FULLEST_UNITS_PER_GENE,
-    FULLEST_UNITS_PER_TRANSFER,
+    LARGEST_FIRST_SLOW,
+    LARGEST_FIRST_UNITS_PER_GENE,
+    LARGEST_FIRST_UNITS_PER_TRANSFER,
 )
 from taccl.model.collective import BoolArray
 from taccl.support.budget import Meter
@@ -24,7 +24,7 @@ _SAME_US = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class _Rule:
-    """What sequences of fullest sends leave out.
+    """What sequences of largest sends first leave out.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class _Rule:
     together: bool = False
 
 
-def fullest(
+def largest_first(
     decoder: ExchangeDecoder,
     random: np.random.Generator,
     meter: Meter,
@@ -58,7 +58,9 @@ def fullest(
         choosing = _Choosing(decoder, rule)
         while (gene := choosing.best(state, random)) is not None:
             step = decoder.step(state, gene)
-            if not meter.goes_on(FULLEST_UNITS_PER_GENE + FULLEST_UNITS_PER_TRANSFER * choosing.looked_at):
+            if not meter.goes_on(
+                LARGEST_FIRST_UNITS_PER_GENE + LARGEST_FIRST_UNITS_PER_TRANSFER * choosing.looked_at
+            ):
                 return None
             choosing.looked_at = 0
             if step is None:
@@ -89,11 +91,11 @@ def _some_rules(orbits: OrbitInstance, random: np.random.Generator) -> list[_Rul
 
 def _slow(orbits: OrbitInstance) -> BoolArray:
     alone = np.array(orbits.alpha_us) + np.array(orbits.chunk_us)
-    return np.asarray(alone > FULLEST_SLOW * float(alone.min()))
+    return np.asarray(alone > LARGEST_FIRST_SLOW * float(alone.min()))
 
 
 class _Choosing:
-    """Chooses fullest genes by one rule; figures are kept until a send changes them."""
+    """Chooses largest genes by one rule; figures are kept until a send changes them."""
 
     def __init__(self, decoder: ExchangeDecoder, rule: _Rule) -> None:
         orbits = decoder.orbits

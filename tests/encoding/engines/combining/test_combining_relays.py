@@ -1,4 +1,4 @@
-"""Sums at hubs of nodes: valid, no slower than by hand, and absent where nodes differ or hubs lack links."""
+"""Sums at relays of nodes: valid, no slower than by hand, absent where nodes differ or links are missing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from small_problems import machine, problem
 
 from taccl.encoding.core.options import SearchOptions
-from taccl.encoding.engines.combining.hubs import by_hubs, equivalent
+from taccl.encoding.engines.combining.relays import by_relays, equivalent
 from taccl.encoding.engines.textbook import textbook
 from taccl.encoding.instance import Instance
 from taccl.model.network import LogicalTopology
@@ -31,17 +31,17 @@ def one_nic_a_node(nodes: int, size: int = 3, slow: float = 1.0) -> LogicalTopol
 
 def found(topology: LogicalTopology) -> list[Schedule]:
     requested = Instance(problem(topology, "allreduce"))
-    return list(by_hubs(requested, textbook, SearchOptions(), Budget.of_work(60)))
+    return list(by_relays(requested, textbook, SearchOptions(), Budget.of_work(60)))
 
 
 @pytest.mark.parametrize(("nodes", "steps"), [(2, 1), (3, 1), (4, 2)])
-def test_hubs_pay_the_alpha_between_nodes_once_a_step(nodes: int, steps: int) -> None:
+def test_relays_pay_the_alpha_between_nodes_once_a_step(nodes: int, steps: int) -> None:
     schedules = found(one_nic_a_node(nodes))
     for schedule in schedules:
         schedule.check()
     chunks = 3 * nodes
     best_us = min(each.makespan_us for each in schedules)
-    inside_us = 1 + chunks  # all straight to the hub, and straight from it
+    inside_us = 1 + chunks  # all straight to the relay, and straight from it
     assert best_us <= 2 * inside_us + steps * (10 + chunks) + 1e-6
 
 
@@ -51,7 +51,7 @@ def test_only_the_rank_with_links_to_all_other_nodes_is_a_hub() -> None:
         assert set(schedule.src[between].tolist()) == {0, 3}
 
 
-def test_nodes_that_differ_have_no_hubs() -> None:
+def test_nodes_that_differ_have_no_relays() -> None:
     assert equivalent(one_nic_a_node(2)) is not None
     assert equivalent(one_nic_a_node(2, slow=2.0)) is None
     assert not found(one_nic_a_node(2, slow=2.0))
@@ -66,13 +66,15 @@ def test_links_of_nodes_are_told_in_one_order() -> None:
 
 
 @pytest.mark.parametrize(("units", "tried"), [(0, 1), (500, 2)])
-def test_once_the_time_is_up_no_further_hub_is_tried(units: int, tried: int) -> None:
+def test_once_the_time_is_up_no_further_relay_is_tried(units: int, tried: int) -> None:
     requested = Instance(problem(one_nic_a_node(4), "allreduce", chunk_mb=0.01))
-    assert len(list(by_hubs(requested, textbook, SearchOptions(), Budget.of_work(units)))) == tried
+    assert len(list(by_relays(requested, textbook, SearchOptions(), Budget.of_work(units)))) == tried
 
 
-def test_hubs_of_more_transfers_than_there_is_time_for_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relays_of_more_transfers_than_there_is_time_for_are_not_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     requested = Instance(problem(one_nic_a_node(2), "allreduce", chunk_mb=0.01))
-    assert list(by_hubs(requested, textbook, SearchOptions(), Budget.of_work(0)))
-    monkeypatch.setattr("taccl.encoding.engines.combining.hubs.HUBS_MANY", 0)
-    assert not list(by_hubs(requested, textbook, SearchOptions(), Budget.of_work(0)))
+    assert list(by_relays(requested, textbook, SearchOptions(), Budget.of_work(0)))
+    monkeypatch.setattr("taccl.encoding.engines.combining.relays.RELAYS_MANY", 0)
+    assert not list(by_relays(requested, textbook, SearchOptions(), Budget.of_work(0)))
