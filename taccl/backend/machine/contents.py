@@ -48,6 +48,7 @@ class Contents:
     unwritten : shape (n, 2), (act, cell) of reads of memory that nobody has written.
     changed_inputs : shape (n, 2), (act, cell) of writes that change a caller's input out of place.
     twice : shape (n, 2), (act, cell) of packets where the same call has put others already.
+    rewritten : shape (n, 3), (act, cell, call) of writes that put what another act has put there in the call.
     """
 
     values: Values
@@ -56,6 +57,7 @@ class Contents:
     unwritten: IntArray
     changed_inputs: IntArray
     twice: IntArray
+    rewritten: IntArray
 
 
 class _Memory(NamedTuple):
@@ -89,7 +91,7 @@ def carry_out(unfolded: Unfolded, run: Run, *, has_input: BoolArray | None = Non
     size = max(layout.num_cells, int((moves.cell + moves.count[moves.move]).max(initial=0)))
     memory = _Memory(*(np.full(size, start, dtype=np.int64) for start in (UNWRITTEN, -1, -1)))
     sums, made = _no_sums(moves, calls), 0
-    notes: list[list[IntArray]] = [[], [], []]
+    notes: list[list[IntArray]] = [[], [], [], []]
     outputs = []
     for call, sequence in enumerate(run.sequence):
         _begin_call(unfolded, memory, values, call, has_input)
@@ -102,7 +104,7 @@ def carry_out(unfolded: Unfolded, run: Run, *, has_input: BoolArray | None = Non
         if call < calls - 1 or run.ends:
             outputs.append(tuple(_output(unfolded, memory, rank, pieces) for rank in range(num_ranks)))
     values.set_sums(sums.left[:made], sums.right[:made])
-    unwritten, changed, twice = (np.concatenate(some) for some in notes)
+    unwritten, changed, twice, rewritten = (np.concatenate(some) for some in notes)
     return Contents(
         values,
         memory.cells[: layout.num_cells],
@@ -110,6 +112,7 @@ def carry_out(unfolded: Unfolded, run: Run, *, has_input: BoolArray | None = Non
         unwritten[:, :2],
         changed[values.differ(changed[:, 2], changed[:, 3]), :2],
         twice[values.differ(twice[:, 2], twice[:, 3]), :2],
+        rewritten[:, :3],
     )
 
 
@@ -196,13 +199,14 @@ def _carry_out_all(
     call: int,
     first_sum: int,
     made: int,
-) -> tuple[_Memory, _Sums, int, list[int], list[int], list[int]]:
+) -> tuple[_Memory, _Sums, int, list[int], list[int], list[int], list[int]]:
     """Move by move: the sources are read and added up in `total`, which then goes to every target.
 
-    Returns what there is then, and three lists of notes, of which four numbers belong together: an act, a
-    cell, and the values there before and after.
+    Returns what there is then, and four lists of notes, of which four numbers belong together: an act, a
+    cell, and the values there before and after; of what is put again, the call.
     """
     unwritten, changed, twice = [0 for _ in range(0)], [0 for _ in range(0)], [0 for _ in range(0)]
+    again = [0 for _ in range(0)]
     for act in sequence:
         for move in range(first_of_act[act], first_of_act[act + 1]):
             begin, end = first_operand[move], first_operand[move + 1]
@@ -232,10 +236,12 @@ def _carry_out_all(
                 elif role[operand] & _INPUT != 0 and guards_inputs:
                     for k in range(count[move]):
                         _note_change(changed, act, first + k, memory.cells[first + k], total[k])
+                else:
+                    _note_again(again, act, call, first, count[move], memory, total)
                 for k in range(count[move]):
                     memory.cells[first + k] = total[k]
                     memory.writer[first + k] = act
-    return memory, sums, made, unwritten, changed, twice
+    return memory, sums, made, unwritten, changed, twice, again
 
 
 def _add(
@@ -288,4 +294,15 @@ def _note_change(notes: list[int], act: int, cell: int, before: int, after: int)
         notes.append(after)
 
 
-_move_all = Loop(_carry_out_all, (_add, _sum, _note_change))
+def _note_again(
+    notes: list[int], act: int, call: int, first: int, count: int, memory: _Memory, total: Sequence[int]
+) -> None:
+    for cell in range(first, first + count):
+        if memory.cells[cell] == total[cell - first] and memory.writer[cell] not in (-1, act):
+            notes.append(act)
+            notes.append(cell)
+            notes.append(call)
+            notes.append(call)
+
+
+_move_all = Loop(_carry_out_all, (_add, _sum, _note_change, _note_again))

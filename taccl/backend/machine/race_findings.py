@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from taccl.backend.machine.acts import Unfolded
+from taccl.backend.machine.contents import Contents
 from taccl.backend.machine.order import Order
-from taccl.backend.machine.races import Pairs, conflicts, racing_threads
+from taccl.backend.machine.races import Pairs, conflicts, unordered_threads
 from taccl.backend.machine.report import Collector, Severity
 from taccl.backend.machine.steps import Steps
 from taccl.backend.machine.touches import Touches, Who
@@ -19,7 +20,12 @@ _FUSED = "fused steps pass on each chunk before they have the next, so the first
 
 
 def check_races_of_threads(
-    unfolded: Unfolded, order: Order, touches: Touches, seen: Seen, collector: Collector
+    unfolded: Unfolded,
+    contents: Contents,
+    order: Order,
+    touches: Touches,
+    seen: Seen,
+    collector: Collector,
 ) -> int:
     """Findings for what threads, transfers and hosts touch in no order, and how many of them are errors.
 
@@ -27,10 +33,11 @@ def check_races_of_threads(
     ----------
     seen : pairs that were reported already, which are not stated again; added to.
     """
-    racing, relaxed = racing_threads(order, conflicts(touches))
+    found = unordered_threads(order, conflicts(touches), contents.rewritten)
     teller = _Teller(unfolded, touches, seen, collector, ())
-    teller.relaxed(relaxed)
-    return teller.racing(racing)
+    teller.relaxed(found.relaxed)
+    teller.rewritten(found.rewritten)
+    return teller.racing(found.racing)
 
 
 def check_races_of_steps(
@@ -82,6 +89,17 @@ class _Teller:
                     "order execution, not data"
                 )
                 self._add(v, u, "relaxed-data", "warning", message, "use signal and wait")
+
+    def rewritten(self, pairs: Pairs) -> None:
+        """Writes of the same, ordered by packets only: the first may be visible after the second."""
+        pairs = pairs.once()
+        for u, v, cell in zip(*(touch.tolist() for touch in pairs.touches), pairs.cell.tolist(), strict=True):
+            message = (
+                f"writes {self.unfolded.layout.name(cell)}, where {self._name(u)} has put the same; only "
+                "packets order the two, and they do not say that data have arrived"
+            )
+            hint = "let the block that wrote it first go on with it, or use signal and wait"
+            self._add(v, u, "packet-ordered", "warning", message, hint)
 
     def racing(self, pairs: Pairs, steps: Steps | None = None) -> int:
         """Pairs without any order; how many are errors."""

@@ -94,34 +94,73 @@ def unordered(order: Order, pairs: Pairs, level: int) -> IntArray:
     return rows[~order.knows(level, moment, touches.column[u], touches.tick[u])]
 
 
-def racing_threads(order: Order, pairs: Pairs) -> tuple[Pairs, Pairs]:
-    """Pairs that race, and those of which only relaxed signals speak where data have to arrive."""
+@dataclass(frozen=True, eq=False)
+class Unordered:
+    """Pairs of accesses without the order that they need.
+
+    Parameters
+    ----------
+    racing : nothing orders them.
+    relaxed : only relaxed signals say that the first is done, where its data have to arrive.
+    rewritten : only packets say so; and the second puts what the first has put there.
+    """
+
+    racing: Pairs
+    relaxed: Pairs
+    rewritten: Pairs
+
+
+def unordered_threads(order: Order, pairs: Pairs, rewritten: IntArray) -> Unordered:
+    """Of the pairs of threads, transfers and hosts those without the order that they need.
+
+    Parameters
+    ----------
+    rewritten : as in `Contents`.
+    """
     pairs = _with_packets_before(pairs)
     pairs = pairs.where(unordered(order, pairs, DATA))
     touches, accesses = pairs.accesses.touches, pairs.accesses
     needs_data = accesses.writes[pairs.first] & (touches.packets[pairs.touches[1]] == 0)
 
-    data = pairs.where(needs_data)
+    data, done = pairs.where(needs_data), pairs.where(~needs_data)
     is_open: BoolArray = np.zeros(len(data), dtype=np.bool_)
     is_open[unordered(order, data, RELAXED)] = True
+    relaxed, data = data.where(~is_open), data.where(is_open)
 
-    done = pairs.where(~needs_data)
-    done = done.where(unordered(order, done, PACKETS))
-    (u, v), within = done.touches, accesses.within
-    alone = np.flatnonzero(touches.each[u])
-    reached = order.reaches(
-        touches.moment[u[alone]] + within[done.first[alone]],
-        (touches.moment[v] + within[done.second] * touches.each[v])[alone],
+    puts_the_same = np.flatnonzero(_is_one_of(data, rewritten))
+    by_packets: BoolArray = np.zeros(len(data), dtype=np.bool_)
+    by_packets[puts_the_same] = ~_unordered_by_packets(order, data.where(puts_the_same))
+    racing = (data.where(~by_packets), done.where(_unordered_by_packets(order, done)))
+    return Unordered(
+        Pairs(
+            accesses,
+            np.concatenate([some.first for some in racing]),
+            np.concatenate([some.second for some in racing]),
+        ),
+        relaxed,
+        data.where(by_packets),
     )
-    keep: BoolArray = np.ones(len(done), dtype=np.bool_)
-    keep[alone[reached]] = False
-    racing = [data.where(is_open), done.where(keep)]
-    found = Pairs(
-        accesses,
-        np.concatenate([some.first for some in racing]),
-        np.concatenate([some.second for some in racing]),
-    )
-    return found, data.where(~is_open)
+
+
+def _unordered_by_packets(order: Order, pairs: Pairs) -> BoolArray:
+    """Per pair, whether not even packets say that the first is done; threads of packets say so one by one."""
+    touches, within = pairs.accesses.touches, pairs.accesses.within
+    is_open: BoolArray = np.zeros(len(pairs), dtype=np.bool_)
+    is_open[unordered(order, pairs, PACKETS)] = True
+    u, v = pairs.touches
+    alone = np.flatnonzero(is_open & (touches.each[u] != 0))
+    moment = touches.moment[v] + within[pairs.second] * touches.each[v]
+    is_open[alone] = ~order.reaches(touches.moment[u[alone]] + within[pairs.first[alone]], moment[alone])
+    return is_open
+
+
+def _is_one_of(pairs: Pairs, rewritten: IntArray) -> BoolArray:
+    """Per pair, whether its second access is a write of those."""
+    noted = set(map(tuple, rewritten.tolist()))
+    touches, touch = pairs.accesses.touches, pairs.touches[1]
+    rows = zip(touches.act[touch].tolist(), pairs.cell.tolist(), touches.call[touch].tolist(), strict=True)
+    is_noted = np.fromiter((row in noted for row in rows), dtype=np.bool_, count=len(pairs))
+    return np.asarray(is_noted & pairs.accesses.writes[pairs.second])
 
 
 def _with_packets_before(pairs: Pairs) -> Pairs:

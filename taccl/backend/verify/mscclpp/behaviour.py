@@ -84,7 +84,7 @@ def behaviour(
         expectation = closest(unfolded, contents, wanted.alternatives)
         root = None if expectation is None else expectation.root
         verdicts.append(check_meaning(unfolded, contents, expectation, seen, collector))
-        races += check_races_of_threads(unfolded, *order_of_threads(unfolded, run), seen, collector)
+        races += check_races_of_threads(unfolded, contents, *order_of_threads(unfolded, run), seen, collector)
     facts = replace(facts, root=root, deadlock=hangs if hangs or verdicts else None)
     if hangs or not verdicts:
         return facts
@@ -109,7 +109,7 @@ def _serves_the_other_way(plan: ExecutionPlan, wanted: Wanted) -> bool:
         run = run_calls(unfolded, CALLS)
         contents = carry_out(unfolded, run)
         check_meaning(unfolded, contents, closest(unfolded, contents, wanted.alternatives), set(), silent)
-        check_races_of_threads(unfolded, *order_of_threads(unfolded, run), set(), silent)
+        check_races_of_threads(unfolded, contents, *order_of_threads(unfolded, run), set(), silent)
     return all(finding.severity == "warning" for finding in silent.findings())
 
 

@@ -146,6 +146,29 @@ def test_data_of_which_only_relaxed_signals_speak_are_warned_of() -> None:
     assert reported(verify_plan(multicast_allreduce(RELAXED_CLOSE)), "warning") == {"relaxed-data"}
 
 
+@pytest.mark.parametrize(
+    ("last", "halves", "errors", "warnings"),
+    [
+        ("upkt s1 > i0", True, set(), {"packet-ordered"}),
+        ("repkt i0 s1 > i0", True, {"wrong-result", "race"}, set()),
+        ("upkt s1 > i0", False, {"race"}, {"packet-ordered"}),
+        ("nop", True, set(), set()),
+    ],
+    ids=["the same", "something else", "without halves", "nothing"],
+)
+def test_what_another_block_has_put_may_be_put_again_after_a_packet(
+    last: str, halves: bool, errors: set[str], warnings: set[str]
+) -> None:
+    """Of mscclpp's own ReduceScatter for several nodes: all blocks unpack what one has summed and packed."""
+    first = "ppkt m i0 > R0:0\nrepkt i0 s0 > i0\ncpkt i0 > s1"
+    ranks = [
+        rank(r, (1, 1, 2), [Lines(first), Lines(last)], memory=(1 - r,), remotes=((1 - r, "s", "m"),))
+        for r in range(2)
+    ]
+    report = verify_plan(plan("allreduce", ranks, protocol="LL", in_place=True, double_scratch=halves))
+    assert reported(report) == errors and reported(report, "warning") == warnings
+
+
 def test_operations_that_look_at_no_channel_move_data_whatever_channel_they_name() -> None:
     text = HANDSHAKE + BODY.replace("copy", "copy p") + CLOSE
     assert verify_plan(both(text)).facts.out_of_place == "right"
