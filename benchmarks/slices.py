@@ -20,7 +20,7 @@ from taccl.backend.lower_plan.fits import message_chunks
 from taccl.backend.lower_plan.sums import add_at_once
 from taccl.backend.lower_plan.turns import take_turns
 from taccl.backend.one_sided import OneSided
-from taccl.backend.simulate_plan import simulate_plan
+from taccl.backend.simulate import simulate_plan
 from taccl.backend.target import LoweringOptions
 from taccl.encoding.core.refine import refined
 from taccl.encoding.core.timing import decisions_of, list_schedule

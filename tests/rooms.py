@@ -153,9 +153,8 @@ BACKEND = (
     ),
     Room("verify.mscclpp", "the same questions of a plan", ("machine", "mscclpp")),
     Room("execute", "a program or a plan run on arrays; shares nothing with `verify`", ("plan",)),
-    Room("simulate", "how long a program takes", ("verify.msccl_xml",)),
-    Room("simulate_plan", "how long a plan takes", ("verify.mscclpp", "simulate")),
-    Room("show", "text, a page, a trace", ("simulate", "simulate_plan")),
+    Room("simulate", "how long a call takes", ("verify.msccl_xml", "verify.mscclpp")),
+    Room("show", "text, a page, a trace", ("simulate",)),
     Room(
         "unfolded",
         "what a file unfolds into: all that is needed to show, simulate, run and predict it",

@@ -11,9 +11,9 @@ from taccl.backend.execute.requested import RunRequested
 from taccl.backend.machine.report import Collector
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.show import Timeline, describe_plan, plan_timeline
+from taccl.backend.simulate import PlanSimulation, moves_only_packets, simulate_plan
 from taccl.backend.simulate.settings import SimulationSettings
 from taccl.backend.simulate.simulated import Simulated
-from taccl.backend.simulate_plan import PlanSimulation, moves_only_packets, simulate_plan
 from taccl.backend.unfolded import FactLines, Unfolded
 from taccl.backend.verify.msccl_xml import Verification
 from taccl.backend.verify.mscclpp import verify_plan

@@ -16,7 +16,7 @@ from taccl.backend.plan import (
 )
 from taccl.backend.show.facts import count
 from taccl.backend.show.text import aligned, check_rank
-from taccl.backend.simulate_plan import PlanSimulation
+from taccl.backend.simulate import PlanSimulation
 from taccl.model import units
 
 _Times = dict[tuple[int, int, int], tuple[float, float]]
@@ -64,19 +64,11 @@ def describe_plan(
     """
     check_rank(rank, plan.num_ranks)
     yield from aligned((*plan_facts(plan), *facts))
-    times = None if simulation is None else _times(simulation)
+    times = None if simulation is None else simulation.spans
     for number, each in enumerate(plan.ranks):
         if rank is None or rank == number:
             yield ""
             yield from _rank_lines(number, each, times)
-
-
-def _times(simulation: PlanSimulation) -> _Times:
-    keys = zip(
-        simulation.rank.tolist(), simulation.thread_block.tolist(), simulation.step.tolist(), strict=True
-    )
-    spans = zip(simulation.start_us.tolist(), simulation.end_us.tolist(), strict=True)
-    return dict(zip(keys, spans, strict=True))
 
 
 def _rank_lines(number: int, rank: RankPlan, times: _Times | None) -> Iterator[str]:

@@ -11,7 +11,7 @@ from taccl.backend.program import Op, Program
 from taccl.backend.show.contents import Execution, execute
 from taccl.backend.show.critical import InOrder, Release, walk_back
 from taccl.backend.show.facts import count, program_facts
-from taccl.backend.show.timeline import COPY, RECEIVE, REDUCE, RELAY, SEND, Bars, Timeline, tracks
+from taccl.backend.show.timeline import COPY, RECEIVE, REDUCE, RELAY, SEND, Bars, Timeline, labelled_bars
 from taccl.backend.simulate import Simulation
 from taccl.backend.step_rows import OPS
 from taccl.backend.verify.msccl_xml.columns import RECEIVES, SENDS
@@ -126,22 +126,17 @@ def _bars(
     """Bars in the order of the steps, which is by lane and start."""
     columns = execution.columns
     op, block = columns.op[shown], columns.step_block[shown]
-    words = [execution.describe(step) for step in shown.tolist()]
-    number = {word: place for place, word in enumerate(dict.fromkeys(words))}
     sends, receives = SENDS[op], RECEIVES[op]
     chunk_bytes = 0.0 if simulation is None else simulation.chunk_mb * units.MB
     links = _links(execution, simulation)
     critical = np.zeros(columns.num_steps, dtype=np.bool_)
     critical[_critical(execution, times, links, simulation)] = True
-    bars = Bars(
+    return labelled_bars(
+        [execution.describe(step) for step in shown.tolist()],
         lane=block,
         start=times.start[shown],
         end=times.end[shown],
-        track=tracks(block, times.start[shown], times.end[shown]),
-        slot=np.zeros(len(shown), dtype=np.int64),
-        slots=np.ones(len(shown), dtype=np.int64),
         source=np.array([execution.source(step) for step in shown.tolist()], dtype=np.int64),
-        label=np.array([number[word] for word in words], dtype=np.int64),
         bytes=columns.count[shown] * chunk_bytes,
         link=links[shown],
         peer=np.where(sends, columns.block_send[block], np.where(receives, columns.block_recv[block], -1)),
@@ -149,7 +144,6 @@ def _bars(
         number=columns.position[shown],
         critical=critical[shown],
     )
-    return bars, tuple(number)
 
 
 def _links(execution: Execution, simulation: Simulation | None) -> IntArray:

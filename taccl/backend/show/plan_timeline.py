@@ -15,8 +15,8 @@ from taccl.backend.plan import Channel, ExecutionPlan, Operation, OpName, ends_o
 from taccl.backend.program import Buffer
 from taccl.backend.show.facts import count
 from taccl.backend.show.of_plan import detail_words, plan_facts, range_words
-from taccl.backend.show.timeline import COPY, READ, REDUCE, RELAY, SEND, WAIT, Bars, Timeline, tracks
-from taccl.backend.simulate_plan import PlanSimulation, simulate_plan
+from taccl.backend.show.timeline import COPY, READ, REDUCE, RELAY, SEND, WAIT, Bars, Timeline, labelled_bars
+from taccl.backend.simulate import PlanSimulation, simulate_plan
 from taccl.backend.verify.mscclpp.header import smallest_chunk
 from taccl.backend.verify.mscclpp.operands import behind
 from taccl.backend.verify.mscclpp.subject import At
@@ -182,7 +182,6 @@ def _bars(ran: PlanSimulation, rows: list[_Row], path: BoolArray) -> tuple[Bars,
             rank, block, step, inner = place
             at = At(rank, block, step, inner if inner >= 0 else None, operations[row.act])
             said[place] = (_words(ran.plan, at), _part(ran.plan, at))
-    number = {words: place for place, words in enumerate(dict.fromkeys(words for words, _ in said.values()))}
     of_row = [said[places[row.act]] for row in rows]
     lane, act, link, kind = (
         _whole([getattr(row, name) for row in rows]) for name in ("lane", "act", "link", "kind")
@@ -191,15 +190,12 @@ def _bars(ran: PlanSimulation, rows: list[_Row], path: BoolArray) -> tuple[Bars,
     there = link >= 0
     peer = np.full(len(rows), -1, dtype=np.int64)
     peer[there] = np.where(kind[there] == READ, topology.src[link[there]], topology.dst[link[there]])
-    bars = Bars(
+    return labelled_bars(
+        [words for words, _ in of_row],
         lane=lane,
         start=start,
         end=end,
-        track=tracks(lane, start, end),
-        slot=np.zeros(len(rows), dtype=np.int64),
-        slots=np.ones(len(rows), dtype=np.int64),
         source=_whole([part for _, part in of_row]),
-        label=_whole([number[words] for words, _ in of_row]),
         bytes=size,
         link=link,
         peer=peer,
@@ -207,7 +203,6 @@ def _bars(ran: PlanSimulation, rows: list[_Row], path: BoolArray) -> tuple[Bars,
         number=acts.step[act],
         critical=path[act],
     )
-    return bars, tuple(number)
 
 
 def _whole(values: list[int]) -> IntArray:

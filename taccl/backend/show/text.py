@@ -82,7 +82,8 @@ def describe_program(
     yield from aligned((("name", program.name), *program_facts(program), *facts))
     if execution.num_blocked:
         yield f"note         {execution.num_blocked} steps can never run (marked !); taccl verify says why"
-    when = {} if simulation is None else _times(simulation)
+    spans = {} if simulation is None else simulation.spans
+    when = {key: f"{start:.2f} .. {end:.2f} us" for key, (start, end) in spans.items()}
     row = 0
     for each in program.ranks:
         steps = sum(len(block.steps) for block in each.thread_blocks)
@@ -90,14 +91,6 @@ def describe_program(
             yield ""
             yield from _rank_lines(each, execution, row, when)
         row += steps
-
-
-def _times(simulation: Simulation) -> dict[tuple[int, int, int], str]:
-    keys = zip(
-        simulation.rank.tolist(), simulation.thread_block.tolist(), simulation.step.tolist(), strict=True
-    )
-    spans = zip(simulation.start_us.tolist(), simulation.end_us.tolist(), strict=True)
-    return {key: f"{start:.2f} .. {end:.2f} us" for key, (start, end) in zip(keys, spans, strict=True)}
 
 
 def _rank_lines(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -97,6 +98,25 @@ class Timeline:
     def num_ranks(self) -> int:
         """Ranks 0 .. num_ranks - 1."""
         return len(self.node_of)
+
+
+def labelled_bars(words: Sequence[str], *, lane: IntArray, **columns: Any) -> tuple[Bars, tuple[str, ...]]:
+    """Bars that are no parts of contiguous sends, on the tracks of their lanes; and the labels of them all.
+
+    Parameters
+    ----------
+    words : what each says. lane, columns : the other columns of `Bars`, but tracks, slots and labels.
+    """
+    number = {word: place for place, word in enumerate(dict.fromkeys(words))}
+    bars = Bars(
+        lane=lane,
+        track=tracks(lane, columns["start"], columns["end"]),
+        slot=np.zeros(len(lane), dtype=np.int64),
+        slots=np.ones(len(lane), dtype=np.int64),
+        label=np.array([number[word] for word in words], dtype=np.int64),
+        **columns,
+    )
+    return bars, tuple(number)
 
 
 def tracks(lane: IntArray, start: FloatArray, end: FloatArray) -> IntArray:

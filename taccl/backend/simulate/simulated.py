@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from taccl.model.network import LogicalTopology
+from taccl.model.collective import IntArray
+from taccl.model.network import FloatArray, LogicalTopology
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -29,3 +30,30 @@ class Simulated:
     rounds: int | None = None
     is_extrapolated: bool = False
     counts_flags: bool = True
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Timed(Simulated):
+    """One that knows when each step ran: a row per step, or operation; arrays of equal length.
+
+    Parameters
+    ----------
+    rank, thread_block, step : which one; `step` counts from 0 in the order of the file.
+    start_us, end_us : when it began, and when it was over.
+    """
+
+    rank: IntArray
+    thread_block: IntArray
+    step: IntArray
+    start_us: FloatArray
+    end_us: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.rank)
+
+    @property
+    def spans(self) -> dict[tuple[int, int, int], tuple[float, float]]:
+        """Start and end by rank, thread block and step."""
+        names = zip(self.rank.tolist(), self.thread_block.tolist(), self.step.tolist(), strict=True)
+        times = zip(self.start_us.tolist(), self.end_us.tolist(), strict=True)
+        return dict(zip(names, times, strict=True))

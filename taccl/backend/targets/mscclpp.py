@@ -20,7 +20,7 @@ from taccl.backend.mscclpp.reader import PlanDocument, parse_plan, parse_plan_do
 from taccl.backend.mscclpp.writer import to_json
 from taccl.backend.one_sided import OneSided
 from taccl.backend.plan import ExecutionPlan, Operation, OpName
-from taccl.backend.simulate_plan import simulate_plan
+from taccl.backend.simulate import simulate_plan
 from taccl.backend.target import Lowered, LoweringOptions, Target, TargetLimits
 from taccl.backend.verify.mscclpp import verify_plan_document
 from taccl.backend.verify.mscclpp.behaviour import MOST_ACTS

@@ -16,7 +16,7 @@ from taccl.backend.lower_plan.read import graph_of_program
 from taccl.backend.lower_plan.sums import add_at_once
 from taccl.backend.plan import Channel, ExecutionPlan, Operation
 from taccl.backend.program import Program
-from taccl.backend.simulate_plan import simulate_plan
+from taccl.backend.simulate import simulate_plan
 from taccl.backend.target import LoweringOptions
 from taccl.backend.targets.registry import find_target
 from taccl.backend.verify.mscclpp import verify_plan

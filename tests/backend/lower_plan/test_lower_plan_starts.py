@@ -9,7 +9,7 @@ import numpy as np
 from taccl.backend.lower_plan import lower_to_plan
 from taccl.backend.lower_plan.plans import PUSHING, land_apart
 from taccl.backend.plan import Channel, ExecutionPlan, OpName
-from taccl.backend.simulate_plan import simulate_plan
+from taccl.backend.simulate import simulate_plan
 from taccl.backend.target import LoweringOptions
 from taccl.backend.targets.mscclpp import TARGETS
 from taccl.backend.verify.mscclpp import verify_plan

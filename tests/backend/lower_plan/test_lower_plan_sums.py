@@ -12,7 +12,7 @@ from taccl.backend.lower_plan.plans import PUSHING
 from taccl.backend.lower_plan.sums import add_at_once
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.program import Program
-from taccl.backend.simulate_plan import simulate_plan
+from taccl.backend.simulate import simulate_plan
 from taccl.backend.target import LoweringOptions
 from taccl.backend.targets.registry import find_target
 from taccl.backend.verify.mscclpp import verify_plan

@@ -11,7 +11,7 @@ from taccl.backend.lower_plan.plans import PUSHING
 from taccl.backend.lower_plan.sums import add_at_once
 from taccl.backend.lower_plan.turns import take_turns
 from taccl.backend.plan import ExecutionPlan, OpName
-from taccl.backend.simulate_plan import simulate_plan
+from taccl.backend.simulate import simulate_plan
 from taccl.backend.target import LoweringOptions
 from taccl.backend.targets.mscclpp import TARGETS
 from taccl.backend.verify.mscclpp import verify_plan

@@ -9,7 +9,7 @@ from plans import everyone, plan_of
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.show import plan_timeline
 from taccl.backend.show.timeline import COPY, KINDS, READ, SEND, WAIT
-from taccl.backend.simulate_plan import simulate_plan
+from taccl.backend.simulate import simulate_plan
 from taccl.model.units import MB
 
 RELAY = plan_of(RELAY_NAME)

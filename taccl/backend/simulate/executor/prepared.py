@@ -14,7 +14,7 @@ import numpy as np
 
 from taccl.backend.program import Op, Program
 from taccl.backend.simulate.executor.columns import Call, Columns, Filled
-from taccl.backend.simulate.matched import links_of, matched
+from taccl.backend.simulate.links.matched import links_of, matched
 from taccl.backend.step_rows import OPS
 from taccl.backend.verify.msccl_xml.connections import Connections
 from taccl.backend.verify.msccl_xml.executed_steps import ExecutedSteps

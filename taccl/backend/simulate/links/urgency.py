@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from taccl.backend.simulate.costs import Costs
+from taccl.backend.simulate.links.costs import Costs
 from taccl.backend.verify.msccl_xml.connections import Connections
 from taccl.backend.verify.msccl_xml.executed_steps import ExecutedSteps
 from taccl.model.collective import IntArray

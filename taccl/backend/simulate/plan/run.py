@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from taccl.backend.plan import Channel, ChannelEnd, ExecutionPlan, ends_of
-from taccl.backend.simulate_plan.flows import Clock, Done
-from taccl.backend.simulate_plan.record import Record
-from taccl.backend.simulate_plan.work import Packets
+from taccl.backend.simulate.plan.flows import Clock, Done
+from taccl.backend.simulate.plan.record import Record
+from taccl.backend.simulate.plan.work import Packets
 from taccl.errors import TopologyError
 from taccl.model.executor import ProtocolCosts
 from taccl.model.network import LogicalTopology

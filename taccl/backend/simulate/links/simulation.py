@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from taccl.backend.program import Op, Program
-from taccl.backend.simulate.simulated import Simulated
+from taccl.backend.simulate.simulated import Timed
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Simulation(Simulated):
+class Simulation(Timed):
     """By the costs of links alone: a row per step that does something, by rank, thread block and step.
 
     A nop has no row: it is part of the wait of the step after it. Of reductions that a runtime merges,
@@ -28,8 +28,7 @@ class Simulation(Simulated):
     Parameters
     ----------
     program : what ran.
-    time_us : when the last step is done; see `Simulated`.
-    rank, thread_block, step : which step; `step` counts from 0 in the order of the file.
+    time_us : when the last step is done; see `Timed`.
     link : the link that a step sends over, else the one that it receives from; -1 for local steps.
     ready_us : when its thread block came to it.
     start_us : when it began to move data: a send, when it got its ports; a receive, when what it takes was
@@ -42,19 +41,11 @@ class Simulation(Simulated):
 
     counts_flags: bool = False
     program: Program
-    rank: IntArray
-    thread_block: IntArray
-    step: IntArray
     link: IntArray
     ready_us: FloatArray
-    start_us: FloatArray
-    end_us: FloatArray
     done_us: FloatArray
     source: IntArray
     port_busy_us: FloatArray
-
-    def __len__(self) -> int:
-        return len(self.rank)
 
     def __repr__(self) -> str:
         return f"Simulation({self.program.name}, {len(self)} steps, {self.time_us:.2f} us)"

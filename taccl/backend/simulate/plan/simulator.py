@@ -11,12 +11,11 @@ import numpy as np
 
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.simulate.executor.executed import check_blocks
-from taccl.backend.simulate.simulated import Simulated
-from taccl.backend.simulate_plan.block import SimulatedBlock
-from taccl.backend.simulate_plan.record import Acts, Moves
-from taccl.backend.simulate_plan.run import Run
+from taccl.backend.simulate.plan.block import SimulatedBlock
+from taccl.backend.simulate.plan.record import Acts, Moves
+from taccl.backend.simulate.plan.run import Run
+from taccl.backend.simulate.simulated import Timed
 from taccl.errors import VerificationError
-from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray, LogicalTopology
 from taccl.model.units import MB
 from taccl.support.gc_paused import gc_paused
@@ -25,26 +24,20 @@ _SHOWN = 10
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class PlanSimulation(Simulated):
+class PlanSimulation(Timed):
     """One row per operation, by rank, thread block and place in the block; arrays of equal length.
 
     Parameters
     ----------
     plan : what ran.
-    time_us : from the call until the last block has ended and the last byte has come; see `Simulated`.
-    rank, thread_block, step : which operation; a pipeline is one.
-    start_us, end_us : when its block came to it, and when it went on.
+    time_us : from the call until the last block has ended and the last byte has come; see `Timed`.
+    start_us, end_us : when its block came to an operation, and when it went on; a pipeline is one operation.
     port_bytes : shape (num_ports,); what went through each port of `topology`.
     acts, moves : all that happened in it, turn by turn of pipelines.
     last : the act whose bytes or whose end came last; -1 in an empty plan.
     """
 
     plan: ExecutionPlan
-    rank: IntArray
-    thread_block: IntArray
-    step: IntArray
-    start_us: FloatArray
-    end_us: FloatArray
     port_bytes: FloatArray
     acts: Acts
     moves: Moves

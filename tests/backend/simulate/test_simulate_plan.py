@@ -11,8 +11,8 @@ from plan_mutations import without
 
 from taccl.backend.mscclpp import read_plan
 from taccl.backend.plan import BlockChannels, BlockRemotes, Channel, ExecutionPlan, OpName, PlanBlock
-from taccl.backend.simulate_plan import moves_only_packets, simulate_plan
-from taccl.backend.simulate_plan.work import Packets
+from taccl.backend.simulate import moves_only_packets, simulate_plan
+from taccl.backend.simulate.plan.work import Packets
 from taccl.errors import TopologyError, VerificationError
 from taccl.model.executor import SHAPES, Executor, ProtocolCosts
 from tests.backend.plans import (

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from taccl.backend.plan import Channel, ChannelEnd, Operation, OpName
-from taccl.backend.simulate_plan.flows import Done
-from taccl.backend.simulate_plan.run import Arrange, Run
-from taccl.backend.simulate_plan.work import Moved, Work, work_of
+from taccl.backend.simulate.plan.flows import Done
+from taccl.backend.simulate.plan.run import Arrange, Run
+from taccl.backend.simulate.plan.work import Moved, Work, work_of
 from taccl.backend.verify.mscclpp.signatures import PUTTING
 from taccl.backend.verify.mscclpp.subject import At
 

@@ -21,12 +21,12 @@ import numpy as np
 
 from taccl.backend.machine.acts import Kind
 from taccl.backend.program import Program, Protocol
-from taccl.backend.simulate.costs import OVERHEAD, Costs, costs_of
-from taccl.backend.simulate.events import Steps, run_events
-from taccl.backend.simulate.matched import hang, matched, run_steps
+from taccl.backend.simulate.links.costs import OVERHEAD, Costs, costs_of
+from taccl.backend.simulate.links.events import Steps, run_events
+from taccl.backend.simulate.links.matched import hang, matched, run_steps
+from taccl.backend.simulate.links.simulation import Simulation
+from taccl.backend.simulate.links.urgency import urgency_us
 from taccl.backend.simulate.settings import Arbitration
-from taccl.backend.simulate.simulation import Simulation
-from taccl.backend.simulate.urgency import urgency_us
 from taccl.backend.verify.msccl_xml.connections import Connections
 from taccl.backend.verify.msccl_xml.executed_steps import ExecutedSteps
 from taccl.errors import TacclError

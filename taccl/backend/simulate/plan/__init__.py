@@ -1,0 +1,1 @@
+"""A plan, operation by operation, whose bytes share links and ports."""
