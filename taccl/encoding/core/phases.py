@@ -7,7 +7,7 @@ phases are merged into one, chunk by chunk, with no barrier between them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
@@ -56,8 +56,15 @@ def phases(problem: Problem, owners: IntArray | None, group: Callable[[], Symmet
     sums = _only(collective, summed, at_owner, name="reduce phase")
     start = _both(at_owner, _rows(collective.inputs, ~summed))
     copies = replace(collective, name="broadcast phase", inputs=start, reduces=np.zeros_like(summed))
-    kept = replace(problem, symmetry=_keeping(problem, copies, group))
-    return Phases(replace(kept, collective=sums).reversed(), replace(kept, collective=copies))
+    kept = replace(problem, symmetry=_keeping(problem, copies, group), ready_us=None, tail_us=None)
+    # A sum's inputs are late in the reduce phase; what follows outputs, follows copies.
+    late = {cell: us for cell, us in problem.ready_at.items() if summed[cell[0]]}
+    alone = {cell: us for cell, us in problem.ready_at.items() if not summed[cell[0]]}
+    of_sums = replace(kept, collective=sums, ready_us=_column(sums.inputs, late))
+    return Phases(
+        of_sums.reversed(),
+        replace(kept, collective=copies, ready_us=_column(start, alone), tail_us=problem.tail_us),
+    )
 
 
 def owners_of(schedule: Schedule) -> IntArray:
@@ -94,6 +101,14 @@ def default_owners(collective: Collective) -> IntArray:
 def _at(owners: IntArray, summed: BoolArray) -> Placement:
     chunk = np.flatnonzero(summed)
     return Placement(chunk, owners[chunk], chunk)
+
+
+def _column(placement: Placement, moments: Mapping[tuple[int, int], float]) -> FloatArray | None:
+    """The moment of each row of a placement; None where all are 0."""
+    if not moments:
+        return None
+    cells = zip(placement.chunk.tolist(), placement.rank.tolist(), strict=True)
+    return np.array([moments.get(cell, 0.0) for cell in cells])
 
 
 def _rows(placement: Placement, chunks: BoolArray) -> Placement:

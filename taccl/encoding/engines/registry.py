@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.update import Update
 from taccl.encoding.engines import (
     combining,
     cp,
@@ -37,12 +39,26 @@ from taccl.encoding.engines.needs import (
 from taccl.encoding.instance import Instance
 from taccl.errors import SolverError, TacclError
 from taccl.model.problem import FEATURES
+from taccl.model.schedule import Schedule
+from taccl.support.budget import Budget
 from taccl.support.plugins import Note, added, reported_as_of
 
 #: The group of entry points under which other packages add theirs.
 GROUP = "taccl.engines"
 
-_first_by_greedy = by_phases(greedy.greedy)
+#: What the scheduling model for CP-SAT knows.
+_OF_THE_MODEL = COPIES_AND_SUMS | {"sizes", "ready_times", "tails"}
+
+
+def _first(
+    instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
+) -> Iterator[Update]:
+    """A first schedule of any problem, for engines that improve one."""
+    known = instance.features <= COPIES_AND_SUMS
+    yield from (greedy.greedy if known else shortest.shortest)(instance, options, budget, incumbent)
+
+
+_first_of_sums = by_phases(_first)
 
 _hierarchical = Engine(
     name="hierarchical",
@@ -186,18 +202,18 @@ ENGINES: tuple[Engine, ...] = (
     Engine(
         name="cp",
         about="routes, orders and groups at once, by constraint programming",
-        features=COPIES_AND_SUMS,
+        features=_OF_THE_MODEL,
         serves=cp.serves,
-        run=beginning_with(greedy.greedy, cp.jointly),
+        run=beginning_with(_first, cp.jointly),
         role="prove",
         needs=(FEW_OUTPUTS, NOT_HUGE),
     ),
     Engine(
         name="joint",
         about="constraint programming over sums and copies at once, with each sum made once",
-        features=COPIES_AND_SUMS,
+        features=_OF_THE_MODEL,
         serves=cp.serves_jointly,
-        run=beginning_with(_first_by_greedy, cp.jointly),
+        run=beginning_with(_first_of_sums, cp.jointly),
         takes_sums=True,
         role="prove",
         part_of="cp",
@@ -207,7 +223,7 @@ ENGINES: tuple[Engine, ...] = (
         about="constraint programming over all routes of making sums",
         features=COPIES_AND_SUMS,
         serves=cp.serves_all_programs,
-        run=beginning_with(_first_by_greedy, cp.all_programs),
+        run=beginning_with(_first_of_sums, cp.all_programs),
         takes_sums=True,
         role="prove",
         part_of="cp",
@@ -215,9 +231,9 @@ ENGINES: tuple[Engine, ...] = (
     Engine(
         name="lns",
         about="local search: parts of the best schedule decided anew by constraint programming",
-        features=COPIES_AND_SUMS,
+        features=_OF_THE_MODEL,
         serves=lns.serves,
-        run=beginning_with(_first_by_greedy, lns.lns),
+        run=beginning_with(_first_of_sums, lns.lns),
         takes_sums=True,
     ),
     _shortest,

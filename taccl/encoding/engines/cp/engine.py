@@ -110,6 +110,9 @@ def serves(instance: Instance) -> Verdict:
         return no(f"more than {MOST_CELLS:,} pairs of a chunk and a link are too many for one model")
     if _least_transfers(problem) > MOST_PAIRS:
         return no(f"more than {MOST_PAIRS:,} transfers are too many for one model")
+    collective = problem.collective
+    if problem.ready_us is not None and ((collective.num_sources > 1) & ~collective.reduces).any():
+        return no("a chunk that is copied from several ranks may come to one before it is ready there")
     return YES
 
 

@@ -15,12 +15,13 @@ import pytest
 from brute_force import TooLarge, fastest
 from hypothesis import HealthCheck, assume, given, settings
 from ortools.sat.python import cp_model
-from registered import cp, greedy, reducing, serves
+from registered import OnProblem, cp, greedy, reducing, serves
 from registered import joint as jointly
 from small_problems import (
     ENGINE_BETAS,
     custom,
     custom_problems,
+    featured_problems,
     machine,
     ndv2_node,
     problem,
@@ -37,6 +38,7 @@ from taccl.encoding.core.timing import Decision, in_order
 from taccl.encoding.engines.cp.hints import add_hint
 from taccl.encoding.engines.cp.proof import prove, whole_model
 from taccl.encoding.engines.cp.solve import events, schedule_of
+from taccl.encoding.engines.shortest import shortest
 from taccl.encoding.instance import Instance
 from taccl.model.problem import Problem, RoutingLimits
 from taccl.model.schedule import Schedule
@@ -50,7 +52,8 @@ some = settings(max_examples=25, deadline=None, suppress_health_check=[HealthChe
 
 def first(small: Problem) -> Schedule:
     """A schedule to begin with."""
-    update = next(reducing(greedy)(small, SearchOptions(), Budget(0.0), None))
+    engine = reducing(greedy) if small.features <= {"reductions"} else OnProblem(shortest)
+    update = next(engine(small, SearchOptions(), Budget(0.0), None))
     assert update.schedule is not None
     return update.schedule
 
@@ -108,6 +111,51 @@ def test_what_is_proved_of_a_custom_collective_agrees_with_an_exhaustive_search(
     if small.collective.is_reduction:
         return
     agrees_with_an_exhaustive_search(small)
+
+
+@settings(some, max_examples=15)
+@given(featured_problems(most_ranks=3, names=_COPIES, able=True))
+def test_what_is_proved_of_unequal_and_late_chunks_agrees_with_an_exhaustive_search(small: Problem) -> None:
+    assume("helpers" not in small.features)
+    try:
+        optimum = fastest(small, _MOST_SENDS).makespan_us
+    except TooLarge:
+        return
+    known = first(small)
+    if not len(known):
+        return
+    best, bound = of_the_whole_model(small, known, 2.0)
+    assert best.makespan_us >= optimum - 1e-6
+    assert bound <= optimum * (1 + 1e-9) + 1e-6
+    if bound >= best.makespan_us * (1 - 1e-9):
+        assert best.makespan_us == pytest.approx(optimum, abs=1e-6)
+
+
+def late(**more: np.ndarray) -> Problem:
+    """An AllGather on a ring of four, links one way, 1 us and 1 us a chunk; rank 0's chunk is there at 6."""
+    return replace(problem(ring(4), "allgather"), ready_us=np.array([6.0, 0.0, 0.0, 0.0]), **more)
+
+
+def test_on_a_ring_of_four_a_late_chunk_goes_round_last() -> None:
+    """It takes three hops of 2 us; the others are round before it is there, so nothing is in its way."""
+    assert decided(late()) == (pytest.approx(12.0), pytest.approx(12.0))
+
+
+def test_a_larger_chunk_takes_longer_on_each_hop() -> None:
+    assert decided(late(sizes=np.array([2.0, 1.0, 1.0, 1.0]))) == (pytest.approx(15.0), pytest.approx(15.0))
+
+
+def test_what_follows_an_output_counts() -> None:
+    """4 us follow the late chunk at rank 3, where it comes last."""
+    outputs = late().collective.outputs
+    tail = np.where((outputs.chunk == 0) & (outputs.rank == 3), 4.0, 0.0)
+    assert decided(late(tail_us=tail)) == (pytest.approx(16.0), pytest.approx(16.0))
+
+
+def decided(small: Problem) -> tuple[float, float]:
+    """The time of the fastest schedule, and the least that one tick less is refuted for."""
+    best, bound = of_the_whole_model(small, first(small))
+    return best.makespan_us, bound
 
 
 def fewest_ticks(small: Problem, known: Schedule) -> int | None:

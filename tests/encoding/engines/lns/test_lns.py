@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
+import numpy as np
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from ortools.sat.python import cp_model
-from registered import greedy, lns, serves, textbook
-from small_problems import custom, full, machine, problem, random_schedules, ring, two_nodes
+from registered import OnProblem, greedy, lns, serves, textbook
+from small_problems import (
+    custom,
+    featured_problems,
+    full,
+    machine,
+    problem,
+    random_schedules,
+    ring,
+    two_nodes,
+)
 from solving import solved
 
 from taccl.encoding.core.options import SearchOptions
@@ -21,6 +32,7 @@ from taccl.encoding.engines.lns.choose import KINDS, Chooser, slacks_us, split
 from taccl.encoding.engines.lns.model import build
 from taccl.encoding.engines.lns.solutions import decisions
 from taccl.encoding.engines.lns.window import Window
+from taccl.encoding.engines.shortest import shortest
 from taccl.encoding.instance import Instance
 from taccl.model.collectives import COLLECTIVES
 from taccl.model.problem import Problem
@@ -86,6 +98,35 @@ def test_every_window_holds_the_known_schedule_and_nothing_that_is_not_valid(
     found = decided_anew(schedule, apart, window)
     rounding = len(schedule.sends) * 2e-5 * schedule.makespan_us
     assert found.makespan_us <= schedule.makespan_us + rounding
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@given(featured_problems(able=True), st.sampled_from(KINDS), st.randoms(use_true_random=False))
+def test_windows_know_unequal_chunks_late_inputs_and_what_follows_outputs(
+    requested: Problem, kind: str, lots: random.Random
+) -> None:
+    assume("helpers" not in requested.features and serves("lns", requested))
+    known = best_of(OnProblem(shortest), requested)
+    assume(len(known))
+    apart = apart_of(known, lots)
+    slack = slacks_us(apart, *times_of(known))
+    window = Chooser(apart, times_of(known)[0], slack, lots).draw(kind, lots.randint(1, 60))
+    rounding = len(known.sends) * 2e-5 * known.makespan_us
+    assert decided_anew(known, apart, window).makespan_us <= known.makespan_us + rounding
+
+
+def test_a_late_chunk_waits_and_the_others_go_before_it() -> None:
+    """Round a ring of four one way, rank 0's chunk is there at 6 us: what waits behind it need not."""
+    plain = problem(ring(4), "allgather")
+    requested = replace(plain, ready_us=np.array([6.0, 0.0, 0.0, 0.0]))
+    link = requested.topology.link_index
+    hops = [(rank, step) for rank in range(4) for step in range(3)]  # the late chunk is first on each link
+    known = in_order(
+        requested,
+        [Decision((rank,), link[(rank + step) % 4, (rank + step + 1) % 4]) for rank, step in hops],
+    )
+    assert known.makespan_us > 12.0
+    assert within(known, 12.0, 5_000)
 
 
 def best_of(engine, requested: Problem, units: int = 300, known: Schedule | None = None) -> Schedule:
