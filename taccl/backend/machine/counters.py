@@ -45,30 +45,30 @@ def check_counters(unfolded: Unfolded, seen: set[tuple[object, ...]], collector:
 def _uses(acts: Acts) -> dict[tuple[bool, int], _Uses]:
     """Per counter of signals, and then of semaphores; signals to ends that are not there count nowhere."""
     uses: dict[tuple[bool, int], _Uses] = defaultdict(_Uses)
-    counted = acts.where(Kind.SIGNAL, Kind.PUSH, Kind.RELEASE, Kind.WAIT, Kind.ACQUIRE)
-    for act in counted.tolist():
-        is_semaphore = acts.kind[act] in (Kind.RELEASE, Kind.ACQUIRE)
-        block, gives, takes = int(acts.block[act]), int(acts.gives[act]), int(acts.takes[act])
-        if gives >= 0:
-            here = uses[is_semaphore, gives]
-            here.up += 1
-            here.ups.setdefault(block, act)
-        if takes >= 0:
-            here = uses[is_semaphore, takes]
-            here.down += 1
-            here.downs.setdefault(block, act)
+    signals = acts.where(Kind.SIGNAL, Kind.PUSH, Kind.WAIT)
+    for is_semaphore, rows in ((False, signals), (True, acts.where(Kind.RELEASE, Kind.ACQUIRE))):
+        columns = (column[rows].tolist() for column in (acts.block, acts.gives, acts.takes))
+        for act, block, gives, takes in zip(rows.tolist(), *columns, strict=True):
+            if gives >= 0:
+                here = uses[is_semaphore, gives]
+                here.up += 1
+                here.ups.setdefault(block, act)
+            if takes >= 0:
+                here = uses[is_semaphore, takes]
+                here.down += 1
+                here.downs.setdefault(block, act)
     return uses
 
 
 def _waits_in_two_lanes(acts: Acts) -> list[int]:
     """Waits at an end where another lane has waited before, with no meeting between."""
-    found, waiting = [], dict[tuple[int, int], int]()
-    for act in acts.where(Kind.WAIT, Kind.MEET, Kind.BARRIER).tolist():
-        if acts.kind[act] != Kind.WAIT:
+    found, waiting, wait = [], dict[tuple[int, int], int](), int(Kind.WAIT)
+    rows = acts.where(Kind.WAIT, Kind.MEET, Kind.BARRIER)
+    columns = (column[rows].tolist() for column in (acts.kind, acts.block, acts.takes, acts.lane))
+    for act, kind, block, takes, lane in zip(rows.tolist(), *columns, strict=True):
+        if kind != wait:
             waiting.clear()
-            continue
-        lane = int(acts.lane[act])
-        if waiting.setdefault((int(acts.block[act]), int(acts.takes[act])), lane) != lane:
+        elif waiting.setdefault((block, takes), lane) != lane:
             found.append(act)
     return found
 

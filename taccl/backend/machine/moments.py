@@ -18,6 +18,10 @@ from taccl.backend.machine.semaphores import Later, Semaphores
 from taccl.backend.machine.touches import PACKET_WIDTH, PLAIN_WIDTH, Touches, TouchWriter, When, Who
 from taccl.model.collective import IntArray
 
+_RELAXED, _PORT, _SIGNALS, _FLUSHES = (
+    int(flag) for flag in (Flag.RELAXED, Flag.PORT, Flag.SIGNALS, Flag.FLUSHES)
+)
+_PACKETS, _TARGET = int(Role.PACKETS), int(Role.TARGET)
 #: Operands as (first cell, whether packets are there).
 _Operands = list[tuple[int, bool]]
 
@@ -34,11 +38,12 @@ def signals_in_no_order(acts: Acts) -> set[int]:
     """Signals of several lanes to one end with no meeting between."""
     found = set()
     sent: dict[tuple[int, int], list[int]] = {}
+    meets, signal = (int(Kind.MEET), int(Kind.BARRIER)), int(Kind.SIGNAL)
     rows = zip(*(column.tolist() for column in (acts.kind, acts.block, acts.end, acts.flags)), strict=True)
     for act, (kind, block, end, flags) in enumerate(rows):
-        if kind in (Kind.MEET, Kind.BARRIER):
+        if kind in meets:
             sent.clear()
-        elif kind == Kind.SIGNAL or flags & Flag.SIGNALS:
+        elif kind == signal or flags & _SIGNALS:
             some = sent.setdefault((block, end), [])
             some.append(act)
             if len({int(acts.lane[each]) for each in some}) > 1:
@@ -91,11 +96,11 @@ class _Replay:
             Kind.MOVE: self._move,
             Kind.PUSH: self._push,
         }
-        kind, block = self.acts.kind, self.acts.block
+        kind, block = self.acts.kind.tolist(), self.acts.block.tolist()
         for call, sequence in enumerate(run.sequence):
             self._hosts(call)
             for act in sequence.tolist():
-                does[int(kind[act])](self.blocks[int(block[act])], act)
+                does[kind[act]](self.blocks[block[act]], act)
             for each in self.blocks:
                 self._meet(each, -1)
         self._hosts(len(run.sequence))
@@ -160,7 +165,7 @@ class _Replay:
     def _signal(self, block: BlockState, act: int) -> None:
         lane, flags = int(self.acts.lane[act]), int(self.acts.flags[act])
         moment = self._knowledge(block, lane)
-        if flags & Flag.PORT:
+        if flags & _PORT:
             done = self._transfers_before(block, act)
             if done:
                 moment = self.order.moment(block.kernel, [(moment, DATA), *done])
@@ -169,10 +174,10 @@ class _Replay:
             return
         if act in self.in_no_order:
             moment = block.base  # whichever signal comes first, it carries this
-        self.signals[counter].append(Signal(moment, bool(flags & Flag.RELAXED)))
+        self.signals[counter].append(Signal(moment, bool(flags & _RELAXED)))
 
     def _wait(self, block: BlockState, act: int) -> None:
-        counter, relaxed = int(self.acts.takes[act]), bool(self.acts.flags[act] & Flag.RELAXED)
+        counter, relaxed = int(self.acts.takes[act]), bool(self.acts.flags[act] & _RELAXED)
         if self.unsettled[counter][0] != block.segment:
             self.unsettled[counter] = (block.segment, self.waited[counter])
         self.waited[counter] += 1
@@ -224,8 +229,8 @@ class _Replay:
         targets: _Operands = []
         for row in range(int(moves.first_operand[move]), int(moves.first_operand[move + 1])):
             role = int(moves.role[row])
-            operand = int(cells[row]), bool(role & Role.PACKETS)
-            (targets if role & Role.TARGET else sources).append(operand)
+            operand = int(cells[row]), bool(role & _PACKETS)
+            (targets if role & _TARGET else sources).append(operand)
         return sources, targets, int(moves.count[move])
 
     def _moves_of(self, act: int) -> range:
@@ -302,9 +307,9 @@ class _Replay:
         for move in self._moves_of(act):
             self._transfer(block, act, move)
         flags = int(self.acts.flags[act])
-        if flags & Flag.SIGNALS:
+        if flags & _SIGNALS:
             self._signal(block, act)
-        if flags & Flag.FLUSHES:
+        if flags & _FLUSHES:
             self._flush(block, act)
 
     def _transfer(self, block: BlockState, act: int, move: int) -> None:

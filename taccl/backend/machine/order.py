@@ -22,7 +22,7 @@ import numpy as np
 from taccl.backend.machine.acts import Ints
 from taccl.backend.machine.tuning import CLOCK_ENTRIES, REACH_BITS
 from taccl.model.collective import BoolArray, IntArray
-from taccl.support.jit import Loop
+from taccl.support.jit import Loop, runs_compiled
 
 #: Levels of knowledge: data inside of a rank; data; execution by signals; execution by signals and packets.
 LOCAL, DATA, RELAXED, PACKETS = -1, 0, 1, 2
@@ -79,18 +79,22 @@ class Order:
         """Per moment what it knows of the columns that have an index."""
         table = np.zeros((self.num_moments, width), dtype=np.int32)
         adds = np.append(index, -1)[self.column]  # -1: the last, which is none
-        _fill(
-            self.num_moments,
-            first_edge=self.first_edge,
-            earlier=self.earlier,
-            edge_level=self.level,
-            kernel=self.kernel,
-            adds=adds,
-            tick=self.tick,
-            level=level,
-            table=table,
-        )
+        source = np.where(self.level <= level, self.earlier, self.kernel[self.earlier])
+        if runs_compiled(self.num_moments):
+            columns = {"first_edge": self.first_edge, "source": source, "adds": adds, "tick": self.tick}
+            _fill(self.num_moments, **columns, table=table)
+        else:
+            self._fill_rows(table, source.tolist(), adds.tolist())
         return table
+
+    def _fill_rows(self, table: Clocks, source: list[int], adds: list[int]) -> None:
+        """Fill the table, moment by moment and a row at a time, which needs no compiler."""
+        maximum, tick, starts = np.maximum, self.tick.tolist(), self.first_edge.tolist()
+        for moment, row in enumerate(table):
+            for before in source[starts[moment] : starts[moment + 1]]:
+                maximum(row, table[before], out=row)
+            if adds[moment] >= 0:
+                row[adds[moment]] = tick[moment]
 
     def reaches(self, first: IntArray, second: IntArray) -> BoolArray:
         """Per row, whether a chain of edges of any level leads from one moment to another."""
@@ -113,24 +117,14 @@ class Order:
 
 
 def _fill_clocks(
-    first_edge: Sequence[int],
-    earlier: Sequence[int],
-    edge_level: Sequence[int],
-    kernel: Sequence[int],
-    adds: Sequence[int],
-    tick: Sequence[int],
-    level: int,
-    table: Clocks,
+    first_edge: Sequence[int], source: Sequence[int], adds: Sequence[int], tick: Sequence[int], table: Clocks
 ) -> None:
     """Fill the table, moment by moment."""
     columns = range(table.shape[1])
-    for moment in range(len(kernel)):
+    for moment in range(len(adds)):
         for edge in range(first_edge[moment], first_edge[moment + 1]):
-            before = earlier[edge]
-            if edge_level[edge] > level:
-                before = kernel[before]
             for k in columns:
-                table[moment, k] = max(table[moment, k], table[before, k])
+                table[moment, k] = max(table[moment, k], table[source[edge], k])
         if adds[moment] >= 0:
             table[moment, adds[moment]] = tick[moment]
 
