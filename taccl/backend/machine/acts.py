@@ -228,7 +228,7 @@ class Stuck:
 
 
 @dataclass(frozen=True, eq=False)
-class Unfolded:
+class Machine:
     """What all blocks do in one call of one size.
 
     Parameters

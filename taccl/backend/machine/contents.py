@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from taccl.backend.machine.acts import Moves, Role, Unfolded
+from taccl.backend.machine.acts import Machine, Moves, Role
 from taccl.backend.machine.layout import INPUT, OUTPUT
 from taccl.backend.machine.run import Run
 from taccl.backend.machine.values import UNWRITTEN, Values
@@ -78,14 +78,14 @@ class _Sums(NamedTuple):
     right: Any
 
 
-def carry_out(unfolded: Unfolded, run: Run, *, has_input: BoolArray | None = None) -> Contents:
+def carry_out(machine: Machine, run: Run, *, has_input: BoolArray | None = None) -> Contents:
     """Carry out the moves of a run, call after call.
 
     Parameters
     ----------
     has_input : shape (num_ranks,); the ranks whose input holds data; None: all.
     """
-    layout, moves, calls = unfolded.layout, unfolded.moves, len(run.sequence)
+    layout, moves, calls = machine.layout, machine.moves, len(run.sequence)
     num_ranks, pieces = len(layout.chunks), len(layout.cuts)
     values = Values(calls * num_ranks, max(1, int(layout.chunks[:, INPUT].max(initial=0))))
     size = max(layout.num_cells, int((moves.cell + moves.count[moves.move]).max(initial=0)))
@@ -94,15 +94,15 @@ def carry_out(unfolded: Unfolded, run: Run, *, has_input: BoolArray | None = Non
     notes: list[list[IntArray]] = [[], [], [], []]
     outputs = []
     for call, sequence in enumerate(run.sequence):
-        _begin_call(unfolded, memory, values, call, has_input)
+        _begin_call(machine, memory, values, call, has_input)
         upper = layout.has_halves and call % 2 == 1
         memory, sums, made, noted = _carry_out_call(
-            unfolded, sequence, memory, sums, (call, values.first_sum, made), upper
+            machine, sequence, memory, sums, (call, values.first_sum, made), upper
         )
         for kept, new in zip(notes, noted, strict=True):
             kept.append(new)
         if call < calls - 1 or run.ends:
-            outputs.append(tuple(_output(unfolded, memory, rank, pieces) for rank in range(num_ranks)))
+            outputs.append(tuple(_output(machine, memory, rank, pieces) for rank in range(num_ranks)))
     values.set_sums(sums.left[:made], sums.right[:made])
     unwritten, changed, twice, rewritten = (np.concatenate(some) for some in notes)
     return Contents(
@@ -117,10 +117,10 @@ def carry_out(unfolded: Unfolded, run: Run, *, has_input: BoolArray | None = Non
 
 
 def _begin_call(
-    unfolded: Unfolded, memory: _Memory, values: Values, call: int, has_input: BoolArray | None
+    machine: Machine, memory: _Memory, values: Values, call: int, has_input: BoolArray | None
 ) -> None:
     """Hosts have put new data into the inputs, and nobody knows what into the outputs."""
-    layout = unfolded.layout
+    layout = machine.layout
     num_ranks, pieces = len(layout.chunks), len(layout.cuts)
     for rank, (start, end) in enumerate(layout.user.tolist()):
         memory.cells[start:end] = UNWRITTEN
@@ -131,9 +131,9 @@ def _begin_call(
             memory.cells[first : first + chunks * pieces] = np.repeat(numbers, pieces)
 
 
-def _output(unfolded: Unfolded, memory: _Memory, rank: int, pieces: int) -> Output:
-    first = int(unfolded.layout.base[rank, OUTPUT])
-    last = first + int(unfolded.layout.chunks[rank, OUTPUT]) * pieces
+def _output(machine: Machine, memory: _Memory, rank: int, pieces: int) -> Output:
+    first = int(machine.layout.base[rank, OUTPUT])
+    last = first + int(machine.layout.chunks[rank, OUTPUT]) * pieces
     return Output(memory.cells[first:last].copy(), memory.writer[first:last].copy())
 
 
@@ -151,7 +151,7 @@ def _no_sums(moves: Moves, calls: int) -> _Sums:
 
 
 def _carry_out_call(
-    unfolded: Unfolded,
+    machine: Machine,
     sequence: IntArray,
     memory: _Memory,
     sums: _Sums,
@@ -159,7 +159,7 @@ def _carry_out_call(
     upper: bool,
 ) -> tuple[_Memory, _Sums, int, list[IntArray]]:
     """One call; `numbers`: the call, the number of the first sum, and how many sums there are."""
-    moves = unfolded.moves
+    moves = machine.moves
     call, first_sum, made = numbers
     after, sums_after, made, *noted = _move_all(
         len(sequence),
@@ -169,7 +169,7 @@ def _carry_out_call(
         first_operand=moves.first_operand,
         cell=moves.upper if upper else moves.cell,
         role=moves.role,
-        guards_inputs=not unfolded.layout.in_place,
+        guards_inputs=not machine.layout.in_place,
         memory=memory,
         sums=sums,
         total=np.zeros(int(moves.count.max(initial=0)), dtype=np.int64),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from taccl.backend.machine.acts import Acts, Kind, Unfolded
+from taccl.backend.machine.acts import Acts, Kind, Machine
 from taccl.backend.machine.report import Collector, Severity
 
 
@@ -24,22 +24,22 @@ class _Uses:
     downs: dict[int, int] = field(default_factory=dict)
 
 
-def check_counters(unfolded: Unfolded, seen: set[tuple[object, ...]], collector: Collector) -> None:
+def check_counters(machine: Machine, seen: set[tuple[object, ...]], collector: Collector) -> None:
     """Findings for whatever is not as it was when a call ends, and for what has several users.
 
     Parameters
     ----------
     seen : what was reported already, at another size of call; added to.
     """
-    teller = _Teller(unfolded, seen, collector)
-    for act in _waits_in_two_lanes(unfolded.acts):
+    teller = _Teller(machine, seen, collector)
+    for act in _waits_in_two_lanes(machine.acts):
         teller.two_lanes(act)
-    for (is_semaphore, counter), uses in sorted(_uses(unfolded.acts).items()):
+    for (is_semaphore, counter), uses in sorted(_uses(machine.acts).items()):
         if is_semaphore:
             teller.semaphore(counter, uses)
         else:
             teller.end(counter, uses)
-    _barriers(unfolded.acts, teller)
+    _barriers(machine.acts, teller)
 
 
 def _uses(acts: Acts) -> dict[tuple[bool, int], _Uses]:
@@ -86,13 +86,13 @@ def _barriers(acts: Acts, teller: _Teller) -> None:
 class _Teller:
     """Says what is wrong, once."""
 
-    unfolded: Unfolded
+    machine: Machine
     seen: set[tuple[object, ...]]
     collector: Collector
 
     def end(self, end: int, uses: _Uses) -> None:
         """The end of a channel where somebody waits or is signalled to."""
-        name = self.unfolded.names.counter(end)
+        name = self.machine.names.counter(end)
         self._several(uses.ups, "signals to", name, "shared-channel-end", "a channel for each")
         self._several(uses.downs, "waits at", name, "shared-channel-end", "a channel for each")
         if uses.up == uses.down:
@@ -108,14 +108,14 @@ class _Teller:
 
     def two_lanes(self, act: int) -> None:
         """Two threads wait at one end, in no order."""
-        name = self.unfolded.names.counter(int(self.unfolded.acts.takes[act]))
+        name = self.machine.names.counter(int(self.machine.acts.takes[act]))
         message = f"waits at {name} in another lane than before, without a nop between"
         self._add(act, "shared-channel-end", f"{message}: which waits for which signal is open")
 
     def semaphore(self, semaphore: int, uses: _Uses) -> None:
         """A semaphore of a rank."""
         act = next(iter((uses.downs or uses.ups).values()))
-        name = self.unfolded.names.counter(semaphore)
+        name = self.machine.names.counter(semaphore)
         self._several(uses.downs, "acquires", name, "shared-semaphore", "a semaphore for each that acquires")
         if uses.up == uses.down:
             return
@@ -130,7 +130,7 @@ class _Teller:
     def barrier(self, calls: dict[int, list[int]]) -> None:
         """Blocks call a barrier unequally often."""
         acts = min(calls.values(), key=len)
-        name = self.unfolded.names.counter(int(self.unfolded.acts.gives[acts[0]]))
+        name = self.machine.names.counter(int(self.machine.acts.gives[acts[0]]))
         most = max(map(len, calls.values()))
         self._add(
             acts[0], "barrier-members", f"calls {name} in {len(acts)} of the {most} times that others do"
@@ -139,7 +139,7 @@ class _Teller:
     def _several(self, users: dict[int, int], verb: str, name: str, rule: str, instead: str) -> None:
         if len(users) > 1:
             first, second, *_ = users.values()
-            other = self.unfolded.names.act(first)
+            other = self.machine.names.act(first)
             message = f"{verb} {name}, and so does {other}: which of them is meant is open"
             self._add(second, rule, message, hint=f"use {instead}")
 
@@ -151,7 +151,7 @@ class _Teller:
         severity: Severity = "error",
         hint: str = "let a call take off every counter what it adds",
     ) -> None:
-        key = (rule, self.unfolded.names.place(act))
+        key = (rule, self.machine.names.place(act))
         if key not in self.seen:
             self.seen.add(key)
-            self.collector.add(self.unfolded.names.finding(act, rule, message, hint, severity))
+            self.collector.add(self.machine.names.finding(act, rule, message, hint, severity))

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from taccl.backend.machine.acts import Unfolded
+from taccl.backend.machine.acts import Machine
 from taccl.backend.machine.contents import Contents
 from taccl.backend.machine.expected import NOWHERE, Expectation, Value
 from taccl.backend.machine.layout import OUTPUT
@@ -19,7 +19,7 @@ Seen = set[tuple[object, ...]]
 
 
 def check_meaning(
-    unfolded: Unfolded,
+    machine: Machine,
     contents: Contents,
     expectation: Expectation | None,
     seen: Seen,
@@ -34,7 +34,7 @@ def check_meaning(
     seen : what was reported already, at another size of call; added to.
     runtimes : those that the findings concern; none for all.
     """
-    said = _Teller(unfolded, contents, seen, collector, runtimes)
+    said = _Teller(machine, contents, seen, collector, runtimes)
     wrong = said.changed_inputs() + said.packets_twice()
     if expectation is not None:
         for call in range(len(contents.outputs)):
@@ -45,20 +45,18 @@ def check_meaning(
     return "right" if expectation is not None and contents.outputs else "not checked"
 
 
-def closest(
-    unfolded: Unfolded, contents: Contents, alternatives: Sequence[Expectation]
-) -> Expectation | None:
+def closest(machine: Machine, contents: Contents, alternatives: Sequence[Expectation]) -> Expectation | None:
     """Of what may be meant, that of which most is right after the first call."""
     if len(alternatives) < 2 or not contents.outputs:
         return next(iter(alternatives), None)
-    return min(alternatives, key=lambda expectation: len(_wrong(unfolded, contents, expectation, 0)[0]))
+    return min(alternatives, key=lambda expectation: len(_wrong(machine, contents, expectation, 0)[0]))
 
 
 def _wrong(
-    unfolded: Unfolded, contents: Contents, expectation: Expectation, call: int
+    machine: Machine, contents: Contents, expectation: Expectation, call: int
 ) -> tuple[IntArray, IntArray, IntArray, IntArray]:
     """The wrong pieces after a call: rows of the expectation, cells of the rank's output, values, writers."""
-    pieces = len(unfolded.layout.cuts)
+    pieces = len(machine.layout.cuts)
     row = np.repeat(np.arange(len(expectation.wanted_rank)), pieces)
     rank = expectation.wanted_rank[row]
     cell = expectation.wanted_offset[row] * pieces + np.arange(len(row)) % pieces
@@ -92,20 +90,20 @@ class _Teller:
 
     def __init__(
         self,
-        unfolded: Unfolded,
+        machine: Machine,
         contents: Contents,
         seen: Seen,
         collector: Collector,
         runtimes: tuple[str, ...],
     ) -> None:
-        self.unfolded, self.contents, self.names = unfolded, contents, unfolded.names
+        self.machine, self.contents, self.names = machine, contents, machine.names
         self.seen, self.collector, self.runtimes = seen, collector, runtimes
-        self.mode = unfolded.layout.mode
+        self.mode = machine.layout.mode
 
     def wrong_outputs(self, expectation: Expectation, call: int) -> int:
         """Findings for the outputs of one call, and how many pieces are wrong."""
-        layout, pieces = self.unfolded.layout, len(self.unfolded.layout.cuts)
-        rows, cells, values, writers = _wrong(self.unfolded, self.contents, expectation, call)
+        layout, pieces = self.machine.layout, len(self.machine.layout.cuts)
+        rows, cells, values, writers = _wrong(self.machine, self.contents, expectation, call)
         after = f"after call {call + 1} " if len(self.contents.outputs) > 1 else ""
         told = 0
         for row, cell, value, writer in zip(rows.tolist(), cells.tolist(), values, writers, strict=True):
@@ -138,7 +136,7 @@ class _Teller:
 
     def _compare(self, wanted: Value, number: int, call: int) -> str:
         """What is wrong, said by the difference where that is short, and what is of other calls as such."""
-        value, num_ranks = self.contents.values[number], len(self.unfolded.layout.chunks)
+        value, num_ranks = self.contents.values[number], len(self.machine.layout.chunks)
         everyone, shift = (1 << num_ranks) - 1, call * num_ranks
         now: list[tuple[int, int, int]] = []
         before = []
@@ -192,7 +190,7 @@ class _Teller:
             key = (rule, self.mode, *self.names.place(act))
             if key not in self.seen:
                 self.seen.add(key)
-                said = f": {message.format(self.unfolded.layout.name(cell))}"
+                said = f": {message.format(self.machine.layout.name(cell))}"
                 self.collector.add(
                     self.names.finding(act, rule, said, hint, severity, "meaning", self.runtimes)
                 )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from taccl.backend.machine.acts import Acts, Flag, Kind, Role, Unfolded
+from taccl.backend.machine.acts import Acts, Flag, Kind, Machine, Role
 from taccl.backend.machine.agents import BlockState, Lane, Queued, Signal
 from taccl.backend.machine.order import DATA, PACKETS, RELAXED, Edge, Order, OrderWriter
 from taccl.backend.machine.run import Run
@@ -26,11 +26,11 @@ _PACKETS, _TARGET = int(Role.PACKETS), int(Role.TARGET)
 _Operands = list[tuple[int, bool]]
 
 
-def order_of_threads(unfolded: Unfolded, run: Run) -> tuple[Order, Touches]:
+def order_of_threads(machine: Machine, run: Run) -> tuple[Order, Touches]:
     """The moments of a run that ends, and what was touched when."""
-    first = _Replay(unfolded, run, {})
+    first = _Replay(machine, run, {})
     later = first.semaphores.found_later()
-    replay = _Replay(unfolded, run, later) if later else first
+    replay = _Replay(machine, run, later) if later else first
     return replay.order.order(), replay.touches.touches()
 
 
@@ -54,9 +54,9 @@ def signals_in_no_order(acts: Acts) -> set[int]:
 class _Replay:
     """The state of everything."""
 
-    def __init__(self, unfolded: Unfolded, run: Run, later: Later) -> None:
-        self.unfolded = unfolded
-        self.acts, self.moves, self.layout = unfolded.acts, unfolded.moves, unfolded.layout
+    def __init__(self, machine: Machine, run: Run, later: Later) -> None:
+        self.machine = machine
+        self.acts, self.moves, self.layout = machine.acts, machine.moves, machine.layout
         self.order, self.touches = OrderWriter(), TouchWriter()
         num_ranks = len(self.layout.chunks)
         self.host_column = [self.order.new_column() for _ in range(num_ranks)]

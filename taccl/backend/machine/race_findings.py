@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from taccl.backend.machine.acts import Unfolded
+from taccl.backend.machine.acts import Machine
 from taccl.backend.machine.contents import Contents
 from taccl.backend.machine.order import Order
 from taccl.backend.machine.races import Pairs, conflicts, unordered_threads
@@ -20,7 +20,7 @@ _FUSED = "fused steps pass on each chunk before they have the next, so the first
 
 
 def check_races_of_threads(
-    unfolded: Unfolded,
+    machine: Machine,
     contents: Contents,
     order: Order,
     touches: Touches,
@@ -34,14 +34,14 @@ def check_races_of_threads(
     seen : pairs that were reported already, which are not stated again; added to.
     """
     found = unordered_threads(order, conflicts(touches), contents.rewritten)
-    teller = _Teller(unfolded, touches, seen, collector, ())
+    teller = _Teller(machine, touches, seen, collector, ())
     teller.relaxed(found.relaxed)
     teller.rewritten(found.rewritten)
     return teller.racing(found.racing)
 
 
 def check_races_of_steps(
-    unfolded: Unfolded,
+    machine: Machine,
     steps: Steps,
     order: Order,
     pairs: Pairs,
@@ -54,7 +54,7 @@ def check_races_of_steps(
     ----------
     pairs : all that have to be ordered. runtimes : those that the findings concern; none for all.
     """
-    teller = _Teller(unfolded, pairs.accesses.touches, set(), collector, runtimes)
+    teller = _Teller(machine, pairs.accesses.touches, set(), collector, runtimes)
     return teller.racing(steps.unordered(order, pairs), steps)
 
 
@@ -63,20 +63,20 @@ class _Teller:
 
     def __init__(
         self,
-        unfolded: Unfolded,
+        machine: Machine,
         touches: Touches,
         seen: Seen,
         collector: Collector,
         runtimes: tuple[str, ...],
     ) -> None:
-        self.unfolded, self.names, self.touches = unfolded, unfolded.names, touches
+        self.machine, self.names, self.touches = machine, machine.names, touches
         self.seen, self.collector, self.runtimes = seen, collector, runtimes
 
     def relaxed(self, pairs: Pairs) -> None:
         """Data that only relaxed signals speak of."""
         pairs = pairs.once()
         for u, v, cell in zip(*(touch.tolist() for touch in pairs.touches), pairs.cell.tolist(), strict=True):
-            place = self.unfolded.layout.name(cell)
+            place = self.machine.layout.name(cell)
             if self.touches.who[v] == Who.HOST:
                 message = (
                     f"writes {place}; when its kernel ends, that rank knows of it by relaxed signals only, "
@@ -95,7 +95,7 @@ class _Teller:
         pairs = pairs.once()
         for u, v, cell in zip(*(touch.tolist() for touch in pairs.touches), pairs.cell.tolist(), strict=True):
             message = (
-                f"writes {self.unfolded.layout.name(cell)}, where {self._name(u)} has put the same; only "
+                f"writes {self.machine.layout.name(cell)}, where {self._name(u)} has put the same; only "
                 "packets order the two, and they do not say that data have arrived"
             )
             hint = "let the block that wrote it first go on with it, or use signal and wait"
@@ -105,7 +105,7 @@ class _Teller:
         """Pairs without any order; how many are errors."""
         errors, pairs, who = 0, pairs.once(), self.touches.who
         for u, v, cell in zip(*(touch.tolist() for touch in pairs.touches), pairs.cell.tolist(), strict=True):
-            place, reads = self.unfolded.layout.name(cell), not self.touches.writes[u]
+            place, reads = self.machine.layout.name(cell), not self.touches.writes[u]
             severity: Severity = "error"
             subject, other = v, u
             if who[v] == Who.HOST and who[u] == Who.TRANSFER and reads:
@@ -147,7 +147,7 @@ class _Teller:
             why = (
                 "fused steps pass on each chunk before they have the next, so the first may return too early"
             )
-        said = f"{self.unfolded.layout.mode}, {self._both_touch(u, v, place)}, and {why}"
+        said = f"{self.machine.layout.mode}, {self._both_touch(u, v, place)}, and {why}"
         return f": {said}", _HINT_OF_STEPS
 
     def _both_touch(self, u: int, v: int, place: str) -> str:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from taccl.backend.machine.acts import Acts, Kind, Role, Stuck, Unfolded
+from taccl.backend.machine.acts import Acts, Kind, Machine, Role, Stuck
 from taccl.model.collective import IntArray
 from taccl.support.jit import Loop
 
@@ -102,10 +102,10 @@ def run_acts(
     return Run((done,), _stuck(program, state, iterations, capacity))
 
 
-def run_calls(unfolded: Unfolded, calls: int) -> Run:
+def run_calls(machine: Machine, calls: int) -> Run:
     """Run some calls, each begun when the one before has ended everywhere."""
-    acts, layout = unfolded.acts, unfolded.layout
-    programs = [_program(acts, unfolded, half, None) for half in ((0, 1) if layout.has_halves else (0,))]
+    acts, layout = machine.acts, machine.layout
+    programs = [_program(acts, machine, half, None) for half in ((0, 1) if layout.has_halves else (0,))]
     state, sequence = _initial(acts, layout.num_cells, len(layout.chunks)), []
     for call in range(calls):
         program = programs[call % len(programs)]
@@ -117,7 +117,7 @@ def run_calls(unfolded: Unfolded, calls: int) -> Run:
     return Run(tuple(sequence), ())
 
 
-def _program(acts: Acts, unfolded: Unfolded | None, half: int, chunks_per_piece: int | None) -> _Program:
+def _program(acts: Acts, machine: Machine | None, half: int, chunks_per_piece: int | None) -> _Program:
     is_barrier = acts.kind == Kind.BARRIER
     pieces = np.ones(len(acts), dtype=np.int32)
     if chunks_per_piece is not None:
@@ -125,8 +125,8 @@ def _program(acts: Acts, unfolded: Unfolded | None, half: int, chunks_per_piece:
         pieces[moves] = -(-acts.amount[moves].clip(min=1) // chunks_per_piece)
     nothing = np.zeros(0, dtype=np.int64)
     packets = (nothing, nothing, nothing, nothing, nothing)
-    if unfolded is not None and unfolded.moves.has_packets:
-        packets = _packets(unfolded, half)
+    if machine is not None and machine.moves.has_packets:
+        packets = _packets(machine, half)
     return _Program(
         acts.first_of_block,
         acts.kind,
@@ -139,9 +139,9 @@ def _program(acts: Acts, unfolded: Unfolded | None, half: int, chunks_per_piece:
     )
 
 
-def _packets(unfolded: Unfolded, half: int) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray]:
+def _packets(machine: Machine, half: int) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray]:
     """The ranges of packets that acts wait for or write, by act; transfers of ports wait for none."""
-    acts, moves, layout = unfolded.acts, unfolded.moves, unfolded.layout
+    acts, moves, layout = machine.acts, machine.moves, machine.layout
     act = moves.act[moves.move]
     is_written = moves.is_target()
     chosen = np.flatnonzero(((moves.role & Role.PACKETS) != 0) & (is_written | (acts.kind[act] != Kind.PUSH)))

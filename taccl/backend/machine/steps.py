@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.backend.machine.acts import Acts, Kind, Role, Unfolded
+from taccl.backend.machine.acts import Acts, Kind, Machine, Role
 from taccl.backend.machine.order import DATA, LOCAL, Order
 from taccl.backend.machine.races import Pairs, unordered
 from taccl.backend.machine.touches import WHOLE_BLOCK, Touches, Who
@@ -114,16 +114,16 @@ class Steps:
         """Per step its position in its block, from 1."""
         return 1 + self.act - self.acts.first_of_block[self.acts.block[self.act]]
 
-    def touches(self, unfolded: Unfolded) -> Touches:
+    def touches(self, machine: Machine) -> Touches:
         """What the steps touch; slots are nobody else's, and a copy of a cell onto itself only reads it."""
-        moves = unfolded.moves
+        moves = machine.moves
         move = moves.first_of_act[self.act]
         operands = np.diff(moves.first_operand)[move]
         step = np.repeat(np.arange(len(self), dtype=np.int32), operands)
         row = np.arange(len(step)) - (np.cumsum(operands) - operands)[step] + moves.first_operand[move][step]
         first, writes = moves.cell[row], (moves.role[row] & Role.TARGET) != 0
         alone = writes & (operands[step] == 2) & (first == np.append(-1, first[:-1]))
-        kept = np.flatnonzero((first < unfolded.layout.num_cells) & ~alone)
+        kept = np.flatnonzero((first < machine.layout.num_cells) & ~alone)
         first, writes, step = first[kept], writes[kept], step[kept]
         act = self.act[step]
         nothing = np.zeros(len(step), dtype=np.int8)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from taccl.backend.machine.acts import Unfolded
+from taccl.backend.machine.acts import Machine
 from taccl.backend.machine.contents import Contents, carry_out
 from taccl.backend.machine.expected import Expectation, is_rooted
 from taccl.backend.machine.layout import OUTPUT, Layout
@@ -70,21 +70,21 @@ def behaviour(
             if expectation is not None and is_rooted(expectation.collective) and root is None:
                 layout = layout_of(executed.columns, expectation, mode)
                 moves = unfold_moves(executed, connections, acts, layout)
-                contents = carry_out(Unfolded(acts, moves, layout, names), run)
+                contents = carry_out(Machine(acts, moves, layout, names), run)
                 root = find_root(expectation, layout, contents)
                 expectation = expect_standard(program, root, collector)
             layout = layout_of(executed.columns, expectation, mode)
             moves = unfold_moves(executed, connections, acts, layout)
-            unfolded = Unfolded(acts, moves, layout, names)
+            machine = Machine(acts, moves, layout, names)
             calling = callers(program, mode, runtimes)
             concerned = () if len(calling) == len(runtimes) else calling
-            verdicts[mode] = _meaning(executed, unfolded, run, expectation, collector, concerned)
-            check_overlaps(executed, unfolded, collector, concerned)
-            pairs = conflicts(steps.touches(unfolded))
-            races += check_races_of_steps(unfolded, steps, order, pairs, collector, concerned)
+            verdicts[mode] = _meaning(executed, machine, run, expectation, collector, concerned)
+            check_overlaps(executed, machine, collector, concerned)
+            pairs = conflicts(steps.touches(machine))
+            races += check_races_of_steps(machine, steps, order, pairs, collector, concerned)
             if RCCL.name in calling:
-                check_visibility(executed, unfolded, pairs, collector)
-                check_early_flags(executed, unfolded, steps, order, pairs, collector)
+                check_visibility(executed, machine, pairs, collector)
+                check_early_flags(executed, machine, steps, order, pairs, collector)
         facts = replace(facts, races=races)
     return replace(
         facts,
@@ -108,7 +108,7 @@ def _verdicts_before(program: Program, runtimes: Sequence[Runtime]) -> dict[Mode
 
 def _meaning(
     executed: ExecutedSteps,
-    unfolded: Unfolded,
+    machine: Machine,
     run: Run,
     expectation: Expectation | None,
     collector: Collector,
@@ -116,25 +116,25 @@ def _meaning(
 ) -> Verdict:
     """What was computed; where nobody knows the collective, it may be meant to change its input."""
     has_input = None if expectation is None else expectation.has_input
-    contents = carry_out(unfolded, run, has_input=has_input)
+    contents = carry_out(machine, run, has_input=has_input)
     if expectation is None:
         contents = replace(contents, changed_inputs=contents.changed_inputs[:0])
-    verdict = check_meaning(unfolded, contents, expectation, set(), collector, runtimes)
+    verdict = check_meaning(machine, contents, expectation, set(), collector, runtimes)
     if expectation is None:
         return "not checked"
-    absent = check_outputs_are_there(executed, unfolded, expectation, collector, runtimes)
+    absent = check_outputs_are_there(executed, machine, expectation, collector, runtimes)
     return "wrong" if absent else verdict
 
 
 def check_outputs_are_there(
     executed: ExecutedSteps,
-    unfolded: Unfolded,
+    machine: Machine,
     expectation: Expectation,
     collector: Collector,
     runtimes: tuple[str, ...],
 ) -> int:
     """Out of place, only the root of a reduce or gather has an output; others may pass any pointer."""
-    if unfolded.layout.in_place or expectation.has_output.all():
+    if machine.layout.in_place or expectation.has_output.all():
         return 0
     columns, steps = executed.columns, executed.step
     writes = WRITES_TARGET[columns.op[steps]] & (columns.dst[steps] == OUTPUT)
@@ -152,16 +152,16 @@ def check_outputs_are_there(
 
 
 def check_overlaps(
-    executed: ExecutedSteps, unfolded: Unfolded, collector: Collector, runtimes: tuple[str, ...]
+    executed: ExecutedSteps, machine: Machine, collector: Collector, runtimes: tuple[str, ...]
 ) -> None:
     """A step whose source and target overlap without being the same reads what it is writing."""
     columns, steps = executed.columns, executed.step
     op = columns.op[steps]
-    source, target = places_of(executed, unfolded.layout)
+    source, target = places_of(executed, machine.layout)
     distance = np.abs(source - target)
     tangled = READS_SOURCE[op] & WRITES_TARGET[op] & (distance > 0) & (distance < columns.count[steps])
     for row in np.flatnonzero(tangled):
-        mode = unfolded.layout.mode
+        mode = machine.layout.mode
         message = f"{mode}, its source and its target overlap, so it reads chunks that it is writing"
         hint = "cut it into steps that do not overlap"
         collector.add(

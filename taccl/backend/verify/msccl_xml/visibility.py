@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from taccl.backend.machine.acts import Unfolded
+from taccl.backend.machine.acts import Machine
 from taccl.backend.machine.layout import INPUT
 from taccl.backend.machine.order import Order
 from taccl.backend.machine.races import Pairs
@@ -26,14 +26,14 @@ from taccl.backend.verify.msccl_xml.limits import RCCL
 from taccl.backend.verify.msccl_xml.unfold import places_of
 
 
-def check_visibility(executed: ExecutedSteps, unfolded: Unfolded, pairs: Pairs, collector: Collector) -> None:
+def check_visibility(executed: ExecutedSteps, machine: Machine, pairs: Pairs, collector: Collector) -> None:
     """One warning for all steps that read as `i` what another block wrote; in place only."""
-    if not unfolded.layout.in_place:
+    if not machine.layout.in_place:
         return
     columns, steps = executed.columns, executed.step
     pairs = _apart(pairs.where(pairs.accesses.writes[pairs.first] & ~pairs.accesses.writes[pairs.second]))
-    reader = unfolded.acts.operation[pairs.accesses.touches.act[pairs.touches[1]]]
-    source, _ = places_of(executed, unfolded.layout)
+    reader = machine.acts.operation[pairs.accesses.touches.act[pairs.touches[1]]]
+    source, _ = places_of(executed, machine.layout)
     as_input = READS_SOURCE[columns.op[steps]] & (columns.src[steps] == INPUT)
     as_input = as_input[reader] & (pairs.cell >= source[reader])
     stale = np.unique(reader[as_input & (pairs.cell < (source + columns.count[steps])[reader])])
@@ -57,14 +57,14 @@ def _apart(pairs: Pairs) -> Pairs:
 
 def check_early_flags(
     executed: ExecutedSteps,
-    unfolded: Unfolded,
+    machine: Machine,
     steps: Steps,
     order: Order,
     pairs: Pairs,
     collector: Collector,
 ) -> None:
     """With LL, findings for steps that overwrite the source of a send once its flag says that it is done."""
-    columns, acts = executed.columns, unfolded.acts
+    columns, acts = executed.columns, machine.acts
     if columns.program.protocol is not Protocol.LL:
         return
     act = pairs.accesses.touches.act
@@ -77,10 +77,10 @@ def check_early_flags(
     for row in np.unique(second, return_index=True)[1].tolist():
         send, step = int(act[early.touches[0][row]]), int(second[row])
         message = (
-            f": {unfolded.layout.mode}, this overwrites {unfolded.layout.name(int(early.cell[row]))} after a "
-            f"wait for {unfolded.names.act(send)}, which reads it; with LL this runtime says that a send is "
+            f": {machine.layout.mode}, this overwrites {machine.layout.name(int(early.cell[row]))} after a "
+            f"wait for {machine.names.act(send)}, which reads it; with LL this runtime says that a send is "
             "done while threads of it may still read"
         )
         hint = "let it wait for a later step there that is no send, or use Simple or LL128"
-        finding = unfolded.names.finding(step, "rccl-early-flag", message, hint, runtimes=(RCCL.name,))
+        finding = machine.names.finding(step, "rccl-early-flag", message, hint, runtimes=(RCCL.name,))
         collector.add(finding)

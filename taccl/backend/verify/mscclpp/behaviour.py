@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from taccl.backend.machine.acts import Unfolded
+from taccl.backend.machine.acts import Machine
 from taccl.backend.machine.contents import carry_out
 from taccl.backend.machine.counters import check_counters
 from taccl.backend.machine.deadlock import find_cycle, wait_in_words
@@ -66,25 +66,25 @@ def behaviour(
     verdicts: list[Verdict] = []
     for chunk_bytes in chunk_sizes(plan):
         too_much = _too_many_acts(plan, chunk_bytes)
-        unfolded = None
+        machine = None
         if too_much is None:
-            unfolded = unfold(plan, layout_of(plan, chunk_bytes, shift), collector)
-            too_much = _too_many_accesses(unfolded)
+            machine = unfold(plan, layout_of(plan, chunk_bytes, shift), collector)
+            too_much = _too_many_accesses(machine)
         if too_much is not None:
             _tell_too_large(too_much, chunk_bytes, bool(verdicts) or hangs, collector)
-        if unfolded is None or too_much is not None or collector.fatal:
+        if machine is None or too_much is not None or collector.fatal:
             break
-        check_counters(unfolded, seen, collector)
-        run = run_calls(unfolded, CALLS)
+        check_counters(machine, seen, collector)
+        run = run_calls(machine, CALLS)
         if not run.ends:
-            _report_deadlock(unfolded, run, seen, collector)
+            _report_deadlock(machine, run, seen, collector)
             hangs = True
             continue
-        contents = carry_out(unfolded, run)
-        expectation = closest(unfolded, contents, wanted.alternatives)
+        contents = carry_out(machine, run)
+        expectation = closest(machine, contents, wanted.alternatives)
         root = None if expectation is None else expectation.root
-        verdicts.append(check_meaning(unfolded, contents, expectation, seen, collector))
-        races += check_races_of_threads(unfolded, contents, *order_of_threads(unfolded, run), seen, collector)
+        verdicts.append(check_meaning(machine, contents, expectation, seen, collector))
+        races += check_races_of_threads(machine, contents, *order_of_threads(machine, run), seen, collector)
     facts = replace(facts, root=root, deadlock=hangs if hangs or verdicts else None)
     if hangs or not verdicts:
         return facts
@@ -103,24 +103,22 @@ def _serves_the_other_way(plan: ExecutionPlan, wanted: Wanted) -> bool:
     check_in_place_addressing(Subject(turned, silent))
     for chunk_bytes in () if silent.findings() else chunk_sizes(turned):
         shift = wanted.shift if turned.in_place else None
-        unfolded = unfold(turned, layout_of(turned, chunk_bytes, shift), silent)
-        if len(unfolded.acts) > MOST_ACTS_THE_OTHER_WAY:
+        machine = unfold(turned, layout_of(turned, chunk_bytes, shift), silent)
+        if len(machine.acts) > MOST_ACTS_THE_OTHER_WAY:
             return False
-        run = run_calls(unfolded, CALLS)
-        contents = carry_out(unfolded, run)
-        check_meaning(unfolded, contents, closest(unfolded, contents, wanted.alternatives), set(), silent)
-        check_races_of_threads(unfolded, contents, *order_of_threads(unfolded, run), set(), silent)
+        run = run_calls(machine, CALLS)
+        contents = carry_out(machine, run)
+        check_meaning(machine, contents, closest(machine, contents, wanted.alternatives), set(), silent)
+        check_races_of_threads(machine, contents, *order_of_threads(machine, run), set(), silent)
     return all(finding.severity == "warning" for finding in silent.findings())
 
 
-def _report_deadlock(
-    unfolded: Unfolded, run: Run, seen: set[tuple[object, ...]], collector: Collector
-) -> None:
+def _report_deadlock(machine: Machine, run: Run, seen: set[tuple[object, ...]], collector: Collector) -> None:
     """One finding for a plan that hangs, at a block that waits for what never comes."""
-    acts, names = unfolded.acts, unfolded.names
-    cycle = find_cycle(acts, unfolded.moves, run.stuck)
+    acts, names = machine.acts, machine.names
+    cycle = find_cycle(acts, machine.moves, run.stuck)
     first, others = cycle[0], cycle[1:]
-    waits = [wait_in_words(acts, names, unfolded.layout, each) for each in cycle]
+    waits = [wait_in_words(acts, names, machine.layout, each) for each in cycle]
     said = "".join(
         f"; {names.act(each.act)} {wait}" for each, wait in zip(others[:_SHOWN], waits[1:], strict=False)
     )
@@ -146,9 +144,9 @@ def _too_many_acts(plan: ExecutionPlan, chunk_bytes: int) -> str | None:
     return None if acts <= MOST_ACTS and chunk_bytes <= MOST_BYTES else f"{acts} operations"
 
 
-def _too_many_accesses(unfolded: Unfolded) -> str | None:
-    accesses = CALLS * int(unfolded.moves.count[unfolded.moves.move].sum())
-    accesses += CALLS * unfolded.layout.num_cells
+def _too_many_accesses(machine: Machine) -> str | None:
+    accesses = CALLS * int(machine.moves.count[machine.moves.move].sum())
+    accesses += CALLS * machine.layout.num_cells
     return None if accesses <= MOST_ACCESSES else f"{accesses} accesses to pieces of chunks"
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from taccl.backend.machine.acts import Flag, Kind, Role, Unfolded, Writer
+from taccl.backend.machine.acts import Flag, Kind, Machine, Role, Writer
 from taccl.backend.machine.layout import Layout
 from taccl.backend.machine.report import Collector, Finding
 from taccl.backend.plan import Channel, ExecutionPlan, Operation, OpName, PlanBlock, Range, RankPlan
@@ -27,7 +27,7 @@ from taccl.backend.verify.mscclpp.signatures import (
 )
 
 
-def unfold(plan: ExecutionPlan, layout: Layout, collector: Collector) -> Unfolded:
+def unfold(plan: ExecutionPlan, layout: Layout, collector: Collector) -> Machine:
     """The acts of one call of a plan whose structure is sound; a fatal finding for what has no meaning."""
     writer, ends = Writer(), Ends.of(plan)
     for _ in ends.partner:
@@ -40,7 +40,7 @@ def unfold(plan: ExecutionPlan, layout: Layout, collector: Collector) -> Unfolde
             _BlockReader(plan, layout, writer, names, rank, block, number, barriers, collector).write()
     acts, moves = writer.columns()
     names.operation_of.extend(acts.operation.tolist())
-    return Unfolded(acts, moves, layout, names)
+    return Machine(acts, moves, layout, names)
 
 
 #: Operands, as `Writer.move` takes them, and how many cells of each.
