@@ -37,7 +37,7 @@ from typing import Any
 import numpy as np
 
 from taccl.backend.machine.layout import Layout
-from taccl.backend.machine.report import Finding, Layer, Severity
+from taccl.backend.machine.report import Finding, Layer, Location, Severity
 from taccl.model.collective import BoolArray, IntArray
 
 #: Columns of whole numbers of any width.
@@ -190,8 +190,8 @@ class Names(ABC):
         """Which operation of the file an act belongs to, the same in every turn of a loop."""
 
     @abstractmethod
-    def located(self, act: int, finding: Finding) -> Finding:
-        """A finding with the rank, thread block, step and line of an act."""
+    def location(self, act: int) -> Location:
+        """Where an act is in the file."""
 
     def finding(
         self,
@@ -205,7 +205,8 @@ class Names(ABC):
     ) -> Finding:
         """A finding about an act; `message` follows its name."""
         said = f"{self.act(act)}{'' if message.startswith(':') else ' '}{message}"
-        return self.located(act, Finding(layer, severity, rule, said, runtimes=runtimes, hint=hint))
+        finding = Finding(layer, severity, rule, said, runtimes=runtimes, hint=hint)
+        return finding.at(self.location(act))
 
 
 @dataclass(frozen=True, slots=True)

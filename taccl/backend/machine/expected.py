@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -71,38 +72,70 @@ def is_rooted(collective: str) -> bool:
     return plain_name(collective) in _ROOTED
 
 
+def _whole(ranks: int, chunks: int) -> int:
+    return chunks
+
+
+def _part(ranks: int, chunks: int) -> int:
+    return chunks // ranks
+
+
+def _all_parts(ranks: int, chunks: int) -> int:
+    return chunks * ranks
+
+
+def _of_parts(offset: IntArray, part: int, own: IntArray | int = 0) -> tuple[IntArray, IntArray]:
+    """An output of parts, one of each rank: there the `own`-th of its input."""
+    return own * part + offset % part, offset // part
+
+
+#: Per collective the chunks of an input, those of an output, and what an output holds. Sizes are of (ranks,
+#: chunks of a call); what it holds is of (rank, offset, chunks of an output, ranks, root): which input chunk,
+#: and of which rank; -1: the sum of all.
+_STANDARD: dict[str, tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]] = {
+    "allreduce": (_whole, _whole, lambda rank, k, size, ranks, root: (k, -1)),
+    "reduce": (_whole, _whole, lambda rank, k, size, ranks, root: (k, -1)),
+    "broadcast": (_whole, _whole, lambda rank, k, size, ranks, root: (k, root)),
+    "allgather": (_part, _whole, lambda rank, k, size, ranks, root: _of_parts(k, size // ranks)),
+    "reducescatter": (_whole, _part, lambda rank, k, size, ranks, root: (rank * size + k, -1)),
+    "alltoall": (_whole, _whole, lambda rank, k, size, ranks, root: _of_parts(k, size // ranks, rank)),
+    "gather": (_whole, _all_parts, lambda rank, k, size, ranks, root: _of_parts(k, size // ranks)),
+    "scatter": (_all_parts, _whole, lambda rank, k, size, ranks, root: (rank * size + k, root)),
+}
+
+
 def specification(name: str, ranks: int, chunks: int, root: int | None = None) -> Expectation:
     """One of the `STANDARD` collectives, where a call is cut into `chunks`; `root` None stands for rank 0.
 
     The call is the whole buffer, of allgather the output and of gather and scatter one rank's part.
     """
-    return _SPECIFICATIONS[name](name, ranks, chunks, 0 if root is None and name in _ROOTED else root)
-
-
-def _specification(
-    name: str,
-    ranks: int,
-    sizes: tuple[int, int],
-    wanted: tuple[IntArray, IntArray, IntArray],
-    values: list[Value],
-    shift: IntArray | None = None,
-    root: int | None = None,
-    only_root_has_input: bool = False,
-) -> Expectation:
-    has_input = np.ones(ranks, dtype=np.bool_)
-    if only_root_has_input:
-        has_input[:] = np.arange(ranks) == root
+    if root is None and name in _ROOTED:
+        root = 0
+    of_input, of_output, wants = _STANDARD[name]
+    inputs, outputs = (int(size(ranks, chunks)) for size in (of_input, of_output))
+    has_output = _has_output(name, ranks, root)
+    rank, offset = (where.ravel() for where in np.indices((ranks, outputs)))
+    rank, offset = rank[has_output[rank]], offset[has_output[rank]]
+    source, holder = wants(rank, offset, outputs, ranks, root)
+    distinct, value = np.unique(source * (ranks + 1) + holder + 1, return_inverse=True)
+    values: list[tuple[Value, ...]] = []
+    for chunk, summed in (divmod(code, ranks + 1) for code in distinct.tolist()):
+        values.append((((chunk, 1 << summed - 1 if summed else (1 << ranks) - 1, 0),),))
+    has_input: BoolArray = np.ones(ranks, dtype=np.bool_)
+    if name in ("broadcast", "scatter"):
+        has_input = np.asarray(np.arange(ranks) == root)
+    part = {"allgather": outputs // ranks, "gather": chunks, "reducescatter": -outputs, "scatter": -chunks}
     return Expectation(
         collective=name,
-        input_size=np.full(ranks, sizes[0]),
-        output_size=np.full(ranks, sizes[1]),
-        in_place_shift=np.zeros(ranks, dtype=np.int64) if shift is None else shift,
+        input_size=np.full(ranks, inputs),
+        output_size=np.full(ranks, outputs),
+        in_place_shift=np.arange(ranks) * part.get(name, 0),
         has_input=has_input,
-        has_output=_has_output(name, ranks, root),
-        wanted_rank=wanted[0],
-        wanted_offset=wanted[1],
-        wanted_value=wanted[2],
-        values=tuple((value,) for value in values),
+        has_output=has_output,
+        wanted_rank=rank,
+        wanted_offset=offset,
+        wanted_value=value,
+        values=tuple(values),
         root=root,
     )
 
@@ -111,99 +144,6 @@ def _has_output(name: str, ranks: int, root: int | None) -> BoolArray:
     if name in ("reduce", "gather") and root is not None:
         return np.asarray(np.arange(ranks) == root)
     return np.ones(ranks, dtype=np.bool_)
-
-
-def _all_pairs(ranks: int, chunks: int) -> tuple[IntArray, IntArray]:
-    rank, offset = np.divmod(np.arange(ranks * chunks), chunks)
-    return rank, offset
-
-
-def _allreduce(name: str, ranks: int, chunks: int, root: int | None) -> Expectation:
-    rank, offset = _all_pairs(ranks, chunks)
-    values: list[Value] = [((k, (1 << ranks) - 1, 0),) for k in range(chunks)]
-    return _specification(name, ranks, (chunks, chunks), (rank, offset, offset), values)
-
-
-def _reduce(name: str, ranks: int, chunks: int, root: int | None) -> Expectation:
-    offset = np.arange(chunks)
-    values: list[Value] = [((k, (1 << ranks) - 1, 0),) for k in range(chunks)]
-    wanted = (np.full(chunks, root), offset, offset)
-    return _specification(name, ranks, (chunks, chunks), wanted, values, root=root)
-
-
-def _broadcast(name: str, ranks: int, chunks: int, root: int | None) -> Expectation:
-    rank, offset = _all_pairs(ranks, chunks)
-    values: list[Value] = [((k, 1 << int(root or 0), 0),) for k in range(chunks)]
-    return _specification(
-        name, ranks, (chunks, chunks), (rank, offset, offset), values, root=root, only_root_has_input=True
-    )
-
-
-def _allgather(name: str, ranks: int, chunks: int, root: int | None) -> Expectation:
-    part = chunks // ranks
-    rank, offset = _all_pairs(ranks, chunks)
-    values: list[Value] = [((k % part, 1 << (k // part), 0),) for k in range(chunks)]
-    return _specification(
-        name, ranks, (part, chunks), (rank, offset, offset), values, shift=np.arange(ranks) * part
-    )
-
-
-def _reducescatter(name: str, ranks: int, chunks: int, root: int | None) -> Expectation:
-    part = chunks // ranks
-    rank, offset = _all_pairs(ranks, part)
-    values: list[Value] = [((k, (1 << ranks) - 1, 0),) for k in range(chunks)]
-    wanted = (rank, offset, rank * part + offset)
-    return _specification(name, ranks, (chunks, part), wanted, values, shift=-np.arange(ranks) * part)
-
-
-def _alltoall(name: str, ranks: int, chunks: int, root: int | None) -> Expectation:
-    part = chunks // ranks
-    rank, offset = _all_pairs(ranks, chunks)
-    values: list[Value] = [
-        ((r * part + k % part, 1 << (k // part), 0),) for r in range(ranks) for k in range(chunks)
-    ]
-    return _specification(name, ranks, (chunks, chunks), (rank, offset, rank * chunks + offset), values)
-
-
-def _gather(name: str, ranks: int, chunks: int, root: int | None) -> Expectation:
-    """The call's count is one rank's part, so that is what nchunksperloop cuts.
-
-    A call is in place for the runtimes if the input is the rank's part of the output, on every rank.
-    """
-    offset = np.arange(ranks * chunks)
-    values: list[Value] = [((k % chunks, 1 << (k // chunks), 0),) for k in range(ranks * chunks)]
-    wanted = (np.full(ranks * chunks, root), offset, offset)
-    shift = np.arange(ranks) * chunks
-    return _specification(name, ranks, (chunks, ranks * chunks), wanted, values, shift=shift, root=root)
-
-
-def _scatter(name: str, ranks: int, chunks: int, root: int | None) -> Expectation:
-    """As in gather, nchunksperloop cuts one rank's part, and in place means the same on every rank."""
-    rank, offset = _all_pairs(ranks, chunks)
-    values: list[Value] = [((k, 1 << int(root or 0), 0),) for k in range(ranks * chunks)]
-    shift = -np.arange(ranks) * chunks
-    return _specification(
-        name,
-        ranks,
-        (ranks * chunks, chunks),
-        (rank, offset, rank * chunks + offset),
-        values,
-        shift=shift,
-        root=root,
-        only_root_has_input=True,
-    )
-
-
-_SPECIFICATIONS: dict[str, Callable[[str, int, int, int | None], Expectation]] = {
-    "allreduce": _allreduce,
-    "allgather": _allgather,
-    "reducescatter": _reducescatter,
-    "alltoall": _alltoall,
-    "broadcast": _broadcast,
-    "reduce": _reduce,
-    "gather": _gather,
-    "scatter": _scatter,
-}
 
 
 def expectation_of(collective: Collective, pieces: int) -> Expectation:

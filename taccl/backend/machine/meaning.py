@@ -131,7 +131,7 @@ class _Teller:
         if writer >= 0:
             last = f"{message}; it was last written by {self.names.act(writer)}"
             finding = Finding("meaning", "error", "wrong-result", last, runtimes=self.runtimes)
-            finding = self.names.located(writer, finding)
+            finding = finding.at(self.names.location(writer))
         self.collector.add(finding)
 
     def _compare(self, wanted: Value, number: int, call: int) -> str:

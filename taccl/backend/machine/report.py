@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from taccl.errors import VerificationError
 from taccl.support.report import Report, Reported, Table
 from taccl.support.schemas import stamped
 
 if TYPE_CHECKING:
-    pass
+    from typing_extensions import Unpack
 
 Layer = Literal["structure", "meaning", "concurrency"]
 Severity = Literal["error", "warning"]
@@ -25,6 +25,16 @@ Verdict = Literal["right", "wrong", "not claimed", "not used", "not checked"]
 #: Findings of one rule that are written out; the rest are counted.
 FINDINGS_PER_RULE = 20
 WARNINGS_PER_RULE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A part of a file, as in `Finding`."""
+
+    rank: int | None = None
+    thread_block: int | None = None
+    step: int | None = None
+    line: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +65,16 @@ class Finding:
     runtimes: tuple[str, ...] = ()
     hint: str | None = None
     refusal: Refusal | None = None
+
+    def at(self, location: Location) -> Finding:
+        """The same about another part of the file."""
+        return replace(
+            self,
+            rank=location.rank,
+            thread_block=location.thread_block,
+            step=location.step,
+            line=location.line,
+        )
 
     def __str__(self) -> str:
         place = "" if self.line is None else f"line {self.line}: "
@@ -164,6 +184,20 @@ def reports_to_dict(reports: Sequence[Verification]) -> dict[str, object]:
     return stamped("taccl.verify/1", {"ok": ok, "files": [report.as_dict() for report in reports]})
 
 
+class Details(TypedDict, total=False):
+    """What else a finding about the form of a file says.
+
+    Parameters
+    ----------
+    severity : an error, unless stated.
+    refusal : that runtimes do not run the file because of it. fatal : that executing it would mean nothing.
+    """
+
+    severity: Severity
+    refusal: Refusal | None
+    fatal: bool
+
+
 class Collector:
     """Gathers findings; of each rule it keeps the first ones and counts the rest.
 
@@ -181,6 +215,20 @@ class Collector:
         self.fatal |= fatal
         if self._seen[key] <= (FINDINGS_PER_RULE if finding.severity == "error" else WARNINGS_PER_RULE):
             self._kept.append(finding)
+
+    def structure(
+        self,
+        rule: str,
+        message: str,
+        hint: str,
+        location: Location | None = None,
+        runtimes: tuple[str, ...] = (),
+        **details: Unpack[Details],
+    ) -> None:
+        """Add what is wrong with the form of a file."""
+        severity, refusal = details.get("severity", "error"), details.get("refusal")
+        finding = Finding("structure", severity, rule, message, runtimes=runtimes, hint=hint, refusal=refusal)
+        self.add(finding if location is None else finding.at(location), details.get("fatal", False))
 
     def add_more(self, like: Finding, count: int) -> None:
         """Count `count` findings as `like`, without writing them out."""

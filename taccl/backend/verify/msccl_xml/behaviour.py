@@ -182,6 +182,7 @@ def find_root(expectation: Expectation, layout: Layout, contents: Contents) -> i
     outputs = [output.values for output in contents.outputs[0]]
     if expectation.collective in ("reduce", "gather"):
         wanted = np.array([contents.values.canonical(some[0]) for some in expectation.values])
+        wanted = wanted[expectation.wanted_value]
         votes = [int((contents.values.equal_numbers(found) == wanted).sum()) for found in outputs]
     else:
         votes = [0] * len(layout.base)

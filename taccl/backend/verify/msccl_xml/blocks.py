@@ -20,7 +20,7 @@ def _channels_exist(subject: Subject) -> None:
             "other is ever connected"
         )
         hint = "raise nchannels or use another channel"
-        subject.block(int(block), "channel-range", message, hint, refusing, "load")
+        subject.block(int(block), "channel-range", message, hint, refusing, refusal="load")
         others = tuple(name for name in ALL if name not in refusing)
         subject.block(int(block), "channel-range", message, hint, others)
 
@@ -38,7 +38,7 @@ def _peers_are_other_ranks(subject: Subject) -> None:
                 f"{verb} is {peers[block]}, {known}",
                 f"set {verb} to another rank, or to -1 for none",
             )
-            subject.block(int(block), "peer-range", message, hint, refusing, "load", fatal=True)
+            subject.block(int(block), "peer-range", message, hint, refusing, refusal="load", fatal=True)
             message += "; these runtimes do not look and crash"
             subject.block(int(block), "peer-range", message, hint, others, fatal=True)
 
@@ -80,7 +80,7 @@ def _blocks_are_within_the_limit_of_steps(subject: Subject) -> None:
             f"has {steps} steps, nops included; {most}",
             "spread its work over more channels (or build msccl-executor-nccl with MSCCL_MAX_NUM_STEPS=256)",
             tuple(runtime.name for runtime in RUNTIMES if steps > runtime.steps),
-            "load",
+            refusal="load",
         )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.backend.machine.report import Finding, Layer, Refusal, Severity
+from taccl.backend.machine.report import Finding, Layer, Location, Severity
 from taccl.backend.program import Op, Program
 from taccl.backend.step_rows import OPS, fields_of_steps
 from taccl.model.collective import BoolArray, IntArray
@@ -127,6 +127,17 @@ class Columns:
     def name_of_block(self, block: int) -> str:
         return f"rank {self.block_rank[block]}, thread block {self.block_id[block]}"
 
+    def location(self, block: int) -> Location:
+        """Where a thread block is in the file."""
+        line = int(self.block_line[block]) or None
+        return Location(int(self.block_rank[block]), int(self.block_id[block]), line=line)
+
+    def location_of_step(self, step: int) -> Location:
+        """Where a step is in the file."""
+        block, line = self.step_block[step], int(self.line[step]) or None
+        rank, number = int(self.block_rank[block]), int(self.block_id[block])
+        return Location(rank, number, int(self.position[step]), line)
+
     def at_step(
         self,
         step: int,
@@ -136,45 +147,8 @@ class Columns:
         message: str,
         hint: str | None = None,
         runtimes: tuple[str, ...] = (),
-        refusal: Refusal | None = None,
     ) -> Finding:
         """A finding about one step; its name is put before `message`."""
-        block = self.step_block[step]
-        return Finding(
-            layer=layer,
-            severity=severity,
-            rule=rule,
-            message=f"{self.name_of_step(step)}: {message}",
-            rank=int(self.block_rank[block]),
-            thread_block=int(self.block_id[block]),
-            step=int(self.position[step]),
-            line=int(self.line[step]) or None,
-            runtimes=runtimes,
-            hint=hint,
-            refusal=refusal,
-        )
-
-    def at_block(
-        self,
-        block: int,
-        layer: Layer,
-        severity: Severity,
-        rule: str,
-        message: str,
-        hint: str | None = None,
-        runtimes: tuple[str, ...] = (),
-        refusal: Refusal | None = None,
-    ) -> Finding:
-        """A finding about one thread block; its name is put before `message`."""
-        return Finding(
-            layer=layer,
-            severity=severity,
-            rule=rule,
-            message=f"{self.name_of_block(block)}: {message}",
-            rank=int(self.block_rank[block]),
-            thread_block=int(self.block_id[block]),
-            line=int(self.block_line[block]) or None,
-            runtimes=runtimes,
-            hint=hint,
-            refusal=refusal,
-        )
+        said = f"{self.name_of_step(step)}: {message}"
+        finding = Finding(layer, severity, rule, said, runtimes=runtimes, hint=hint)
+        return finding.at(self.location_of_step(step))

@@ -99,33 +99,21 @@ def _one_block_at_each_end(
             rank, peer = (source, target) if ends is senders else (target, source)
             if len(blocks) > 1:
                 ids = " and ".join(str(columns.block_id[block]) for block in blocks)
-                collector.add(
-                    Finding(
-                        "concurrency",
-                        "error",
-                        "shared-connection",
-                        f"thread blocks {ids} of rank {rank} both {verbs[0]} rank {peer} on channel "
-                        f"{channel}; each counts its slots for itself, so data get mixed up",
-                        rank=rank,
-                        thread_block=int(columns.block_id[blocks[1]]),
-                        line=int(columns.block_line[blocks[1]]) or None,
-                        hint="give one of them another channel, at both ends",
-                    ),
-                    fatal=True,
+                message = (
+                    f"thread blocks {ids} of rank {rank} both {verbs[0]} rank {peer} on channel {channel}; "
+                    "each counts its slots for itself, so data get mixed up"
                 )
+                hint = "give one of them another channel, at both ends"
+                finding = Finding("concurrency", "error", "shared-connection", message, hint=hint)
+                collector.add(finding.at(columns.location(blocks[1])), fatal=True)
             if key not in others:
-                collector.add(
-                    columns.at_block(
-                        blocks[0],
-                        "concurrency",
-                        "error",
-                        "unmatched-connection",
-                        f"{verbs[1]} rank {peer} on channel {channel}, but no thread block of rank {peer} "
-                        f"{verbs[2]} rank {rank} on that channel",
-                        hint="add the other end, or set the peer to -1",
-                    ),
-                    fatal=True,
+                message = (
+                    f"{columns.name_of_block(blocks[0])}: {verbs[1]} rank {peer} on channel {channel}, but "
+                    f"no thread block of rank {peer} {verbs[2]} rank {rank} on that channel"
                 )
+                hint = "add the other end, or set the peer to -1"
+                finding = Finding("concurrency", "error", "unmatched-connection", message, hint=hint)
+                collector.add(finding.at(columns.location(blocks[0])), fatal=True)
 
 
 def _same_length_and_counts(
@@ -137,37 +125,22 @@ def _same_length_and_counts(
     collector: Collector,
 ) -> None:
     columns, steps = executed.columns, executed.step
+
+    def add(row: int, rule: str, message: str, hint: str) -> None:
+        finding = columns.at_step(int(steps[row]), "concurrency", "error", rule, message, hint)
+        collector.add(finding, fatal=True)
+
     if len(sent) != len(received):
-        longer, shorter, verb = (
-            (sent, received, "send") if len(sent) > len(received) else (received, sent, "receive")
+        is_send = len(sent) > len(received)
+        longer, shorter = (sent, received) if is_send else (received, sent)
+        verb, other = ("send", "receive") if is_send else ("receive", "send")
+        message = (
+            f"this {verb} on {connections.name(connection)} has no other end: there are {len(sent)} sends "
+            f"and {len(received)} receives"
         )
-        collector.add(
-            columns.at_step(
-                int(steps[longer[len(shorter)]]),
-                "concurrency",
-                "error",
-                "unmatched-transfer",
-                f"this {verb} on {connections.name(connection)} has no other end: there are "
-                f"{len(sent)} sends and {len(received)} receives",
-                hint=f"remove it, or add the missing {'receive' if verb == 'send' else 'send'}",
-            ),
-            fatal=True,
-        )
+        add(longer[len(shorter)], "unmatched-transfer", message, f"remove it, or add the missing {other}")
     matched = min(len(sent), len(received))
-    counts_sent, counts_received = (
-        columns.count[steps[sent[:matched]]],
-        columns.count[steps[received[:matched]]],
-    )
-    for k in np.flatnonzero(counts_sent != counts_received)[:1]:
-        collector.add(
-            columns.at_step(
-                int(steps[received[k]]),
-                "concurrency",
-                "error",
-                "count-mismatch",
-                f"receives {counts_received[k]} chunks where {executed.name(int(sent[k]))} "
-                f"sends {counts_sent[k]}",
-                hint="give both the same cnt",
-            ),
-            fatal=True,
-        )
+    gone, come = columns.count[steps[sent[:matched]]], columns.count[steps[received[:matched]]]
+    for k in np.flatnonzero(gone != come)[:1]:
+        message = f"receives {come[k]} chunks where {executed.name(int(sent[k]))} sends {gone[k]}"
+        add(received[k], "count-mismatch", message, "give both the same cnt")

@@ -152,4 +152,4 @@ def _hang(
         said = [*said[:half], f"({len(said) - 2 * half} more)", *said[-half:]]
     message = f"the program hangs {when}: {len(run.stuck)} thread blocks are stuck; " + "; ".join(said)
     finding = Finding("concurrency", "error", "deadlock", message, runtimes=runtimes, hint=hint)
-    return names.located(cycle[0].act, finding)
+    return finding.at(names.location(cycle[0].act))

@@ -28,7 +28,7 @@ def _the_collective_is_known(subject: Subject) -> None:
         f"coll is {name!r}, which these runtimes do not know{other}",
         "write one file for each spelling" if spellings else "use a collective that they know",
         runtimes_where(lambda runtime: name not in runtime.collectives),
-        "load",
+        refusal="load",
     )
 
 
@@ -46,11 +46,11 @@ def _some_mode_is_claimed(subject: Subject) -> None:
     program = subject.program
     if not (program.in_place or program.out_of_place):
         message = "the file is for neither in-place nor out-of-place calls"
-        subject.file("no-mode", message, "set inplace or outofplace to 1", _LATER, "select")
+        subject.file("no-mode", message, "set inplace or outofplace to 1", _LATER, refusal="select")
     if is_alltoall_in_place(program, MSCCL):
         message = "the file is for alltoall in place, and this runtime refuses all such calls"
         hint = "write a file for calls out of place"
-        subject.file("never-selected", message, hint, (MSCCL.name,), "select")
+        subject.file("never-selected", message, hint, (MSCCL.name,), refusal="select")
 
 
 def _the_size_range_is_not_empty(subject: Subject) -> None:
@@ -62,18 +62,20 @@ def _the_size_range_is_not_empty(subject: Subject) -> None:
     elif smallest > largest:
         message = f"minBytes={smallest} is over maxBytes={largest}"
         hint = "set maxBytes to the largest call it is for" if largest == 0 else "swap them"
-        subject.file("size-range", message, hint, (MSCCL.name,), "load")
+        subject.file("size-range", message, hint, (MSCCL.name,), refusal="load")
         if largest > 0:
-            subject.file("never-selected", f"{message}, so no call is served", hint, _LATER, "select")
+            subject.file("never-selected", f"{message}, so no call is served", hint, _LATER, refusal="select")
     elif largest == 0:
         message = "maxBytes is 0, which this runtime takes to mean that the file is for no call"
         never = runtimes_where(lambda runtime: runtime.zero_max_bytes == "never")
-        subject.file("never-selected", message, "set maxBytes to the largest call it is for", never, "select")
+        subject.file(
+            "never-selected", message, "set maxBytes to the largest call it is for", never, refusal="select"
+        )
     elif smallest == largest:
         message = (
             f"minBytes and maxBytes are both {largest}, but this runtime serves calls below maxBytes only"
         )
-        subject.file("never-selected", message, f"set maxBytes to {largest + 1}", below, "select")
+        subject.file("never-selected", message, f"set maxBytes to {largest + 1}", below, refusal="select")
 
 
 def _scratch_is_affordable(subject: Subject) -> None:
@@ -101,7 +103,7 @@ def _channels_are_within_the_limit(subject: Subject) -> None:
         else f"nchannels is {channels}",
         "use 1 .. 32 channels (RCCL takes up to 128)",
         runtimes_where(lambda runtime: not 1 <= channels <= runtime.channels),
-        "load",
+        refusal="load",
     )
 
 
@@ -148,7 +150,7 @@ def _thread_blocks_are_within_the_limit(subject: Subject) -> None:
             f"has {count} thread blocks; {most}",
             "use fewer channels or instances",
             tuple(runtime.name for runtime in RUNTIMES if count > runtime.thread_blocks),
-            "load",
+            refusal="load",
         )
         if count > limits.RESIDENT_BLOCKS:
             subject.rank(
@@ -196,7 +198,7 @@ def _buffer_sizes_agree_with_the_collective(subject: Subject) -> None:
                     f"has {word}={size}, but nchunksperloop={chunks} makes it {chunks // times}",
                     f"set it to {chunks // times}, or to 0 if this rank does not name that buffer",
                     (MSCCL.name,),
-                    "load",
+                    refusal="load",
                 )
 
 

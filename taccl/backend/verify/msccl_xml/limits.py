@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from taccl.backend.machine.readers import chosen_readers
 from taccl.backend.program import Program, Protocol
-from taccl.errors import TacclError
-from taccl.support.arguments import shown
 
 KIB = 2**10
 
@@ -178,11 +177,5 @@ def find_runtimes(targets: str | Iterable[str]) -> tuple[Runtime, ...]:
     ------
     TacclError : a name that is no runtime.
     """
-    if not isinstance(targets, Iterable):
-        raise TacclError(f"targets must be names of runtimes, not {shown(targets)}")
-    names = [targets] if isinstance(targets, str) else list(targets)
-    known = {runtime.name: runtime for runtime in RUNTIMES}
-    for name in names:
-        if not isinstance(name, str) or (name != "all" and name not in known):
-            raise TacclError(f"unknown runtime {shown(name)}", hint="one of all, " + ", ".join(known))
-    return RUNTIMES if "all" in names else tuple(known[name] for name in known if name in names)
+    names = chosen_readers(targets, [runtime.name for runtime in RUNTIMES])
+    return tuple(runtime for runtime in RUNTIMES if runtime.name in names)

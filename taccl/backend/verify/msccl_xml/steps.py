@@ -32,7 +32,7 @@ def _fused_steps_are_supported(subject: Subject) -> None:
             "refused (from ROCm 6.1 on)",
             "synthesize for target rccl or all, which use s, r, cpy and re",
             runtimes_where(lambda runtime: not runtime.fused_steps),
-            "launch",
+            refusal="launch",
         )
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from taccl.backend.machine.report import Collector, Finding, Refusal, Severity
+from taccl.backend.machine.report import Collector, Details, Location
 from taccl.backend.program import Program, RankProgram
 from taccl.backend.verify.msccl_xml.columns import Columns
 from taccl.backend.verify.msccl_xml.executed_steps import ExecutedSteps
 from taccl.backend.verify.msccl_xml.limits import RUNTIMES, Runtime
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 ALL = tuple(runtime.name for runtime in RUNTIMES)
 
@@ -23,8 +27,7 @@ def runtimes_where(holds: Callable[[Runtime], bool]) -> tuple[str, ...]:
 class Subject:
     """A program under inspection. The methods below add a finding about one part of it.
 
-    In all of them `runtimes` are those concerned (with none, nothing is added), `refusal` says that they
-    do not run the file, and `fatal` that executing the program would mean nothing.
+    In all of them `runtimes` are those concerned; with none, nothing is added.
     """
 
     columns: Columns
@@ -36,21 +39,10 @@ class Subject:
         return self.columns.program
 
     def file(
-        self,
-        rule: str,
-        message: str,
-        hint: str,
-        runtimes: tuple[str, ...] = ALL,
-        refusal: Refusal | None = None,
-        severity: Severity = "error",
-        fatal: bool = False,
+        self, rule: str, message: str, hint: str, runtimes: tuple[str, ...] = ALL, **details: Unpack[Details]
     ) -> None:
         """About the file as a whole."""
-        if runtimes:
-            finding = Finding(
-                "structure", severity, rule, message, runtimes=runtimes, hint=hint, refusal=refusal
-            )
-            self.collector.add(finding, fatal)
+        self._add(rule, message, hint, None, runtimes, **details)
 
     def rank(
         self,
@@ -59,27 +51,11 @@ class Subject:
         message: str,
         hint: str,
         runtimes: tuple[str, ...] = ALL,
-        refusal: Refusal | None = None,
-        severity: Severity = "error",
+        **details: Unpack[Details],
     ) -> None:
         """About one rank; `message` follows its name."""
-        if runtimes:
-            said = f"rank {rank.rank} {message}"
-            self.collector.add(
-                Finding(
-                    "structure",
-                    severity,
-                    rule,
-                    said,
-                    rank.rank,
-                    None,
-                    None,
-                    rank.line,
-                    runtimes,
-                    hint,
-                    refusal,
-                )
-            )
+        location = Location(rank.rank, line=rank.line)
+        self._add(rule, f"rank {rank.rank} {message}", hint, location, runtimes, **details)
 
     def block(
         self,
@@ -88,15 +64,11 @@ class Subject:
         message: str,
         hint: str,
         runtimes: tuple[str, ...] = ALL,
-        refusal: Refusal | None = None,
-        fatal: bool = False,
+        **details: Unpack[Details],
     ) -> None:
-        """About one thread block, given by its row."""
-        if runtimes:
-            finding = self.columns.at_block(
-                block, "structure", "error", rule, message, hint, runtimes, refusal
-            )
-            self.collector.add(finding, fatal)
+        """About one thread block, given by its row; its name is put before `message`."""
+        said = f"{self.columns.name_of_block(block)}: {message}"
+        self._add(rule, said, hint, self.columns.location(block), runtimes, **details)
 
     def step(
         self,
@@ -105,16 +77,23 @@ class Subject:
         message: str,
         hint: str,
         runtimes: tuple[str, ...] = ALL,
-        refusal: Refusal | None = None,
-        severity: Severity = "error",
-        fatal: bool = False,
+        **details: Unpack[Details],
     ) -> None:
-        """About one step, given by its row."""
+        """About one step, given by its row; its name is put before `message`."""
+        said = f"{self.columns.name_of_step(step)}: {message}"
+        self._add(rule, said, hint, self.columns.location_of_step(step), runtimes, **details)
+
+    def _add(
+        self,
+        rule: str,
+        message: str,
+        hint: str,
+        location: Location | None,
+        runtimes: tuple[str, ...],
+        **details: Unpack[Details],
+    ) -> None:
         if runtimes:
-            finding = self.columns.at_step(
-                step, "structure", severity, rule, message, hint, runtimes, refusal
-            )
-            self.collector.add(finding, fatal)
+            self.collector.structure(rule, message, hint, location, runtimes, **details)
 
 
 Rule = Callable[[Subject], None]

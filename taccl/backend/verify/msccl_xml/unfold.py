@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from taccl.backend.machine.acts import Acts, Kind, Moves, Names, Role, Stuck
 from taccl.backend.machine.expected import Expectation
 from taccl.backend.machine.layout import INPUT, OUTPUT, Layout
-from taccl.backend.machine.report import Collector, Finding
+from taccl.backend.machine.report import Collector, Location
 from taccl.backend.program import Op
 from taccl.backend.step_rows import BUFFERS
 from taccl.backend.verify.msccl_xml.columns import OP_CODE, READS_SOURCE, WRITES_TARGET, Columns
@@ -146,16 +146,8 @@ class StepNames(Names):
     def place(self, act: int) -> tuple[int, ...]:
         return (int(self.acts.operation[act]),)
 
-    def located(self, act: int, finding: Finding) -> Finding:
-        columns, row = self.executed.columns, self._row(act)
-        block = columns.step_block[row]
-        return replace(
-            finding,
-            rank=int(columns.block_rank[block]),
-            thread_block=int(columns.block_id[block]),
-            step=int(columns.position[row]),
-            line=int(columns.line[row]) or None,
-        )
+    def location(self, act: int) -> Location:
+        return self.executed.columns.location_of_step(self._row(act))
 
 
 def layout_of(columns: Columns, expectation: Expectation | None, mode: Mode) -> Layout:

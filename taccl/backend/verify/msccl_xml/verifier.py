@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from taccl.backend.machine.expected import MAX_CELLS, Expectation
+from taccl.backend.machine.readers import check_requested, readers_of
 from taccl.backend.machine.report import Collector, Facts, Finding, Verification
 from taccl.backend.msccl_xml.reader import Document, parse_document, read_document
 from taccl.backend.program import Program
@@ -22,11 +23,9 @@ from taccl.backend.verify.msccl_xml.expected import expect_collective, expect_st
 from taccl.backend.verify.msccl_xml.header import HEADER_RULES
 from taccl.backend.verify.msccl_xml.limits import RUNTIMES, Runtime, find_runtimes
 from taccl.backend.verify.msccl_xml.steps import STEP_RULES
-from taccl.backend.verify.msccl_xml.subject import Subject
+from taccl.backend.verify.msccl_xml.subject import ALL, Subject
 from taccl.backend.verify.msccl_xml.unfold import buffer_sizes, check_bounds
-from taccl.errors import CollectiveError
 from taccl.model.collective import Collective
-from taccl.support.arguments import is_whole, shown
 from taccl.support.gc_paused import gc_paused
 
 
@@ -110,13 +109,6 @@ def refusals_of(
     )
 
 
-def _check_requested(collective: object, root: object) -> None:
-    if collective is not None and not isinstance(collective, Collective):
-        raise CollectiveError(f"collective must be a Collective, not {shown(collective)}")
-    if root is not None and not (is_whole(root) and abs(root) < 2**31):
-        raise CollectiveError(f"a root is the number of a rank, not {shown(root)}")
-
-
 @gc_paused()
 def _verify(
     program: Program,
@@ -171,7 +163,7 @@ class _LookedAt:
 def _look(
     program: Program, document: Document | None, collective: Collective | None, root: int | None
 ) -> _LookedAt:
-    _check_requested(collective, root)
+    check_requested(collective, root)
     collector = Collector()
     columns = Columns.of(program)
     path = None if document is None else document.path
@@ -203,7 +195,7 @@ def _facts(columns: Columns, collector: Collector) -> Facts:
         num_steps=columns.num_steps,
         num_thread_blocks=columns.num_blocks,
         protocol=program.protocol.value,
-        readers=_readers(collector),
+        readers=readers_of(collector, ALL),
     )
 
 
@@ -212,17 +204,6 @@ def _check_size(columns: Columns, expectation: Expectation | None, collector: Co
     if chunks > MAX_CELLS:
         message = f"the buffers and steps have {chunks} chunks in all, more than can be checked"
         collector.add(Finding("meaning", "error", "too-large", message), fatal=True)
-
-
-def _readers(collector: Collector) -> dict[str, str]:
-    """Per runtime, whether it runs the file: `yes`, `no`, `never` or `launch`, as `Facts` says."""
-    refusals = [(finding.refusal, finding.runtimes) for finding in collector.findings()]
-    readers = {}
-    for runtime in RUNTIMES:
-        mine = {refusal for refusal, runtimes in refusals if runtime.name in runtimes}
-        words = (("load", "no"), ("select", "never"), ("launch", "launch"))
-        readers[runtime.name] = next((word for refusal, word in words if refusal in mine), "yes")
-    return readers
 
 
 def _for_targets(collector: Collector, wanted: Sequence[Runtime]) -> tuple[Finding, ...]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from taccl.backend.machine.acts import Names, Stuck
-from taccl.backend.machine.report import Finding
+from taccl.backend.machine.report import Location
 from taccl.backend.plan import Channel, ExecutionPlan, OpName
 
 
@@ -79,9 +79,8 @@ class PlanNames(Names):
     def place(self, act: int) -> tuple[int, ...]:
         return self.operations[self.operation_of[act]][:4]
 
-    def located(self, act: int, finding: Finding) -> Finding:
-        rank, block, step, _, _ = self.operations[self.operation_of[act]]
-        return replace(finding, rank=rank, thread_block=block, step=step)
+    def location(self, act: int) -> Location:
+        return Location(*self.operations[self.operation_of[act]][:3])
 
     def counter(self, counter: int) -> str:
         if counter < len(self.ends.place):

@@ -8,9 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from taccl.backend.machine.report import Collector, Finding, Refusal, Severity
+from taccl.backend.machine.report import Collector, Details, Location
 from taccl.backend.plan import ExecutionPlan, Operation, PlanBlock, RankPlan
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 #: Operations that rules go through between two looks.
 _BETWEEN_LOOKS = 256
@@ -43,9 +47,8 @@ class At:
 class Subject:
     """A plan under inspection. The methods below add a finding about one part of it.
 
-    In all of them `runtimes` are the releases concerned (none: all), `refusal` says that they do not run the
-    plan because of it, and `fatal` that executing the plan would mean nothing. `look` is called now and then
-    while rules go through the plan, and may raise.
+    In all of them `runtimes` are the releases concerned (none: all).
+    `look` is called now and then while rules go through the plan, and may raise.
     """
 
     plan: ExecutionPlan
@@ -81,52 +84,21 @@ class Subject:
         return tuple(found)
 
     def file(
-        self,
-        rule: str,
-        message: str,
-        hint: str,
-        *,
-        severity: Severity = "error",
-        refusal: Refusal | None = None,
-        fatal: bool = False,
-        runtimes: tuple[str, ...] = (),
+        self, rule: str, message: str, hint: str, runtimes: tuple[str, ...] = (), **details: Unpack[Details]
     ) -> None:
         """About the plan as a whole."""
-        found = Finding("structure", severity, rule, message, runtimes=runtimes, hint=hint, refusal=refusal)
-        self.collector.add(found, fatal)
+        self.collector.structure(rule, message, hint, None, runtimes, **details)
 
-    def rank(
-        self,
-        rank: int,
-        rule: str,
-        message: str,
-        hint: str,
-        *,
-        severity: Severity = "error",
-        refusal: Refusal | None = None,
-        fatal: bool = False,
-    ) -> None:
+    def rank(self, rank: int, rule: str, message: str, hint: str, **details: Unpack[Details]) -> None:
         """About one rank; `message` follows its name."""
-        said = f"rank {rank} {message}"
-        found = Finding("structure", severity, rule, said, rank=rank, hint=hint, refusal=refusal)
-        self.collector.add(found, fatal)
+        self.collector.structure(rule, f"rank {rank} {message}", hint, Location(rank), **details)
 
     def block(
-        self,
-        rank: int,
-        block: int,
-        rule: str,
-        message: str,
-        hint: str,
-        *,
-        severity: Severity = "error",
-        refusal: Refusal | None = None,
-        fatal: bool = False,
+        self, rank: int, block: int, rule: str, message: str, hint: str, **details: Unpack[Details]
     ) -> None:
         """About one thread block; `message` follows its name."""
         said = f"rank {rank}, thread block {block} {message}"
-        found = Finding("structure", severity, rule, said, rank, block, hint=hint, refusal=refusal)
-        self.collector.add(found, fatal)
+        self.collector.structure(rule, said, hint, Location(rank, block), **details)
 
     def operation(
         self,
@@ -134,27 +106,12 @@ class Subject:
         rule: str,
         message: str,
         hint: str,
-        *,
-        severity: Severity = "error",
-        refusal: Refusal | None = None,
-        fatal: bool = False,
         runtimes: tuple[str, ...] = (),
+        **details: Unpack[Details],
     ) -> None:
         """About one operation; `message` follows its name."""
-        said = f"{at} {message}"
-        found = Finding(
-            "structure",
-            severity,
-            rule,
-            said,
-            at.rank,
-            at.block,
-            at.step,
-            runtimes=runtimes,
-            hint=hint,
-            refusal=refusal,
-        )
-        self.collector.add(found, fatal)
+        location = Location(at.rank, at.block, at.step)
+        self.collector.structure(rule, f"{at} {message}", hint, location, runtimes, **details)
 
 
 Rule = Callable[[Subject], None]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from taccl.backend.machine.readers import check_requested, readers_of
 from taccl.backend.machine.report import Collector, Facts, Finding, Verification
 from taccl.backend.mscclpp.reader import PlanDocument, parse_plan_document, read_plan_document
 from taccl.backend.plan import ExecutionPlan
@@ -22,9 +23,7 @@ from taccl.backend.verify.mscclpp.structure import STRUCTURE_RULES
 from taccl.backend.verify.mscclpp.subject import Subject
 from taccl.backend.verify.mscclpp.traps import TRAP_RULES
 from taccl.backend.verify.mscclpp.versions import VERSIONS, find_versions
-from taccl.errors import CollectiveError
 from taccl.model.collective import Collective
-from taccl.support.arguments import is_whole, shown
 
 
 def verify_plan_file(
@@ -95,10 +94,7 @@ def _verify(
     root: int | None,
 ) -> Verification:
     wanted = find_versions(targets)
-    if collective is not None and not isinstance(collective, Collective):
-        raise CollectiveError(f"collective must be a Collective, not {shown(collective)}")
-    if root is not None and not (is_whole(root) and abs(root) < 2**31):
-        raise CollectiveError(f"a root is the number of a rank, not {shown(root)}")
+    check_requested(collective, root)
     collector = Collector()
     if document is not None:
         check_document(document, collector)
@@ -139,19 +135,8 @@ def _facts(plan: ExecutionPlan, collector: Collector) -> Facts:
         protocol=plan.protocol,
         in_place="not checked" if plan.in_place else "not claimed",
         out_of_place="not claimed" if plan.in_place else "not checked",
-        readers=_readers(collector),
+        readers=readers_of(collector, [version.name for version in VERSIONS]),
     )
-
-
-def _readers(collector: Collector) -> dict[str, str]:
-    """Per release, whether it runs the plan: `yes`, `no`, `never` or `launch`, as `Facts` says."""
-    refusals = [(finding.refusal, finding.runtimes) for finding in collector.findings()]
-    readers = {}
-    for version in VERSIONS:
-        mine = {refusal for refusal, runtimes in refusals if not runtimes or version.name in runtimes}
-        words = (("load", "no"), ("select", "never"), ("launch", "launch"))
-        readers[version.name] = next((word for refusal, word in words if refusal in mine), "yes")
-    return readers
 
 
 def _for_releases(findings: tuple[Finding, ...], wanted: tuple[str, ...]) -> tuple[Finding, ...]:

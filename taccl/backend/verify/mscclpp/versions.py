@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from taccl.backend.machine.readers import chosen_readers
 from taccl.backend.plan import OpName
-from taccl.errors import TacclError
-from taccl.support.arguments import shown
 
 _SINCE_0_9 = frozenset({OpName.REDUCE_COPY_PACKETS, OpName.REDUCE_COPY_SEND_PACKETS})
 _SINCE_0_10 = frozenset({OpName.SWITCH_STORE, OpName.SWITCH_STORE_PACKETS})
@@ -61,10 +60,4 @@ def find_versions(targets: str | Iterable[str] | None) -> tuple[str, ...]:
     """
     if targets is None:
         return (NEWEST.name,)
-    known = [version.name for version in VERSIONS]
-    requested = [targets] if isinstance(targets, str) else list(targets)
-    wrong = [name for name in requested if name not in known and name != "all"]
-    if wrong or not requested:
-        message = f"unknown runtime {shown(wrong[0])}" if wrong else "no runtime is requested about"
-        raise TacclError(message, hint=f"all, or some of {', '.join(known)}")
-    return tuple(name for name in known if name in requested or "all" in requested)
+    return chosen_readers(targets, [version.name for version in VERSIONS])
