@@ -1,19 +1,22 @@
 """Every bound against the fastest of all programs, on random tiny problems.
 
-    python -m benchmarks.fuzz_bounds [--copies N] [--sums N] [--most-sends N] [--seed N] [--clusters N]
+    python -m benchmarks.fuzz_bounds [--copies N] [--sums N] [--most-sends N] [--seed N]
+    python -m benchmarks.fuzz_bounds --clusters N, or --features N
 
 A problem is drawn by tests/encoding/random_problems.py, bounded by `all_bounds`, and searched exhaustively by
 tests/encoding/brute_force.py, which knows nothing but the cost model. Problems whose search would try too
 many sends say nothing and are drawn again; they are counted. A bound above the optimum is a *violation*.
 How tight the largest bound is, is its part of the optimum, where that is not 0.
 
-With `--clusters` only this many small clusters are drawn, a third of them with sums, and only their section
-of the page is written anew; without, it stays as it is.
+With `--clusters` only this many small clusters are drawn, a third of them with sums, and with `--features`
+only this many problems with sizes, ready times, tails and helpers, half of them with sums; then only their
+section of the page is written anew, and else both stay as they are.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import random
 import sys
 import time
@@ -75,11 +78,15 @@ def main() -> None:
     parser.add_argument("--most-sends", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--clusters", type=int, default=0)
+    parser.add_argument("--features", type=int, default=0)
     arguments = parser.parse_args()
     copies, sums, drawn = arguments.copies, arguments.sums, random_problems.random_problem
     if arguments.clusters:
         sums, drawn = arguments.clusters // 3, random_problems.random_cluster_problem
         copies = arguments.clusters - sums
+    if arguments.features:
+        sums, drawn = arguments.features // 2, random_problems.random_featured_problem
+        copies = arguments.features - sums
     began = time.monotonic()
     tallies = {
         "copies only": _searched(drawn, copies, False, arguments.seed, arguments.most_sends),
@@ -88,15 +95,26 @@ def main() -> None:
     minutes = (time.monotonic() - began) / 60
     parts = [_counts(tallies), _TIGHT, _tightness(tallies), _WHICH, _kinds(tallies)]
     page = report.RESULTS / "fuzz_bounds.md"
-    first, *clusters = (page.read_text() if page.exists() else "").split(_CLUSTERS)
+    whole, clusters, features = _sections(page.read_text() if page.exists() else "")
     if arguments.clusters:
-        section = [_INTRO_OF_CLUSTERS.format(minutes=minutes), *parts, report.measured_now()]
-        page.write_text(first + _CLUSTERS + report.wrapped("\n\n".join(section)) + "\n")
+        intro = _INTRO_OF_CLUSTERS.format(minutes=minutes)
+        clusters = report.wrapped("\n\n".join([intro, *parts, report.measured_now()])) + "\n"
+    elif arguments.features:
+        intro = _INTRO_OF_FEATURES.format(minutes=minutes)
+        features = report.wrapped("\n\n".join([intro, *parts, report.measured_now()])) + "\n"
     else:
         report.write("fuzz_bounds", _TITLE, _INTRO.format(minutes=minutes), "\n\n".join(parts))
-        page.write_text(_CLUSTERS.join([page.read_text(), *clusters]))
+        whole = page.read_text()
+    page.write_text(whole + _CLUSTERS + clusters + _FEATURES + features)
     if any(tally.violations for tally in tallies.values()):
         sys.exit("some bound is above a program")
+
+
+def _sections(page: str) -> tuple[str, str, str]:
+    """The page up to the small clusters, their section, and that of features."""
+    whole, _, rest = page.partition(_CLUSTERS)
+    clusters, _, features = rest.partition(_FEATURES)
+    return whole, clusters, features
 
 
 def _searched(
@@ -106,9 +124,11 @@ def _searched(
     while tally.searched < enough:
         problem = drawn(draw, sums)
         try:
-            program = brute_force.fastest(problem, most_sends)
+            program = brute_force.program_before(problem, math.inf, most_sends)
         except brute_force.TooLarge:
             tally.too_large += 1
+            continue
+        if program is None:  # nobody may copy what several want
             continue
         program.check()
         tally.take(problem, all_bounds(problem), program.makespan_us)
@@ -130,7 +150,7 @@ def _collective(problem: Problem) -> str:
 
 
 _TITLE = "Bounds next to exhaustive search"
-_CLUSTERS = "\n## Small clusters\n\n"
+_CLUSTERS, _FEATURES = "\n## Small clusters\n\n", "\n## With features\n\n"
 
 _INTRO = """\
 Random tiny problems: 2 to 4 ranks, rings with chords, serial and pipelined, plain links, shared ports and
@@ -148,6 +168,11 @@ between nodes share a port of each node, or of some ranks, or none; links inside
 slower than those between nodes; up to five chunks go from some ranks into a node, to all or some of it, as
 copies or sums; groups of 1, 2, 3 or any number of chunks; now and then rules on who may use the links between
 nodes. {minutes:.0f} minutes in all."""
+
+_INTRO_OF_FEATURES = """\
+The same for problems, a third of them small clusters, with unequal chunks, inputs that are there later,
+tails, helpers (a rank without data), ranks that may not sum, or, where nothing is summed, not copy. Bounds
+relax most of that, so they are further from the optimum. {minutes:.0f} minutes in all."""
 
 _TIGHT = "How tight: the largest bound as a part of the optimum."
 

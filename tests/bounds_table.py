@@ -23,7 +23,7 @@ def table() -> str:
 
 def _row(bound: Bound) -> str:
     features = ", ".join(sorted(bound.features)).replace("_", " ")
-    quick, any_chunks = ("yes" if each else "" for each in (bound.is_quick, bound.holds_for_any_chunks))
+    quick, any_chunks = ("yes" if each else "" for each in (bound.is_quick, bound.has_any_chunks))
     return f"| `{bound.name}` | {bound.about} | {bound.remedy} | {features} | {quick} | {any_chunks} |\n"
 
 

@@ -245,9 +245,8 @@ def _bounds(
 def _proofs(instance: Instance, budget: Budget) -> tuple[Proof, ...]:
     """What is proved within the budget, largest first; what holds for any cutting is requested first."""
     bounds = known_bounds()
-    first = [bound for bound in bounds if bound.is_quick and bound.holds_for_any_chunks]
-    rest = [bound for bound in bounds if bound not in first]
-    proved = [*proofs(instance, budget, first), *proofs(instance, budget, rest)]
+    quick = [bound for bound in bounds if bound.is_quick]
+    proved = [*proofs(instance, budget, quick, any_chunks=True), *proofs(instance, budget, bounds)]
     return tuple(sorted(proved, key=lambda proof: -proof.value_us))
 
 

@@ -90,7 +90,7 @@ def _show(proven: Bounds) -> None:
 
 def _row(proven: Bounds, each: Proof, is_largest: bool) -> list[str]:
     algbw, busbw = proven.algbw_gbps(each), proven.busbw_gbps(each)
-    mark = "<- largest" if is_largest else ""
+    mark = "<- largest" if is_largest else "any chunks" if each.holds_for_any_chunks else ""
     return [each.kind, f"{each.value_us:.2f}", f"{algbw:.2f}", f"{busbw:.2f}", mark, each.witness]
 
 

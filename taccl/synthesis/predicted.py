@@ -15,7 +15,7 @@ import numpy as np
 from taccl.backend.simulate.settings import SimulationSettings
 from taccl.backend.simulate.simulated import Simulated
 from taccl.backend.unfolded import Relays, Unfolded
-from taccl.encoding.bounds import Proof, all_bounds, known_bounds, lower_bound
+from taccl.encoding.bounds import Proof, all_bounds, lower_bound
 from taccl.encoding.bounds.cuts import Crossings, members
 from taccl.encoding.bounds.latency import LATENCY
 from taccl.encoding.bounds.stream import NOTHING
@@ -178,8 +178,7 @@ def wires_bound(problem: Problem, wire: float) -> Proof:
         else tuple(tuple(beta * wire for beta in betas) for betas in network.port_betas),
         occupancy="pipelined",
     )
-    whatever_chunks = [bound for bound in known_bounds() if bound.holds_for_any_chunks]
-    every = all_bounds(replace(problem, topology=fluid, symmetry=()), bounds=whatever_chunks)
+    every = all_bounds(replace(problem, topology=fluid, symmetry=()), any_chunks=True)
     return next((proof for proof in every if proof.holds_for_any_chunks), NOTHING)
 
 

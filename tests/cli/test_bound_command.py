@@ -30,7 +30,7 @@ def test_each_bound_stands_with_its_bandwidths_and_witness_and_the_largest_is_ma
     assert lines[1].split()[:4] == ["bound", "time(us)", "algbw(GB/s)", "busbw(GB/s)"]
     times = [float(line.split()[1]) for line in lines[2:6]]
     assert times == sorted(times, reverse=True)
-    assert [line.split()[0] for line in lines[2:6]] == ["staged-cut", "cut", "volume", "throughput"]
+    assert [line.split()[0] for line in lines[2:6]] == ["staged-cut", "cut", "volume", "cut"]
     assert ["<- largest" in line for line in lines[2:6]] == [True, False, False, False]
 
 
@@ -49,8 +49,9 @@ def test_json_has_the_same_with_units(taccl: Taccl) -> None:
     assert first["algbw_gbps"] == pytest.approx(16 * 2**20 / first["lower_bound_us"] / 1e3)
     assert first["busbw_gbps"] == pytest.approx(first["algbw_gbps"] * 15 / 16)
     assert {each["kind"] for each in shown["bounds"] if each["holds_for_any_chunks"]} == {
+        "cut",
         "flow",
-        "throughput",
+        "volume",
     }
 
 

@@ -44,7 +44,7 @@ def toy_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_engine_of_another_package_takes_part(engine: str) -> None:
     """An AllReduce whose bound is not met at once: it is requested each phase."""
     assert "straight" in names()
-    result = synthesize("allreduce", topology="full:4", size="1KB", engine=engine, chunks=3, effort=2000)
+    result = synthesize("allreduce", topology="full:4", size="4MB", engine=engine, chunks=3, effort=2000)
     assert "straight" in [run.name for run in result.found.engines]
 
 

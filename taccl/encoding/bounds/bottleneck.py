@@ -6,7 +6,7 @@ trial ratio, give a source node capacity proportional to w(u) towards every rank
 each rank; a cut that is too narrow is a better W, and Newton's step takes its ratio as the next trial. The
 steps are few because each strictly improves the ratio. Capacities are scaled to integers.
 
-The cut is only *proposed* here; the arguments of `cut`, `volume` and `throughput` turn it into bounds, so
+The cut is only *proposed* here; the arguments of `cut` and `volume` turn it into bounds, so
 rounding cannot make a bound wrong, and a search that is cut short has proposed a cut all the same.
 """
 
@@ -19,13 +19,12 @@ import numpy as np
 from ortools.graph.python import max_flow
 
 from taccl.encoding.bounds.bound import Proof
-from taccl.encoding.bounds.cut import CUT, cut_bound
+from taccl.encoding.bounds.cut import CUT, cut_bound, fluid_cut_bound
 from taccl.encoding.bounds.cuts import Cut
 from taccl.encoding.bounds.partitions import sides_of
-from taccl.encoding.bounds.throughput import throughput_bound
 from taccl.encoding.bounds.tuning import BOTTLENECK_MAX_RANKS, BOTTLENECK_UNITS_PER_ARC
 from taccl.encoding.bounds.views import View
-from taccl.encoding.bounds.volume import volume_bound
+from taccl.encoding.bounds.volume import fluid_volume_bound, volume_bound
 from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray, LogicalTopology
@@ -134,17 +133,18 @@ class _Network:
 def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
     cut = bottleneck_cut(view.instance, budget)
     if cut is not None:
-        yield cut_bound(view.instance, [cut])
         sides = [sides_of(view.problem, cut)]
+        yield fluid_cut_bound(view, [cut])
+        yield fluid_volume_bound(view.instance, sides)
+        yield cut_bound(view.instance, [cut])
         yield volume_bound(view.instance, sides)
-        yield throughput_bound(view, [cut], sides)
 
 
-#: What it proves are proofs of `cut`, `volume` and `throughput`, at one more cut.
+#: What it proves are proofs of `cut` and `volume`, at one more cut.
 BOTTLENECK = replace(
     CUT,
     name="bottleneck",
-    about="cut, volume and throughput again, at the set of ranks that is hardest to get all chunks into "
+    about="cut and volume again, at the set of ranks that is hardest to get all chunks into "
     "(where each is copied to all ranks)",
     prove=_prove,
     is_quick=False,

@@ -51,7 +51,7 @@ class Bound:
     features : the features of problems that the argument allows for. A problem with another one is skipped,
         so a new feature makes a bound absent and never wrong.
     is_quick : whether it is there at once, on any machine.
-    holds_for_any_chunks : as in `Proof`.
+    has_any_chunks : whether it begins with proofs that hold for any number of equal chunks.
     """
 
     name: str
@@ -60,11 +60,11 @@ class Bound:
     prove: Prove
     features: frozenset[str] = frozenset()
     is_quick: bool = False
-    holds_for_any_chunks: bool = False
+    has_any_chunks: bool = False
 
-    def proof(self, value_us: float, witness: str) -> Proof:
-        """What this argument proves."""
-        return Proof(float(value_us), witness, self.name, self.remedy, self.holds_for_any_chunks)
+    def proof(self, value_us: float, witness: str, *, any_chunks: bool = False) -> Proof:
+        """What this argument proves; `any_chunks` says that it holds for any number of equal chunks."""
+        return Proof(float(value_us), witness, self.name, self.remedy, any_chunks)
 
     def reason_against(self, instance: Instance) -> str:
         """Why it says nothing of a problem, in a sentence; empty if it may say something."""

@@ -8,6 +8,10 @@ have in it, and what its first chunk takes on slower ports. With alpha_p the lea
 
     k chunks are not through before  alpha_p + k s beta_p.
 
+However finely the same size is cut, a port lets at most T / beta_p MB through by T, so what must pass some
+ports takes no less than its MB over the sum of 1 / beta_p: alphas and the rounding to whole chunks vanish
+next to a large size (COST_MODEL, lower bound c).
+
 Read backwards the first group begins so much before its turn, so this holds for sums, too.
 
 Any choice of one port for each link (a *cover*) gives a valid bound, and the one with the least bandwidth a
@@ -28,6 +32,9 @@ from taccl.encoding.instance import Instance
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray, LogicalTopology
 from taccl.model.problem import Problem
+
+#: Taken off what holds for any chunks, so that float error never puts it above what whole chunks take.
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +64,10 @@ class Cover:
     def chunks_per_us(self) -> float:
         """How many chunks all the ports together let through, alphas and whole chunks apart."""
         return sum(math.inf if cost == 0 else many / cost for (_, cost), many in self.rates.items())
+
+    def fluid_us(self, chunks: float) -> float:
+        """How long the ports take for this much, however finely it is cut."""
+        return chunks / self.chunks_per_us * (1 - _ROUNDING)
 
 
 class Covers:

@@ -16,9 +16,7 @@ from taccl.encoding.bounds.gather_time import GATHER_TIME
 from taccl.encoding.bounds.latency import LATENCY
 from taccl.encoding.bounds.staged_cut import STAGED_CUT
 from taccl.encoding.bounds.strength import STRENGTH
-from taccl.encoding.bounds.throughput import THROUGHPUT
 from taccl.encoding.bounds.volume import VOLUME
-from taccl.encoding.bounds.whole_flow import WHOLE_FLOW
 from taccl.support.plugins import Note, added
 
 #: The group of entry points under which other packages add theirs.
@@ -29,12 +27,10 @@ BOUNDS: tuple[Bound, ...] = (
     ARRIVAL,
     CUT,
     VOLUME,
-    THROUGHPUT,
     BOTTLENECK,
     STRENGTH,
     CENTER,
     FLOW,
-    WHOLE_FLOW,
     BROADCAST_TIME,
     GATHER_TIME,
     STAGED_CUT,

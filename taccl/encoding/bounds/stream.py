@@ -18,7 +18,9 @@ from taccl.support.budget import Budget
 NOTHING = Proof(0.0, "no bound is known", "none", "more time")
 
 
-def proofs(instance: Instance, budget: Budget, bounds: Sequence[Bound] | None = None) -> Iterator[Proof]:
+def proofs(
+    instance: Instance, budget: Budget, bounds: Sequence[Bound] | None = None, *, any_chunks: bool = False
+) -> Iterator[Proof]:
     """What bounds prove of every schedule of an instance, the cheapest first.
 
     Whoever listens may stop at any moment, and go on with other bounds later: what is proved is kept in
@@ -30,6 +32,7 @@ def proofs(instance: Instance, budget: Budget, bounds: Sequence[Bound] | None = 
     ----------
     budget : when it is over no more bounds are begun, and the one at work yields what it has.
     bounds : which, in this order; by default all that come with taccl and with installed packages.
+    any_chunks : only what holds for any number of equal chunks.
     """
     first = quick_bound(instance)
     if math.isinf(first.value_us):
@@ -37,12 +40,14 @@ def proofs(instance: Instance, budget: Budget, bounds: Sequence[Bound] | None = 
         yield first
         return
     for bound in known_bounds() if bounds is None else bounds:
-        if bound.reason_against(instance):
+        if bound.reason_against(instance) or (any_chunks and not bound.has_any_chunks):
             continue
         for view in views(instance):
             if not budget.remaining_s():
                 return
             for proof in bound.prove(view, instance.bound_us, budget):
+                if any_chunks and not proof.holds_for_any_chunks:
+                    break  # what follows holds for this number only
                 instance.proves(proof.value_us)
                 yield proof
                 if math.isinf(proof.value_us):
@@ -72,20 +77,26 @@ def lower_bound(
 
 
 def all_bounds(
-    problem: Problem | Instance, limit: float | Budget = 10.0, bounds: Sequence[Bound] | None = None
+    problem: Problem | Instance,
+    limit: float | Budget = 10.0,
+    bounds: Sequence[Bound] | None = None,
+    *,
+    any_chunks: bool = False,
 ) -> tuple[Proof, ...]:
     """The best proof of each kind, largest first (COST_MODEL, lower bounds a to c, and by decomposition).
 
+    Of a kind that proves something for any number of chunks, too, the best of that is another one.
     There is always one, if only that nothing is known. After `limit`, seconds or a budget, no more are begun.
     """
     instance = _instance(problem)
     budget = limit if isinstance(limit, Budget) else Budget(limit)
-    best: dict[str, Proof] = {}
-    for proof in proofs(instance, budget, bounds):
-        if proof.kind not in best or proof.value_us > best[proof.kind].value_us:
-            best[proof.kind] = proof
+    best: dict[tuple[str, bool], Proof] = {}
+    for proof in proofs(instance, budget, bounds, any_chunks=any_chunks):
+        key = proof.kind, proof.holds_for_any_chunks
+        if key not in best or proof.value_us > best[key].value_us:
+            best[key] = proof
     if not best:
-        best["quick"] = quick_bound(instance)
+        return (quick_bound(instance),)
     return tuple(sorted(best.values(), key=lambda proof: -proof.value_us))
 
 

@@ -41,7 +41,7 @@ from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
 from taccl.support.budget import Budget
 
-#: Taken off, for float error, and so that `throughput` tells what both prove.
+#: Taken off, for float error, and so that `volume` tells what both prove.
 _ROUNDING = 2e-9
 #: Partitions to begin with, and those of the best prices that are reported and looked at alone, at most.
 _MOST_FIRST, _MOST_REPORTED = 40, 3
@@ -59,12 +59,12 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
     known = list(partitions(view.problem, instance.once(Crossings).cuts))
     best: Priced | None = None
     for best in best_prices(instance, spans, _first(instance, known), budget.share(STRENGTH_SHARE), known_us):
-        yield STRENGTH.proof(best.value_us * (1 - _ROUNDING), _witness(best, spans, known))
+        yield STRENGTH.proof(best.value_us * (1 - _ROUNDING), _witness(best, spans, known), any_chunks=True)
     if best is None:
         return
     best = _plainer(instance, spans, best, known)
     witness = _witness(best, spans, known)
-    yield STRENGTH.proof(best.value_us * (1 - _ROUNDING), witness)
+    yield STRENGTH.proof(best.value_us * (1 - _ROUNDING), witness, any_chunks=True)
     value_us = _with_alphas(instance, best.price, _in_chunks(best, spans) * view.problem.chunk_mb)
     yield VOLUME.proof(value_us * (1 - _ROUNDING), f"{witness}, and an alpha at each")
     yield volume_bound(instance, [partition for _, partition in _shares(best, spans, known)], budget)
@@ -156,5 +156,5 @@ STRENGTH = Bound(
     remedy="more or faster links between those parts; a number of chunks does not",
     prove=_prove,
     features=RELAXED,
-    holds_for_any_chunks=True,
+    has_any_chunks=True,
 )

@@ -117,11 +117,6 @@ STRENGTH_SHARE = 1 / 3
 #: A price is hardly there if it is less than this part of the largest.
 STRENGTH_HARDLY = 1e-4
 
-# --- throughput
-
-#: Units of work for each cut and partition: what cost most is there already, from the cut and volume bounds.
-THROUGHPUT_UNITS = 0.2
-
 # --- tree_prices
 
 #: Good enough: within this part of the optimum.

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
-from taccl.encoding.bounds.capacity import Covers, least_time
+from taccl.encoding.bounds.capacity import Covers, least_time, name_ports
 from taccl.encoding.bounds.cuts import Crossings
 from taccl.encoding.bounds.partitions import Counts, Partition, by_nodes, partitions
 from taccl.encoding.bounds.tuning import VOLUME_UNITS, VOLUME_UNITS_PER_ROW
@@ -62,8 +62,31 @@ def _at(instance: Instance, partition: Partition) -> Proof:
     return VOLUME.proof(value_us, f"{transfers} transfers between {partition.name} through {ports} ports")
 
 
+def fluid_volume_bound(instance: Instance, parts: Iterable[Partition], budget: Budget | None = None) -> Proof:
+    """The best over the given partitions that holds for any number of equal chunks, likewise."""
+    best = VOLUME.proof(0.0, "nothing has to move", any_chunks=True)
+    for partition in parts:
+        if budget is not None and not budget.remaining_s():
+            break
+        links = partition.crossing(instance.problem)
+        if not len(links):
+            continue
+        transfers, cover = (
+            instance.once(Counts).least_crossings(partition),
+            instance.once(Covers).narrowest(links),
+        )
+        mb, through = transfers * instance.problem.chunk_mb, name_ports(instance.problem, cover.ports)
+        witness = f"{mb:g} MB in transfers between {partition.name} through {through}"
+        proof = VOLUME.proof(cover.fluid_us(transfers), witness, any_chunks=True)
+        best = max(best, proof, key=lambda each: float(f"{each.value_us:.9g}"))
+        if budget is not None:
+            budget.spend(VOLUME_UNITS)
+    return best
+
+
 def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
-    parts = partitions(view.problem, view.instance.once(Crossings).cuts)
+    parts = list(partitions(view.problem, view.instance.once(Crossings).cuts))
+    yield fluid_volume_bound(view.instance, parts, budget)
     yield volume_bound(view.instance, parts, budget)
 
 
@@ -75,4 +98,5 @@ VOLUME = Bound(
     prove=_prove,
     features=RELAXED,
     is_quick=True,
+    has_any_chunks=True,
 )

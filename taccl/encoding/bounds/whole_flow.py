@@ -35,10 +35,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
-from taccl.encoding.bounds.flow import commodities, has_flow, lengths, port_prices
+from taccl.encoding.bounds.flow_prices import commodities, has_flow, lengths, port_prices
 from taccl.encoding.bounds.tuning import WHOLE_FLOW_FIXED_CHARGE, WHOLE_FLOW_MOST_COUNTED, WHOLE_FLOW_MOST_S
-from taccl.encoding.bounds.views import View
 from taccl.encoding.core.distance import distances_from, distances_us
 from taccl.encoding.instance import Instance
 from taccl.model.collective import IntArray
@@ -49,13 +47,14 @@ from taccl.support.budget import Budget
 _ROUNDING = 1e-12
 
 
-def _both(instance: Instance, known_us: float, budget: Budget) -> Iterator[Proof]:
+def whole_flow(instance: Instance, known_us: float, budget: Budget) -> Iterator[tuple[float, str]]:
+    """What both arguments prove, in microseconds, and why."""
     if not known_us or not has_flow(instance):
         return
     charge_us = _fixed_charge_us(instance, budget.share(WHOLE_FLOW_FIXED_CHARGE))
-    yield WHOLE_FLOW.proof(charge_us, "a detour or an alpha for each pair of ranks")
+    yield charge_us, "a detour or an alpha for each pair of ranks"
     capacity_us = _integer_capacity_us(instance, max(known_us, charge_us), budget.at_most(WHOLE_FLOW_MOST_S))
-    yield WHOLE_FLOW.proof(capacity_us, "flow of whole chunks over all links")
+    yield capacity_us, "flow of whole chunks over all links"
 
 
 def _fixed_charge_us(instance: Instance, budget: Budget) -> float:
@@ -181,18 +180,3 @@ def _shows_too_few(instance: Instance, through: FloatArray, budget: Budget) -> b
         for rank, target, usable in commodities(instance)
     )
     return bool(needed > (price @ through) * (1 + 1e-7))
-
-
-def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
-    yield WHOLE_FLOW.proof(0.0, "no flow bound")
-    yield from _both(view.instance, known_us, budget)
-
-
-WHOLE_FLOW = Bound(
-    name="whole-flow",
-    about="flow for whole chunks: by some moment a port lets only this many through (integer capacity); and "
-    "each pair of ranks takes a way round or pays an alpha of its own (fixed charge)",
-    remedy="more or faster links on the busiest routes, shorter alphas, or more --chunks",
-    prove=_prove,
-    features=RELAXED,
-)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -19,9 +21,8 @@ from taccl.encoding.bounds.cut import cut_bound
 from taccl.encoding.bounds.cuts import simple_cuts
 from taccl.encoding.bounds.flow import flow_bound
 from taccl.encoding.bounds.partitions import partitions
-from taccl.encoding.bounds.views import View
 from taccl.encoding.bounds.volume import volume_bound
-from taccl.encoding.bounds.whole_flow import WHOLE_FLOW
+from taccl.encoding.bounds.whole_flow import whole_flow
 from taccl.encoding.instance import Instance
 from taccl.model.collectives import COLLECTIVES
 from taccl.model.network import LogicalTopology
@@ -52,9 +53,12 @@ def _flow(stated: Problem) -> Proof:
     return flow_bound(Instance(stated), Budget.of_work(_PLENTY))
 
 
-def _whole_flow(stated: Problem, known_us: float) -> Proof:
-    proofs = WHOLE_FLOW.prove(View(Instance(stated)), known_us, Budget.of_work(_PLENTY))
-    return max(proofs, key=lambda proof: proof.value_us)
+def _whole_flow(stated: Problem, known_us: float) -> tuple[float, str]:
+    return max(whole_flow(Instance(stated), known_us, Budget.of_work(_PLENTY)), default=(0.0, "nothing"))
+
+
+def _whole_flow_us(stated: Problem, known_us: float) -> float:
+    return _whole_flow(stated, known_us)[0]
 
 
 def test_seven_chunks_enter_a_rank_of_an_ndv2_node_over_two_double_and_two_single_nvlinks() -> None:
@@ -227,9 +231,9 @@ def test_all_to_all_in_an_ndv2_node_waits_for_the_sixth_chunk_over_a_double_nvli
     """
     pairs = problem(ndv2_node(), "alltoall")
     assert _flow(pairs).value_us == pytest.approx(368 / 3)
-    bound = _whole_flow(pairs, known_us=368 / 3)
-    assert bound.value_us == pytest.approx(2 * 0.3 + 6 * 23.0)
-    assert bound.witness == "flow of whole chunks over all links"
+    value_us, witness = _whole_flow(pairs, known_us=368 / 3)
+    assert value_us == pytest.approx(2 * 0.3 + 6 * 23.0)
+    assert witness == "flow of whole chunks over all links"
 
 
 @pytest.mark.parametrize("alpha", [0.5, 1.5, 5.0])
@@ -238,7 +242,7 @@ def test_a_link_that_forwards_has_two_groups_or_is_idle_before_or_after_one(alph
     line = machine(3, [(0, 1, alpha, 2.0), (1, 2, 0.0, 2.0)])
     chunks = [((0,), (1,), False), ((0,), (2,), False), ((0,), (2,), False)]
     one_way = Problem(line, custom(3, chunks), 1.0)
-    bound = _whole_flow(one_way, known_us=1.0).value_us
+    bound = _whole_flow_us(one_way, known_us=1.0)
     assert bound == pytest.approx(alpha + 3 * 2.0 + min(alpha, 2.0))
     assert bound <= fastest(one_way).makespan_us + 1e-9
 
@@ -246,8 +250,8 @@ def test_a_link_that_forwards_has_two_groups_or_is_idle_before_or_after_one(alph
 def test_chunks_that_share_no_group_pay_an_alpha_each() -> None:
     two = machine(2, [(0, 1, 1.0, 2.0)])
     chunks = custom(2, [((0,), (1,), False)] * 3)
-    assert _whole_flow(Problem(two, chunks, 1.0), known_us=1.0).value_us == pytest.approx(7.0)
-    assert _whole_flow(Problem(two, chunks, 1.0, max_group=2), known_us=1.0).value_us == pytest.approx(8.0)
+    assert _whole_flow_us(Problem(two, chunks, 1.0), known_us=1.0) == pytest.approx(7.0)
+    assert _whole_flow_us(Problem(two, chunks, 1.0, max_group=2), known_us=1.0) == pytest.approx(8.0)
 
 
 def test_behind_one_port_each_every_pair_pays_its_alpha_or_a_detour() -> None:
@@ -255,15 +259,15 @@ def test_behind_one_port_each_every_pair_pays_its_alpha_or_a_detour() -> None:
     links = [(a, b, 1.0, 5.0) for a in range(4) for b in range(4) if a != b]
     out = [[i for i, (a, *_) in enumerate(links) if a == rank] for rank in range(4)]
     pairs = problem(machine(4, links, shared=out), "alltoall")
-    bound = _whole_flow(pairs, known_us=16.0)
-    assert bound.value_us == pytest.approx(18.0)
-    assert bound.witness == "a detour or an alpha for each pair of ranks"
+    value_us, witness = _whole_flow(pairs, known_us=16.0)
+    assert value_us == pytest.approx(18.0)
+    assert witness == "a detour or an alpha for each pair of ranks"
 
 
 def test_an_alpha_that_keeps_no_port_busy_is_not_paid_by_pairs() -> None:
     pipelined = problem(ring(3, both=True, occupancy="pipelined"), "alltoall")
-    assert _whole_flow(pipelined, 1.0).value_us <= fastest(pipelined).makespan_us
-    assert _whole_flow(problem(full(3), "allgather"), 1.0).value_us == 0.0
+    assert _whole_flow_us(pipelined, 1.0) <= fastest(pipelined).makespan_us
+    assert _whole_flow_us(problem(full(3), "allgather"), 1.0) == 0.0
 
 
 def test_an_owner_that_may_only_enter_by_a_slow_link_is_bounded_by_it() -> None:
@@ -284,25 +288,32 @@ def test_an_owner_that_may_only_enter_by_a_slow_link_is_bounded_by_it() -> None:
 @pytest.mark.parametrize("topology", [ring(4), two_nodes(), full(3, alpha_us=2.0)], ids=repr)
 def test_some_bounds_hold_however_finely_the_same_size_is_cut(name: str, topology: LogicalTopology) -> None:
     coarse, fine = (
-        {bound.kind: bound for bound in all_bounds(problem(topology, name, pieces, chunk_mb=1 / pieces))}
-        for pieces in (1, 12)
+        _by_kind(all_bounds(problem(topology, name, pieces, chunk_mb=1 / pieces))) for pieces in (1, 12)
     )
     spanning = {"strength"} if name not in ("alltoall", "gather", "scatter") else set()
-    any_chunks = {kind for kind, bound in coarse.items() if bound.holds_for_any_chunks}
-    assert any_chunks == {"flow", "throughput"} | spanning
-    for kind in spanning:
-        assert coarse[kind].value_us == pytest.approx(fine[kind].value_us)
-    assert coarse["throughput"].value_us == pytest.approx(fine["throughput"].value_us)
-    assert coarse["flow"].value_us == pytest.approx(fine["flow"].value_us, rel=1e-6)
-    for each in (coarse, fine):
-        assert 0 < each["throughput"].value_us <= max(each["cut"].value_us, each["volume"].value_us)
+    kinds = {kind for kind, for_any_chunks in coarse if for_any_chunks}
+    assert kinds == {"cut", "flow", "volume"} | spanning
+    for kind in kinds:
+        assert coarse[kind, True].value_us == pytest.approx(fine[kind, True].value_us, rel=1e-6)
+    for each, kind in itertools.product((coarse, fine), ("cut", "volume")):
+        assert 0 < each[kind, True].value_us <= each[kind, False].value_us
 
 
-def test_the_throughput_bound_is_the_data_over_the_bandwidth_of_its_ports() -> None:
+def _by_kind(proofs: Sequence[Proof]) -> dict[tuple[str, bool], Proof]:
+    return {(proof.kind, proof.holds_for_any_chunks): proof for proof in proofs}
+
+
+def test_for_any_chunks_a_cut_is_the_data_over_the_bandwidth_of_its_ports() -> None:
     """7 MB enter each rank of an NDv2 node over links of 23, 23, 46 and 46 us per MB."""
-    throughput = next(b for b in all_bounds(problem(ndv2_node(), "allgather")) if b.kind == "throughput")
-    assert throughput.value_us == pytest.approx(7 / (2 / 23 + 2 / 46))
-    assert throughput.witness == "7 MB into rank 0 through 4 ports"
+    cut = _by_kind(bounds.all_bounds(problem(ndv2_node(), "allgather"), any_chunks=True))["cut", True]
+    assert cut.value_us == pytest.approx(7 / (2 / 23 + 2 / 46))
+    assert cut.witness == "7 MB into rank 0 through 4 ports"
+
+
+def test_where_only_what_holds_for_any_chunks_is_requested_nothing_else_is_proved() -> None:
+    proofs = bounds.all_bounds(problem(two_nodes(), "alltoall"), any_chunks=True)
+    assert {proof.kind for proof in proofs} == {"cut", "flow", "volume"}
+    assert all(proof.holds_for_any_chunks for proof in proofs)
 
 
 def test_links_that_cost_no_time_are_bounded_by_their_alphas() -> None:
@@ -352,7 +363,6 @@ def test_the_least_time_is_the_moment_when_enough_chunks_are_through(
 
 def test_whole_chunks_flow_in_steps() -> None:
     """On an NDv2 node 2 and 5 chunks per link are too few, whatever their routes; 3 take two groups."""
-    of_kind = {bound.kind: bound for bound in all_bounds(problem(ndv2_node(), "alltoall"))}
-    assert of_kind["flow"].value_us == pytest.approx(368 / 3, rel=1e-6)
-    assert of_kind["whole-flow"].value_us == pytest.approx(138.6, rel=1e-6)
-    assert not of_kind["whole-flow"].holds_for_any_chunks
+    proofs = _by_kind(all_bounds(problem(ndv2_node(), "alltoall")))
+    assert proofs["flow", True].value_us == pytest.approx(368 / 3, rel=1e-6)
+    assert proofs["flow", False].value_us == pytest.approx(138.6, rel=1e-6)

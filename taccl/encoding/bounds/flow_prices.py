@@ -1,0 +1,71 @@
+"""Prices of ports, and of links at them, where every chunk goes from one rank to one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from taccl.encoding.bounds.tuning import FLOW_MAX_FLOWS
+from taccl.encoding.core.flow import least_busy_flow
+from taccl.encoding.instance import Instance
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.network import FloatArray
+from taccl.support.budget import Budget
+
+
+def has_flow(instance: Instance) -> bool:
+    """Whether the program is requested: each chunk goes from one rank to one, on a machine not too large."""
+    topology = instance.problem.topology
+    return bool(
+        instance.problem.num_chunks
+        and instance.demand.moves_pairwise
+        and 0 < topology.num_ranks * topology.num_links <= FLOW_MAX_FLOWS
+    )
+
+
+def port_prices(instance: Instance, busy_us_per_mb: FloatArray, budget: Budget) -> FloatArray | None:
+    """Prices of the ports, shape (num_ports,), of sum 1; None without a program, or if it takes too long.
+
+    `busy_us_per_mb` has an entry for each pair (link, port) of the topology's `incidence`.
+    Where ranks are in one orbit, the program of the quotient has the prices: equal ones for the ports of an
+    orbit.
+    """
+    problem, topology = instance.problem, instance.problem.topology
+    if not has_flow(instance) or not budget.remaining_s():
+        return None
+    quotient = None if problem.symmetry else instance.quotient_instance
+    part = instance if quotient is None else quotient
+    flow = least_busy_flow(part.problem, part.group, busy_us_per_mb, budget)
+    if flow is None:
+        return None
+    price = np.zeros(topology.num_ports)
+    for ports, orbits in zip(topology.ports, part.problem.topology.ports, strict=True):
+        price[list(ports)] = flow.price[list(orbits)]
+    return price / price.sum() if price.sum() else None
+
+
+def lengths(instance: Instance, price: FloatArray, cost: FloatArray) -> FloatArray:
+    """How dear it is to pass each link once, shape (num_links,): what that costs each port at its price.
+
+    `cost` has an entry for each pair (link, port) of the topology's `incidence`.
+    """
+    topology = instance.problem.topology
+    link, port = topology.incidence
+    length = np.bincount(link, cost * price[port], topology.num_links)
+    # Prices moved by a symmetry are prices too, and so is the average of all of them.
+    return np.asarray(length[instance.group.link_map].mean(axis=0))
+
+
+def commodities(instance: Instance) -> Iterator[tuple[int, IntArray, BoolArray | None]]:
+    """A rank, the ranks that want its chunks, one for each, and the links that these may use (None: all).
+
+    Chunks of different owners, which may use different links, come one after the other.
+    """
+    demand, problem = instance.demand, instance.problem
+    collective, may_use = problem.collective, problem.limits.may_use
+    source, target = demand.starts.rank, demand.wants.rank  # one of each for a chunk, in order of chunks
+    pairs, of_chunk = np.unique(source * problem.num_ranks + collective.owner, return_inverse=True)
+    for number, pair in enumerate(pairs.tolist()):
+        rank, owner = divmod(pair, problem.num_ranks)
+        yield rank, target[of_chunk == number], None if may_use is None else may_use[owner]
