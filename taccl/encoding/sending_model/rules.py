@@ -136,6 +136,10 @@ def all_that_is_wanted_has_come(
     model: SendingModel[ItemT], cells: Iterable[tuple[ItemT, int]], tails: Mapping[tuple[ItemT, int], int]
 ) -> None:
     """The end: every wanted item is there, and what follows it has ended."""
-    ends = {(str(model.at[cell]), tails.get(cell, 0)): model.at[cell] for cell in cells}
-    for (_, tail), end in ends.items():
-        model.cp.add(model.finish >= end + tail)
+    ends: dict[tuple[bool, int, int], Any] = {}
+    for cell in cells:
+        end, tail = model.at[cell], tails.get(cell, 0)
+        is_constant = isinstance(end, int)
+        ends[is_constant, end if is_constant else end.index, tail] = end + tail
+    for end in ends.values():
+        model.cp.add(model.finish >= end)

@@ -18,7 +18,7 @@ from taccl.encoding.core.cp_sat import events_of
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.ticks import Ticks, ticks_of
 from taccl.encoding.core.update import Update
-from taccl.encoding.engines.cp.sums_model import Need, SumModel, build
+from taccl.encoding.engines.cp.sums_model import Need, SumModel, build, size_of
 from taccl.encoding.engines.cp.sums_parts import interchangeable_chunks
 from taccl.encoding.engines.cp.sums_read import Program, add_hint, program_of, schedule_of
 from taccl.encoding.engines.cp.sums_smaller import (
@@ -29,7 +29,6 @@ from taccl.encoding.engines.cp.sums_smaller import (
     symmetry_of,
     unbundled,
 )
-from taccl.encoding.engines.cp.sums_variables import size_of
 from taccl.encoding.engines.cp.tuning import (
     SUMS_ENGINE_BUNDLES_SHARE,
     SUMS_ENGINE_FASTEST_SHARE,
@@ -230,7 +229,7 @@ class _Search:
             if not _is_soon_written(alone.problem, ticks, last, budget):
                 return needs
             model = build(alone, ticks, (0, last), False)
-            cost = model.cost
+            cost = model.clock.cost[0]
             for position, over in enumerate(links):
                 if not budget.remaining_s():
                     return needs
@@ -270,11 +269,11 @@ class _Search:
         yield from self._proved(ticks, proved)
 
     def _requested(self, model: SumModel, budget: Budget) -> Iterator[Program | int]:
-        """Programs that end by `model.horizon`, and how many ticks all last at least, as far as is proved."""
+        """Programs that end in time, and how many ticks all last at least, as far as is proved."""
         for each in events_of(model.cp, lambda value: program_of(model, value), self.options.seed, budget):
             if each.decisions is not None:
                 yield each.decisions
             elif each.impossible:
-                yield model.horizon + 1
+                yield model.clock.last + 1
             elif each.bound:
                 yield each.bound

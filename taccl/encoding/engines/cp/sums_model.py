@@ -1,12 +1,9 @@
-r"""All programs of a problem with sums, as optional intervals: a sum may be made anywhere, and often.
+r"""All programs of a problem with sums, as a model of sends: a sum may be made anywhere, and often.
 
-Time is counted in ticks. For a chunk c, a part C of it (`sums_parts`) and a link l that (c, C) may use:
+Items (`encoding.sending_model`) are a chunk c and a part C of it (`sums_parts`). The k-th send of a link is
+the k-th in time. Next to what every such model has,
 
-    send[l, k]        an optional interval of alpha_l + n beta_l s on l, the k-th in time
-    in[c, C, l, k]    whether it carries (c, C); n counts these
-    use[c, C, l]      = sum over k of in[c, C, l, k]
     got[c, C, r]      whether rank r has C, and somebody uses it there; 1 for its own contribution
-    at[c, C, r]       from when on
     made[c, B, C, r]  whether r makes C of B, which came at once or is its own, and of the rest, C - B
 
     minimise T with T >= at[c, whole, r] where r wants c, and
@@ -14,10 +11,8 @@ Time is counted in ticks. For a chunk c, a part C of it (`sums_parts`) and a lin
     outputs     got[c, whole, r] = 1 where r wants c
     one source  got[c, C, r] = sum over l into r of use[c, C, l] + sum over B of made[c, B, C, r]
     held first  use[c, C, l] <= got[c, C, src(l)];  made[c, B, C, r] <= got[c, C - B, r], and B came to r
-    presence    in[c, C, l, k]    =>  start >= at[c, C, src(l)]  and  at[c, C, dst(l)] >= end
-                made[c, B, C, r]  =>  at[c, C, r] >= at[c, B, r]  and  at[c, C, r] >= at[c, C - B, r]
-    one part    a send carries one part of a chunk at most, and no more items than a group may have
-    ports       the times for which sends keep a port busy do not overlap
+    presence    made[c, B, C, r]  =>  at[c, C, r] >= at[c, B, r]  and  at[c, C, r] >= at[c, C - B, r]
+    one part    a send carries one part of a chunk at most
 
 *Its optimum is no later than any program*, if no program lasts less than `lasting[0]` and one lasts no more
 than `lasting[1]`. Of the programs that end first, look at those with the fewest rows, and of these at one
@@ -51,11 +46,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from taccl.encoding.core.grouping import one_by_one
 from taccl.encoding.core.ticks import NEVER, Ticks
-from taccl.encoding.engines.cp.sums_parts import interchangeable_chunks, is_own, splits
-from taccl.encoding.engines.cp.sums_variables import Cell, Sending, Variables
+from taccl.encoding.engines.cp.sums_parts import (
+    Item,
+    interchangeable_chunks,
+    is_own,
+    splits,
+    sum_candidates,
+)
 from taccl.encoding.engines.cp.tuning import SUMS_MODEL_MOST_RANKS_TO_DIVIDE
 from taccl.encoding.instance import Instance
+from taccl.encoding.sending_model import ports, rules
+from taccl.encoding.sending_model.clock import clock_of
+from taccl.encoding.sending_model.sends import SendingModel, Weight
+from taccl.model.problem import Problem
+
+#: (chunk, part, rank)
+Cell = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -65,6 +75,18 @@ class Need:
     chunks: tuple[int, ...]
     weight: dict[int, int]
     least: int
+
+
+def size_of(problem: Problem, ticks: Ticks, horizon: int) -> int:
+    """How many items in sends the model would have, or a little more."""
+    topology, collective = problem.topology, problem.collective
+    contributors = np.where(collective.reduces, collective.num_sources, 1)
+    items = int((2**contributors - 1).sum())
+    links = np.arange(topology.num_links)
+    busy = ticks.of(topology.slowest_busy_us(links, problem.chunk_mb))
+    sends = np.where(one_by_one(topology), 1, horizon // np.maximum(busy, 1))
+    shared = problem.max_group > 1 and problem.num_chunks > 1
+    return int((items * np.minimum(sends, items)).sum()) if shared else items * topology.num_links
 
 
 def build(
@@ -85,43 +107,148 @@ def build(
     if in_order:
         model.keep_interchangeable_chunks_in_order()
     if minimise:
-        model.cp.minimize(model.finish)
+        model.cp.minimize(model.sending.finish)
     return model
 
 
-class SumModel(Variables):
-    """The variables, and one rule after another."""
+class SumModel:
+    """The variables, and one rule after another.
+
+    Attributes
+    ----------
+    sending, cp, clock : the model of sends, what CP-SAT is given, and durations.
+    candidates : the items that may travel over each link.
+    got : whether a rank has a part.
+    made : (chunk, the piece that came at once, what is made, rank)
+    uses : for each chunk, whether each part of it is used on each link: (part, link, use).
+    """
+
+    def __init__(self, instance: Instance, ticks: Ticks, lasting: tuple[int, int]) -> None:
+        problem = self.problem = instance.problem
+        self.candidates = sum_candidates(instance, ticks, lasting[1])
+        self.clock = clock_of(problem, ticks, lasting[1])
+        self.sending: SendingModel[Item] = SendingModel(problem, self.clock, lambda _: Weight(0), lasting[0])
+        self.cp, self.at = self.sending.cp, self.sending.at
+        self.src, self.dst = self.sending.src, self.sending.dst
+        self.pre, self.post = problem.collective.pre.tolist(), problem.collective.post.tolist()
+        self.ranks, self.chunks = range(problem.num_ranks), range(problem.num_chunks)
+        self.got: dict[Cell, Any] = {}
+        self.made: dict[tuple[int, int, int, int], Any] = {}
+        self.uses: list[list[tuple[int, int, Any]]] = [[] for _ in self.chunks]
+        self._make_cells()
+        for link in range(problem.topology.num_links):
+            self._make_sends(link)
+
+    def _make_cells(self) -> None:
+        """Whether a rank has a part, and from when on: 0 for what is its own."""
+        for chunk in self.chunks:
+            for part, rank in itertools.product(self.candidates.parts[chunk], self.ranks):
+                cell = chunk, part, rank
+                head, last = self.candidates.head[cell], self.clock.last
+                wanted = part == self.candidates.whole[chunk] and self.post[chunk][rank]
+                if is_own(self.problem, chunk, part, rank):
+                    self.got[cell], self.at[(chunk, part), rank] = 1, 0
+                elif wanted or head <= last:
+                    # What is wanted and cannot come in time has no source: then there is no solution.
+                    self.got[cell] = 1 if wanted else self.cp.new_bool_var(f"got{cell}")
+                    self.at[(chunk, part), rank] = self.cp.new_int_var(min(head, last), last, f"at{cell}")
+
+    def _make_sends(self, link: int) -> None:
+        items, sends = self.candidates.on_link[link], self.sending.sends_on[link]
+        several = len({chunk for chunk, _ in items}) > 1
+        if several and self.sending.may_share(link):
+            for k in range(self._most_sends(link)):
+                self._shared_send(link, k)
+            rules.shared_sends_start_in_order(self.sending, sends)
+        else:
+            for item in items:
+                first, last = self._first_start(link, [item]), self._last_start(link, [item])
+                sends.append(self.sending.own_send(item, link, first, last))
+        for item in items:
+            options = [(send.members[item], send) for send in sends if item in send.members]
+            self.sending.offer(item, link, options)
+            self.uses[item[0]].append((item[1], link, self.sending.use(item, link)))
+
+    def _shared_send(self, link: int, k: int) -> None:
+        """A send of one item or several, of one part of each chunk."""
+        items = self.candidates.on_link[link]
+        active = self.cp.new_bool_var(f"a{link},{k}")
+        members = self.sending.members(items, f"{link},{k}")
+        of_chunk: dict[int, list[Any]] = defaultdict(list)
+        for (chunk, _), member in members.items():
+            of_chunk[chunk].append(member)
+        for parts in of_chunk.values():
+            self.cp.add_at_most_one(parts)
+        rules.a_shared_send_has_several_items(self.sending, members, active, least=1)
+        counts = self.sending.counts(members, min(len(of_chunk), self.problem.max_group))
+        first, last = self._first_start(link, items), self._last_start(link, items)
+        send = self.sending.shared_send(link, members, active, counts, first, last)
+        self.sending.sends_on[link].append(send)
+
+    def _most_sends(self, link: int) -> int:
+        items, topology = self.candidates.on_link[link], self.problem.topology
+        room = self._last_start(link, items) - self._first_start(link, items)
+        pairs = range(int(topology.first_pair[link]), int(topology.first_pair[link + 1]))
+        busy = [self.clock.busy(pair, {0: 1}) for pair in pairs if self.clock.counts_on[pair]]
+        apart = max(busy) if len(busy) == len(pairs) else 0
+        return 0 if room < 0 else min(len(items), room // apart + 1) if apart else len(items)
+
+    def _first_start(self, link: int, items: Sequence[Item]) -> int:
+        """The least tick at which any of some items can be where a link begins."""
+        return min((self._head(item, self.src[link]) for item in items), default=0)
+
+    def _last_start(self, link: int, items: Sequence[Item]) -> int:
+        """The last tick at which any of some items is of use on a link."""
+        tail = min((self._tail(item, self.dst[link]) for item in items), default=NEVER)
+        return self.clock.last - int(self.clock.duration(link, {0: 1})) - tail
+
+    def _head(self, item: Item, rank: int) -> int:
+        return self.candidates.head[item[0], item[1], rank]
+
+    def _tail(self, item: Item, rank: int) -> int:
+        return int(self.candidates.tail[item[0], rank])
 
     def add_rules(self, needs: Sequence[Need]) -> None:
         """Add every rule, and that `needs` are met."""
         self._each_part_has_one_source()
         self._every_part_is_of_use()
-        self._presence()
-        self._ports_serve_one_at_a_time()
+        for item, link in self.sending.options:
+            rules.sends_start_when_their_items_are_there(self.sending, item, link)
+        for uses in ports.uses_of_ports(self.sending):
+            if len(uses) > 1:
+                ports.a_port_serves_one_at_a_time(self.sending, uses)
+                idle = ports.idle_ticks(self.sending, uses, self._head, self._tail)
+                ports.a_port_has_time_for_all(self.sending, uses, idle)
         self._parts_come_before_the_whole()
         self._a_sum_for_one_leaves_each_rank_once()
         self._every_contribution_enters_every_set()
         self._as_many_transfers_as_gossip()
         self._needs_are_met(needs)
+        outputs = self.problem.collective.outputs
+        wanted = zip(outputs.chunk.tolist(), outputs.rank.tolist(), strict=True)
+        cells = [((chunk, self.candidates.whole[chunk]), rank) for chunk, rank in wanted]
+        rules.all_that_is_wanted_has_come(self.sending, cells, {})
 
     def _each_part_has_one_source(self) -> None:
         """One transfer or one union; and what either needs is there."""
-        for cell in sorted(self.at):
+        for cell in sorted(self.got):
             chunk, part, rank = cell
             if is_own(self.problem, *cell):
                 continue
-            sources = self.received(*cell)
+            sources = [*self.sending.into.get(((chunk, part), rank), ())]
             for piece, rest in splits(part, rank) if self.problem.collective.reduces[chunk] else ():
                 if (chunk, piece, rank) not in self.got or (chunk, rest, rank) not in self.got:
                     continue
-                came = [1] if is_own(self.problem, chunk, piece, rank) else self.received(chunk, piece, rank)
+                came = self.sending.into.get(((chunk, piece), rank), [])
+                came = [1] if is_own(self.problem, chunk, piece, rank) else came
                 if not came:
                     continue
                 union = self.made[chunk, piece, part, rank] = self.cp.new_bool_var(f"m{piece},{cell}")
                 self.cp.add(union <= sum(came))
                 self.cp.add(union <= self.got[chunk, rest, rank])
                 for source in (piece, rest):
-                    self.cp.add(self.at[cell] >= self.at[chunk, source, rank]).only_enforce_if(union)
+                    there = self.at[(chunk, source), rank]
+                    self.cp.add(self.at[(chunk, part), rank] >= there).only_enforce_if(union)
                 sources.append(union)
             self.cp.add(sum(sources) == self.got[cell])
         for chunk, uses in enumerate(self.uses):
@@ -141,51 +268,17 @@ class SumModel(Variables):
             if not isinstance(got, int):
                 self.cp.add(got <= sum(used[cell]))
 
-    def _presence(self) -> None:
-        for link, sends in enumerate(self.sends):
-            for send in sends:
-                for (chunk, part), member in send.members.items():
-                    there, then = self.at[chunk, part, self.src[link]], self.at[chunk, part, self.dst[link]]
-                    self.cp.add(send.start >= there).only_enforce_if(member)
-                    self.cp.add(then >= send.end).only_enforce_if(member)
-
-    def _ports_serve_one_at_a_time(self) -> None:
-        seen: set[frozenset[tuple[int, int]]] = set()
-        for port, links in enumerate(self.problem.topology.port_links):
-            each = frozenset((link, self.port_cost[link, port]) for link in links if self.serves(link, port))
-            sends = [(send, cost) for link, cost in sorted(each) for send in self.sends[link]]
-            if each not in seen and len(sends) > 1:
-                seen.add(each)
-                self.cp.add_no_overlap([self.interval(send, cost) for send, cost in sends])
-                self._port_has_time_for_all(sends)
-
-    def _port_has_time_for_all(self, sends: list[tuple[Sending, int]]) -> None:
-        """What a port carries, it carries after the first moment when any can come, and before the last."""
-        head, after = NEVER, NEVER
-        for send, cost in sends:
-            items, busy = self.candidates.on_link[send.link], self.alpha[send.link] * self.serial + cost
-            head = min(head, self.first_start(send.link, items))
-            after = min(after, self.horizon - self.last_start(send.link, items) - busy)
-        load = sum(
-            self.alpha[send.link] * self.serial * send.active + cost * sum(send.members.values())
-            for send, cost in sends
-        )
-        used = self.cp.new_bool_var("p")
-        for send, _ in sends:
-            self.cp.add_implication(send.active, used)
-        self.cp.add(load + (head + after) * used <= self.finish)
-
     def _parts_come_before_the_whole(self) -> None:
-        for link, sends in enumerate(self.sends):
+        for link, sends in enumerate(self.sending.sends_on):
             for send in sends:
                 for (chunk, part), member in send.members.items():
                     whole, src, dst = self.candidates.whole[chunk], self.src[link], self.dst[link]
                     if part == whole:
                         continue
                     if self.post[chunk][src]:
-                        self.cp.add(send.start <= self.at[chunk, whole, src]).only_enforce_if(member)
+                        self.cp.add(send.start <= self.at[(chunk, whole), src]).only_enforce_if(member)
                     if self.post[chunk][dst]:
-                        self.cp.add(send.end <= self.at[chunk, whole, dst]).only_enforce_if(member)
+                        self.cp.add(send.end <= self.at[(chunk, whole), dst]).only_enforce_if(member)
 
     def _a_sum_for_one_leaves_each_rank_once(self) -> None:
         for chunk, rank in itertools.product(self.chunks, self.ranks):
@@ -197,7 +290,7 @@ class SumModel(Variables):
         """One rank has interchangeable chunks in the order of their numbers."""
         for chunks, rank in self.in_order():
             for one, other in itertools.pairwise(chunks):
-                first, then = (self.at[chunk, self.candidates.whole[chunk], rank] for chunk in (one, other))
+                first, then = (self.at[(chunk, self.candidates.whole[chunk]), rank] for chunk in (one, other))
                 self.cp.add(first <= then)
 
     def in_order(self) -> Iterator[tuple[list[int], int]]:

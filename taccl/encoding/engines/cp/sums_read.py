@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from taccl.encoding.core.timing import Decision, in_order
-from taccl.encoding.engines.cp.sums_model import SumModel
+from taccl.encoding.engines.cp.sums_model import Cell, SumModel
 from taccl.encoding.engines.cp.sums_parts import Item, is_own
-from taccl.encoding.engines.cp.sums_variables import Cell
 from taccl.model.network import FloatArray
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
@@ -32,7 +31,7 @@ def schedule_of(problem: Problem, program: Program) -> Schedule:
 def program_of(model: SumModel, value: Callable[[Any], int]) -> Program:
     """The sends that a solution says; `value` gives the value of a variable."""
     timed: list[tuple[int, int, list[Item]]] = []
-    for link, sends in enumerate(model.sends):
+    for link, sends in enumerate(model.sending.sends_on):
         for send in sends:
             items = [item for item, member in send.members.items() if value(member)]
             if items:
@@ -81,7 +80,7 @@ def add_hint(model: SumModel, schedule: Schedule) -> None:
     outputs = model.problem.collective.outputs
     wanted = zip(outputs.chunk.tolist(), outputs.rank.tolist(), strict=True)
     ends = [rows.get((chunk, model.candidates.whole[chunk], rank), model, hint) for chunk, rank in wanted]
-    hint(model.finish, max(ends, default=0))
+    hint(model.sending.finish, max(ends, default=0))
     _hint_sends(model, schedule, rows, hint)
     for variable in (*model.got.values(), *model.made.values()):
         hint(variable, 0)
@@ -135,7 +134,7 @@ class _Rows:
                 hint(model.made[chunk, first, part, rank], 1)
         if hint is not None and cell in model.got:
             hint(model.got[cell], 1)
-            hint(model.at[cell], when)
+            hint(model.at[(chunk, part), rank], when)
         return when
 
 
@@ -153,9 +152,9 @@ def _hint_sends(model: SumModel, schedule: Schedule, rows: _Rows, hint: Callable
     for group in rows_of.values():
         items = {(rows.chunk[row], rows.part[row]) for row in group}
         on_link[int(schedule.link[group[0]])].append((rows.start[group[0]], items))
-    for link, sends in enumerate(model.sends):
+    for link, sends in enumerate(model.sending.sends_on):
         carried = sorted(on_link[link], key=lambda each: each[0])
-        if sends and isinstance(sends[0].count, int):  # each item has a send of its own
+        if sends and not sends[0].is_shared:  # each item has a send of its own
             start = {item: when for when, group in carried for item in group}
             carried = [(start.get(item, -1), {item}) for send in sends for item in send.members]
         nothing: list[tuple[int, set[Item]]] = [(-1, set())]
@@ -164,13 +163,12 @@ def _hint_sends(model: SumModel, schedule: Schedule, rows: _Rows, hint: Callable
             hint(send.active, when >= 0)
             for item, member in send.members.items():
                 hint(member, when >= 0 and item in items)
-            hint(send.count, len(items) if when >= 0 else 0)
             if when >= 0:
                 hint(send.start, when)
-                if not isinstance(send.count, int):
-                    hint(send.end, when + model.alpha[link] + model.cost[link] * len(items))
+                if send.is_shared:
+                    hint(send.end, when + model.clock.duration(link, {0: len(items)}))
 
 
 def _in_ticks(model: SumModel, us: FloatArray) -> list[int]:
-    ticks: list[int] = np.floor(us / model.ticks.tick_us + 1e-6).astype(np.int64).tolist()
+    ticks: list[int] = np.floor(us / model.clock.ticks.tick_us + 1e-6).astype(np.int64).tolist()
     return ticks

@@ -12,9 +12,9 @@ from taccl.encoding.core.timing import Decision, in_order
 from taccl.encoding.engines.cp.sums_model import SumModel
 from taccl.encoding.engines.cp.sums_parts import Item, interchangeable_chunks
 from taccl.encoding.engines.cp.sums_read import Program
-from taccl.encoding.engines.cp.sums_variables import Sending
 from taccl.encoding.engines.cp.tuning import SUMS_SMALLER_SYMMETRY_WORK
 from taccl.encoding.instance import Instance
+from taccl.encoding.sending_model.sends import Send
 from taccl.encoding.symmetry.group import SymmetryGroup, without_shared_ports
 from taccl.encoding.symmetry.search import found_group
 from taccl.model.collective import Collective, IntArray, Placement
@@ -69,8 +69,10 @@ def keep_symmetric(model: SumModel, group: SymmetryGroup) -> None:
         def image(item: Item, chunks: list[int] = chunks, ranks: list[int] = ranks) -> Item:
             return chunks[item[0]], set_of(ranks[rank] for rank in ranks_of(item[1]))
 
-        for link, sends in enumerate(model.sends):
-            for send, other in zip(sends, _images(sends, model.sends[links[link]], image), strict=True):
+        for link, sends in enumerate(model.sending.sends_on):
+            for send, other in zip(
+                sends, _images(sends, model.sending.sends_on[links[link]], image), strict=True
+            ):
                 if other is None:  # its link is slower by a rounding
                     model.cp.add(send.active == 0)
                     continue
@@ -78,18 +80,21 @@ def keep_symmetric(model: SumModel, group: SymmetryGroup) -> None:
                 model.cp.add(send.start == other.start)
                 for item, member in send.members.items():
                     model.cp.add(member == other.members.get(image(item), 0))
-        for cells in (model.got, model.at):
-            for (chunk, part, rank), variable in cells.items():
-                moved = cells.get((*image((chunk, part)), ranks[rank]))
-                if moved is not None and not isinstance(variable, int):
-                    model.cp.add(variable == moved)
+        for (chunk, part, rank), got in model.got.items():
+            moved = (*image((chunk, part)), ranks[rank])
+            if moved in model.got and not isinstance(got, int):
+                model.cp.add(got == model.got[moved])
+        for (item, rank), when in model.at.items():
+            there = image(item), ranks[rank]
+            if there in model.at and not isinstance(when, int):
+                model.cp.add(when == model.at[there])
 
 
 def _images(
-    sends: list[Sending], others: list[Sending], image: Callable[[Item], Item]
-) -> list[Sending | None]:
+    sends: list[Send[Item]], others: list[Send[Item]], image: Callable[[Item], Item]
+) -> list[Send[Item] | None]:
     """For each send of a link, which one it is on another link: by its item, or by its place in time."""
-    if sends and not isinstance(sends[0].count, int):
+    if sends and sends[0].is_shared:
         return [others[k] if k < len(others) else None for k in range(len(sends))]
     by_item = {item: other for other in others for item in other.members}
     return [by_item.get(image(item)) for send in sends for item in send.members]
