@@ -112,7 +112,7 @@ class Bounds(Reported, Sequence[Proof]):
         ]
         header = ("bound", "time (us)", "algbw (GB/s)", "busbw (GB/s)", "why no schedule is faster")
         size = units.format_size(problem.size_bytes)
-        title = f"{problem.collective.name}, {problem.num_ranks} ranks, on {on}, {size}"
+        title = f"{problem.collective.name}, {problem.collective.counted_ranks}, on {on}, {size}"
         rows = [self._figures(bound) for bound in proven]
         return Report("taccl.bound/1", self._all_figures(rows), _COLUMNS, rows, Table(title, cells, header))
 

@@ -136,7 +136,7 @@ class MachineCheck(Reported):
         figures = {
             "name": self.machine.name,
             "nodes": self.machine.num_nodes,
-            "ranks": self.machine.num_ranks,
+            "ranks": self.machine.num_members,
             "is_whole": self.is_whole,
             "anomalies": [
                 {
@@ -225,13 +225,14 @@ def _bounds(
     network: SketchedNetwork, requested: Sequence[tuple[int, str]], end_s: float
 ) -> Iterator[MachineBound]:
     """Each with its share of the time that is left."""
+    logical = network.topology
     for done, (size, name) in enumerate(requested):
         left_s = end_s - time.monotonic()
         if left_s <= 0:
             yield MachineBound(name, size, reason=_LATE)
             continue
         try:
-            collective = make_collective(name, network.topology.num_ranks, 1, None)
+            collective = make_collective(name, logical.num_members, 1, None).with_helpers(logical.num_helpers)
             bytes_each = chunk_bytes(collective.chunks_per_size, size)
             problem = network.applied(collective, bytes_each / units.MB).problem
             proved = _proofs(Instance(problem), Budget(left_s / (len(requested) - done)))

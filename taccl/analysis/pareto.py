@@ -23,7 +23,7 @@ from taccl.encoding.frontier import (
 )
 from taccl.encoding.frontier.points import copies_of
 from taccl.encoding.instance import Instance
-from taccl.errors import NoScheduleInTime, SolverError
+from taccl.errors import NoScheduleInTime, SolverError, TopologyError
 from taccl.model import units
 from taccl.model.collective import Collective
 from taccl.model.collectives import make_collective
@@ -313,6 +313,10 @@ def _stated(
     name: str, machine: PhysicalTopology, root: int | None, size_bytes: int
 ) -> Callable[[int], Instance]:
     """The problem for each number of chunks per rank, made once; all links may be used, as they are."""
+    if machine.num_helpers:
+        raise TopologyError(
+            f"{machine.name} has helpers, of which SCCL's encoding knows nothing", hint="taccl synthesize"
+        )
     collective = make_collective(name, machine.num_ranks, 1, root)
     problem = apply_sketch(None, machine, collective, 1.0, max_group=DEFAULT_TARGET.max_group).problem
 

@@ -65,7 +65,9 @@ def _show(proven: Bounds) -> None:
     size = units.format_size(problem.size_bytes)
     chunk = units.format_sizes(float(problem.size_mb.min()), float(problem.size_mb.max()))
     on = stated.topology.name if stated.sketch is None else f"{stated.topology.name} ({stated.sketch.name})"
-    click.echo(f"{problem.collective.name}, {problem.num_ranks} ranks, on {on}: {size} in chunks of {chunk}")
+    click.echo(
+        f"{problem.collective.name}, {problem.collective.counted_ranks}, on {on}: {size} in chunks of {chunk}"
+    )
     header = ["bound", "time(us)", "algbw(GB/s)", "busbw(GB/s)", "", "why no schedule is faster"]
     show_table(header, [_row(proven, each, each is largest) for each in proven if each.value_us > 0])
     if not largest.value_us:

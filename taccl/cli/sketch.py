@@ -98,10 +98,10 @@ def check(
     machine = choose_topology(topology, design, nodes=nodes, profile=profile)
     verdicts = [_try(design, machine, collective) for collective in COLLECTIVES]
     if as_json:
-        facts = _facts(design) | {"ranks": machine.num_ranks, "collectives": verdicts}
+        facts = _facts(design) | {"ranks": machine.num_members, "collectives": verdicts}
         show_json(stamped("taccl.sketch.check/1", facts))
     else:
-        click.echo(f"sketch {design.name} on {machine.name}: {machine.num_ranks} ranks")
+        click.echo(f"sketch {design.name} on {machine.name}: {machine.num_members} ranks")
         show_table(
             ("COLLECTIVE", "LINKS", "VERDICT"),
             [
@@ -117,11 +117,12 @@ def check(
 
 def _try(design: Sketch, machine: PhysicalTopology, name: str) -> dict[str, Any]:
     """What becomes of one collective; errors that concern the sketch itself are raised."""
-    collective = make_collective(name, machine.num_ranks, design.chunks_per_rank)
+    collective = make_collective(name, machine.num_members, design.chunks_per_rank)
+    collective = collective.with_helpers(machine.num_helpers)
     facts: dict[str, Any] = {"collective": name, "ok": False, "links": None, "notes": [], "reason": None}
     try:
         chunks = collective.chunks_per_size
-        size = machine.num_ranks * MB if design.size is None else chunk_bytes(chunks, design.size)
+        size = machine.num_members * MB if design.size is None else chunk_bytes(chunks, design.size)
         applied = apply_sketch(design, machine, collective, size / MB)
     except (InfeasibleError, CollectiveError) as reason:
         return facts | {"reason": str(reason)}

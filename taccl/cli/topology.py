@@ -86,7 +86,7 @@ def show(name: str, nodes: int | None, profile: Path | None, as_json: bool) -> N
     for label, value in facts.items():
         if value is not None:
             click.echo(f"{label:<12} {value}")
-    for title, classes in (("LINKS", links), ("PATHS FROM GPU TO GPU", paths)):
+    for title, classes in (("LINKS", links), ("PATHS FROM RANK TO RANK", paths)):
         click.echo(f"\n{title}")
         header = [_HEADER.get(key, key) for key in classes[0]]
         show_table(header, [tuple(each.values()) for each in classes])
@@ -133,7 +133,8 @@ def _facts(machine: PhysicalTopology, entry: CatalogueEntry | None) -> dict[str,
     return {
         "name": machine.name,
         "nodes": machine.num_nodes,
-        "ranks": machine.num_ranks,
+        "ranks": machine.num_members,
+        "helpers": machine.num_helpers or None,
         "devices": ", ".join(f"{count} {kind}" for kind, count in sorted(devices.items())),
         "occupancy": machine.occupancy,
         "chunk_bytes": machine.chunk_bytes,

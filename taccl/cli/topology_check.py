@@ -83,7 +83,7 @@ def check(
 def _show(checked: MachineCheck) -> None:
     machine = checked.machine
     nodes = f"{machine.num_nodes} node{'s' if machine.num_nodes > 1 else ''}"
-    gpus = f"{machine.num_ranks} GPU{'s' if machine.num_ranks > 1 else ''}"
+    gpus = f"{machine.num_members} GPU{'s' if machine.num_members > 1 else ''}"
     click.echo(f"{machine.name}, {nodes}, {gpus}: {_counted(len(checked.anomalies))} found")
     for anomaly in checked.anomalies:
         click.echo(f"- {anomaly.kind}: {anomaly.message}\n    {anomaly.hint}")

@@ -202,6 +202,12 @@ class Collective:
         """Ranks that hold data: 0 .. num_members - 1."""
         return self.num_ranks - self.num_helpers
 
+    @property
+    def counted_ranks(self) -> str:
+        """`4 ranks and 1 helper`."""
+        counts = [(self.num_members, "rank")] + [(self.num_helpers, "helper")] * bool(self.num_helpers)
+        return " and ".join(f"{count} {noun}{'' if count == 1 else 's'}" for count, noun in counts)
+
     @cached_property
     def pre(self) -> BoolArray:
         """Dense precondition, shape (num_chunks, num_ranks). Raises as `Placement.table`."""

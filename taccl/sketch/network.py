@@ -47,9 +47,15 @@ def logical_topology(sketch: Sketch, topology: PhysicalTopology, layout: Layout)
 
     Raises
     ------
-    SketchError : a switch or relay joins GPUs that the machine does not join.
+    SketchError : a switch or relay joins GPUs that the machine does not join; the machine has helpers, and
+        the sketch chooses links, which it can do for GPUs only.
     TopologyError : there are too many of them.
     """
+    if topology.num_helpers and not takes_all_links(sketch):
+        raise sketch.error(
+            f"{topology.name} has helpers, and this sketch chooses links of GPUs only",
+            hint="leave the sketch out, or let it use all links",
+        )
     few = None
     if has_too_many_links(sketch, topology, layout):
         few = paths_of_equal_nodes(topology, layout) if takes_all_links(sketch) else None
@@ -75,6 +81,9 @@ def logical_topology(sketch: Sketch, topology: PhysicalTopology, layout: Layout)
         port_names=names,
         occupancy=topology.occupancy,
         port_betas=betas,
+        is_helper=np.array([gpu.kind == "helper" for gpu in topology.gpus], dtype=np.bool_),
+        may_sum=np.array([gpu.may_sum for gpu in topology.gpus], dtype=np.bool_),
+        may_copy=np.array([gpu.may_copy for gpu in topology.gpus], dtype=np.bool_),
         domain_of=_domains(paths, topology, layout),
         executor=topology.executor,
     )

@@ -103,8 +103,15 @@ def inputs_of(request: Request) -> Inputs:
 
 
 def _demand(request: Request, machine: PhysicalTopology, pieces: int) -> Demand:
-    """What the collective and the sizes of a request want of the ranks of a machine."""
-    wanted, num_ranks = request.collective, machine.num_ranks
+    """What the collective and the sizes of a request want of the ranks of a machine, helpers among them."""
+    demand = _demand_of_members(request, machine, pieces)
+    missing = machine.num_ranks - demand.collective.num_ranks
+    is_of_members = machine.num_helpers and missing == machine.num_helpers
+    return replace(demand, collective=demand.collective.with_helpers(missing)) if is_of_members else demand
+
+
+def _demand_of_members(request: Request, machine: PhysicalTopology, pieces: int) -> Demand:
+    wanted, num_ranks = request.collective, machine.num_members
     if isinstance(wanted, Collective):
         _of_no_use(
             "a collective that is made already", chunks=request.chunks, root=request.root, sizes=request.sizes

@@ -226,9 +226,9 @@ class Result(Reported):
         figures = self.figures()
         single = [key for key, value in figures.items() if not isinstance(value, list | dict)]
         on = self.topology if self.sketch is None else f"{self.topology} ({self.sketch})"
-        ranks, size = _count(self.problem.num_ranks, "rank"), units.format_size(self.size_bytes)
+        size = units.format_size(self.size_bytes)
         table = Table(
-            f"{self.collective.name}, {ranks}, on {on}, {size}",
+            f"{self.collective.name}, {self.collective.counted_ranks}, on {on}, {size}",
             [*self._times(), ("verified", self._verdict())],
         )
         return Report("taccl.synthesize/1", figures, single, [figures], table)
@@ -240,7 +240,7 @@ class Result(Reported):
             "root": self.collective.root,
             "topology": self.topology,
             "sketch": self.sketch,
-            "ranks": self.problem.num_ranks,
+            "ranks": self.collective.num_members,
             "nodes": self.problem.topology.num_nodes,
             "occupancy": self.problem.topology.occupancy,
             "size_bytes": self.size_bytes,
@@ -298,7 +298,7 @@ class Result(Reported):
         configurations and the numbers of chunks that were tried.
         """
         rows = [
-            ("collective", f"{self.collective.name}, {_count(self.problem.num_ranks, 'rank')}"),
+            ("collective", f"{self.collective.name}, {self.collective.counted_ranks}"),
             ("topology", f"{self.topology}, {_count(self.problem.topology.num_nodes, 'node')}"),
             ("sketch", self.sketch or "none: all links, as they are"),
             ("size", f"{units.format_size(self.size_bytes)}, in chunks of {self._chunk_size()}"),

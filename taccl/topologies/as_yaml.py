@@ -9,14 +9,20 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from taccl.errors import TopologyError
 from taccl.topologies.devices import Device, DeviceKind, Link
 from taccl.topologies.executor_section import executor_lines
 from taccl.topologies.model import PhysicalTopology
 
-_KEYS: dict[DeviceKind, str] = {"gpu": "gpus", "switch": "switches", "nic": "nics", "pcie": "pcie"}
+_KEYS: dict[DeviceKind, str] = {
+    "gpu": "gpus",
+    "helper": "helpers",
+    "switch": "switches",
+    "nic": "nics",
+    "pcie": "pcie",
+}
 #: Comments are cut where no one reads on, and lists of pairs are wrapped.
 _LONGEST_COMMENT, _WIDTH = 240, 90
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
@@ -139,7 +145,7 @@ def _without_prefix(machine: PhysicalTopology, prefix: str) -> _Node:
         if not _NAME.fullmatch(name):
             raise _cannot(machine, f"no device can be called {name!r}")
     devices = [
-        Device(inside[device.name], device.kind, 0, device.local)
+        replace(device, name=inside[device.name], node=0)
         for device in machine.devices
         if device.name in inside
     ]
@@ -151,11 +157,19 @@ def _without_prefix(machine: PhysicalTopology, prefix: str) -> _Node:
     return devices, links
 
 
+def _with_abilities(device: Device) -> str:
+    """A device's name, and of a helper what it cannot do."""
+    cannot = [key for key, can in (("sums", device.may_sum), ("copies", device.may_copy)) if not can]
+    return (
+        f"{{name: {device.name}, {', '.join(f'{key}: false' for key in cannot)}}}" if cannot else device.name
+    )
+
+
 def _template(node: _Node, indent: str) -> Iterator[str]:
     devices, links = node
     listed: dict[DeviceKind, int | Sequence[str]] = {}
     for kind in _KEYS:
-        names = [device.name for device in devices if device.kind == kind]
+        names = [_with_abilities(device) for device in devices if device.kind == kind]
         counted = names == [f"{kind}{number}" for number in range(len(names))]
         listed[kind] = len(names) if counted else names
     entries = []

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-DeviceKind = Literal["gpu", "switch", "nic", "pcie", "fabric"]
+DeviceKind = Literal["gpu", "helper", "switch", "nic", "pcie", "fabric"]
 
 #: `Device.node` of a device that belongs to no node: the fabric between nodes.
 NO_NODE = -1
@@ -18,12 +18,18 @@ MAX_LINKS = 2**18
 
 @dataclass(frozen=True)
 class Device:
-    """Something with links. `local` counts the devices of one kind inside one node from 0."""
+    """Something with links. `local` counts the devices of one kind inside one node from 0.
+
+    A helper is a rank without data: a server that adds up for others, a switch that stores. `may_sum` and
+    `may_copy` say what it can do, as in `LogicalTopology`.
+    """
 
     name: str
     kind: DeviceKind
     node: int
     local: int
+    may_sum: bool = True
+    may_copy: bool = True
 
 
 @dataclass(frozen=True)

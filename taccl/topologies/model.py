@@ -1,9 +1,9 @@
 """The physical machine: devices, the links between them, and what a transfer over them costs.
 
-A machine is a directed graph. GPUs are its ranks; switches, NICs, PCIe bridges and the fabric
-between nodes only pass data on. Every physical link serves one transfer at a time, so every link
-that several GPU-to-GPU paths share is a *port* of all of them: no other notion is needed for
-switches, NICs and bridges.
+A machine is a directed graph. GPUs are its ranks, and after them helpers, which hold no data; switches, NICs,
+PCIe bridges and the fabric between nodes only pass data on. Every physical link serves one transfer at a
+time, so every link that several paths from rank to rank share is a *port* of all of them: no other notion is
+needed for switches, NICs and bridges.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class PhysicalTopology:
     Parameters
     ----------
     name : how the machine is called in files and results.
-    devices : every device; the GPUs among them are the ranks, in this order.
+    devices : every device; the GPUs among them, and then the helpers, are the ranks, in this order.
     links : every directed link. Several from one device to another become one, which cuts each message
         into as many parts: their bandwidths add up, and the largest alpha is that of the last part to come.
     occupancy : `serial` (a port is busy for alpha + size * beta) or `pipelined` (for size * beta).
@@ -63,7 +63,7 @@ class PhysicalTopology:
         tuple_of(self.devices, Device, "devices", TopologyError)
         tuple_of(self.links, Link, "links", TopologyError)
         names = [text(device.name, "the name of a device", TopologyError) for device in self.devices]
-        if not self.gpus:
+        if not self.num_members:
             raise TopologyError(f"topology {self.name!r} has no GPU")
         for name in sorted(
             {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else ()
@@ -95,8 +95,8 @@ class PhysicalTopology:
 
     @cached_property
     def gpus(self) -> tuple[Device, ...]:
-        """The GPUs; a GPU's position here is its rank."""
-        return tuple(device for device in self.devices if device.kind == "gpu")
+        """The ranks by number: the GPUs, and after them the helpers."""
+        return tuple(device for kind in ("gpu", "helper") for device in self.devices if device.kind == kind)
 
     @cached_property
     def rank_of(self) -> dict[str, int]:
@@ -106,6 +106,16 @@ class PhysicalTopology:
     @property
     def num_ranks(self) -> int:
         return len(self.gpus)
+
+    @cached_property
+    def num_helpers(self) -> int:
+        """Ranks without data: the last ones."""
+        return sum(device.kind == "helper" for device in self.devices)
+
+    @property
+    def num_members(self) -> int:
+        """Ranks with data."""
+        return self.num_ranks - self.num_helpers
 
     @cached_property
     def num_nodes(self) -> int:

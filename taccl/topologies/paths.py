@@ -47,7 +47,8 @@ class PathFinder:
         for link, (src, dst) in enumerate(self.ends):
             self.leaving[src].append(link)
             self.entering[dst].append(link)
-        self.gpus = [i for i, device in enumerate(devices) if device.kind == "gpu"]
+        ranks = ("gpu", "helper")
+        self.gpus = [i for kind in ranks for i, device in enumerate(devices) if device.kind == kind]
         self._rank_of = {gpu: rank for rank, gpu in enumerate(self.gpus)}
         self._exit_of = [self._exited(src, dst) for src, dst in self.ends]
         self._from_rank: dict[int, dict[int, Path]] = {}

@@ -27,6 +27,7 @@ from taccl.topologies.strict_yaml import Node, load_yaml, nearest, parse_yaml
 #: Key of a template -> the kind of its devices, and the name that a counted one starts with.
 _KINDS: dict[str, tuple[DeviceKind, str]] = {
     "gpus": ("gpu", "gpu"),
+    "helpers": ("helper", "helper"),
     "switches": ("switch", "switch"),
     "nics": ("nic", "nic"),
     "pcie": ("pcie", "pcie"),
@@ -42,15 +43,16 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
 
 @dataclass(frozen=True)
 class _Template:
-    """The devices of one node, by key (`gpus`, ...), and the links among them."""
+    """The devices of one node, by key (`gpus`, ...), the links among them, and what helpers cannot do."""
 
     devices: Devices
     links: tuple[Link, ...]
+    can: dict[str, dict[str, bool]]
 
     def place(self, node: int, prefix: str) -> tuple[list[Device], list[Link]]:
         """The devices and links of one node, their names preceded by `prefix`."""
         devices = [
-            Device(prefix + name, _KINDS[key][0], node, local)
+            Device(prefix + name, _KINDS[key][0], node, local, **self.can.get(name, {}))
             for key, names in self.devices.items()
             for local, name in enumerate(names)
         ]
@@ -169,14 +171,27 @@ def _template(keys: dict[str, Node]) -> _Template:
             if name in line_of:
                 raise keys[key].error(f"the name {name!r} is already given on line {line_of[name]}")
             line_of[name] = keys[key].line
-    return _Template(devices, _links(keys["links"], devices) if "links" in keys else ())
+    can = _abilities(keys["helpers"]) if "helpers" in keys else {}
+    return _Template(devices, _links(keys["links"], devices) if "links" in keys else (), can)
+
+
+def _abilities(helpers: Node) -> dict[str, dict[str, bool]]:
+    """What helpers say of themselves: `{name: relay, sums: false}`."""
+    can = {}
+    for item in helpers.elements() if helpers.kind == "list" else ():
+        if item.kind == "mapping":
+            keys = item.mapping(("name", "sums", "copies"), required=("name",))
+            known = {"sums": "may_sum", "copies": "may_copy"}
+            can[keys["name"].raw] = {known[key]: keys[key].boolean() for key in known if key in keys}
+    return can
 
 
 def _device_names(node: Node, prefix: str) -> tuple[str, ...]:
     """Names from a count or from a list of names."""
     if node.kind == "list":
-        names = tuple(name.string() for name in node.elements())
-        for name, item in zip(names, node.elements(), strict=True):
+        items = [_named(item) if prefix == "helper" else item for item in node.elements()]
+        names = tuple(item.string() for item in items)
+        for name, item in zip(names, items, strict=True):
             stands_for_others = name in _KINDS and names != (prefix,)  # one PCIe bridge may be called pcie
             if not _NAME.fullmatch(name) or stands_for_others:
                 raise item.error(
@@ -187,6 +202,11 @@ def _device_names(node: Node, prefix: str) -> tuple[str, ...]:
     if not names and prefix == "gpu":
         raise node.error(f"{node.name} must be 1 or more")
     return names
+
+
+def _named(helper: Node) -> Node:
+    """The name of a helper, which may say more of itself."""
+    return helper.keys("name")["name"] if helper.kind == "mapping" else helper
 
 
 def _links(node: Node, devices: Devices) -> tuple[Link, ...]:

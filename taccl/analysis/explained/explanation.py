@@ -130,7 +130,7 @@ class Explanation(Reported):
             cells.append(("lower bound", f"{bound.value_us:.2f} us ({bound.witness})"))
         on = self.topology if self.sketch is None else f"{self.topology} ({self.sketch})"
         size = units.format_size(self.size_bytes)
-        title = f"{self.collective.name}, {self.collective.num_ranks} ranks, on {on}, {size}"
+        title = f"{self.collective.name}, {self.collective.counted_ranks}, on {on}, {size}"
         rows = [{"conflict": conflict.text()} for conflict in self.conflicts]
         return Report("taccl.explain/1", self.figures(), ["conflict"], rows, Table(title, cells))
 

@@ -182,6 +182,8 @@ def _protocols(protocols: Sequence[Protocol]) -> tuple[Protocol, ...]:
 
 
 def _check_ranks(machine: PhysicalTopology) -> None:
+    if machine.num_helpers:
+        raise TopologyError(f"{machine.name} has helpers, which no file of a program can use")
     if machine.num_ranks < 2:
         raise TopologyError(f"{machine.name} has one GPU, so nothing is sent")
     if machine.num_ranks > MOST_RANKS:
