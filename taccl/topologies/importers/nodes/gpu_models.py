@@ -13,12 +13,12 @@ from taccl.topologies.importers.nodes.figures import arch_of
 from taccl.topologies.importers.nodes.rates import NVLINKS_OF_SEVERAL, arch_of_model
 
 #: `GPU 0: NVIDIA B200 (UUID: ..)` of `nvidia-smi -L`, and `GPU 0,1,..: NVIDIA B200` of people.
-_LISTED = re.compile(r"\bGPUs?\s+(\d{1,3}(?:\s*[-,.]+\s*\d{0,3})*)\s*:\s*(\S.*)")
+_LISTED = re.compile(r"\bGPUs?\s+(\d[\d ,.-]{0,200}):\s*(\S.*)")
 #: A row of the table of `nvidia-smi`, and of the devices that nccl-tests uses.
 _TABLED = re.compile(r"^\s*\|\s+(\d{1,3})\s+(\S.*?)\s{2,}(?:On|Off|N/A)\b")
 _USED = re.compile(r"#\s+Rank\s+\d+\s.*\bdevice\s+(\d{1,3})\s+\[[^\]]*\]\s+(\S.*)")
-#: Pastes that name models are short.
-_MOST_BYTES = 2**20
+#: Pastes that name models are short, and so are their lines.
+_MOST_BYTES, _LONGEST_LINE = 2**20, 400
 
 
 def with_named_models(dump: Dump, text: str) -> Dump:
@@ -48,6 +48,8 @@ def with_named_models(dump: Dump, text: str) -> Dump:
 def _named(text: str) -> Iterator[tuple[int, str]]:
     """Indices and models, of lines whose model is one of a generation that is in the table of rates."""
     for line in plain_lines(text):
+        if len(line) > _LONGEST_LINE:
+            continue
         match = _LISTED.search(line) or _TABLED.search(line) or _USED.search(line)
         if match is None:
             continue

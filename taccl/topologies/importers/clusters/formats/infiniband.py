@@ -58,7 +58,7 @@ _LINK_INFO = re.compile(
     r'\s*(?:0x[0-9a-f]+\s+)?(?:(\d+)\s+(\d+)\[[^\]]*\]\s*"([^"]*)")?',
     re.IGNORECASE,
 )
-_LINK_OWNER = re.compile(r"^\s*(Switch|CA|RT)\s*:\s*(?:0x[0-9a-f]+\s+)?(.*?)\s*:\s*$", re.IGNORECASE)
+_LINK_OWNER = re.compile(r"^ {0,9}(Switch|CA|RT) ?:(.*):\s*$", re.IGNORECASE)
 _LANES = re.compile(r"(\d{1,2})X\s+(\d{1,3}(?:\.\d+)?)\s*Gbps\s*(\(FDR10\))?", re.IGNORECASE)
 #: Gb/s of one lane on the wire, as iblinkinfo prints it -> the word of ibnetdiscover.
 _WIRE_GBITS = {
@@ -86,7 +86,11 @@ def has_ports(text: str) -> bool:
 
 def has_link_info(text: str) -> bool:
     """Whether there is a line of a link that iblinkinfo prints."""
-    return "==>" in text and any(map(_LINK_INFO.match, text.split("\n")))
+    return "==>" in text and any(_link_info(line) is not None for line in text.split("\n"))
+
+
+def _link_info(line: str) -> re.Match[str] | None:
+    return _LINK_INFO.match(line) if "==>" in line and len(line) <= _LONGEST_LINE else None
 
 
 def speed_of(text: str) -> float | None:
@@ -307,9 +311,9 @@ def read_link_info(text: str, path: str | None) -> Cluster:
     switches: set[str] = set()
     ports: dict[str, set[str]] = {}
     for number, line in enumerate(lines_of(text), start=1):
-        head, link = _LINK_OWNER.match(line), _LINK_INFO.match(line)
+        head, link = _LINK_OWNER.match(line[:_LONGEST_LINE]), _link_info(line)
         if head is not None:
-            owner, name = head[1].upper(), head[2]
+            owner, name = head[1].upper(), re.sub(r"^0x\w+\s+", "", head[2].strip())
         elif link is not None:
             found.append((Location(path, number), name if link[1] is None else link[1], link))
             ports.setdefault(link[2], set()).add(link[3])
