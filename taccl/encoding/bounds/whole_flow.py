@@ -21,7 +21,8 @@ v, and k_p the most chunks from u to v, each over the links u -> v of the port,
 
 *Fixed charge.* Let sum of y be 1, and occupancy serial. The k chunks from u to v either all go round, or some
 go over the link u -> v itself, in a group that no other pair can claim. With lengths s B_l, dist those of
-shortest routes and round those of routes that begin with another link,
+shortest routes and round those of routes that begin with another link (of each chunk by the links that it may
+use),
 
     T  >=  sum over pairs (u, v) of min(k round(u, v), Y_uv alpha_uv + k dist(u, v)).
 
@@ -75,7 +76,9 @@ def _fixed_charge_at(
     """The sum of the formula, for the pairs that the budget lets it come to: each adds something."""
     topology = instance.problem.topology
     length, charge = lengths(instance, price, cost), lengths(instance, price, alpha)
-    total, usable_before = 0.0, b"none"
+    #: For each pair what its chunks cost at least, if all go round and anyhow, and its link, or -1.
+    pairs: dict[tuple[int, int], tuple[float, float, int]] = {}
+    usable_before = b"none"
     between: FloatArray = np.zeros((0, 0))
     for rank, target, usable in commodities(instance):
         if not budget.remaining_s():
@@ -88,11 +91,18 @@ def _fixed_charge_at(
             others = [l for l in topology.links_from[rank] if l != direct and (usable is None or usable[l])]
             first = np.array(others, dtype=np.int64)
             round_us = (length[first] + between[topology.dst[first], wanting]).min(initial=np.inf)
-            charged = chunks * between[rank, wanting]
+            # Chunks of different owners may share a group, so a pair is charged once.
+            around, anyhow, link = pairs.get((rank, int(wanting)), (0.0, 0.0, -1))
             if direct >= 0 and (usable is None or usable[direct]):
-                charged += charge[direct]
-            total += float(min(chunks * round_us, charged))
-    return total
+                link = direct
+            costs = around + chunks * round_us, anyhow + chunks * between[rank, wanting]
+            pairs[rank, int(wanting)] = (*costs, link)
+    return float(
+        sum(
+            min(around, anyhow + (charge[link] if link >= 0 else 0.0))
+            for around, anyhow, link in pairs.values()
+        )
+    )
 
 
 def _integer_capacity_us(instance: Instance, known_us: float, budget: Budget) -> float:

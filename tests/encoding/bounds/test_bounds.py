@@ -254,6 +254,14 @@ def test_chunks_that_share_no_group_pay_an_alpha_each() -> None:
     assert _whole_flow_us(Problem(two, chunks, 1.0, max_group=2), known_us=1.0) == pytest.approx(8.0)
 
 
+def test_chunks_of_two_owners_may_share_a_group_and_its_alpha() -> None:
+    """A bound charged it to each owner, and stood above this: 2 us and two bodies of 3 us."""
+    topology = machine(2, [(0, 1, 2.0, 3.0), (1, 0, 0.0, 1.0)])
+    two = Problem(topology, custom(2, [((0,), (1,), True), ((0,), (1,), False)]), 1.0)
+    assert len(set(two.collective.owner.tolist())) == 2
+    assert lower_bound(two).value_us == pytest.approx(8.0) == fastest(two).makespan_us
+
+
 def test_behind_one_port_each_every_pair_pays_its_alpha_or_a_detour() -> None:
     """15 us of bodies and 3 alphas: forwarding to save an alpha of 1 us costs 5 us more."""
     links = [(a, b, 1.0, 5.0) for a in range(4) for b in range(4) if a != b]
