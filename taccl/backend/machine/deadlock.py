@@ -8,6 +8,10 @@ import numpy as np
 
 from taccl.backend.machine.acts import Acts, Kind, Moves, Names, Role, Stuck
 from taccl.backend.machine.layout import Layout
+from taccl.backend.machine.report import Finding
+
+#: Blocks of a circle that are named.
+MOST_NAMED = 12
 
 
 def find_cycle(acts: Acts, moves: Moves | None, stuck: Sequence[Stuck]) -> list[Stuck]:
@@ -48,6 +52,34 @@ def suppliers(acts: Acts, moves: Moves | None, stuck: Stuck) -> list[int]:
         rows = np.zeros(0, dtype=np.int64)
     blocks: list[int] = np.unique(acts.block[rows]).tolist()
     return blocks
+
+
+def deadlock_finding(
+    acts: Acts,
+    names: Names,
+    stuck: Sequence[Stuck],
+    when: str,
+    hint: str,
+    *,
+    memory: tuple[Moves, Layout] | None = None,
+    runtimes: tuple[str, ...] = (),
+) -> Finding:
+    """Who waits for whom, at the first block of a circle.
+
+    Parameters
+    ----------
+    when : the words that follow `hangs`. memory : None: there are no packets.
+    """
+    cycle = find_cycle(acts, None if memory is None else memory[0], stuck)
+    layout = None if memory is None else memory[1]
+    said = [f"{names.act_and_line(each.act)} {wait_in_words(acts, names, layout, each)}" for each in cycle]
+    if len(said) > MOST_NAMED:
+        half = MOST_NAMED // 2
+        said = [*said[:half], f"({len(said) - 2 * half} more)", *said[-half:]]
+    number = "1 thread block is" if len(stuck) == 1 else f"{len(stuck)} thread blocks are"
+    message = f"hangs {when}: {number} stuck; " + "; ".join(said)
+    finding = Finding("concurrency", "error", "deadlock", message, runtimes=runtimes, hint=hint)
+    return finding.at(names.location(cycle[0].act))
 
 
 def wait_in_words(acts: Acts, names: Names, layout: Layout | None, stuck: Stuck) -> str:

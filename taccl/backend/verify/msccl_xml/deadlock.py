@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from taccl.backend.machine.acts import Acts, Names
-from taccl.backend.machine.deadlock import find_cycle
-from taccl.backend.machine.report import Collector, Finding
+from taccl.backend.machine.deadlock import deadlock_finding
+from taccl.backend.machine.report import Collector
 from taccl.backend.machine.run import Run, run_acts
 from taccl.backend.program import Program
 from taccl.backend.verify.msccl_xml.executed_steps import ExecutedSteps
@@ -23,7 +23,6 @@ from taccl.backend.verify.msccl_xml.limits import MAX_COUNT, SLOTS, Runtime, gro
 Bounded = Callable[[int, int], Run]  # of (slots, chunks per piece)
 
 ITERATIONS = 2
-_SHOWN_OF_A_CYCLE = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +80,14 @@ def check_bounded(
         each = per_piece[runtime.name]
         if each is not None and not run(available, each).ends:
             limit = None if safe is None else _safe_bytes(program, runtime, safe)
-            collector.add(_report(program, acts, names, run(available, each), runtime, limit))
+            size = f"{program.max_bytes} bytes" if program.max_bytes else "any size"
+            kind = program.protocol.value
+            when = f"where a connection holds {available} pieces ({kind}), in calls of {size}"
+            hint = "let one of these receive before it sends"
+            if limit is not None:
+                hint = f'set maxBytes="{limit}", up to which it ends, or send fewer chunks per step'
+            stuck = run(available, each).stuck
+            collector.add(deadlock_finding(acts, names, stuck, when, hint, runtimes=(runtime.name,)))
     safe_bytes = None
     if safe is not None:
         safe_bytes = min(_safe_bytes(program, runtime, safe) for runtime in runtimes)
@@ -116,40 +122,6 @@ def report_unbounded(
         rule = "endless-wait"
         collector.add(executed.columns.at_step(wait.asker, "concurrency", "error", rule, message, hint))
     if not executed.never:
-        collector.add(_hang(acts, names, run, "however much a connection holds"))
+        hint = "break the cycle: change the order of steps in one of these thread blocks"
+        collector.add(deadlock_finding(acts, names, run.stuck, "however much a connection holds", hint))
     return HANGS
-
-
-def _report(
-    program: Program,
-    acts: Acts,
-    names: Names,
-    run: Run,
-    runtime: Runtime,
-    safe_bytes: int | None,
-) -> Finding:
-    slots = SLOTS[program.protocol]
-    size = f"{program.max_bytes} bytes" if program.max_bytes else "any size"
-    when = f"where a connection holds {slots} pieces ({program.protocol.value}), in calls of {size}"
-    hint = "let one of these receive before it sends"
-    if safe_bytes is not None:
-        hint = f'set maxBytes="{safe_bytes}", up to which it ends, or send fewer chunks per step'
-    return _hang(acts, names, run, when, (runtime.name,), hint)
-
-
-def _hang(
-    acts: Acts,
-    names: Names,
-    run: Run,
-    when: str,
-    runtimes: tuple[str, ...] = (),
-    hint: str = "break the cycle: change the order of steps in one of these thread blocks",
-) -> Finding:
-    cycle = find_cycle(acts, None, run.stuck)
-    said = [f"{names.act_and_line(stuck.act)} {names.wait(stuck)}" for stuck in cycle]
-    if len(said) > _SHOWN_OF_A_CYCLE:
-        half = _SHOWN_OF_A_CYCLE // 2
-        said = [*said[:half], f"({len(said) - 2 * half} more)", *said[-half:]]
-    message = f"the program hangs {when}: {len(run.stuck)} thread blocks are stuck; " + "; ".join(said)
-    finding = Finding("concurrency", "error", "deadlock", message, runtimes=runtimes, hint=hint)
-    return finding.at(names.location(cycle[0].act))

@@ -12,12 +12,12 @@ from dataclasses import replace
 from taccl.backend.machine.acts import Machine
 from taccl.backend.machine.contents import carry_out
 from taccl.backend.machine.counters import check_counters
-from taccl.backend.machine.deadlock import find_cycle, wait_in_words
+from taccl.backend.machine.deadlock import deadlock_finding
 from taccl.backend.machine.meaning import check_meaning, closest
 from taccl.backend.machine.moments import order_of_threads
 from taccl.backend.machine.race_findings import check_races_of_threads
 from taccl.backend.machine.report import Collector, Facts, Finding, Severity, Verdict
-from taccl.backend.machine.run import Run, run_calls
+from taccl.backend.machine.run import run_calls
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.verify.mscclpp.layout import chunk_sizes, layout_of, num_turns
 from taccl.backend.verify.mscclpp.memory import check_in_place_addressing
@@ -35,8 +35,7 @@ MOST_ACCESSES = 8_000_000
 MOST_ACTS_THE_OTHER_WAY = 2_000
 #: The largest chunk, in bytes.
 MOST_BYTES = 2**40
-#: Blocks of a circle of waits that are named.
-_SHOWN = 6
+_HINT_OF_DEADLOCK = "let whoever it waits for signal before it waits itself; give every wait its signal"
 
 
 def behaviour(
@@ -77,7 +76,11 @@ def behaviour(
         check_counters(machine, seen, collector)
         run = run_calls(machine, CALLS)
         if not run.ends:
-            _report_deadlock(machine, run, seen, collector)
+            if not hangs:
+                when, hint = f"in call {len(run.sequence)}", _HINT_OF_DEADLOCK
+                memory = machine.moves, machine.layout
+                found = deadlock_finding(machine.acts, machine.names, run.stuck, when, hint, memory=memory)
+                collector.add(found)
             hangs = True
             continue
         contents = carry_out(machine, run)
@@ -111,26 +114,6 @@ def _serves_the_other_way(plan: ExecutionPlan, wanted: Wanted) -> bool:
         check_meaning(machine, contents, closest(machine, contents, wanted.alternatives), set(), silent)
         check_races_of_threads(machine, contents, *order_of_threads(machine, run), set(), silent)
     return all(finding.severity == "warning" for finding in silent.findings())
-
-
-def _report_deadlock(machine: Machine, run: Run, seen: set[tuple[object, ...]], collector: Collector) -> None:
-    """One finding for a plan that hangs, at a block that waits for what never comes."""
-    acts, names = machine.acts, machine.names
-    cycle = find_cycle(acts, machine.moves, run.stuck)
-    first, others = cycle[0], cycle[1:]
-    waits = [wait_in_words(acts, names, machine.layout, each) for each in cycle]
-    said = "".join(
-        f"; {names.act(each.act)} {wait}" for each, wait in zip(others[:_SHOWN], waits[1:], strict=False)
-    )
-    number = len(run.stuck)
-    message = (
-        f"{waits[0]} and never goes on, in call {len(run.sequence)}: "
-        f"{'1 thread block is' if number == 1 else f'{number} thread blocks are'} stuck{said}"
-    )
-    if ("deadlock",) not in seen:
-        seen.add(("deadlock",))
-        hint = "let whoever it waits for signal before it waits itself; give every wait its signal"
-        collector.add(names.finding(first.act, "deadlock", message, hint))
 
 
 def _too_many_acts(plan: ExecutionPlan, chunk_bytes: int) -> str | None:
