@@ -165,10 +165,11 @@ BACKEND = (
     Room("target", "what a kind of file can hold, and how a schedule becomes one", ("unfolded",)),
     Room("lower", "schedule -> actions, what each rank does in one order -> program", ("limits", "target")),
     Room("lower_plan", "actions or program -> plan, by passes over what waits for what", ("lower",)),
+    Room("flat_json", "schedule -> flat JSON of actions, read back, verified, run and unfolded", ("lower",)),
     Room(
         "targets",
         "each target's row, and the registry of all",
-        ("lower_plan", "two_sided", "one_sided"),
+        ("lower_plan", "flat_json", "two_sided", "one_sided"),
     ),
 )
 

@@ -38,8 +38,8 @@ class Subject:
 
     @property
     def default_size(self) -> int | None:
-        """The size that a schedule was made for."""
-        return None if self.saved is None else self.saved.schedule.problem.size_bytes
+        """The size that a schedule, or a file that says so, was made for."""
+        return self.file.made_for_bytes if self.saved is None else self.saved.schedule.problem.size_bytes
 
     @property
     def num_chunks(self) -> int:
@@ -64,9 +64,11 @@ def of_file(path: str | Path, content: bytes, custom: str | Path | None, root: i
     """
     file = unfold_leniently(path, content, "simulated")
     ranks, chunks = file.num_ranks, file.chunks
-    name = _known_name(file, custom, path)
     collective = None if custom is None else load_collective(custom, ranks)
     file.check(collective, root)
+    if collective is None and file.computed is not None:
+        return Subject(file, file.computed, 1)
+    name = _known_name(file, custom, path)
     if collective is not None:
         return Subject(file, _cut_finer(chunks, collective, path), 1)
     if name in _ROOTED:

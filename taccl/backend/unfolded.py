@@ -87,6 +87,16 @@ class Unfolded(ABC):
         return None
 
     @property
+    def made_for_bytes(self) -> int | None:
+        """The size of the call that it was made for; None: the file does not say it."""
+        return None
+
+    @property
+    def computed(self) -> Collective | None:
+        """The collective as data, where the file says where its chunks lie; None: its name says it."""
+        return None
+
+    @property
     def unbounded(self) -> str | None:
         """Why no bound of sends over links holds for it; None: bounds hold."""
         return None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -31,6 +33,9 @@ from taccl.model.problem import NO_LIMIT
 from taccl.model.schedule import Schedule
 from taccl.model.units import MB
 
+#: From the actions of a rank to others that do the same.
+Pass: TypeAlias = Callable[[Actions], Actions]
+
 
 @dataclass(frozen=True, eq=False)
 class RankWork:
@@ -50,13 +55,16 @@ class RankWork:
     cells: tuple[FloatArray, FloatArray, FloatArray]
 
 
-def lower_to_actions(schedule: Schedule, options: LoweringOptions) -> list[RankWork]:
+def lower_to_actions(
+    schedule: Schedule, options: LoweringOptions, passes: Sequence[Pass] = ()
+) -> list[RankWork]:
     """What each rank does, for calls out of place. Chunks may be of unequal sizes.
 
     Parameters
     ----------
     schedule : one that `check` accepts.
     options : of those, the instances and the sizes of calls.
+    passes : what the format changes in the actions of a rank, one pass after the other.
 
     Raises
     ------
@@ -64,7 +72,9 @@ def lower_to_actions(schedule: Schedule, options: LoweringOptions) -> list[RankW
     """
     plan = plan_actions(schedule, options)
     expanded = plan.expanded(NO_LIMIT).by_rank(np.zeros(len(plan.flow.columns), dtype=np.int64))
-    ranks = [without_holes(rank.in_one_order(NO_LIMIT)) for rank in expanded]
+    ranks = [rank.in_one_order(NO_LIMIT) for rank in expanded]
+    for change in (*passes, without_holes):
+        ranks = [change(actions) for actions in ranks]
     check_actions(ranks)
     return [
         RankWork(actions, hazards(actions, [None]), _cells(plan.flow, rank, actions))

@@ -1,0 +1,60 @@
+"""The target whose files are the flat JSON of actions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from taccl.backend.flat_json.document import ActionsProgram
+from taccl.backend.flat_json.lowering import lower_flat
+from taccl.backend.flat_json.reader import begins_as_actions, parse_actions_document
+from taccl.backend.flat_json.unfolded import Flat
+from taccl.backend.flat_json.verify import RUNTIME, verify_actions
+from taccl.backend.flat_json.writer import actions_to_json
+from taccl.backend.target import Lowered, LoweringOptions, Target, TargetLimits
+from taccl.model import units
+from taccl.model.problem import Feature
+from taccl.model.schedule import Schedule
+
+#: What follows an output is nothing that a file does, so it may be there.
+_FEATURES: frozenset[Feature] = frozenset({"reductions", "sizes", "tails"})
+_REASONS: dict[Feature, str] = {
+    "helpers": "its ranks all hold data",
+    "ready_times": "it takes all inputs to be there when the call begins",
+}
+
+
+def _lower(schedule: Schedule, options: LoweringOptions) -> tuple[Lowered[ActionsProgram], ...]:
+    return (Lowered(lower_flat(schedule, options), (RUNTIME,)),)
+
+
+def _parse(content: bytes, path: str | None, look: Callable[[], None]) -> ActionsProgram:
+    return parse_actions_document(content, path).whole()
+
+
+def _use(program: ActionsProgram, readers: tuple[str, ...], path: Path | None) -> list[str]:
+    sizes = f"{units.format_size(program.min_bytes)} to {units.format_size(program.max_bytes)}"
+    return [f"serves calls of {sizes}, out of place", "docs/actions-json.md has the rules of an executor"]
+
+
+TARGETS = (
+    Target(
+        name="json",
+        title="what each rank does, for any executor",
+        format="json",
+        runtimes=(RUNTIME,),
+        limits=TargetLimits(instances=1),
+        lower=_lower,
+        write=actions_to_json,
+        read=parse_actions_document,
+        verify=verify_actions,
+        features=_FEATURES,
+        reasons=_REASONS,
+        protocols=("none",),
+        use=_use,
+        knows=begins_as_actions,
+        parse=_parse,
+        unfold=Flat.of,
+        unfold_document=Flat.of_document,
+    ),
+)

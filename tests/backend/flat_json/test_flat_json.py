@@ -1,0 +1,246 @@
+"""The flat JSON of actions: it is read back, verified in every order, run, simulated and shown."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import taccl
+from taccl.backend.execute.deadline import Deadline
+from taccl.backend.execute.requested import RunRequested
+from taccl.backend.flat_json import actions_to_json, parse_actions_document
+from taccl.backend.flat_json.lowering import lower_flat
+from taccl.backend.flat_json.unfolded import Flat
+from taccl.backend.flat_json.verify import verify_actions
+from taccl.backend.simulate.settings import SimulationSettings
+from taccl.backend.target import LoweringOptions
+from taccl.errors import CollectiveError, FileError, TacclError
+from taccl.model.schedule import Schedule
+from taccl.testing import check_target
+
+#: Bytes from rank to rank: their largest common measure is 4, and some are millions of it.
+UNEQUAL = np.array([[0, 1_000_004, 300], [64, 0, 5_000_000], [1000, 100, 0]])
+NAMES = ("allgather", "reducescatter", "allreduce", "alltoall", "broadcast", "reduce", "gather", "scatter")
+Content = dict[str, Any]
+
+
+@cache
+def scheduled(name: str) -> Schedule:
+    """A schedule on a ring of three; `unequal` is an AlltoAll of unequal parts."""
+    if name == "unequal":
+        found = taccl.synthesize("alltoall", topology="ring:3", sizes=UNEQUAL, file=False, effort=60)
+    else:
+        root = 1 if name in NAMES[4:] else None
+        found = taccl.synthesize(
+            name, topology="ring:3", size="3MB", chunks=2, root=root, file=False, effort=60
+        )
+    return found.schedule
+
+
+@cache
+def text_of(name: str) -> str:
+    return actions_to_json(lower_flat(scheduled(name), LoweringOptions()))
+
+
+def changed(name: str, change: Callable[[Content], object]) -> str:
+    content = json.loads(text_of(name))
+    change(content)
+    return json.dumps(content)
+
+
+def rules(text: str) -> set[str]:
+    return {finding.rule for finding in verify_actions(parse_actions_document(text)).errors}
+
+
+def run(text: str, seed: int = 0, **requested: Any) -> taccl.Execution:
+    file = Flat.of_document(parse_actions_document(text))
+    wanted = RunRequested(Deadline(60.0), size_bytes=4096, seed=seed, **requested)
+    (outcome,) = file.run(wanted)
+    return outcome
+
+
+@pytest.mark.parametrize("name", [*NAMES, "unequal"])
+def test_a_schedule_becomes_a_file_that_is_right_in_every_order(name: str) -> None:
+    program = lower_flat(scheduled(name), LoweringOptions())
+    document = parse_actions_document(text_of(name))
+    assert document.whole() == program
+    report = verify_actions(document, collective=scheduled(name).problem.collective)
+    assert report.findings == ()
+    assert (report.facts.out_of_place, report.facts.races, report.facts.deadlock) == ("right", 0, False)
+    for seed in range(5):
+        assert run(text_of(name), seed).verdict == "right"
+
+
+@pytest.mark.parametrize("op", ["sum", "prod", "max", "min"])
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_sums_are_whatever_reduction_and_type_the_call_has(op: str, dtype: str) -> None:
+    assert run(text_of("allreduce"), op=op, dtype=dtype).verdict == "right"
+
+
+@pytest.mark.parametrize("name", [*NAMES, "unequal"])
+def test_a_wait_that_is_left_out_is_found(name: str) -> None:
+    waits = [
+        (rank, index, wait)
+        for rank, of_rank in enumerate(json.loads(text_of(name))["ranks"])
+        for index, action in enumerate(of_rank["actions"])
+        for wait in range(len(action["after"]))
+    ]
+    for rank, index, wait in random.Random(0).sample(waits, min(10, len(waits))):
+        text = changed(name, lambda top: top["ranks"][rank]["actions"][index]["after"].pop(wait))  # noqa: B023
+        assert rules(text) & {"race", "wrong-result"}, (rank, index, wait)
+
+
+def test_what_verification_accepts_runs_right_in_random_orders() -> None:
+    dice, accepted = random.Random(1), 0
+    for _ in range(60):
+        text = changed("allreduce", lambda top: mutate(top, dice))
+        try:
+            report = verify_actions(parse_actions_document(text))
+        except FileError:
+            continue
+        if report.ok:
+            accepted += 1
+            assert all(run(text, seed).verdict == "right" for seed in range(3))
+    assert accepted
+
+
+def mutate(top: Content, dice: random.Random) -> None:
+    """One change of a number, a place or an order."""
+    actions = dice.choice(top["ranks"])["actions"]
+    action = dice.choice(actions)
+    kind = dice.randrange(4)
+    if kind == 0 and action["after"]:
+        action["after"].pop(dice.randrange(len(action["after"])))
+    elif kind == 1:
+        action["elements"] = dice.choice([1, 2, 3])
+    elif kind == 2:
+        key = dice.choice([key for key in ("from", "to") if key in action])
+        action[key] = [dice.choice(["output", "scratch"]), dice.randrange(4)]
+    else:
+        action["after"].append(dice.randrange(len(actions)))
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        (lambda top: top["ranks"][0]["actions"][1].update(after=[1]), "after"),
+        (lambda top: first(top, "send").update(elements=99), "out-of-bounds"),
+        (lambda top: first(top, "receive").update(to=["input", 0]), "input-changed"),
+        (lambda top: first(top, "send").update(peer=0), "peer"),
+        (lambda top: first(top, "send").update(peer=7), "peer"),
+        (lambda top: first(top, "send").update(message=99), "unmatched"),
+        (
+            lambda top: first(top, "receive").update(elements=3 - first(top, "receive")["elements"]),
+            "mismatch",
+        ),
+        (lambda top: top.update(root=1), "root"),
+        (lambda top: top["ranks"][0].update(output=[1, 0, 2, 3, 4, 5]), "not-standard"),
+        (lambda top: top["ranks"][0].update(output=[0, 0, 2, 3, 4, 5]), "chunk-twice"),
+        (lambda top: top["ranks"].clear(), "no-ranks"),
+        (lambda top: top.update(min_bytes=2, max_bytes=1), "sizes"),
+        (lambda top: top.update(min_bytes="2"), "bad-value"),
+        (lambda top: top.update(colour="red"), "bad-value"),
+        (lambda top: top.pop("sums"), "bad-value"),
+        (lambda top: top.update(chunk_elements=[1, 2]), "bad-value"),
+        (lambda top: first(top, "send").pop("after"), "bad-value"),
+        (lambda top: first(top, "send").update({"from": ["heap", 0]}), "bad-value"),
+        (lambda top: first(top, "send").update({"from": ["input", -1]}), "bad-value"),
+        (lambda top: first(top, "send").update(do="sendrecv"), "bad-value"),
+    ],
+)
+def test_what_no_executor_could_run_is_refused_with_its_line(
+    change: Callable[[Content], object], rule: str
+) -> None:
+    report = verify_actions(parse_actions_document(changed("allgather", change)))
+    assert rule in {finding.rule for finding in report.errors}
+    assert report.facts.readers == {"actions": "yes" if rule == "not-standard" else "no"}
+
+
+def first(top: Content, do: str) -> Content:
+    found: Content = next(action for action in top["ranks"][0]["actions"] if action["do"] == do)
+    return found
+
+
+def test_actions_that_wait_for_each_other_across_ranks_are_a_deadlock() -> None:
+    def cross(top: Content) -> None:
+        for rank in top["ranks"]:
+            receives = [index for index, one in enumerate(rank["actions"]) if one["do"] == "receive"]
+            rank["actions"].sort(key=lambda one: one["do"] != "receive")
+            for number, action in enumerate(rank["actions"]):
+                action["after"] = list(range(min(number, len(receives))))
+
+    text = changed("broadcast", cross)
+    assert "deadlock" not in rules(text)  # the root has no receives to wait for
+    assert rules(changed("alltoall", cross)) == {"deadlock"}
+
+
+def test_lists_that_hang_from_first_to_last_are_a_warning() -> None:
+    def receive_first(top: Content) -> None:
+        for rank in top["ranks"]:
+            sends = [one for one in rank["actions"] if one["do"] == "send" and not one["after"]]
+            others = [one for one in rank["actions"] if one["do"] == "receive"][:1]
+            assert all(not one["after"] for one in others)
+            rank["actions"] = others + sends
+            for one in rank["actions"]:
+                one["after"] = []
+
+    report = verify_actions(parse_actions_document(changed("allgather", receive_first)))
+    assert "list-order" in {finding.rule for finding in report.warnings} or not report.ok
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"format": "taccl-actions", "version": 2}', '{"format": "x"}'])
+def test_what_is_no_file_of_actions_is_refused(text: str) -> None:
+    with pytest.raises(FileError):
+        parse_actions_document(text, "a.json")
+
+
+def test_a_file_for_another_collective_is_told() -> None:
+    document = parse_actions_document(text_of("allgather"))
+    report = verify_actions(document, collective=scheduled("alltoall").problem.collective)
+    assert {finding.rule for finding in report.errors} == {"other-collective"}
+
+
+def test_unequal_chunks_are_counted_in_their_largest_common_measure() -> None:
+    program = lower_flat(scheduled("unequal"), LoweringOptions())
+    assert program.element_bytes == 4
+    assert sum(program.chunk_elements) * 4 == UNEQUAL.sum()
+    assert [sum(program.chunk_elements[chunk] for chunk in rank.input) * 4 for rank in program.ranks] == list(
+        UNEQUAL.sum(axis=1)
+    )
+
+
+def test_chunks_of_no_whole_bytes_are_refused() -> None:
+    from dataclasses import replace
+
+    schedule = scheduled("unequal")
+    odd = replace(schedule, problem=replace(schedule.problem, chunk_mb=schedule.problem.chunk_mb * 1.1))
+    with pytest.raises(CollectiveError, match="no whole number"):
+        lower_flat(odd, LoweringOptions())
+
+
+def test_a_file_takes_as_long_on_its_links_as_its_schedule() -> None:
+    schedule = scheduled("allgather")
+    file = Flat.of_document(parse_actions_document(text_of("allgather")))
+    topology = schedule.problem.topology
+    simulated = file.simulate(topology, schedule.problem.chunk_mb, SimulationSettings())
+    assert simulated.time_us == pytest.approx(schedule.makespan_us)
+    assert any("receive" in line for line in file.describe(0, simulated))
+    assert file.timeline(simulated).bars
+
+
+def test_calls_that_no_file_of_actions_serves_are_refused() -> None:
+    for requested in ({"in_place": True}, {"ranks_as": "processes"}, {"op": "avg"}, {"dtype": "int3"}):
+        with pytest.raises(TacclError):
+            run(text_of("allgather"), **requested)
+
+
+def test_the_target_keeps_the_promises_of_targets() -> None:
+    from taccl.backend.targets.registry import find_target
+
+    check_target(find_target("json"))
