@@ -110,13 +110,16 @@ def _cells(flow: Flow, rank: int, actions: Actions) -> tuple[FloatArray, FloatAr
     return made[0], made[1], made[2]
 
 
-def plan_actions(schedule: Schedule, options: LoweringOptions, fused: bool = False) -> Assembly:
+def plan_actions(
+    schedule: Schedule, options: LoweringOptions, fused: bool = False, gathers: bool = True
+) -> Assembly:
     """Order and layout, with the order of chunks in groups that needs the fewest copies.
 
     Parameters
     ----------
     options : of those, all but the name, the network and the way to call.
     fused : whether what is received is added and sent on by one step.
+    gathers : whether sums may be made in thread blocks of their own, where by the executor that pays.
 
     Raises
     ------
@@ -137,7 +140,7 @@ def plan_actions(schedule: Schedule, options: LoweringOptions, fused: bool = Fal
     for position in orders:
         flow = read_flow(cut, instance, position, fused)
         events = order_events(flow)
-        if local is not None and not fused:  # fused steps add on receipt, which costs them nothing
+        if local is not None and gathers and not fused:  # fused steps add on receipt, at no cost
             flow = with_gathered(flow, local)
         adding = plan_additions(flow, events)
         plans.append((flow, events, adding, lay_out(flow, events, adding)))

@@ -90,7 +90,8 @@ class PlanLowering:
                 raise _serves_none(in_place)
             return (in_place,)
 
-        actions = plan_actions(self.schedule, replace(options, instances=instances))
+        packets = options.protocol == "LL"  # they are added as they are read, by whoever waits for them
+        actions = plan_actions(self.schedule, replace(options, instances=instances), gathers=not packets)
         made = assemble(replace(actions, takes_turns=False), FILLED, calls)
         (in_place,), sizes = made.calls, actions.sizes
         call = Call(
@@ -104,7 +105,7 @@ class PlanLowering:
         )
         names = aliases(name, call.ranks, call.part, call.in_place)
         nodes = problem.topology.memory_of.tolist()
-        return graph_of_actions(made.ranks, names, nodes, options.protocol == "LL"), call
+        return graph_of_actions(made.ranks, names, nodes, packets), call
 
 
 def lower_to_plan(

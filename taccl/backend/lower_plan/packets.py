@@ -34,11 +34,11 @@ class PacketBlocks(Blocks):
                 raise CollectiveError(
                     f"a step {action.op.value} is not made of packets here", hint="protocol Simple"
                 )
-        super().__init__(graph)
         #: by sum, those that it makes next to its own
         self.made_by: dict[int, list[int]] = {}
         for index, last in graph.sums.put_off.items():
             self.made_by.setdefault(last, []).append(index)
+        super().__init__(graph)
 
     def _find_semaphores(self) -> Semaphores:
         graph, reported = self.graph, _reported_by_messages_only(self.graph)
@@ -100,7 +100,9 @@ class PacketBlocks(Blocks):
         if action.index in self.semaphores.acquires or action.source != stored:
             return False
         if action.op is Op.COPY:
-            return self._is_wanted_here_only([*taken, action], stored)
+            others = self.made_by.get(taken[1].index, ())  # their packets are read here, and land nowhere
+            done = [self.graph.actions[at] for other in others for at in (other - 1, other)]
+            return self._is_wanted_here_only([*taken, action, *done], stored)
         if last is Op.COPY or not self._is_near(action):
             return False
         return taken[1].index not in self.graph.sums.also or not self._is_waited_for(taken)
