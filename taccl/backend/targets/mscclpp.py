@@ -19,7 +19,7 @@ from taccl.backend.mscclpp.commands import executor_test
 from taccl.backend.mscclpp.reader import PlanDocument, parse_plan, parse_plan_document
 from taccl.backend.mscclpp.writer import to_json
 from taccl.backend.one_sided import OneSided
-from taccl.backend.plan import ExecutionPlan, Operation, OpName
+from taccl.backend.plan import ExecutionPlan
 from taccl.backend.simulate import simulate_plan
 from taccl.backend.target import Lowered, LoweringOptions, Target, TargetLimits
 from taccl.backend.verify.mscclpp import verify_plan_document
@@ -95,10 +95,10 @@ def _timed(
 ) -> Iterator[tuple[float, ExecutionPlan]]:
     """A plan and others of its schedule that may be faster, each with its time; of equals the first is best.
 
-    What is pulled takes no pass over what has landed, but is not sent while others are added up. Sums at once
-    take fewer passes, but begin when the last of what they add is there. Sends that take turns at a rank's
-    ports come in the schedule's order, but go when others are done, and not next to them; they can bring back
-    what a plan lost against its schedule. So can messages that wait for no peer's start, but are copied.
+    What is pulled takes no pass over what has landed, but is not sent while others are added up. Sends that
+    take turns at a rank's ports come in the schedule's order, but go when others are done, and not next to
+    them; they can bring back what a plan lost against its schedule. So can messages that wait for no peer's
+    start, but are copied.
     """
     schedule = lowering.schedule
     chunk_mb = schedule.problem.size_bytes / units.MB / message_chunks(plan)
@@ -113,17 +113,8 @@ def _timed(
     launch_us = 0.0
     if network.executor is not None:
         launch_us = network.executor.costs_of(options.protocol).launch_us
-        others = [
-            *_fitting(lowering, _PULLING)
-        ]  # a thread block that reads from many names more of their memory
-        if any(
-            _is_sum_at_once(operation)
-            for rank in plan.ranks
-            for block in rank.blocks
-            for operation in block.operations
-        ):
-            others += _fitting(lowering, ())  # it takes more operations
-        yield from (timed(other) for other in others if other.ranks != plan.ranks)
+        pulling = _fitting(lowering, _PULLING)  # whose thread blocks may name the memory of too many peers
+        yield from (timed(other) for other in pulling if other.ranks != plan.ranks)
     at_least_us = _MUCH_SLOWER * (launch_us + schedule.makespan_us)
     passes = PUSHING
     for in_turns in map(timed, _fitting(lowering, _IN_TURNS) if best[0] > at_least_us else ()):
@@ -150,10 +141,6 @@ def _copy_us_per_mb(network: LogicalTopology) -> float:
     size.
     """
     return min(network.beta_us_per_mb.tolist(), default=0.0)
-
-
-def _is_sum_at_once(operation: Operation) -> bool:
-    return operation.name in (OpName.REDUCE, OpName.REDUCE_SEND) and len(operation.sources) > 2
 
 
 def _verify(

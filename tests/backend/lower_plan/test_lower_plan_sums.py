@@ -17,8 +17,9 @@ from taccl.backend.target import LoweringOptions
 from taccl.backend.targets.registry import find_target
 from taccl.backend.verify.mscclpp import verify_plan
 from taccl.model.collectives import make_collective
+from taccl.model.executor import Executor
 from taccl.model.schedule import Schedule
-from tests.backend.lowered_plans import assert_runs_right
+from tests.backend.lowered_plans import all_names, assert_runs_right
 from tests.backend.programs import block, program, step
 from tests.backend.small_schedules import (
     Row,
@@ -49,6 +50,15 @@ def test_what_all_send_at_once_is_added_in_one_pass(node_of: tuple[int, ...]) ->
     plan = lower_to_plan(schedule, LoweringOptions())
     assert sums(plan) == [4, 4, 4, 4]
     assert sums(lower_to_plan(schedule, LoweringOptions(), passes=())) == [2] * 12
+    assert_runs_right(plan)
+
+
+@pytest.mark.parametrize("executor", [None, executor_of(0.1)], ids=["links alone", "executor"])
+def test_packets_of_all_are_added_by_one_operation_that_stores_the_sum_where_it_is_wanted(
+    executor: Executor | None,
+) -> None:
+    plan = lower_to_plan(direct_reducescatter(4), LoweringOptions(protocol="LL", executor=executor))
+    assert all_names(plan) == {"ppkt", "repkt", "nop", "sem_acquire", "sem_release"}
     assert_runs_right(plan)
 
 
