@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from taccl.backend.program import Program, Protocol
 from taccl.backend.simulate.executor.prepared import Prepared
-from taccl.backend.simulate.links.matched import hang
+from taccl.backend.simulate.matched import hang
 from taccl.backend.simulate.simulated import Simulated
 from taccl.errors import VerificationError
 from taccl.model.executor import Executor

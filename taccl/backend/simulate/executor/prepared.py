@@ -14,7 +14,7 @@ import numpy as np
 
 from taccl.backend.program import Op, Program
 from taccl.backend.simulate.executor.columns import Call, Columns, Filled
-from taccl.backend.simulate.links.matched import links_of, matched
+from taccl.backend.simulate.matched import links_of, matched, ranges_of
 from taccl.backend.step_rows import OPS
 from taccl.backend.verify.msccl_xml.connections import Connections
 from taccl.backend.verify.msccl_xml.executed_steps import ExecutedSteps
@@ -82,13 +82,10 @@ class Prepared:
         executed, connections = matched(program, topology)
         op = executed.columns.op[executed.step]
         sources = executed.sources_merged
-        wait = [sorted(set(executed.waits_of(row))) for row in range(len(executed))]
-        for row, _ in executed.never:
-            wait[row].append(len(executed))  # a step that is never done
-        waiter: list[set[int]] = [set() for _ in range(len(executed) + 1)]
-        for row, waits in enumerate(wait):
-            for awaited in waits:
-                waiter[awaited].add(int(executed.block[row]))
+        number, (starts, awaited) = len(executed), executed.flat_waits
+        never = np.array([row for row, _ in executed.never], dtype=np.int64)
+        row = np.append(np.repeat(np.arange(number), np.diff(starts)), never)
+        awaited = np.append(awaited, np.full(len(never), number))  # a step that is never done
         link_first = topology.first_pair
         port = topology.incidence[1]
         columns = (
@@ -98,8 +95,8 @@ class Prepared:
             np.append(connections.receives_on, -1),
             np.append(connections.sends_on, -1),
             np.append(sources, 1),
-            *_ranges(wait),
-            *_ranges([sorted(each) for each in waiter]),
+            *ranges_of(row, awaited, number),
+            *ranges_of(awaited, executed.block[row], number + 1),
             connections.sender,
             connections.receiver,
             links_of(executed, connections, topology),

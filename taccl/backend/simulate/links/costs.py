@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from taccl.backend.program import Protocol
-from taccl.backend.simulate.links.matched import links_of
+from taccl.backend.simulate.matched import links_of
 from taccl.backend.verify.msccl_xml.connections import Connections
 from taccl.backend.verify.msccl_xml.executed_steps import ExecutedSteps
 from taccl.backend.verify.msccl_xml.limits import EXECUTOR, MAX_COUNT, SLOTS, group_bytes

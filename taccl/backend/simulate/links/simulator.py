@@ -23,9 +23,9 @@ from taccl.backend.machine.acts import Kind
 from taccl.backend.program import Program, Protocol
 from taccl.backend.simulate.links.costs import OVERHEAD, Costs, costs_of
 from taccl.backend.simulate.links.events import Steps, run_events
-from taccl.backend.simulate.links.matched import hang, matched, run_steps
 from taccl.backend.simulate.links.simulation import Simulation
 from taccl.backend.simulate.links.urgency import urgency_us
+from taccl.backend.simulate.matched import hang, matched, ranges_of, run_steps
 from taccl.backend.simulate.settings import Arbitration
 from taccl.backend.verify.msccl_xml.connections import Connections
 from taccl.backend.verify.msccl_xml.executed_steps import ExecutedSteps
@@ -105,7 +105,8 @@ def _run(
 ) -> Simulation:
     """All events, as columns over the executed steps."""
     number, source, link = len(executed), connections.source, costs.link
-    num_waits, first_waiter, waiters = _waiters(executed)
+    starts, awaited = executed.flat_waits
+    first_waiter, waiters = ranges_of(awaited, np.repeat(np.arange(number), np.diff(starts)), number)
     sends = np.flatnonzero(link >= 0)
     send, pair = topology.pairs_of(link[sends])
     many_ports = np.zeros(number, dtype=np.int64)
@@ -123,7 +124,7 @@ def _run(
         local_us=costs.local_us,
         pieces=costs.pieces,
         urgency_us=urgency_us,
-        num_waits=num_waits,
+        num_waits=np.bincount(waiters, minlength=number),
         first_waiter=first_waiter,
         waiters=waiters,
         first_port=end_port - many_ports,
@@ -164,12 +165,3 @@ def _takers(source: IntArray) -> IntArray:
     taker = np.full(len(source), -1, dtype=np.int64)
     taker[source[received]] = received
     return taker
-
-
-def _waiters(executed: ExecutedSteps) -> tuple[IntArray, IntArray, IntArray]:
-    """How many steps each step waits for; where its waiters begin; and all waiters, step after step."""
-    number = len(executed)
-    starts, awaited = executed.flat_waits
-    pairs = np.unique(awaited * number + np.repeat(np.arange(number), np.diff(starts)))
-    wait, waiter = np.divmod(pairs, max(1, number))
-    return np.bincount(waiter, minlength=number), np.searchsorted(wait, np.arange(number + 1)), waiter

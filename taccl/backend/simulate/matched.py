@@ -96,6 +96,13 @@ def run_steps(
     return acts, run_acts(acts, capacity=slots, chunks_per_piece=chunks_per_piece)
 
 
+def ranges_of(key: IntArray, value: IntArray, num_keys: int) -> tuple[IntArray, IntArray]:
+    """The values of each key, rising and each once: where those of a key begin (and the end), and all."""
+    width = int(value.max(initial=0)) + 1
+    sorted_key, values = np.divmod(np.unique(key * width + value), width)
+    return np.searchsorted(sorted_key, np.arange(num_keys + 1)), values
+
+
 def hang(
     executed: ExecutedSteps, connections: Connections, slots: int, chunks_per_piece: int
 ) -> VerificationError:
