@@ -104,37 +104,10 @@ def _run(
     chunk_mb: float,
 ) -> Simulation:
     """All events, as columns over the executed steps."""
-    number, source, link = len(executed), connections.source, costs.link
-    starts, awaited = executed.flat_waits
-    first_waiter, waiters = ranges_of(awaited, np.repeat(np.arange(number), np.diff(starts)), number)
-    sends = np.flatnonzero(link >= 0)
-    send, pair = topology.pairs_of(link[sends])
-    many_ports = np.zeros(number, dtype=np.int64)
-    many_ports[sends] = np.diff(topology.first_pair)[link[sends]]
-    end_port = np.cumsum(many_ports)
-    steps = Steps(
-        first_of_block=executed.first_of_block,
-        block=executed.block,
-        source=source,
-        target=_takers(source),
-        receives_on=connections.receives_on,
-        sends_on=connections.sends_on,
-        busy_us=costs.busy_us,
-        latency_us=costs.latency_us,
-        local_us=costs.local_us,
-        pieces=costs.pieces,
-        urgency_us=urgency_us,
-        num_waits=np.bincount(waiters, minlength=number),
-        first_waiter=first_waiter,
-        waiters=waiters,
-        first_port=end_port - many_ports,
-        end_port=end_port,
-        ports=topology.incidence[1][pair],
-        ports_us=costs.busy_us[sends[send]] if costs.ports_us is None else costs.ports_us,
-    )
+    source, link = connections.source, costs.link
     columns = run_events(
-        number,
-        steps=steps,
+        len(executed),
+        steps=_steps(executed, connections, topology, costs, urgency_us),
         slots=costs.slots,
         num_connections=len(connections.keys),
         num_ports=topology.num_ports,
@@ -156,6 +129,44 @@ def _run(
         done_us=done_us,
         source=source,
         port_busy_us=port_busy_us,
+    )
+
+
+def _steps(
+    executed: ExecutedSteps,
+    connections: Connections,
+    topology: LogicalTopology,
+    costs: Costs,
+    urgency_us: FloatArray,
+) -> Steps:
+    """What the event loop reads."""
+    number, source, link = len(executed), connections.source, costs.link
+    starts, awaited = executed.flat_waits
+    first_waiter, waiters = ranges_of(awaited, np.repeat(np.arange(number), np.diff(starts)), number)
+    sends = np.flatnonzero(link >= 0)
+    send, pair = topology.pairs_of(link[sends])
+    many_ports = np.zeros(number, dtype=np.int64)
+    many_ports[sends] = np.diff(topology.first_pair)[link[sends]]
+    end_port = np.cumsum(many_ports)
+    return Steps(
+        first_of_block=executed.first_of_block,
+        block=executed.block,
+        source=source,
+        target=_takers(source),
+        receives_on=connections.receives_on,
+        sends_on=connections.sends_on,
+        busy_us=costs.busy_us,
+        latency_us=costs.latency_us,
+        local_us=costs.local_us,
+        pieces=costs.pieces,
+        urgency_us=urgency_us,
+        num_waits=np.bincount(waiters, minlength=number),
+        first_waiter=first_waiter,
+        waiters=waiters,
+        first_port=end_port - many_ports,
+        end_port=end_port,
+        ports=topology.incidence[1][pair],
+        ports_us=costs.busy_us[sends[send]] if costs.ports_us is None else costs.ports_us,
     )
 
 
