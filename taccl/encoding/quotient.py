@@ -31,7 +31,7 @@ from taccl.encoding.core.timing import decisions_of, in_order
 from taccl.encoding.symmetry.action import Action, Compositions
 from taccl.encoding.symmetry.candidates import candidates_of
 from taccl.encoding.symmetry.group import Growing, growing_from
-from taccl.model.collective import BoolArray, Collective, IntArray, Placement
+from taccl.model.collective import IntArray
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
@@ -132,7 +132,7 @@ def _quotient(problem: Problem, growing: Growing) -> Quotient:
     part = replace(
         problem,
         topology=merged,
-        collective=_only(problem.collective, chosen),
+        collective=problem.collective.only(chosen, f"{problem.collective.name} of one orbit"),
         symmetry=(),
         sizes=None if problem.sizes is None else problem.sizes[chosen],
         ready_us=None if problem.ready_us is None else problem.ready_us[chosen[inputs]],
@@ -140,21 +140,3 @@ def _quotient(problem: Problem, growing: Growing) -> Quotient:
     )
     images = growing.images_of_chunks(np.flatnonzero(chosen))
     return Quotient(problem, part, images, growing.images_of_links, growing.is_exact)
-
-
-def _only(collective: Collective, chosen: BoolArray) -> Collective:
-    """The chosen chunks alone, numbered in their order, at the offsets that they have."""
-    number = np.cumsum(chosen) - 1
-
-    def rows(placement: Placement) -> Placement:
-        keep = chosen[placement.chunk]
-        return Placement(number[placement.chunk[keep]], placement.rank[keep], placement.offset[keep])
-
-    return replace(
-        collective,
-        name=f"{collective.name} of one orbit",
-        inputs=rows(collective.inputs),
-        outputs=rows(collective.outputs),
-        reduces=collective.reduces[chosen],
-        owner=collective.owner[chosen],
-    )

@@ -62,6 +62,10 @@ class Placement:
     def __len__(self) -> int:
         return len(self.chunk)
 
+    def where(self, rows: BoolArray) -> Placement:
+        """The chosen rows."""
+        return Placement(self.chunk[rows], self.rank[rows], self.offset[rows])
+
     def table(self, num_chunks: int, num_ranks: int) -> BoolArray:
         """Dense membership, shape (num_chunks, num_ranks).
 
@@ -145,6 +149,23 @@ class Collective:
         self._check_columns()
         self._check_places()
         self._check_demand()
+
+    def only(self, chosen: BoolArray, name: str) -> Collective:
+        """The chosen chunks alone, numbered in their order, at the offsets that they have."""
+        number = np.cumsum(chosen) - 1
+
+        def rows(placement: Placement) -> Placement:
+            kept = placement.where(chosen[placement.chunk])
+            return replace(kept, chunk=number[kept.chunk])
+
+        return replace(
+            self,
+            name=name,
+            inputs=rows(self.inputs),
+            outputs=rows(self.outputs),
+            reduces=self.reduces[chosen],
+            owner=self.owner[chosen],
+        )
 
     def _check_columns(self) -> None:
         reduces = np.asarray(self.reduces)

@@ -218,6 +218,14 @@ class LogicalTopology:
         return len(np.unique(self.node_of))
 
     @cached_property
+    def equal_nodes(self) -> IntArray | None:
+        """The ranks of each node, shape (num_nodes, size); None for one node, or nodes of different sizes."""
+        counts = np.unique(self.node_of, return_counts=True)[1]
+        if len(counts) < 2 or (counts != counts[0]).any():
+            return None
+        return np.argsort(self.node_of, kind="stable").reshape(len(counts), -1)
+
+    @cached_property
     def link_index(self) -> dict[tuple[int, int], int]:
         """(source rank, destination rank) -> link."""
         return {(int(s), int(d)): l for l, (s, d) in enumerate(zip(self.src, self.dst, strict=True))}

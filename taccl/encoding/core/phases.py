@@ -54,7 +54,7 @@ def phases(problem: Problem, owners: IntArray | None, group: Callable[[], Symmet
         return Phases(problem.reversed(), None)
     at_owner = _at(default_owners(collective) if owners is None else owners, summed)
     sums = _only(collective, summed, at_owner, name="reduce phase")
-    start = _both(at_owner, _rows(collective.inputs, ~summed))
+    start = _both(at_owner, collective.inputs.where(~summed[collective.inputs.chunk]))
     copies = replace(collective, name="broadcast phase", inputs=start, reduces=np.zeros_like(summed))
     kept = replace(problem, symmetry=_keeping(problem, copies, group), ready_us=None, tail_us=None)
     # A sum's inputs are late in the reduce phase; what follows outputs, follows copies.
@@ -111,11 +111,6 @@ def _column(placement: Placement, moments: Mapping[tuple[int, int], float]) -> F
     return np.array([moments.get(cell, 0.0) for cell in cells])
 
 
-def _rows(placement: Placement, chunks: BoolArray) -> Placement:
-    keep = chunks[placement.chunk]
-    return Placement(placement.chunk[keep], placement.rank[keep], placement.offset[keep])
-
-
 def _both(one: Placement, other: Placement) -> Placement:
     columns = zip((one.chunk, one.rank, one.offset), (other.chunk, other.rank, other.offset), strict=True)
     return Placement(*(np.concatenate(pair) for pair in columns))
@@ -128,7 +123,7 @@ def _only(collective: Collective, summed: BoolArray, at_owner: Placement, name: 
     return replace(
         collective,
         name=name,
-        inputs=_both(_rows(collective.inputs, summed), rest),
+        inputs=_both(collective.inputs.where(summed[collective.inputs.chunk]), rest),
         outputs=_both(at_owner, rest),
         reduces=np.ones_like(summed),
     )

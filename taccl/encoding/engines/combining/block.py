@@ -10,7 +10,6 @@ import numpy as np
 from taccl.encoding.core.timing import Decision
 from taccl.encoding.engines.combining.orbit_instance import OrbitInstance
 from taccl.encoding.instance import Instance
-from taccl.model.collective import Collective, Placement
 from taccl.model.problem import Problem, RoutingLimits
 
 
@@ -33,27 +32,12 @@ def in_one_block(problem: Problem) -> OrbitInstance | None:
     may_use = None if limits.may_use is None else np.tile(limits.may_use[owners[:1]], (problem.num_ranks, 1))
     one = replace(
         problem,
-        collective=_first_chunk(collective),
+        collective=collective.only(np.arange(problem.num_chunks) == 0, f"{collective.name} in one block"),
         chunk_mb=problem.chunk_mb * problem.num_chunks,
         limits=RoutingLimits(may_use=may_use),
         symmetry=(),
     )
     return OrbitInstance.of(one, Instance(one).group)
-
-
-def _first_chunk(collective: Collective) -> Collective:
-    def first(placement: Placement) -> Placement:
-        keep = placement.chunk == 0
-        return Placement(placement.chunk[keep], placement.rank[keep], placement.offset[keep])
-
-    return replace(
-        collective,
-        name=f"{collective.name} in one block",
-        inputs=first(collective.inputs),
-        outputs=first(collective.outputs),
-        reduces=collective.reduces[:1],
-        owner=collective.owner[:1],
-    )
 
 
 def expanded(problem: Problem, orbits: OrbitInstance, decisions: Iterable[Decision]) -> Iterator[Decision]:

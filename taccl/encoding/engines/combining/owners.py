@@ -74,11 +74,10 @@ def _with_owners(
 def _choices(instance: Instance) -> Iterator[IntArray]:
     """Where sums may be made, each of shape (num_chunks,); none where only at the chunks' own owners."""
     owner, node_of = instance.problem.collective.owner, instance.problem.topology.node_of
-    sizes = np.bincount(node_of)
-    if len(sizes) == 1 or (sizes != sizes[0]).any():
+    ranks = instance.problem.topology.equal_nodes
+    if ranks is None:
         return
-    nodes, size = len(sizes), int(sizes[0])
-    ranks = np.argsort(node_of, kind="stable").reshape(nodes, size)
+    nodes, size = ranks.shape
     local = np.empty(len(node_of), dtype=np.int64)
     local[ranks] = np.arange(size)
     yield ranks[local[owner] % nodes, local[owner]]

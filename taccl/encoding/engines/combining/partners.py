@@ -9,6 +9,7 @@ import numpy as np
 from taccl.encoding.engines.combining.beginnings import orbit_of_links
 from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendGene
 from taccl.model.collective import IntArray
+from taccl.model.network import LogicalTopology
 
 
 def rounds(orbits: OrbitInstance) -> Iterator[list[SendGene]]:
@@ -17,7 +18,7 @@ def rounds(orbits: OrbitInstance) -> Iterator[list[SendGene]]:
     Inside nodes first, across nodes first, or with no regard to nodes.
     """
     orbit_of = orbit_of_links(orbits)
-    for partners in _partners(orbits.problem.topology.node_of):
+    for partners in _partners(orbits.problem.topology):
         genes: list[SendGene] = []
         for partner in partners:
             pairs = zip(range(len(partner)), partner.tolist(), strict=True)
@@ -29,15 +30,14 @@ def rounds(orbits: OrbitInstance) -> Iterator[list[SendGene]]:
             yield genes
 
 
-def _partners(node_of: IntArray) -> Iterator[list[IntArray]]:
+def _partners(topology: LogicalTopology) -> Iterator[list[IntArray]]:
     """For each round, whom each rank sends to, shape (num_ranks,)."""
-    sizes = np.bincount(node_of)
     for flip in (True, False):
-        yield _alone(len(node_of), flip)
-    if len(sizes) == 1 or (sizes != sizes[0]).any():
+        yield _alone(topology.num_ranks, flip)
+    table = topology.equal_nodes
+    if table is None:
         return
-    nodes, size = len(sizes), int(sizes[0])
-    table = np.argsort(node_of, kind="stable").reshape(nodes, size)
+    nodes, size = table.shape
     place = np.argsort(table.ravel())
     for flip in (True, False):
         inside = [table[:, partner] for partner in _alone(size, flip)]

@@ -81,14 +81,13 @@ def _are_allowed(problem: Problem, sends: list[Decision]) -> bool:
 
 def equivalent(topology: LogicalTopology) -> _Nodes | None:
     """The nodes, if there are several of one size with the same links and ports inside; else None."""
-    sizes = np.bincount(topology.node_of)
-    if len(sizes) < 2 or sizes[0] < 2 or (sizes != sizes[0]).any():
+    ranks = topology.equal_nodes
+    if ranks is None or ranks.shape[1] < 2:
         return None
-    ranks = np.argsort(topology.node_of, kind="stable").reshape(len(sizes), -1)
     place = np.empty(topology.num_ranks, dtype=np.int64)
     place[ranks] = np.arange(ranks.shape[1])
     inside, first = [], None
-    for node in range(len(sizes)):
+    for node in topology.node_of[ranks[:, 0]].tolist():
         links = np.flatnonzero(
             (topology.node_of[topology.src] == node) & (topology.node_of[topology.dst] == node)
         )

@@ -26,9 +26,8 @@ def subgroups(problem: Problem) -> Iterator[IntArray]:
 
     Nodes, neighbours in number, and ranks at equal distances.
     """
-    ranks, node_of = np.arange(problem.num_ranks), problem.topology.node_of
-    sizes = np.bincount(node_of)
-    found = [node_of] if len(sizes) > 1 and (sizes == sizes[0]).all() else []
+    ranks, topology = np.arange(problem.num_ranks), problem.topology
+    found = [] if topology.equal_nodes is None else [topology.node_of]
     for size in range(2, len(ranks) + 1):
         if len(ranks) % size == 0:
             found += [ranks // size, ranks % (len(ranks) // size)]

@@ -18,10 +18,8 @@ def line(num_ranks: int) -> IntArray:
 
 def by_nodes(topology: LogicalTopology) -> IntArray | None:
     """Nodes on axis 0, their ranks on axis 1; None for one node, nodes of one rank, or unequal nodes."""
-    counts = np.unique(topology.node_of, return_counts=True)[1]
-    if len(counts) < 2 or counts[0] == 1 or (counts != counts[0]).any():
-        return None
-    return np.argsort(topology.node_of, kind="stable").reshape(len(counts), -1)
+    nodes = topology.equal_nodes
+    return None if nodes is None or nodes.shape[1] == 1 else nodes
 
 
 def sides(num_ranks: int) -> Iterator[IntArray]:
