@@ -112,6 +112,8 @@ class Sends:
 
 def together(some: Sequence[Sends]) -> Sends:
     """Several side by side, by steps; if one says since when its sums are complete, all do."""
+    if len(some) == 1:
+        return some[0]
     if not some:
         none = np.zeros(0, dtype=np.int64)
         return Sends(none, none, none, Ragged(none, none), np.zeros(0, dtype=np.bool_))
