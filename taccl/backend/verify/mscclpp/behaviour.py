@@ -24,7 +24,7 @@ from taccl.backend.verify.mscclpp.memory import check_in_place_addressing
 from taccl.backend.verify.mscclpp.subject import Subject
 from taccl.backend.verify.mscclpp.unfold import unfold
 from taccl.backend.verify.mscclpp.wanted import Wanted, what_is_wanted
-from taccl.model.collective import Collective
+from taccl.model.collective import Collective, IntArray
 
 #: Calls in a row: with double buffering the third uses what the first has used.
 CALLS = 3
@@ -35,7 +35,6 @@ MOST_ACCESSES = 8_000_000
 MOST_ACTS_THE_OTHER_WAY = 2_000
 #: The largest chunk, in bytes.
 MOST_BYTES = 2**40
-_HINT_OF_DEADLOCK = "let whoever it waits for signal before it waits itself; give every wait its signal"
 
 
 def behaviour(
@@ -64,30 +63,17 @@ def behaviour(
     races, hangs = 0, False
     verdicts: list[Verdict] = []
     for chunk_bytes in chunk_sizes(plan):
-        too_much = _too_many_acts(plan, chunk_bytes)
-        machine = None
-        if too_much is None:
-            machine = unfold(plan, layout_of(plan, chunk_bytes, shift), collector)
-            too_much = _too_many_accesses(machine)
-        if too_much is not None:
-            _tell_too_large(too_much, chunk_bytes, bool(verdicts) or hangs, collector)
-        if machine is None or too_much is not None or collector.fatal:
+        machine = _unfold_if_small(plan, chunk_bytes, shift, bool(verdicts) or hangs, collector)
+        if machine is None or collector.fatal:
             break
         check_counters(machine, seen, collector)
-        run = run_calls(machine, CALLS)
-        if not run.ends:
-            if not hangs:
-                when, hint = f"in call {len(run.sequence)}", _HINT_OF_DEADLOCK
-                memory = machine.moves, machine.layout
-                found = deadlock_finding(machine.acts, machine.names, run.stuck, when, hint, memory=memory)
-                collector.add(found)
+        judged = _judge(machine, wanted, seen, collector)
+        if judged is None:
             hangs = True
-            continue
-        contents = carry_out(machine, run)
-        expectation = closest(machine, contents, wanted.alternatives)
-        root = None if expectation is None else expectation.root
-        verdicts.append(check_meaning(machine, contents, expectation, seen, collector))
-        races += check_races_of_threads(machine, contents, *order_of_threads(machine, run), seen, collector)
+        else:
+            verdict, root, more = judged
+            verdicts.append(verdict)
+            races += more
     facts = replace(facts, root=root, deadlock=hangs if hangs or verdicts else None)
     if hangs or not verdicts:
         return facts
@@ -95,6 +81,25 @@ def behaviour(
     other: Verdict = "right" if result == "right" and _serves_the_other_way(plan, wanted) else "not claimed"
     in_place, out_of_place = (result, other) if plan.in_place else (other, result)
     return replace(facts, races=races, in_place=in_place, out_of_place=out_of_place)
+
+
+def _judge(
+    machine: Machine, wanted: Wanted, seen: set[tuple[object, ...]], collector: Collector
+) -> tuple[Verdict, int | None, int] | None:
+    """What some calls of one size compute, for which root, and how many races there are; None: they hang."""
+    run = run_calls(machine, CALLS)
+    if not run.ends:
+        if ("deadlock",) not in seen:
+            seen.add(("deadlock",))
+            when, memory = f"in call {len(run.sequence)}", (machine.moves, machine.layout)
+            hint = "let whoever it waits for signal before it waits itself; give every wait its signal"
+            collector.add(deadlock_finding(machine.acts, machine.names, run.stuck, when, hint, memory=memory))
+        return None
+    contents = carry_out(machine, run)
+    expectation = closest(machine, contents, wanted.alternatives)
+    verdict = check_meaning(machine, contents, expectation, seen, collector)
+    races = check_races_of_threads(machine, contents, *order_of_threads(machine, run), seen, collector)
+    return verdict, None if expectation is None else expectation.root, races
 
 
 def _serves_the_other_way(plan: ExecutionPlan, wanted: Wanted) -> bool:
@@ -109,11 +114,28 @@ def _serves_the_other_way(plan: ExecutionPlan, wanted: Wanted) -> bool:
         machine = unfold(turned, layout_of(turned, chunk_bytes, shift), silent)
         if len(machine.acts) > MOST_ACTS_THE_OTHER_WAY:
             return False
-        run = run_calls(machine, CALLS)
-        contents = carry_out(machine, run)
-        check_meaning(machine, contents, closest(machine, contents, wanted.alternatives), set(), silent)
-        check_races_of_threads(machine, contents, *order_of_threads(machine, run), set(), silent)
+        _judge(machine, wanted, set(), silent)
     return all(finding.severity == "warning" for finding in silent.findings())
+
+
+def _unfold_if_small(
+    plan: ExecutionPlan,
+    chunk_bytes: int,
+    shift: IntArray | None,
+    is_checked: bool,
+    collector: Collector,
+) -> Machine | None:
+    """The acts of a call; None, and a finding, where they are too many. `is_checked`: smaller calls are."""
+    too_much, machine = _too_many_acts(plan, chunk_bytes), None
+    if too_much is None:
+        machine = unfold(plan, layout_of(plan, chunk_bytes, shift), collector)
+        too_much = _too_many_accesses(machine)
+    if too_much is None:
+        return machine
+    message = f"{too_much} in calls with chunks of {chunk_bytes} bytes are more than can be executed"
+    severity: Severity = "warning" if is_checked else "error"
+    collector.add(Finding("meaning", severity, "too-large", message), fatal=not is_checked)
+    return None
 
 
 def _too_many_acts(plan: ExecutionPlan, chunk_bytes: int) -> str | None:
@@ -131,10 +153,3 @@ def _too_many_accesses(machine: Machine) -> str | None:
     accesses = CALLS * int(machine.moves.count[machine.moves.move].sum())
     accesses += CALLS * machine.layout.num_cells
     return None if accesses <= MOST_ACCESSES else f"{accesses} accesses to pieces of chunks"
-
-
-def _tell_too_large(what: str, chunk_bytes: int, is_checked: bool, collector: Collector) -> None:
-    """A warning where smaller calls have been executed."""
-    message = f"{what} in calls with chunks of {chunk_bytes} bytes are more than can be executed"
-    severity: Severity = "warning" if is_checked else "error"
-    collector.add(Finding("meaning", severity, "too-large", message), fatal=not is_checked)
