@@ -16,7 +16,8 @@ def compile() -> None:  # the command's name: nothing here needs the function th
 
     Some engines run loops over millions of rows as machine code. It is made when it is first needed, which
     takes some ten seconds for an engine; a search with less time goes on without that engine, and says so.
-    Lowering, verifying and simulating files of many steps run such loops, too.
+    Bounds of large machines run such loops, too, and so do lowering, verifying and simulating files of many
+    steps.
     """
     began = time.monotonic()
     for name, was_there in chain(compile_engines(), compile_stages()):

@@ -11,6 +11,7 @@ from taccl.backend.msccl_xml.reader import parse_document
 from taccl.backend.msccl_xml.writer import to_xml
 from taccl.backend.simulate import simulate_program
 from taccl.backend.verify.msccl_xml.verifier import verify_document
+from taccl.encoding.bounds import all_bounds
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.registry import ENGINES
 from taccl.encoding.instance import Instance
@@ -43,7 +44,7 @@ def compile_engines() -> Iterator[tuple[str, bool]]:
 
 
 def compile_stages() -> Iterator[tuple[str, bool]]:
-    """Compile the loops that long files need, once on a computer: lowering, verifying, simulating.
+    """Compile the loops of bounds, and those that long files need: lowering, verifying, simulating.
 
     Yields the stage's name, and whether all its loops were machine code already.
     """
@@ -51,6 +52,9 @@ def compile_stages() -> Iterator[tuple[str, bool]]:
     schedule = synthesize(
         "allreduce", topology="mesh:2x2", size="1MB", chunks=2, effort=_WORK, file=False
     ).schedule
+    with ahead_of_time() as loops:
+        all_bounds(schedule.problem)
+    yield "bounds", all(loops.values())
     with ahead_of_time() as loops:
         program = lower(schedule, runtimes="msccl")[0].program
     yield "lower", all(loops.values())

@@ -186,7 +186,7 @@ def _let_in(links: Links, chunk: Chunk, reach: _Reach, close: float, now: float,
     return once if free else min(once, turns)
 
 
-inform = Loop(_inform, (_at, _grow, _look_at, _let_in, _serve, _reach_more))
+inform = Loop(_inform, (_at, _grow, _look_at, _let_in, _serve, _reach_more), eager=True)
 
 
 class Groups(NamedTuple):
@@ -390,4 +390,4 @@ def _send(
     return spent
 
 
-gather = Loop(_gather, (_at, _grow, _first_gathered, _bring, _hold_more, _send))
+gather = Loop(_gather, (_at, _grow, _first_gathered, _bring, _hold_more, _send), eager=True)

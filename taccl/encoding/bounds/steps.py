@@ -55,6 +55,7 @@ import numpy as np
 from taccl.encoding.bounds.layer import Layer
 from taccl.encoding.bounds.step_loops import Chunk, Groups, Limits, Links, gather, inform
 from taccl.encoding.bounds.tuning import (
+    STEPS_COMPILING_S,
     STEPS_LARGE_PAIRS,
     STEPS_MOST_PAIRS,
     STEPS_ON_A_GRID,
@@ -64,6 +65,7 @@ from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
 from taccl.model.problem import Problem
 from taccl.support.budget import UNITS_PER_S, Budget
+from taccl.support.jit import Loop
 
 #: Moments this close, as a part of the horizon, are the same: far above float error, far below what counts.
 CLOSE = 1e-12
@@ -211,7 +213,9 @@ def gathered(
         np.concatenate([np.array(steps.counts, dtype=np.int64) for steps in come]),
     )
     limits = _limits(at_ends, horizon_us, budget, len(link))
-    first, units = gather(4 * len(link) * most, links=links, groups=groups, most=most, limits=limits)
+    first, units = gather(
+        _rows(gather, len(link) * most, budget), links=links, groups=groups, most=most, limits=limits
+    )
     return _steps(first, units, most, limits, budget)
 
 
@@ -237,6 +241,11 @@ class _Grid:
 def _limits(at_ends: bool, horizon_us: float, budget: Budget, links: int) -> Limits:
     budget.spend(STEPS_UNITS_PER_LINK * links)
     return Limits(at_ends, horizon_us, CLOSE * horizon_us, budget.remaining_s() * UNITS_PER_S)
+
+
+def _rows(loop: Loop, looks: int, budget: Budget) -> int:
+    """Rows that are worth machine code for this many looks; none where making it would take too long."""
+    return 4 * looks if loop.is_compiled or budget.remaining_s() >= STEPS_COMPILING_S else 0
 
 
 def _steps(first: list[float], units: float, most: int, limits: Limits, budget: Budget) -> list[Steps]:

@@ -105,6 +105,8 @@ ONE_GROUP_SHORTEST = 1e-9
 #: With more pairs of a chunk and a link than this, moments are multiples of a step, of which the horizon has
 #: at least this many.
 STEPS_LARGE_PAIRS, STEPS_ON_A_GRID = 2_000_000, 1024
+#: Machine code of both loops takes some ten seconds, so with less than this left they run as they stand.
+STEPS_COMPILING_S = 20.0
 #: With more pairs than this, nobody works through them.
 STEPS_MOST_PAIRS = 50_000_000
 #: Units of work for an event, for a link or a group that is looked at there, and for setting up a link.
