@@ -20,8 +20,8 @@ _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 
 
 @dataclass(frozen=True)
-class Location:
-    """A line of a file; `line` counts from 1."""
+class FileLine:
+    """A line of a file; `line` counts from 1, and is None of the whole file."""
 
     path: str | None
     line: int | None
@@ -120,7 +120,7 @@ def square_tables(
         table: SquareTable | None = None
         rows: dict[str, int] = {}
         for number in range(begin + 1, end):
-            words, here = lines[number].split(), Location(path, number + 1)
+            words, here = lines[number].split(), FileLine(path, number + 1)
             names = [name_of(word) for word in words]
             if not words or names[0] is None:
                 continue
@@ -129,7 +129,7 @@ def square_tables(
             else:
                 _add_row(table, rows, names[0], words[1:], here)
         if table is None:
-            raise Location(path, begin + 1).error(f"the table of the {title} that begins here is empty")
+            raise FileLine(path, begin + 1).error(f"the table of the {title} that begins here is empty")
         tables.append(table)
     return tables
 
@@ -146,7 +146,7 @@ def _columns(
     title: str,
     words: Sequence[str],
     names: Sequence[str | None],
-    here: Location,
+    here: FileLine,
     most: int,
 ) -> tuple[str, ...]:
     columns: list[str] = []
@@ -169,7 +169,7 @@ def _add_row(
     rows: dict[str, int],
     name: str,
     words: Sequence[str],
-    here: Location,
+    here: FileLine,
 ) -> None:
     if name not in table.names:
         raise here.error(f"{name} has a row in this table and no column")

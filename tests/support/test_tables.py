@@ -3,7 +3,7 @@
 import pytest
 
 from taccl.errors import TopologyError
-from taccl.support.tables import Location, lines_of, number_of, plain_lines, square_tables, whole_of
+from taccl.support.tables import FileLine, lines_of, number_of, plain_lines, square_tables, whole_of
 
 
 def test_colours_and_unseen_letters_are_taken_off_on_the_same_lines():
@@ -24,9 +24,9 @@ def test_whole_numbers_have_few_digits():
 
 
 def test_a_location_names_file_and_line():
-    assert str(Location("a.txt", 3)) == "a.txt:3"
-    assert str(Location(None, None)) == "<text>"
-    fault = Location("a.txt", 3).error("wrong", "right")
+    assert str(FileLine("a.txt", 3)) == "a.txt:3"
+    assert str(FileLine(None, None)) == "<text>"
+    fault = FileLine("a.txt", 3).error("wrong", "right")
     assert (fault.path, fault.line, fault.hint) == ("a.txt", 3, "right")
 
 

@@ -16,22 +16,22 @@ DATA = Path(__file__).parents[1] / "data"
 TREES = DATA / "dumps" / "nccl-topo"
 GPU_CLASS, NIC_CLASS = ("0x03", "0x12"), "0x02"
 
-Location = tuple[str, ...]
+FileLine = tuple[str, ...]
 
 
 class Tree:
     """An NCCL topology file: places of GPUs and NICs in the PCIe tree, and links by GPU."""
 
     def __init__(self, path: Path) -> None:
-        self.gpus: list[Location] = []
-        self.nics: list[Location] = []
+        self.gpus: list[FileLine] = []
+        self.nics: list[FileLine] = []
         self.links: dict[str, Counter[str]] = {}
         self._walk(ElementTree.parse(path).getroot(), ())
         if not self.links:  # a hint, whose devices have no order but that of their bus
             self.gpus.sort(key=lambda place: place[-1])
             self.nics.sort(key=lambda place: place[-1])
 
-    def _walk(self, element: ElementTree.Element, place: Location) -> None:
+    def _walk(self, element: ElementTree.Element, place: FileLine) -> None:
         for at, child in enumerate(element):
             here = (*place, child.get("busid") or f"{child.tag}{at}")
             if child.tag == "gpu":

@@ -30,7 +30,24 @@ PCIE5_X16 = Rate("PCIe 5 x16", 48.0, 63.0, "library", _NCCL)
 PCIE6_X16 = Rate("PCIe 6 x16", 96.0, 121.0, "library", _NCCL)
 #: What NCCL counts on where GPUs of an Intel machine reach each other through the CPU: 5/6 of PCIe.
 PCIE4_X16_INTEL = Rate("PCIe 4 x16 through an Intel CPU", 20.0, 31.5, "library", "NCCL 2.30.7: 5/6 of 24")
-BETWEEN_INTEL_SPR = Rate("between Sapphire Rapids CPUs", 22.0, 22.0, "library", _NCCL)
+BETWEEN_INTEL_SPR = Rate("Intel Sapphire Rapids", 22.0, 22.0, "library", _NCCL)
+BETWEEN_POWER9 = Rate("POWER9", 32.0, 32.0, "library", _NCCL)
+BETWEEN_ARM = Rate("ARM", 6.0, 6.0, "library", _NCCL)
+_BETWEEN_ZHAOXIN = Rate("Zhaoxin", 6.0, 6.0, "library", _NCCL)
+#: Other CPUs by their vendor, as cpuid has it.
+BETWEEN_CPUS_OF = {
+    "AuthenticAMD": Rate("AMD", 16.0, 16.0, "library", _NCCL),
+    "CentaurHauls": _BETWEEN_ZHAOXIN,
+    "Shanghai": _BETWEEN_ZHAOXIN,
+}
+#: Intel's CPUs, from which model of family 6 on.
+BETWEEN_INTEL = (
+    (0xCF, Rate("Intel Emerald Rapids", 40.0, 40.0, "library", _NCCL)),
+    (0x8F, BETWEEN_INTEL_SPR),
+    (0x55, Rate("Intel Skylake", 10.0, 10.0, "library", _NCCL)),
+    (0, Rate("Intel Broadwell", 6.0, 6.0, "library", _NCCL)),
+)
+BETWEEN_UNKNOWN_CPUS = Rate("CPUs that are not stated, as of Intel Skylake", 10.0, 10.0, "library", _NCCL)
 
 #: The line rate of a NIC: bits per second over 8, which is what NCCL counts on, too.
 NIC_100G = Rate("100 Gb/s", 12.5, 12.5, "vendor", "100 Gb/s / 8")
@@ -42,6 +59,8 @@ XGMI_ALPHA = Alpha(0.7, "assumed", "as NVLink")
 PCIE_ALPHA = Alpha(1.0, "library", "NCCL 2.30.7, LL")
 BETWEEN_CPUS_ALPHA = Alpha(0.5, "assumed", "added where a way passes both CPUs")
 NETWORK_ALPHA = Alpha(2.7, "library", "NCCL 2.30.7, LL ring; 1.7-2.6 in TACCL, 2.1-3.3 measured with OSU")
+#: Microseconds of a hop in NCCL's rings by protocol: over NVLink, over PCIe, from NIC to NIC.
+RING_ALPHAS = {"LL": (0.6, 1.0, 2.7), "LL128": (1.9, 2.5, 4.0), "Simple": (3.4, 5.7, 14.0)}
 LEVEL_ALPHA = Alpha(0.5, "assumed", "two more switches and their cables, 0.25 us each; ours")
 SLINGSHOT_ALPHA = Alpha(0.35, "measured", "De Sensi et al. (SC 2020): a Slingshot switch, on average")
 #: aws-ofi-nccl's tuner counts on this for EFA of p4d.

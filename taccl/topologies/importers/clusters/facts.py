@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from taccl.support.lists import natural
-from taccl.support.tables import Location
+from taccl.support.tables import FileLine
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class HostPort:
     gbps : GB/s each way; None where the file has no speed.
     """
 
-    place: Location
+    place: FileLine
     host: str
     nic: str | None
     switch: str
@@ -33,7 +33,7 @@ class HostPort:
 class Trunk:
     """Cables between two switches; `count` and `gbps` of one of them, each way, or None where not stated."""
 
-    place: Location
+    place: FileLine
     a: str
     b: str
     count: int | None = None
@@ -44,7 +44,7 @@ class Trunk:
 class HostBlock:
     """Hosts that a scheduler keeps together; `is_nvlink` where the file says that NVLinks join them."""
 
-    place: Location
+    place: FileLine
     name: str
     hosts: tuple[str, ...]
     is_nvlink: bool
@@ -67,13 +67,13 @@ class Cluster:
 
     format: str
     hosts: tuple[str, ...]
-    switches: dict[str, Location]
+    switches: dict[str, FileLine]
     ports: tuple[HostPort, ...] = ()
     trunks: tuple[Trunk, ...] = ()
     blocks: tuple[HostBlock, ...] = ()
     unnamed: tuple[HostPort, ...] = ()
     gpus: int | None = None
-    notes: tuple[tuple[str, str, Location], ...] = ()
+    notes: tuple[tuple[str, str, FileLine], ...] = ()
     warnings: tuple[str, ...] = ()
 
 

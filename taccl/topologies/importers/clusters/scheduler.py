@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from taccl.errors import TopologyError
-from taccl.support.tables import Location
+from taccl.support.tables import FileLine
 from taccl.topologies.importers.clusters.facts import Cluster, HostBlock, HostPort, Trunk
 from taccl.topologies.importers.clusters.hostlist import expanded
 from taccl.topologies.strict_yaml import Node
@@ -33,16 +33,16 @@ def names_under(keys: Mapping[str, Node], key: str) -> tuple[str, ...]:
 class Tree:
     """Switches, each with the switches and the hosts below it."""
 
-    _places: dict[str, Location] = field(default_factory=dict)
+    _places: dict[str, FileLine] = field(default_factory=dict)
     _children: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _hosts: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    _notes: list[tuple[str, str, Location]] = field(default_factory=list)
+    _notes: list[tuple[str, str, FileLine]] = field(default_factory=list)
     _warnings: list[str] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self._places)
 
-    def add(self, place: Location, name: str, switches: tuple[str, ...], hosts: tuple[str, ...]) -> None:
+    def add(self, place: FileLine, name: str, switches: tuple[str, ...], hosts: tuple[str, ...]) -> None:
         """One switch. Raises TopologyError, with both lines, for a second one of the same name."""
         if name in self._places:
             raise place.error(f"the switch {name!r} is already on line {self._places[name].line}")
@@ -59,7 +59,7 @@ class Tree:
                     )
                     self.add(place, child, (), ())
 
-    def note(self, quantity: str, value: str, place: Location) -> None:
+    def note(self, quantity: str, value: str, place: FileLine) -> None:
         """A further fact."""
         self._notes.append((quantity, value, place))
 
@@ -96,7 +96,7 @@ class Tree:
                 leaf_of[host] = switch
                 ports.append(HostPort(self._places[switch], host, None, switch))
         if not ports and not blocks:
-            raise Location(path, 1).error("no switch has nodes below it")
+            raise FileLine(path, 1).error("no switch has nodes below it")
         hosts = tuple(dict.fromkeys([*leaf_of, *(host for block in blocks for host in block.hosts)]))
         return Cluster(
             name,
@@ -124,16 +124,16 @@ class Tree:
 class Blocks:
     """Blocks of hosts without switches; `is_nvlink` where the file says that NVLinks join a block."""
 
-    _places: dict[str, Location] = field(default_factory=dict)
+    _places: dict[str, FileLine] = field(default_factory=dict)
     _hosts: dict[str, dict[str, None]] = field(default_factory=dict)
     _block_of: dict[str, str] = field(default_factory=dict)
     _nvlink: set[str] = field(default_factory=set)
-    _notes: list[tuple[str, str, Location]] = field(default_factory=list)
+    _notes: list[tuple[str, str, FileLine]] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self._places)
 
-    def add(self, place: Location, name: str, hosts: tuple[str, ...], is_nvlink: bool = False) -> None:
+    def add(self, place: FileLine, name: str, hosts: tuple[str, ...], is_nvlink: bool = False) -> None:
         """One block, or further hosts of one that is already there.
 
         Raises
@@ -150,7 +150,7 @@ class Blocks:
         if is_nvlink:
             self._nvlink.add(name)
 
-    def note(self, quantity: str, value: str, place: Location) -> None:
+    def note(self, quantity: str, value: str, place: FileLine) -> None:
         """A further fact."""
         self._notes.append((quantity, value, place))
 

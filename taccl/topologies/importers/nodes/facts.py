@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Literal
 
-from taccl.support.tables import Location
+from taccl.support.tables import FileLine
 from taccl.topologies.machines.figures import How
 
 LinkKind = Literal["nvlink", "xgmi", "pcie"]
@@ -51,14 +51,14 @@ class Gpu:
     host : tells the machines of an NVLink domain apart, with no PCIe between them; None of a single one.
     """
 
-    place: Location
+    place: FileLine
     busid: str | None = None
     model: str | None = None
     arch: str | None = None
     numa: int | None = None
     dev: int | None = None
     pcie_gbps: float | None = None
-    pcie_place: Location | None = None
+    pcie_place: FileLine | None = None
     host: str | None = None
 
 
@@ -76,13 +76,13 @@ class Nic:
     host : as of a GPU.
     """
 
-    place: Location
+    place: FileLine
     name: str
     gbps: float | None = None
     card: str | None = None
     card_gbps: float | None = None
     numa: int | None = None
-    card_place: Location | None = None
+    card_place: FileLine | None = None
     host: str | None = None
 
 
@@ -100,7 +100,7 @@ class GpuLink:
     switch : which switch, where GPUs hang at several that are not joined.
     """
 
-    place: Location
+    place: FileLine
     a: int
     b: int | None
     kind: LinkKind
@@ -121,7 +121,7 @@ class SharedBridge:
     name : for people: a bus id, `cpu 0`.
     """
 
-    place: Location
+    place: FileLine
     name: str
     gpus: tuple[int, ...]
     nics: tuple[int, ...]
@@ -139,7 +139,7 @@ class Cpu:
     gbps : to another CPU, GB/s each way, as the dump has it.
     """
 
-    place: Location
+    place: FileLine
     numa: int | None = None
     arch: str | None = None
     vendor: str | None = None
@@ -158,7 +158,7 @@ class LibraryChoice:
         between GPUs, in NCCL's words (`NVL`, `PIX`, `SYS`).
     """
 
-    paths: tuple[tuple[Location, int, int, str], ...] = ()
+    paths: tuple[tuple[FileLine, int, int, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ class Known:
 
     Parameters
     ----------
-    source : a Location for what was read, a rule for what was inferred, a reference for what was assumed.
+    source : a FileLine for what was read, a rule for what was inferred, a reference for what was assumed.
     """
 
     quantity: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from taccl.support.tables import Location
+from taccl.support.tables import FileLine
 from taccl.topologies.importers.nodes.facts import Dump, Gpu, GpuLink, Nearness, Nic
 from taccl.topologies.importers.nodes.rates import (
     UNKNOWN_LINK,
@@ -92,7 +92,7 @@ def card_figure(nic: Nic, bandwidth: Bandwidth) -> Figure | None:
     return pcie_gbps(nic.card_gbps, nic.card_place or nic.place, bandwidth)
 
 
-def pcie_gbps(reported: float | None, place: Location, bandwidth: Bandwidth) -> Figure:
+def pcie_gbps(reported: float | None, place: FileLine, bandwidth: Bandwidth) -> Figure:
     """A PCIe link: as it is reported, in NCCL's reckoning or the vendor's; NCCL's guess where it is not."""
     if reported is None:
         value = UNKNOWN_PCIE_GBPS if bandwidth == "nccl" else pcie_peak_gbps(UNKNOWN_PCIE_GBPS)

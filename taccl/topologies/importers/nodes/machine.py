@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from taccl.errors import TopologyError
-from taccl.support.tables import Location
+from taccl.support.tables import FileLine
 from taccl.topologies import PhysicalTopology, parse_topology
 from taccl.topologies.devices import MAX_GPUS
 from taccl.topologies.importers.nodes.facts import Dump, Known
@@ -96,7 +96,7 @@ def make_machine(
         `gpu` that a file contradicts.
     """
     if dump.plan is not None:
-        raise Location(dump.gpus[0].place.path, 1).error(
+        raise FileLine(dump.gpus[0].place.path, 1).error(
             "this is a plan that NCCL made, which tells no link and no speed of a machine",
             "give the file of NCCL_TOPO_DUMP_FILE too: the plan checks it",
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from taccl.errors import TopologyError
-from taccl.support.tables import Location
+from taccl.support.tables import FileLine
 from taccl.topologies.importers.nodes.facts import Dump, GpuLink
 from taccl.topologies.importers.nodes.nvlinks import links_of_model, wiring
 
@@ -191,7 +191,7 @@ def _part_of_them(
     ), listed
 
 
-def _elsewhere(place: Location, whose: str, known: int, listed: int) -> str:
+def _elsewhere(place: FileLine, whose: str, known: int, listed: int) -> str:
     return (
         f"{place}: {whose} has {listed} links, and {known} of them lead to these GPUs: the rest leads to a"
         " CPU, or to GPUs that are not stated"
@@ -230,13 +230,13 @@ def _one_link(one: GpuLink, other: GpuLink) -> GpuLink:
     return replace(best, gbps=reported.gbps, is_raw=reported.is_raw, switch=one.switch or other.switch)
 
 
-def _no_such_link(link: GpuLink, place: Location) -> TopologyError:
+def _no_such_link(link: GpuLink, place: FileLine) -> TopologyError:
     ends = f"GPU {link.a} " + ("and the switch" if link.b is None else f"and GPU {link.b}")
     many = "links" if link.count is None else f"{link.count} links"
     return contradiction(f"between {ends} are {many}", link.place, "there are none", place)
 
 
-def contradiction(says: str, place: Location, other: str, other_place: Location) -> TopologyError:
+def contradiction(says: str, place: FileLine, other: str, other_place: FileLine) -> TopologyError:
     """The error of two lines that cannot both be true."""
     return place.error(
         f"{says}, but {other_place} says: {other}", "files of one node only, taken at one time"

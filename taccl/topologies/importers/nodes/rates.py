@@ -12,8 +12,12 @@ from typing import Literal
 from taccl.topologies.importers.nodes.facts import Cpu, LinkKind
 from taccl.topologies.machines.figures import Bandwidth, Rate
 from taccl.topologies.machines.rates import (
+    BETWEEN_ARM,
     BETWEEN_CPUS_ALPHA,
-    BETWEEN_INTEL_SPR,
+    BETWEEN_CPUS_OF,
+    BETWEEN_INTEL,
+    BETWEEN_POWER9,
+    BETWEEN_UNKNOWN_CPUS,
     NETWORK_ALPHA,
     NIC_200G,
     NVLINK1,
@@ -29,6 +33,7 @@ from taccl.topologies.machines.rates import (
     PCIE5_X16,
     PCIE6_X16,
     PCIE_ALPHA,
+    RING_ALPHAS,
     XGMI_MI50,
     XGMI_MI250X,
     XGMI_MI300X,
@@ -147,33 +152,20 @@ def cpu_gbps(cpu: Cpu | None) -> tuple[float, str]:
 
     NCCL's constants: they depend on the vendor and, of Intel, on family and model.
     """
-    vendor = "" if cpu is None else (cpu.vendor or "").strip()
-    arch = "" if cpu is None else (cpu.arch or "")
-    if arch == "ppc64" or arch.startswith("ppc"):
-        gbps, name = 32.0, "POWER9"
-    elif arch in ("arm64", "aarch64"):
-        gbps, name = 6.0, "ARM"
-    elif vendor == "AuthenticAMD":
-        gbps, name = 16.0, "AMD"
-    elif vendor in ("CentaurHauls", "Shanghai"):
-        gbps, name = 6.0, "Zhaoxin"
-    elif vendor == "GenuineIntel" and cpu is not None:
-        gbps, name = _intel(cpu)
-    else:
-        gbps, name = 10.0, "CPUs that are not stated, as of Intel Skylake"
-    return gbps, f"between CPUs, {name}: {NCCL_SOURCE}"
+    rate = BETWEEN_UNKNOWN_CPUS if cpu is None else _between(cpu)
+    return rate.gbps, f"between CPUs, {rate.name}: {NCCL_SOURCE}"
 
 
-def _intel(cpu: Cpu) -> tuple[float, str]:
-    model = cpu.model if cpu.family == 6 and cpu.model is not None else 0
-    for least, gbps, name in (
-        (0xCF, 40.0, "Emerald Rapids"),
-        (0x8F, BETWEEN_INTEL_SPR.gbps, "Sapphire Rapids"),
-        (0x55, 10.0, "Skylake"),
-    ):
-        if model >= least:
-            return gbps, f"Intel {name}"
-    return 6.0, "Intel Broadwell"
+def _between(cpu: Cpu) -> Rate:
+    arch, vendor = cpu.arch or "", (cpu.vendor or "").strip()
+    if arch.startswith("ppc"):
+        return BETWEEN_POWER9
+    if arch in ("arm64", "aarch64"):
+        return BETWEEN_ARM
+    if vendor == "GenuineIntel":
+        model = cpu.model if cpu.family == 6 and cpu.model is not None else 0
+        return next(rate for least, rate in BETWEEN_INTEL if model >= least)
+    return BETWEEN_CPUS_OF.get(vendor, BETWEEN_UNKNOWN_CPUS)
 
 
 Protocol = Literal["LL", "LL128", "Simple"]
@@ -204,8 +196,6 @@ def alphas(protocol: Protocol | None) -> Alphas:
             "PCIe: NCCL's LL ring",
             "network: NCCL's LL ring",
         )
-    link, pcie, network = {"LL": (0.6, 1.0, 2.7), "LL128": (1.9, 2.5, 4.0), "Simple": (3.4, 5.7, 14.0)}[
-        protocol
-    ]
+    link, pcie, network = RING_ALPHAS[protocol]
     source = f"NCCL's {protocol} ring"
     return Alphas(link, pcie, network, source, source, source)

@@ -14,7 +14,7 @@ from pathlib import Path
 from taccl.errors import TopologyError
 from taccl.support.reading import Format, any_text, recognized
 from taccl.support.split_outputs import parts_of
-from taccl.support.tables import Location
+from taccl.support.tables import FileLine
 from taccl.topologies.importers.nodes.facts import Dump
 from taccl.topologies.importers.nodes.formats import (
     amd_smi,
@@ -142,7 +142,7 @@ def _parsed(text: str, path: str | None) -> Dump:
         except TopologyError as fault:
             if not dumps:
                 raise _in_parts(fault, reported) from fault
-            place = Location(path, fault.line or part.line)
+            place = FileLine(path, fault.line or part.line)
             left_out.append(f"{place}: {each.summary} is left out: {fault.message}")
     try:
         whole = merge(dumps)

@@ -8,7 +8,7 @@ import pytest
 from verdicts import DUMPS
 
 from taccl.errors import TopologyError
-from taccl.support.tables import Location
+from taccl.support.tables import FileLine
 from taccl.topologies.importers.nodes.facts import Dump, Gpu, GpuLink, Nearness, Nic
 from taccl.topologies.importers.nodes.machine import make_machine
 from taccl.topologies.importers.nodes.merge import merge
@@ -18,8 +18,8 @@ _LOG = "nccl-log/a100-2gpu-nvlink-graph.txt"
 PIX, NODE, SYS = Nearness.PIX, Nearness.NODE, Nearness.SYS
 
 
-def at(line: int, path: str = "a") -> Location:
-    return Location(path, line)
+def at(line: int, path: str = "a") -> FileLine:
+    return FileLine(path, line)
 
 
 def gpus(*busids: str | None, path: str = "a", model: str | None = None) -> tuple[Gpu, ...]:

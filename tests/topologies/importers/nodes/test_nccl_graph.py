@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taccl.errors import TopologyError
-from taccl.support.tables import Location
+from taccl.support.tables import FileLine
 from taccl.topologies.importers.nodes.facts import Dump, Gpu, GpuLink, Nearness
 from taccl.topologies.importers.nodes.formats import nccl_graph
 from taccl.topologies.importers.nodes.formats.nccl_graph import disagreements
@@ -24,7 +24,7 @@ RING = """<graphs version="1">
 
 
 def machine(near, links=()):
-    gpus = tuple(Gpu(Location("topo.xml", 5 + dev), dev=dev) for dev in range(2))
+    gpus = tuple(Gpu(FileLine("topo.xml", 5 + dev), dev=dev) for dev in range(2))
     return Dump("x", gpus, links=links, gpu_nearness=((Nearness.SELF, near), (near, Nearness.SELF)))
 
 
@@ -61,7 +61,7 @@ def test_neighbours_in_a_ring_are_as_near_as_its_worst_way_says(near, fits):
 def test_a_ring_of_nvlinks_needs_nvlinks():
     plan = read(RING.replace('typeintra="PIX"', 'typeintra="NVL"'))
     assert "by NVLink; there is none" in disagreements(plan, machine(Nearness.SYS))[0]
-    link = GpuLink(Location(None, 1), 0, 1, "nvlink", 4)
+    link = GpuLink(FileLine(None, 1), 0, 1, "nvlink", 4)
     assert disagreements(plan, machine(Nearness.SYS, (link,))) == ()
 
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from taccl.support.tables import Location
+from taccl.support.tables import FileLine
 from taccl.topologies.importers.nodes.facts import Cpu
 from taccl.topologies.importers.nodes.rates import alphas, arch_of_model, cpu_gbps, link_rate, pcie_peak_gbps
 
-HERE = Location("x", 1)
+HERE = FileLine("x", 1)
 
 
 @pytest.mark.parametrize(

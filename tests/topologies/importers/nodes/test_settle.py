@@ -2,7 +2,7 @@
 
 import pytest
 
-from taccl.support.tables import Location
+from taccl.support.tables import FileLine
 from taccl.topologies.importers.nodes.facts import Dump, Gpu, GpuLink
 from taccl.topologies.importers.nodes.machine import make_machine
 from taccl.topologies.importers.nodes.settle import must_be_switched, settled
@@ -10,9 +10,9 @@ from taccl.topologies.importers.nodes.settle import must_be_switched, settled
 
 def listed(model, counts):
     """A dump of `nvidia-smi nvlink -s`."""
-    gpus = tuple(Gpu(Location("links.txt", gpu + 1), model=model, dev=gpu) for gpu in range(len(counts)))
+    gpus = tuple(Gpu(FileLine("links.txt", gpu + 1), model=model, dev=gpu) for gpu in range(len(counts)))
     links = tuple(
-        GpuLink(Location("links.txt", gpu + 1), gpu, None, "nvlink", count, 25.0, is_raw=True)
+        GpuLink(FileLine("links.txt", gpu + 1), gpu, None, "nvlink", count, 25.0, is_raw=True)
         for gpu, count in enumerate(counts)
         if count
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from taccl.errors import TopologyError
-from taccl.support.tables import Location
+from taccl.support.tables import FileLine
 from taccl.topologies.importers.clusters.facts import Cluster
 from taccl.topologies.importers.clusters.scheduler import Tree
 from taccl.topologies.strict_yaml import parse_yaml
@@ -30,14 +30,14 @@ def read(text: str, path: str | None) -> Cluster:
     listed = root.keys("Instances")["Instances"] if root.kind == "mapping" else root
     children: dict[str, dict[str, None]] = {}
     hosts: dict[str, dict[str, None]] = {}
-    place_of: dict[str, Location] = {}
+    place_of: dict[str, FileLine] = {}
     for item in listed.elements():
         own = item.keys("InstanceId", "NetworkNodes")
         above = [node.raw for node in own["NetworkNodes"].elements() if node.raw]
         if not above:
             raise own["NetworkNodes"].error(f"{own['NetworkNodes'].name} names no node of the network")
         for name in above:
-            place_of.setdefault(name, Location(path, own["NetworkNodes"].line))
+            place_of.setdefault(name, FileLine(path, own["NetworkNodes"].line))
         for name, below in pairwise(above):
             children.setdefault(name, {})[below] = None
         hosts.setdefault(above[-1], {})[own["InstanceId"].raw] = None

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 
-from taccl.support.tables import Location, lines_of
+from taccl.support.tables import FileLine, lines_of
 from taccl.topologies.importers.clusters.facts import Cluster, HostPort, Trunk
 
 _HEAD = re.compile(
@@ -124,17 +124,17 @@ class End:
 class Cables:
     """Cables by their ends; each is printed by both of its ends and kept once."""
 
-    _cables: dict[frozenset[tuple[str, int]], tuple[Location, End, End, float | None]] = field(
+    _cables: dict[frozenset[tuple[str, int]], tuple[FileLine, End, End, float | None]] = field(
         default_factory=dict
     )
-    _switches: dict[str, tuple[Location, str]] = field(default_factory=dict)
+    _switches: dict[str, tuple[FileLine, str]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 
-    def switch(self, place: Location, key: str, description: str) -> None:
+    def switch(self, place: FileLine, key: str, description: str) -> None:
         """A switch, also one without cables."""
         self._switches.setdefault(key, (place, description))
 
-    def add(self, place: Location, a: End, b: End, gbps: float | None) -> None:
+    def add(self, place: FileLine, a: End, b: End, gbps: float | None) -> None:
         """A cable, as one of its ends prints it."""
         for end in (a, b):
             if end.is_switch:
@@ -162,7 +162,7 @@ class Cables:
         ports: list[HostPort] = []
         unnamed: list[HostPort] = []
         dropped = 0
-        trunks: dict[tuple[str, str, float | None], list[Location]] = {}
+        trunks: dict[tuple[str, str, float | None], list[FileLine]] = {}
         for place, a, b, gbps in self._cables.values():
             if a.is_switch and b.is_switch:
                 first, second = sorted((names[a.key], names[b.key]))
@@ -181,7 +181,7 @@ class Cables:
                     nic = known[1] if host.port == 1 else f"{known[1]}:{host.port}"
                     ports.append(HostPort(place, known[0], nic, names[switch.key], gbps))
         if not ports and not unnamed:
-            raise Location(path, 1).error(
+            raise FileLine(path, 1).error(
                 "no cable leads from a host to a switch", "the output of ibnetdiscover"
             )
         return Cluster(
@@ -191,7 +191,7 @@ class Cables:
             tuple(ports),
             tuple(Trunk(at[0], a, b, len(at), gbps) for (a, b, gbps), at in trunks.items()),
             unnamed=tuple(unnamed),
-            notes=(("aggregation nodes (SHARP), left out", str(dropped), Location(path, None)),)
+            notes=(("aggregation nodes (SHARP), left out", str(dropped), FileLine(path, None)),)
             if dropped
             else (),
             warnings=(*self._twice(ports), *self.warnings),
@@ -211,7 +211,7 @@ class Cables:
         return said
 
 
-def _switch_names(switches: dict[str, tuple[Location, str]]) -> dict[str, str]:
+def _switch_names(switches: dict[str, tuple[FileLine, str]]) -> dict[str, str]:
     """A name for each switch: its description without the words of its maker where that is one of a kind."""
     full = {key: description.strip() or key for key, (_, description) in switches.items()}
     short = {key: re.sub(r"^MF0;|:[A-Z]+\d+\w*/U\d+$", "", name) or name for key, name in full.items()}
@@ -231,7 +231,7 @@ def read_blocks(text: str, path: str | None) -> Cluster:
     descriptions = _descriptions(text)
     owner: End | None = None
     for number, line in enumerate(text.split("\n"), start=1):
-        place = Location(path, number)
+        place = FileLine(path, number)
         head = _HEAD.match(line)
         if head is not None:
             key = head[4].lower().lstrip("0")
@@ -278,7 +278,7 @@ def read_ports(text: str, path: str | None) -> Cluster:
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
-        place = Location(path, number)
+        place = FileLine(path, number)
         both = _LINE.match(line) if len(line) <= _LONGEST_LINE else None
         if both is not None:
             a = _end(both[1], both[3], both[4], both[10])
@@ -307,7 +307,7 @@ def read_link_info(text: str, path: str | None) -> Cluster:
     """
     cables = Cables()
     owner, name = "", ""
-    found: list[tuple[Location, str, re.Match[str]]] = []
+    found: list[tuple[FileLine, str, re.Match[str]]] = []
     switches: set[str] = set()
     ports: dict[str, set[str]] = {}
     for number, line in enumerate(lines_of(text), start=1):
@@ -315,12 +315,12 @@ def read_link_info(text: str, path: str | None) -> Cluster:
         if head is not None:
             owner, name = head[1].upper(), re.sub(r"^0x\w+\s+", "", head[2].strip())
         elif link is not None:
-            found.append((Location(path, number), name if link[1] is None else link[1], link))
+            found.append((FileLine(path, number), name if link[1] is None else link[1], link))
             ports.setdefault(link[2], set()).add(link[3])
             if owner == "SWITCH" or (not owner and len(ports[link[2]]) > 1):
                 switches.add(link[2])
         elif "==>" in line:
-            cables.warnings.append(f"{Location(path, number)}: this line cannot be read, and is left out")
+            cables.warnings.append(f"{FileLine(path, number)}: this line cannot be read, and is left out")
     for place, name, link in found:
         near, far = link[2] in switches, link[5] in switches
         if near:

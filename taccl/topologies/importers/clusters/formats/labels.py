@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from taccl.errors import TopologyError
-from taccl.support.tables import Location
+from taccl.support.tables import FileLine
 from taccl.topologies.importers.clusters.facts import Cluster
 from taccl.topologies.importers.clusters.scheduler import Blocks, Tree
 from taccl.topologies.strict_yaml import Node, parse_yaml
@@ -37,7 +37,7 @@ def read(text: str, path: str | None) -> Cluster:
     TopologyError : no node has a label.
     """
     root = parse_yaml(text, path, TopologyError)
-    hosts: dict[str, dict[str, tuple[str, Location]]] = {}
+    hosts: dict[str, dict[str, tuple[str, FileLine]]] = {}
     blocks = Blocks()
     for name, labels in _nodes(root):
         hosts[name] = labels
@@ -51,10 +51,10 @@ def read(text: str, path: str | None) -> Cluster:
     raise root.error(f"no node has a label {PREFIX}leaf or {DOMAIN_LABEL}")
 
 
-def _tree(hosts: dict[str, dict[str, tuple[str, Location]]]) -> Tree:
+def _tree(hosts: dict[str, dict[str, tuple[str, FileLine]]]) -> Tree:
     """The switches by their levels; those of two levels may have the same name."""
     below: dict[tuple[str, str], dict[str, None]] = {}
-    place_of: dict[tuple[str, str], Location] = {}
+    place_of: dict[tuple[str, str], FileLine] = {}
     for host, labels in hosts.items():
         child = host
         for level in _LEVELS:
@@ -78,7 +78,7 @@ def _meaning(key: str) -> str | None:
     return key.removeprefix(PREFIX) if key.startswith(PREFIX) else _NEWER.get(key)
 
 
-def _nodes(root: Node) -> Iterator[tuple[str, dict[str, tuple[str, Location]]]]:
+def _nodes(root: Node) -> Iterator[tuple[str, dict[str, tuple[str, FileLine]]]]:
     """The name of each node, and what its labels mean, with their lines."""
     keys = root.keys()
     for item in keys["items"].elements() if "items" in keys else (root,):
@@ -87,7 +87,7 @@ def _nodes(root: Node) -> Iterator[tuple[str, dict[str, tuple[str, Location]]]]:
         yield (
             metadata["name"].raw,
             {
-                meaning: (value.raw, Location(value.source.path, value.line))
+                meaning: (value.raw, FileLine(value.source.path, value.line))
                 for key, value in labels
                 if (meaning := _meaning(key.raw)) is not None and value.raw
             },

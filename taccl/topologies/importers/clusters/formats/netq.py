@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from taccl.errors import TopologyError
-from taccl.support.tables import Location
+from taccl.support.tables import FileLine
 from taccl.topologies.importers.clusters.facts import Cluster
 from taccl.topologies.importers.clusters.scheduler import Blocks
 from taccl.topologies.strict_yaml import parse_yaml
@@ -24,12 +24,12 @@ def read(text: str, path: str | None) -> Cluster:
     TopologyError : with the line; trays with different numbers of GPUs are reported as a warning.
     """
     root = parse_yaml(text, path, TopologyError)
-    trays: list[tuple[str, int, str, Location]] = []
-    gpus: dict[int, Location] = {}
+    trays: list[tuple[str, int, str, FileLine]] = []
+    gpus: dict[int, FileLine] = {}
     for item in root.elements() if root.kind == "list" else (root,):
         keys = item.keys()
         domain, name = item.named("DomainUUID"), item.named("Name")
-        place = Location(path, keys["DomainUUID"].line)
+        place = FileLine(path, keys["DomainUUID"].line)
         slot = 0
         if "LocationInfo" in keys and keys["LocationInfo"].kind == "mapping":
             location = keys["LocationInfo"].keys()

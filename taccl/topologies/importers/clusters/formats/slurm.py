@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from taccl.errors import TopologyError
-from taccl.support.tables import Location
+from taccl.support.tables import FileLine
 from taccl.topologies.importers.clusters.facts import Cluster
 from taccl.topologies.importers.clusters.hostlist import expanded
 from taccl.topologies.importers.clusters.scheduler import Blocks, Tree, names_under
@@ -35,7 +35,7 @@ _PAIR = re.compile(r"([A-Za-z]+)\s*=\s*(\"[^\"]*\"|\S*)")
 
 @dataclass(frozen=True)
 class _Line:
-    place: Location
+    place: FileLine
     values: dict[str, str]
 
     def error(self, message: str, hint: str | None = None) -> TopologyError:
@@ -102,12 +102,12 @@ def _lines(text: str, path: str | None) -> Iterator[_Line]:
             continue
         whole, held = (held + part).strip(), ""
         if whole:
-            yield _read_line(whole, Location(path, start))
+            yield _read_line(whole, FileLine(path, start))
     if held.strip():
-        yield _read_line(held.strip(), Location(path, start))
+        yield _read_line(held.strip(), FileLine(path, start))
 
 
-def _read_line(line: str, place: Location) -> _Line:
+def _read_line(line: str, place: FileLine) -> _Line:
     values: dict[str, str] = {}
     at = 0
     for match in _PAIR.finditer(line):
@@ -149,10 +149,10 @@ def read_yaml(text: str, path: str | None, choice: str | None = None) -> Cluster
         chosen = defaults[0] if defaults else 0
     cluster = _read_topology(root.elements()[chosen], entries[chosen])
     others = [name for number, name in enumerate(names) if number != chosen]
-    place = Location(path, root.elements()[chosen].line)
+    place = FileLine(path, root.elements()[chosen].line)
     notes = [("topology", names[chosen], place)]
     notes += (
-        [("other topologies in the file", ", ".join(others), Location(path, root.line))] if others else []
+        [("other topologies in the file", ", ".join(others), FileLine(path, root.line))] if others else []
     )
     return replace(cluster, notes=(*notes, *cluster.notes))
 
@@ -172,19 +172,19 @@ def _read_topology(item: Node, entry: dict[str, Node]) -> Cluster:
         for switch in value.keys("switches")["switches"].elements():
             keys = switch.keys()
             below = names_under(keys, "children"), names_under(keys, "nodes")
-            tree.add(Location(path, switch.line), switch.named("switch"), *below)
+            tree.add(FileLine(path, switch.line), switch.named("switch"), *below)
         return tree.cluster("slurm-tree", path)
     if kinds[0] == "block":
         blocks = Blocks()
         for block in value.keys("blocks")["blocks"].elements():
             nodes = names_under(block.keys(), "nodes")
-            blocks.add(Location(path, block.line), block.named("block"), nodes)
+            blocks.add(FileLine(path, block.line), block.named("block"), nodes)
         if not blocks:
             raise value.error(f"{value.name} has no block")
         sizes = value.keys().get("block_sizes")
         if sizes is not None:
             listed = ",".join(element.raw for element in sizes.elements())
-            blocks.note("block_sizes", listed, Location(path, sizes.line))
+            blocks.note("block_sizes", listed, FileLine(path, sizes.line))
         return blocks.cluster("slurm-block")
     raise value.error(
         f"a topology of the kind {kinds[0]} says nothing of switches or blocks",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from taccl.errors import TopologyError
-from taccl.support.tables import Location
+from taccl.support.tables import FileLine
 from taccl.topologies.importers.clusters.facts import Cluster
 from taccl.topologies.importers.clusters.formats.labels import DOMAIN_LABEL
 from taccl.topologies.importers.clusters.scheduler import Blocks, Tree, names_under
@@ -46,7 +46,7 @@ def read(text: str, path: str | None) -> Cluster:
             if "switch" in own:
                 hosts_of.setdefault(own["switch"].raw, []).extend(hosts)
             domain = _domain(own)
-            place = Location(path, block.line)
+            place = FileLine(path, block.line)
             blocks.add(place, domain or called, hosts, is_nvlink=domain is not None)
     for name, switch in _named(keys["switches"]) if "switches" in keys else ():
         own = switch.keys() if switch.kind == "mapping" else {}
@@ -57,9 +57,9 @@ def read(text: str, path: str | None) -> Cluster:
             if block_name not in block_hosts:
                 raise switch.error(f"there is no capacity block {block_name!r}")
             below += block_hosts[block_name]
-        tree.add(Location(path, switch.line), name, names_under(own, "switches"), tuple(dict.fromkeys(below)))
+        tree.add(FileLine(path, switch.line), name, names_under(own, "switches"), tuple(dict.fromkeys(below)))
     for leaf, below in hosts_of.items():  # leaves that no other line describes
-        tree.add(Location(path, keys["blocks"].line), leaf, (), tuple(below))
+        tree.add(FileLine(path, keys["blocks"].line), leaf, (), tuple(below))
     if tree:
         tree.add_undescribed()  # racks without nodes have no entry of their own
         return tree.cluster("topograph", path, blocks.all())

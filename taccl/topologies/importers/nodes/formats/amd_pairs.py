@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from taccl.support.lists import few
-from taccl.support.tables import Location, SquareTable, plain_lines
+from taccl.support.tables import FileLine, SquareTable, plain_lines
 from taccl.topologies.importers.nodes.facts import Dump, Gpu, GpuLink, Nearness
 
 WEIGHT, HOPS, TYPE, BANDWIDTH, ACCESS = "weights", "hops", "link types", "bandwidths", "access"
@@ -73,7 +73,7 @@ def names_of(tables: Sequence[SquareTable], path: str | None) -> tuple[str, ...]
     first = tables[0]
     for table in tables:
         if sorted(table.names) != sorted(first.names):
-            raise Location(path, table.line).error(
+            raise FileLine(path, table.line).error(
                 f"this table is about other GPUs than the one that begins on line {first.line}",
                 "give the output of one machine in a file",
             )
@@ -98,7 +98,7 @@ def dump_of_pairs(
     warnings: list[str] = []
     pairs = _pairs(tables, names, path, warnings)
     if pairs and all(pair.kind == _NOTHING for pair in pairs):
-        raise Location(path, min(table.line for table in tables)).error(
+        raise FileLine(path, min(table.line for table in tables)).error(
             "no table here tells whether any two GPUs are joined by xGMI or by PCIe",
             "give all of `rocm-smi --showtopo` or `amd-smi topology`; partitioned GPUs may tell none",
         )
@@ -181,7 +181,7 @@ class _Tables:
             try:
                 values.append(read(cell.text))
             except ValueError:
-                raise Location(self.path, cell.line).error(
+                raise FileLine(self.path, cell.line).error(
                     f"{cell.text[:40]!r} is nothing that a table of {title} has for {both[0]} and {both[1]}",
                     "paste the output again, whole; that of a partitioned GPU cannot be imported",
                 ) from None
@@ -204,7 +204,7 @@ def _only_table(tables: Sequence[SquareTable], title: str, path: str | None) -> 
             first = found[0].cells.get(pair)
             if first is None or first.text != cell.text:
                 before = "nothing" if first is None else f"{first.text} on line {first.line}"
-                raise Location(path, cell.line).error(
+                raise FileLine(path, cell.line).error(
                     f"a second table of the {title} says {cell.text} for {pair[0]} and {pair[1]}, "
                     f"the one that begins on line {found[0].line} says {before}",
                     "give the output of one machine in a file",
@@ -223,7 +223,7 @@ def _pairs(
             whole.by_title[title] = table
         elif table is not None:
             warnings.append(
-                f"{Location(path, table.line)}: the table of the {title} is cut short and not used"
+                f"{FileLine(path, table.line)}: the table of the {title} is cut short and not used"
             )
     pairs = [_pair(whole, names, a, b) for a in range(len(names)) for b in range(a + 1, len(names))]
     for title, unequal in whole.unequal.items():
@@ -275,7 +275,7 @@ def _links(pairs: Sequence[_Pair], path: str | None, warnings: list[str]) -> Ite
         by_hops = by_hops or not (pair.weight or count)
         if count is None:
             uncounted.append(pair)
-        yield GpuLink(Location(path, pair.line), pair.a, pair.b, "xgmi", count, gbps)
+        yield GpuLink(FileLine(path, pair.line), pair.a, pair.b, "xgmi", count, gbps)
     if against:
         warnings.append(
             f"a weight of one hop and a bandwidth of 0: taken as no link: {few(against, 3, '; ')}"

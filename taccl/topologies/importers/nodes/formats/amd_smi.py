@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from taccl.support.tables import Cell, Location, SquareTable, lines_of, square_tables
+from taccl.support.tables import Cell, FileLine, SquareTable, lines_of, square_tables
 from taccl.topologies.importers.nodes.facts import Dump, Gpu
 from taccl.topologies.importers.nodes.formats import amd_pairs, amd_xgmi
 from taccl.topologies.importers.nodes.formats.amd_pairs import ACCESS, BANDWIDTH, HOPS, TYPE, WEIGHT
@@ -83,7 +83,7 @@ def read(text: str, path: str | None) -> Dump:
         return whole if metrics is None else replace(merge([whole, metrics]), format=whole.format)
     if metrics is not None:
         return metrics
-    raise Location(path, 1).error(
+    raise FileLine(path, 1).error(
         "this is of amd-smi, and has no table that tells how GPUs are joined",
         "give the output of `amd-smi topology`",
     )
@@ -96,7 +96,7 @@ def _of_tables(tables: Sequence[SquareTable], numbers: dict[str, int], path: str
         names = tuple(sorted(names, key=lambda name: numbers.get(name, -1)))
     gpus = tuple(
         Gpu(
-            place=Location(path, tables[0].line),
+            place=FileLine(path, tables[0].line),
             busid=name if _BDF.fullmatch(name) else None,
             dev=numbers.get(name, dev),
         )
@@ -126,7 +126,7 @@ def _entries(document: Any, path: str | None) -> list[Located]:
     found: list[Located] = []
     _collect(document, found, 0)
     if not found:
-        raise Location(path, 1).error(
+        raise FileLine(path, 1).error(
             "no object in this JSON is about a GPU and its links",
             "give the output of `amd-smi topology --json`",
         )
@@ -148,7 +148,7 @@ def _read_json(entries: Sequence[Located], path: str | None) -> tuple[list[Squar
         gpu, name = _number(entry, path), _name(str(entry.get("bdf", "")))
         before = name_of.setdefault(gpu, f"GPU{gpu}")
         if name is not None and name in name_of.values() and before != name:
-            raise Location(path, entry.line).error(f"two GPUs have the bus id {name}")
+            raise FileLine(path, entry.line).error(f"two GPUs have the bus id {name}")
         name_of[gpu] = name or before
     tables: dict[str, SquareTable] = {}
     for entry in entries:
@@ -156,7 +156,7 @@ def _read_json(entries: Sequence[Located], path: str | None) -> tuple[list[Squar
         _same_names(entry, name_of, path)
         for title, gpu, value, line in (*_new_cells(entry, path), *_old_cells(entry)):
             if gpu not in name_of:
-                raise Location(path, line).error(f"GPU {gpu} is named here and has no entry")
+                raise FileLine(path, line).error(f"GPU {gpu} is named here and has no entry")
             table = tables.setdefault(title, SquareTable(title, line, tuple(name_of.values())))
             table.cells.setdefault((row, name_of[gpu]), Cell(_text(value), line))
     return list(tables.values()), {name: gpu for gpu, name in name_of.items()}
@@ -168,7 +168,7 @@ def _same_names(entry: Located, name_of: dict[int, str], path: str | None) -> No
         name, known = _name(str(link.get("bdf", ""))), name_of.get(_number(link, path))
         if name is not None and known is not None and _BDF.fullmatch(known) and name != known:
             message = f"GPU {_number(link, path)} is {name} here, and {known} in its own entry"
-            raise Location(path, link.line).error(message)
+            raise FileLine(path, link.line).error(message)
 
 
 def _links_of(entry: Located) -> list[Located]:
@@ -182,7 +182,7 @@ def _number(entry: Located, path: str | None) -> int:
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 4:
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 10_000:
-        raise Location(path, entry.line).error(f"{str(value)[:40]!r} is no index of a GPU")
+        raise FileLine(path, entry.line).error(f"{str(value)[:40]!r} is no index of a GPU")
     return value
 
 
@@ -212,13 +212,13 @@ def _text(value: Any) -> str:
 def _read_csv(text: str, path: str | None) -> tuple[list[SquareTable], dict[str, int]]:
     lines = lines_of(text)
     begin = next(number for number, line in enumerate(lines) if _CSV_MARK.match(line))
-    header = [each.strip().lower() for each in _cells(lines[begin], Location(path, begin + 1))]
+    header = [each.strip().lower() for each in _cells(lines[begin], FileLine(path, begin + 1))]
     columns = [_CSV_COLUMN.fullmatch(each) for each in header]
     gpus = sorted({int(match[2]) for match in columns if match is not None})
     names = tuple(f"GPU{gpu}" for gpu in gpus)
     tables = {kind: SquareTable(kind, begin + 1, names) for kind in _OLD_KEYS.values()}
     for number in range(begin + 1, len(lines)):
-        here = Location(path, number + 1)
+        here = FileLine(path, number + 1)
         cells = _cells(lines[number], here)
         if not cells or not re.fullmatch(r"\s*[0-9]{1,4}\s*", cells[0]):
             continue
@@ -234,7 +234,7 @@ def _read_csv(text: str, path: str | None) -> tuple[list[SquareTable], dict[str,
     return [table for table in tables.values() if table.cells], dict(zip(names, gpus, strict=True))
 
 
-def _cells(line: str, here: Location) -> list[str]:
+def _cells(line: str, here: FileLine) -> list[str]:
     try:
         return next(csv.reader([line]), [])
     except csv.Error as fault:

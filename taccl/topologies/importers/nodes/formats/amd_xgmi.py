@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from taccl.support.tables import Location
+from taccl.support.tables import FileLine
 from taccl.topologies.importers.nodes.facts import COUNTS_UNTOLD, Dump, Gpu, GpuLink
 from taccl.topologies.importers.nodes.formats.json_objects import Located
 
@@ -63,18 +63,18 @@ def read_text(lines: Sequence[str], path: str | None) -> Dump | None:
             linked = [word.upper() != "N/A" for word in _COUNTER.findall(counters[2])]
             if len(linked) != len(named):
                 what = f"the counters of GPU{rows[-1].dev} are {len(linked)} for {len(named)} columns"
-                raise Location(path, number + 1).error(what, "paste it again, whole")
+                raise FileLine(path, number + 1).error(what, "paste it again, whole")
             rows[-1].linked = linked
     columns = len(named)
     if not rows or len(rows) != columns or any(len(row.linked) != columns for row in rows):
         what = (
             f"the table that begins here has {columns} columns and {len(rows)} GPUs with counters, or fewer"
         )
-        raise Location(path, begin + 1).error(what, "paste all of `amd-smi xgmi`")
+        raise FileLine(path, begin + 1).error(what, "paste all of `amd-smi xgmi`")
     for gpu, name in zip(rows, named, strict=True):
         if gpu.busid and gpu.busid != name:
             what = f"GPU{gpu.dev} is {gpu.busid}, but the column at its place is {name}'s"
-            raise Location(path, gpu.line).error(what, "paste the table again, as it was printed")
+            raise FileLine(path, gpu.line).error(what, "paste the table again, as it was printed")
     return _dump(rows, _down(lines, rows), path)
 
 
@@ -107,7 +107,7 @@ def read_json(entries: Sequence[Located], path: str | None) -> Dump | None:
     for row, reported in zip(rows, peers, strict=True):
         unknown = sorted({*reported} - {other.busid for other in rows})
         if unknown:
-            raise Location(path, row.line).error(f"{unknown[0]!r} is linked and has no entry")
+            raise FileLine(path, row.line).error(f"{unknown[0]!r} is linked and has no entry")
         row.linked = [reported.get(other.busid, False) for other in rows]
     return _dump(rows, {}, path)
 
@@ -119,22 +119,22 @@ def _dump(rows: Sequence[_Row], down: dict[tuple[int, int], int], path: str | No
             if row.linked[b] != rows[b].linked[a]:
                 warnings.append(
                     f"GPU{row.dev} and GPU{rows[b].dev}: only one of them counts traffic to the other "
-                    f"({Location(path, row.line)}, {Location(path, rows[b].line)}); taken as no link"
+                    f"({FileLine(path, row.line)}, {FileLine(path, rows[b].line)}); taken as no link"
                 )
             elif (a, b) in down:
-                where = Location(path, down[a, b])
+                where = FileLine(path, down[a, b])
                 warnings.append(
                     f"{where}: the link of GPU{row.dev} and GPU{rows[b].dev} is down and left out"
                 )
             elif row.linked[b]:
                 rates = [gbps for gbps in (row.gbps, rows[b].gbps) if gbps is not None]
                 slowest = min(rates, default=None)
-                links.append(GpuLink(Location(path, row.line), a, b, "xgmi", None, slowest, is_raw=True))
+                links.append(GpuLink(FileLine(path, row.line), a, b, "xgmi", None, slowest, is_raw=True))
     if links:
         warnings.append(COUNTS_UNTOLD)
     return Dump(
         format="amd-smi",
-        gpus=tuple(Gpu(Location(path, row.line), row.busid or None, dev=row.dev) for row in rows),
+        gpus=tuple(Gpu(FileLine(path, row.line), row.busid or None, dev=row.dev) for row in rows),
         links=tuple(links),
         has_switch=False,
         order="by the index of amd-smi",

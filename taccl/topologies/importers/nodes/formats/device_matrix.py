@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import NoReturn
 
-from taccl.support.tables import Location, plain_lines
+from taccl.support.tables import FileLine, plain_lines
 
 GPU = re.compile(r"GPU\d+")
 _DEVICE = re.compile(r"[A-Za-z][\w.:+-]*")
@@ -99,7 +99,7 @@ def read_matrix(
     with_header = _find(lines, 0, is_cell)
     found = with_header or _headless(lines, is_cell)
     if found is None:
-        raise Location(path, 1).error(
+        raise FileLine(path, 1).error(
             f"no table of {what} stands here", "give the tool's output as it was printed"
         )
     header, columns, titles, first = found
@@ -110,7 +110,7 @@ def read_matrix(
     missing = [name for name in columns if GPU.fullmatch(name) and name not in rows]
     if missing:
         message = f"the table of {what} has a column for {missing[0]} and no row"
-        raise Location(path, end).error(message, "give the whole table, as it was printed")
+        raise FileLine(path, end).error(message, "give the whole table, as it was printed")
     another = _find(lines, end, is_cell)
     next_begins = None if another is None else another[0] + 1
     return DeviceMatrix(header + 1, columns, rows, end + 1, next_begins, with_header is None)
@@ -252,7 +252,7 @@ def _rows(lines: Sequence[str], first: int, table: _Table) -> tuple[dict[str, Ro
             if all(column in rows for column in columns if GPU.fullmatch(column)):
                 break
             message = f"a second row of {name}; the first stands in line {rows[name].line}"
-            raise Location(table.path, line).error(message, "give one table")
+            raise FileLine(table.path, line).error(message, "give one table")
         words = words[place + 1 :]
         index += 1
         while len(words) < len(columns) and index < len(lines):
@@ -334,4 +334,4 @@ def _tail(name: str, rest: Sequence[str], fields: Sequence[str], table: _Table) 
 
 
 def _refuse(message: str, path: str | None, line: int) -> NoReturn:
-    raise Location(path, line).error(message, "the paste may be damaged: give the output as it was printed")
+    raise FileLine(path, line).error(message, "the paste may be damaged: give the output as it was printed")

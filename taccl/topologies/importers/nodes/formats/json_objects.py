@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from taccl.support.tables import Location
+from taccl.support.tables import FileLine
 
 _MARKS = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\n]', re.DOTALL)
 _BEGIN = re.compile(r"^[ \t]*[\[{]", re.MULTILINE)
@@ -32,7 +32,7 @@ def parse_objects(text: str, path: str | None) -> Any:
     """
     match = _BEGIN.search(text)
     if match is None:
-        raise Location(path, 1).error("there is no JSON here")
+        raise FileLine(path, 1).error("there is no JSON here")
     begin = match.end() - 1
     ends = iter(_lines_by_end(text, begin))
 
@@ -45,11 +45,11 @@ def parse_objects(text: str, path: str | None) -> Any:
     try:
         return json.JSONDecoder(object_pairs_hook=located).raw_decode(text, begin)[0]
     except json.JSONDecodeError as fault:
-        raise Location(path, fault.lineno).error(
+        raise FileLine(path, fault.lineno).error(
             f"this is not JSON: {fault.msg}", "give all that the tool printed, and nothing left out"
         ) from None
     except (RecursionError, ValueError) as fault:
-        raise Location(path, text.count("\n", 0, begin) + 1).error(
+        raise FileLine(path, text.count("\n", 0, begin) + 1).error(
             f"this JSON cannot be read: {type(fault).__name__}"
         ) from None
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 
-from taccl.support.tables import Location
+from taccl.support.tables import FileLine
 from taccl.topologies.importers.nodes.facts import (
     Cpu,
     Dump,
@@ -79,7 +79,7 @@ def read(text: str, path: str | None) -> Dump:
     named = _named(text, block.host)
     gpus, order = _in_order(block, named)
     if not gpus:
-        raise Location(path, block.place.line).error("no GPU stands in the graph block that begins here")
+        raise FileLine(path, block.place.line).error("no GPU stands in the graph block that begins here")
     warnings = list(block.warnings)
     hosts = {node.system for node in gpus}
     if len(hosts) > 1:
@@ -189,10 +189,10 @@ def _own_gbps(node: Node, shared: Sequence[Node]) -> float | None:
 
 def _stated_links(
     block: LogBlock, gpus: Sequence[Node], warnings: list[str]
-) -> tuple[dict[tuple[int, int | None], tuple[float, Location]], LinkKind]:
+) -> tuple[dict[tuple[int, int | None], tuple[float, FileLine]], LinkKind]:
     """GB/s from each GPU to each other one, or to the switch (None), and where that is said first."""
     position = {node.name: index for index, node in enumerate(gpus)}
-    stated: dict[tuple[int, int | None], tuple[float, Location]] = {}
+    stated: dict[tuple[int, int | None], tuple[float, FileLine]] = {}
     kind: LinkKind = "nvlink"
     for link in block.links:
         here = position.get(link.at)
@@ -210,7 +210,7 @@ def _stated_links(
 def _links(block: LogBlock, gpus: Sequence[Node], warnings: list[str]) -> tuple[GpuLink, ...]:
     """Links that both ends state, and those to the switch."""
     stated, kind = _stated_links(block, gpus, warnings)
-    sums: list[tuple[int, int | None, float, Location]] = []
+    sums: list[tuple[int, int | None, float, FileLine]] = []
     for (a, b), (gbps, place) in stated.items():
         if b is None:
             sums += [(a, None, gbps, place)] if gbps else []
@@ -250,7 +250,7 @@ def _ports(block: LogBlock, named: _Named, shared: Sequence[Node]) -> list[tuple
             continue
         real = card.gbps < _NO_CARD_GBPS
         busid = busid_of(card.name) if real else None
-        ports: list[tuple[str, float | None, Location]] = [
+        ports: list[tuple[str, float | None, FileLine]] = [
             (_port_name(net, named), net.gbps or None, net.place) for net in card.below if net.kind == "NET"
         ]
         if not ports:

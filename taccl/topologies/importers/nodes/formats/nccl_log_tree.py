@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from taccl.support.tables import Location, plain_lines
+from taccl.support.tables import FileLine, plain_lines
 from taccl.topologies.importers.nodes.facts import LinkKind
 
 _MARK = "NCCL INFO"
@@ -35,7 +35,7 @@ class Node:
 
     kind: str
     name: str
-    place: Location
+    place: FileLine
     above: Node | None = None
     gbps: float = 0.0
     link: str = ""
@@ -76,7 +76,7 @@ class Node:
 class Stated:
     """Links as one end states them: of GPU (or DEV) `at` to `to`, GB/s together."""
 
-    place: Location
+    place: FileLine
     at: str
     to: str
     to_switch: bool
@@ -91,7 +91,7 @@ class LogBlock:
     `is_flat`: its indentation is lost, so that which bridges are above a device is not stated.
     """
 
-    place: Location
+    place: FileLine
     host: str | None
     nodes: tuple[Node, ...]
     links: tuple[Stated, ...]
@@ -126,14 +126,14 @@ def find_block(text: str, path: str | None) -> LogBlock:
     lines = plain_lines(text)
     begin = next((number for number, line in enumerate(lines) if _BEGIN.search(line)), None)
     if begin is None:
-        raise Location(path, 1).error("this log of NCCL has no graph block (=== System : ...)", _HINT)
+        raise FileLine(path, 1).error("this log of NCCL has no graph block (=== System : ...)", _HINT)
     mine = _speaker(lines[begin])
-    said: list[tuple[re.Match[str], Location]] = []
+    said: list[tuple[re.Match[str], FileLine]] = []
     ended = False
     for number in range(begin + 1, len(lines)):
         if _speaker(lines[number]) != mine:
             continue
-        message, place = message_of(lines[number]), Location(path, number + 1)
+        message, place = message_of(lines[number]), FileLine(path, number + 1)
         if message.lstrip().startswith("===="):
             ended = True
             break
@@ -143,11 +143,11 @@ def find_block(text: str, path: str | None) -> LogBlock:
         if cpu is not None or branch is not None:
             said += [(found, place) for found in (cpu, branch) if found is not None]
         elif message.lstrip().startswith("+"):
-            raise Location(path, number + 1).error(
+            raise FileLine(path, number + 1).error(
                 f"this line of the graph block cannot be read: {message.strip()[:60]!r}",
                 "give the log as NCCL wrote it",
             )
-    here = Location(path, begin + 1)
+    here = FileLine(path, begin + 1)
     warnings = [] if ended else [f"{here}: the graph block has no end: devices may be missing"]
     is_flat = _is_flat([branch for branch, _ in said if branch.re is _BRANCH])
     if is_flat:
@@ -164,7 +164,7 @@ def _is_flat(branches: list[re.Match[str]]) -> bool:
     return len(depths) == 1 and any(branch[2] in _OWN for branch in branches)
 
 
-def _tree(said: list[tuple[re.Match[str], Location]], is_flat: bool) -> tuple[list[Node], list[Stated]]:
+def _tree(said: list[tuple[re.Match[str], FileLine]], is_flat: bool) -> tuple[list[Node], list[Stated]]:
     nodes: list[Node] = []
     links: list[Stated] = []
     stack: list[tuple[int, Node]] = []
@@ -189,7 +189,7 @@ def _speaker(line: str) -> tuple[str, str, str] | None:
 def _grow(
     branch: re.Match[str],
     depth: int,
-    place: Location,
+    place: FileLine,
     stack: list[tuple[int, Node]],
     nodes: list[Node],
     links: list[Stated],

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from taccl.support.tables import Cell, Location, SquareTable, lines_of, square_tables
+from taccl.support.tables import Cell, FileLine, SquareTable, lines_of, square_tables
 from taccl.topologies.importers.nodes.facts import Dump, Gpu
 from taccl.topologies.importers.nodes.formats import amd_pairs
 from taccl.topologies.importers.nodes.formats.amd_pairs import ACCESS, BANDWIDTH, HOPS, TYPE, WEIGHT
@@ -79,7 +79,7 @@ def read(text: str, path: str | None) -> Dump:
     is_json = begins_json(text) and not _TITLE.search(text)
     tables, facts = _read_json(text, path) if is_json else _read_text(text, path)
     if not tables:
-        raise Location(path, 1).error(
+        raise FileLine(path, 1).error(
             "this is of rocm-smi, and has no table that tells how GPUs are joined",
             "give the output of `rocm-smi --showtopo`",
         )
@@ -108,7 +108,7 @@ def _read_text(text: str, path: str | None) -> tuple[list[SquareTable], _Facts]:
     lines, facts = amd_pairs.table_lines(text), _Facts()
     for number, line in enumerate(lines):
         if len(_TITLE.findall(line)) > 1:
-            raise Location(path, number + 1).error(
+            raise FileLine(path, number + 1).error(
                 "several tables stand next to each other here",
                 "paste them one below the other, as rocm-smi prints them",
             )
@@ -128,7 +128,7 @@ def _check_titles(lines: Sequence[str], path: str | None) -> None:
             continue
         words = line.split()
         if not has_title and len(words) > 1 and all(_name(word) is not None for word in words):
-            raise Location(path, number).error(
+            raise FileLine(path, number).error(
                 "the table that begins here has no title", "paste the output of rocm-smi again, whole"
             )
 
@@ -162,7 +162,7 @@ def _gpu(index: int, facts: _Facts, line: int, path: str | None) -> Gpu:
     arch, busid = facts.first(index, "gfx version"), facts.first(index, "pci bus")
     known: Sequence[Cell | None] = (numa, model, arch, busid)
     return Gpu(
-        place=Location(path, next((cell.line for cell in known if cell is not None), line)),
+        place=FileLine(path, next((cell.line for cell in known if cell is not None), line)),
         busid=None if busid is None else busid.text.lower(),
         model=None if model is None else model.text,
         arch=None if arch is None else arch.text.lower().partition(":")[0],

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from taccl.errors import TopologyError
 from taccl.support.lists import few
-from taccl.support.tables import Location, plain_lines
+from taccl.support.tables import FileLine, plain_lines
 from taccl.topologies.importers.nodes.facts import Dump, Gpu, GpuLink
 
 NAME = "nvidia-smi-nvlink"
@@ -61,17 +61,17 @@ def read(text: str, path: str | None) -> Dump:
     """
     listed = _listed(plain_lines(text), path)
     if not listed:
-        raise Location(path, 1).error("no GPU stands here", "give the output of `nvidia-smi nvlink -s`")
+        raise FileLine(path, 1).error("no GPU stands here", "give the output of `nvidia-smi nvlink -s`")
     listed.sort(key=lambda each: each.dev)
     totals = [len(each.rates) for each in listed]
     links = []
     for position, each in enumerate(listed):
         for rate, count in sorted(Counter(each.rates.values()).items()):
             line = min(each.lines[link] for link, value in each.rates.items() if value == rate)
-            links.append(GpuLink(Location(path, line), position, None, "nvlink", count, rate, is_raw=True))
+            links.append(GpuLink(FileLine(path, line), position, None, "nvlink", count, rate, is_raw=True))
     return Dump(
         NAME,
-        tuple(Gpu(Location(path, each.line), model=each.model or None, dev=each.dev) for each in listed),
+        tuple(Gpu(FileLine(path, each.line), model=each.model or None, dev=each.dev) for each in listed),
         links=tuple(links),
         has_switch=None if any(totals) else False,
         order="as `nvidia-smi` counts GPUs",
@@ -111,19 +111,19 @@ def _listed(lines: list[str], path: str | None) -> list[_Listed]:
 def _cut_after(gpu: _Listed, line: int, path: str | None) -> TopologyError:
     """Dots after the last link of a GPU: nobody knows how many links they stand for."""
     after = f"after link {max(gpu.lines)}" if gpu.lines else "before its first"
-    return Location(path, line).error(
+    return FileLine(path, line).error(
         f"links of GPU {gpu.dev} were left out {after}", "give the whole output"
     )
 
 
 def _add(each: _Listed, link: int, state: str, line: int, left_out: bool, path: str | None) -> None:
     if link in each.lines:
-        raise Location(path, line).error(
+        raise FileLine(path, line).error(
             f"link {link} of GPU {each.dev} stands here again (line {each.lines[link]})",
             "give the output of one `nvidia-smi nvlink -s`",
         )
     if left_out and link > len(each.lines):
-        raise Location(path, line).error(
+        raise FileLine(path, line).error(
             f"links of GPU {each.dev} were left out before link {link}", "give the whole output"
         )
     each.lines[link] = line
@@ -133,7 +133,7 @@ def _add(each: _Listed, link: int, state: str, line: int, left_out: bool, path: 
     elif _is_state(state):
         each.down.add(link)
     else:
-        raise Location(path, line).error(
+        raise FileLine(path, line).error(
             f"the state of link {link} of GPU {each.dev} is {state[:40]!r}, which is not known",
             "a speed in GB/s, or <inactive>",
         )
@@ -157,7 +157,7 @@ def _odd(listed: list[_Listed], path: str | None) -> list[str]:
     most = max(len(each.rates) for each in listed)
     usual = Counter(rate for each in listed for rate in each.rates.values()).most_common(1)
     for each in listed:
-        place = Location(path, each.line)
+        place = FileLine(path, each.line)
         absent = sorted(set(range(max(each.lines, default=-1) + 1)) - set(each.lines))
         if each.rates and each.down:
             found.append(f"{place}: GPU {each.dev}: links {few(sorted(each.down))} are down; not counted")

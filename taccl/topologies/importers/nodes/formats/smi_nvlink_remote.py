@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from taccl.support.tables import Location, plain_lines
+from taccl.support.tables import FileLine, plain_lines
 from taccl.topologies.importers.nodes.facts import Dump, Gpu, GpuLink, normal_busid
 from taccl.topologies.importers.nodes.nvlinks import MOST_LINKS
 
@@ -24,7 +24,7 @@ _REMOTE = re.compile(r"\bLink\s+(\d{1,3})\s*:\s*Remote Device\s+([0-9A-Fa-f:.]+)
 class _Listed:
     """A GPU and, by the number of each of its links, the bus and the link at the other end."""
 
-    location: Location
+    location: FileLine
     dev: int
     model: str
     ends: dict[int, tuple[str, int]] = field(default_factory=dict)
@@ -77,7 +77,7 @@ def _listed(text: str, path: str | None) -> dict[int, _Listed]:
     listed: dict[int, _Listed] = {}
     gpu: _Listed | None = None
     for number, line in enumerate(plain_lines(text), 1):
-        here, remote, header = Location(path, number), _REMOTE.search(line), _GPU.search(line)
+        here, remote, header = FileLine(path, number), _REMOTE.search(line), _GPU.search(line)
         if remote is not None and gpu is None:
             raise here.error("no GPU stands above this link", "give the whole output")
         if remote is not None and gpu is not None:

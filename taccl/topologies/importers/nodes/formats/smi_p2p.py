@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from itertools import combinations
 
-from taccl.support.tables import Location, plain_lines
+from taccl.support.tables import FileLine, plain_lines
 from taccl.topologies.importers.nodes.facts import Dump, Gpu
 from taccl.topologies.importers.nodes.formats.device_matrix import (
     GPU,
@@ -39,7 +39,7 @@ def read(text: str, path: str | None) -> Dump:
     table = read_matrix(lines, _is_cell, "`nvidia-smi topo -p2p`", path)
     for name in table.columns:
         if not GPU.fullmatch(name):
-            raise Location(path, table.line).error(
+            raise FileLine(path, table.line).error(
                 f"{name[:40]} is no GPU: such a table has no other devices"
             )
     commands = [found[1] for line in lines[: table.line] for found in _COMMAND.finditer(line)]
@@ -47,7 +47,7 @@ def read(text: str, path: str | None) -> Dump:
     reads = "r" in ability or "w" in ability
     warnings = list(_one_sided(table, path))
     if table.another is not None:
-        place = Location(path, table.another)
+        place = FileLine(path, table.another)
         warnings.append(f"{place}: another table begins here; only the first of the file is read")
     if reads:
         warnings += _apart(table, path)
@@ -56,7 +56,7 @@ def read(text: str, path: str | None) -> Dump:
     no_links = ability == "n" and not any_ok
     return Dump(
         NAME,
-        tuple(Gpu(Location(path, table.rows[name].line), dev=int(name[3:])) for name in table.columns),
+        tuple(Gpu(FileLine(path, table.rows[name].line), dev=int(name[3:])) for name in table.columns),
         links=() if no_links else None,
         has_switch=False if no_links else None,
         peer_access=tuple(tuple(_access(cell) for cell in row) for row in cells) if reads else None,
@@ -72,7 +72,7 @@ def _one_sided(table: DeviceMatrix, path: str | None) -> Iterator[str]:
             here, there = table.rows[a], table.rows[b]
             if here.cells[j] != there.cells[i]:
                 yield (
-                    f"{Location(path, here.line)}: {a} to {b} is {here.cells[j]}, and {b} to {a} is "
+                    f"{FileLine(path, here.line)}: {a} to {b} is {here.cells[j]}, and {b} to {a} is "
                     f"{there.cells[i]} (line {there.line})"
                 )
 
@@ -88,7 +88,7 @@ def _apart(table: DeviceMatrix, path: str | None) -> Iterator[str]:
         which = (
             f"{len(apart)} pairs of GPUs may not reach each other, {apart[0][0]} ({apart[0][1]}) among them"
         )
-        yield f"{Location(path, table.line)}: {which}: what these send passes the host's memory"
+        yield f"{FileLine(path, table.line)}: {which}: what these send passes the host's memory"
 
 
 def _is_cell(word: str) -> bool:

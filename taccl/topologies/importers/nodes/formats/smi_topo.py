@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NoReturn
 
-from taccl.support.tables import Location, plain_lines
+from taccl.support.tables import FileLine, plain_lines
 from taccl.topologies.importers.nodes.facts import Cpu, Dump, Gpu, GpuLink, Nearness, Nic
 from taccl.topologies.importers.nodes.formats.device_matrix import (
     GPU,
@@ -54,26 +54,26 @@ def read(text: str, path: str | None) -> Dump:
     gpus = tuple(name for name in table.columns if GPU.fullmatch(name))
     nics = tuple(name for name in table.columns if not GPU.fullmatch(name))
     warnings = [
-        f"{Location(path, row.line)}: row {name}: two cells stood joined before column {column}; taken apart"
+        f"{FileLine(path, row.line)}: row {name}: two cells stood joined before column {column}; taken apart"
         for name, row in table.rows.items()
         for column in row.split
     ]
     if table.is_headless:
         warnings.append(
-            f"{Location(path, table.line)}: the table has no header; columns are named by its rows"
+            f"{FileLine(path, table.line)}: the table has no header; columns are named by its rows"
         )
     if table.another is not None:
-        place = Location(path, table.another)
+        place = FileLine(path, table.another)
         warnings.append(f"{place}: another table begins here; only the first of the file is read")
     counts = _link_counts(table, gpus, path, warnings)
     pcie_only = _is_pcie_only(lines, table) and not any(any(row) for row in counts)
     wires = wiring(counts)
     links = None if pcie_only else _links(table, gpus, counts, wires, path)
     if pcie_only:
-        warnings.append(f"{Location(path, table.line)}: `topo -mp` shows no NVLinks: give `topo -m` too")
+        warnings.append(f"{FileLine(path, table.line)}: `topo -mp` shows no NVLinks: give `topo -m` too")
     elif not links and len(gpus) > 1:
         warnings.append(
-            f"{Location(path, table.line)}: no NVLink stands in this table; `topo -mp` and many containers"
+            f"{FileLine(path, table.line)}: no NVLink stands in this table; `topo -mp` and many containers"
             " hide them"
         )
     warnings += _odd_counts(table, gpus, counts, wires, path)
@@ -107,14 +107,14 @@ def _is_cell(word: str) -> bool:
 
 def _gpu(name: str, row: Row, path: str | None) -> Gpu:
     numa = _FIRST_NUMA.fullmatch(row.tail.get("NUMA Affinity", ""))
-    return Gpu(Location(path, row.line), numa=None if numa is None else int(numa[1]), dev=int(name[3:]))
+    return Gpu(FileLine(path, row.line), numa=None if numa is None else int(numa[1]), dev=int(name[3:]))
 
 
 def _grace(table: DeviceMatrix, gpus: tuple[str, ...], path: str | None) -> tuple[Cpu, ...] | None:
     """The Grace processors of GPUs whose memory is a NUMA node; None where no GPU's is."""
     rows = [table.rows[name] for name in gpus if table.rows[name].tail.get("GPU NUMA ID", "")[:1].isdigit()]
     first = {_gpu(name, table.rows[name], path).numa: table.rows[name].line for name in reversed(gpus)}
-    found = tuple(Cpu(Location(path, line), numa, "arm64") for numa, line in reversed(first.items()))
+    found = tuple(Cpu(FileLine(path, line), numa, "arm64") for numa, line in reversed(first.items()))
     return found if rows else None
 
 
@@ -126,7 +126,7 @@ def _nics(lines: list[str], table: DeviceMatrix, nics: tuple[str, ...], path: st
             names.setdefault(short, name)
     return tuple(
         Nic(
-            Location(path, table.rows[nic].line if nic in table.rows else table.line),
+            FileLine(path, table.rows[nic].line if nic in table.rows else table.line),
             names.get(nic, nic),
         )
         for nic in nics
@@ -147,7 +147,7 @@ def _nearness(table: DeviceMatrix, a: str, b: str, path: str | None) -> Nearness
     if (here or "").startswith("NV") and not GPU.fullmatch(b):
         line = table.rows[a].line
         message = f"row {a}, column {b}: NVLinks to a NIC do not exist"
-        raise Location(path, line).error(message, "give the table as it was printed")
+        raise FileLine(path, line).error(message, "give the table as it was printed")
     return next(iter(near), None)
 
 
@@ -163,7 +163,7 @@ def _link_counts(
                 if rows[0].split or rows[1].split:
                     _disagree(table, a, b, path)
                 warnings.append(
-                    f"{Location(path, rows[1].line)}: {b} has {there} NVLinks towards {a}, and {a} has {here}"
+                    f"{FileLine(path, rows[1].line)}: {b} has {there} NVLinks towards {a}, and {a} has {here}"
                     f" towards {b} (line {rows[0].line}): a link is down; {min(here, there)} are taken"
                 )
             counts[i][j] = counts[j][i] = min(here, there)
@@ -178,10 +178,10 @@ def _count(table: DeviceMatrix, a: str, b: str) -> int:
 def _links(
     table: DeviceMatrix, gpus: tuple[str, ...], counts: list[list[int]], wires: Wiring, path: str | None
 ) -> tuple[GpuLink, ...]:
-    places = [Location(path, table.rows[name].line) for name in gpus]
+    places = [FileLine(path, table.rows[name].line) for name in gpus]
     if wires.apart is not None:
         a, b = wires.apart
-        raise Location(path, table.rows[gpus[a]].line).error(
+        raise FileLine(path, table.rows[gpus[a]].line).error(
             f"{gpus[a]} and {gpus[b]} have NVLinks to a switch, but towards each other"
             f" {_cell(table, gpus[a], gpus[b])}",
             "one switch joins all; give the GPUs of one NVLink domain, or the whole table as printed",
@@ -212,21 +212,21 @@ def _odd_counts(
     if max(wires.switch_of, default=0):
         other = next(gpu for gpu, switch in enumerate(wires.switch_of) if switch)
         found.append(
-            f"{Location(path, table.rows[gpus[other]].line)}: {gpus[other]} hangs at another NVSwitch than"
+            f"{FileLine(path, table.rows[gpus[other]].line)}: {gpus[other]} hangs at another NVSwitch than"
             f" {gpus[0]}: no NVLinks lead from one to the other"
         )
     totals = wires.ports or [sum(row) for row in counts]
     for name, total in zip(gpus, totals, strict=True):
         if total < max(totals):
             found.append(
-                f"{Location(path, table.rows[name].line)}: {name} has {total} NVLinks, others {max(totals)}"
+                f"{FileLine(path, table.rows[name].line)}: {name} has {total} NVLinks, others {max(totals)}"
             )
     return found
 
 
 def _disagree(table: DeviceMatrix, a: str, b: str, path: str | None) -> NoReturn:
     here, there = table.rows[a], table.rows[b]
-    raise Location(path, max(here.line, there.line)).error(
+    raise FileLine(path, max(here.line, there.line)).error(
         f"{a} to {b} is {_cell(table, a, b)} in line {here.line}, and {b} to {a} is {_cell(table, b, a)}"
         f" in line {there.line}",
         "the paste is damaged: give the table as it was printed",

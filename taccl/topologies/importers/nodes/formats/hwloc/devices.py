@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from taccl.support.lists import natural
-from taccl.support.tables import Location
+from taccl.support.tables import FileLine
 from taccl.support.xml_elements import Element
 from taccl.topologies.importers.nodes.facts import Gpu, Nearness, Nic, SharedBridge
 from taccl.topologies.importers.nodes.formats.hwloc.tree import (
@@ -119,7 +119,7 @@ def _loose_gpus(tree: Tree, path: str | None) -> tuple[list[PlacedGpu], str]:
 
 def _loose_gpu(software: Software, number: int, path: str | None) -> Gpu:
     return Gpu(
-        Location(path, software.element.line), model=software.infos.get("GPUModel") or None, dev=number
+        FileLine(path, software.element.line), model=software.infos.get("GPUModel") or None, dev=number
     )
 
 
@@ -234,7 +234,7 @@ def shared_bridges(
             groups.setdefault((tuple(some_gpus), tuple(some_nics)), []).append(lines[key])
     return tuple(
         SharedBridge(
-            Location(path, bridges[0].line),
+            FileLine(path, bridges[0].line),
             bridges[0].attributes.get("pci_busid", "").strip().lower() or f"bridge on line {bridges[0].line}",
             *members,
             gbps=way_gbps(bridges, _FULL_PCIE),

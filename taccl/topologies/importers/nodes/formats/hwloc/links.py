@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from taccl.support.lists import few
-from taccl.support.tables import Location
+from taccl.support.tables import FileLine
 from taccl.support.xml_elements import Element
 from taccl.topologies.importers.nodes.facts import GpuLink, LinkKind
 from taccl.topologies.importers.nodes.formats.hwloc.devices import PlacedGpu, has_nvswitch, is_nvswitch
@@ -40,7 +40,7 @@ class Links:
 class _Matrix:
     """Values in MB/s, and what the rows are: a GPU's position, `switch`, or None for what is neither."""
 
-    place: Location
+    place: FileLine
     ends: tuple[int | str | None, ...]
     values: tuple[int, ...]
 
@@ -127,7 +127,7 @@ def _pairs(matrix: _Matrix, warnings: list[str]) -> Iterator[tuple[int, int | No
 
 
 def _link(
-    place: Location, a: int, b: int | None, kind: LinkKind, value: int, one: int, warnings: list[str]
+    place: FileLine, a: int, b: int | None, kind: LinkKind, value: int, one: int, warnings: list[str]
 ) -> GpuLink:
     """As many links of `one` MB/s as the value has; one link of the value where that is no whole number."""
     if value % one == 0:
@@ -171,22 +171,22 @@ def _matrix(element: Element, tree: Tree, placed: Sequence[PlacedGpu], path: str
     keys = _words(element, "indexes")
     values = _words(element, "u64values")
     if not keys or len(keys) > _MOST_OBJECTS or len(values) != len(keys) ** 2:
-        raise Location(path, element.line).error(
+        raise FileLine(path, element.line).error(
             f"{element.attributes.get('name', '')} has {len(keys)} objects and {len(values)} values",
             "give the file whole",
         )
     numbers = [int(value) for value in values if re.fullmatch("[0-9]{1,19}", value)]
     if len(numbers) < len(values):
         wrong = next(value for value in values if not re.fullmatch("[0-9]{1,19}", value))
-        raise Location(path, element.line).error(f"{wrong[:40]!r} in this matrix is no number")
+        raise FileLine(path, element.line).error(f"{wrong[:40]!r} in this matrix is no number")
     ends = _ends(tree, placed)
     by = element.attributes.get("indexing", "gp")
     kind = element.attributes.get("type", "")
     found = tuple(ends.get((by, key if ":" in key else f"{kind}:{key}")) for key in keys)
     named = [end for end in found if isinstance(end, int)]
     if len({*named}) < len(named):
-        raise Location(path, element.line).error("a GPU stands twice in this matrix")
-    return _Matrix(Location(path, element.line), found, tuple(numbers))
+        raise FileLine(path, element.line).error("a GPU stands twice in this matrix")
+    return _Matrix(FileLine(path, element.line), found, tuple(numbers))
 
 
 def _words(element: Element, tag: str) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from taccl.support.tables import Location
+from taccl.support.tables import FileLine
 from taccl.support.xml_elements import begins_with
 from taccl.topologies.importers.nodes.facts import Dump
 from taccl.topologies.importers.nodes.formats.hwloc.devices import (
@@ -38,14 +38,14 @@ def read(text: str, path: str | None) -> Dump:
     warnings: list[str] = []
     placed, order = find_gpus(tree, path, warnings)
     if not placed:
-        raise Location(path, tree.root.line).error(
+        raise FileLine(path, tree.root.line).error(
             "there is no GPU in this hwloc file",
             "write it on a node with GPUs, with I/O: `lstopo --whole-io topology.xml`",
         )
     nics = find_nics(tree, path, warnings)
     for what, found in (("GPUs", len(placed)), ("network ports", len(nics))):
         if found > _MOST_DEVICES:
-            raise Location(path, tree.root.line).error(
+            raise FileLine(path, tree.root.line).error(
                 f"{found} {what} are more than the {_MOST_DEVICES} that a node can have here"
             )
     links = find_links(tree, placed, path)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from taccl.errors import TopologyError
-from taccl.support.tables import Location
+from taccl.support.tables import FileLine
 from taccl.support.xml_elements import Dialect, Element, parse_elements
 from taccl.topologies.importers.nodes.facts import Cpu, Nearness
 
@@ -79,8 +79,8 @@ class PciDevice:
         """Of its link, as hwloc has it: the speed at the time."""
         return _speed(self.element)
 
-    def here(self, path: str | None) -> Location:
-        return Location(path, self.element.line)
+    def here(self, path: str | None) -> FileLine:
+        return FileLine(path, self.element.line)
 
 
 @dataclass
@@ -123,7 +123,7 @@ def parse_tree(text: str, path: str | None) -> Tree:
     roots = parse_elements(text.lstrip().encode("utf-8", errors="replace"), path, DIALECT, encoding="utf-8")
     root = roots[0]
     if root.tag not in ("topology", "root"):
-        raise Location(path, root.line).error(f"the first element is <{root.tag}>, not <topology>")
+        raise FileLine(path, root.line).error(f"the first element is <{root.tag}>, not <topology>")
     tree = Tree(root)
     for element in root.children:
         if element.tag == "object":
@@ -199,7 +199,7 @@ def _cpu(element: Element, here: _Above, path: str | None) -> Cpu:
     arch = here.infos.get("Architecture", "")
     power = here.infos.get("CPUModel", "").startswith("POWER")
     return Cpu(
-        Location(path, element.line),
+        FileLine(path, element.line),
         numa=index,
         arch="ppc64" if power or arch.startswith("ppc") else "arm64" if arch == "aarch64" else arch or None,
         vendor=here.infos.get("CPUVendor") or None,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from taccl.support.tables import Location
+from taccl.support.tables import FileLine
 from taccl.support.xml_elements import Element
 from taccl.topologies.importers.nodes.facts import Gpu, Nic
 from taccl.topologies.importers.nodes.formats.nccl_topology.tree import Device, all_below, whole
@@ -62,7 +62,7 @@ def _by_busid(placed: PlacedGpu) -> tuple[str, str]:
 def _placed(device: Device, element: Element, path: str | None) -> PlacedGpu:
     gcn, sm = element.attributes.get("gcn", "").strip().lower(), whole(element, "sm", path)
     gpu = Gpu(
-        place=Location(path, element.line),
+        place=FileLine(path, element.line),
         busid=device.busid or None,
         # Of AMD's GPUs `sm` is the number of compute units.
         arch=_gfx(gcn) if gcn else None if sm is None else f"sm{sm}",
@@ -135,7 +135,7 @@ def find_hinted_nics(cpus: Sequence[Device], path: str | None) -> list[PlacedNic
 
 
 def _port(net: Element, device: Device, number: int, warnings: list[str], path: str | None) -> PlacedNic:
-    place = Location(path, net.line)
+    place = FileLine(path, net.line)
     name = net.attributes.get("name", "").strip() or f"net{number}"
     mbps = whole(net, "speed", path)
     if mbps is not None and mbps > _MOST_MBPS:

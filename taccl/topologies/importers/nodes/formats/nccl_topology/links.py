@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from taccl.support.tables import Location
+from taccl.support.tables import FileLine
 from taccl.topologies.importers.nodes.facts import GpuLink, LinkKind, normal_busid
 from taccl.topologies.importers.nodes.formats.nccl_topology.devices import PlacedGpu
 from taccl.topologies.importers.nodes.formats.nccl_topology.tree import GPU_CLASSES, whole
@@ -25,7 +25,7 @@ class Stated:
     """What one GPU says of its links to another: how many, of which kind, and on which line."""
 
     count: int
-    place: Location
+    place: FileLine
     kind: LinkKind
 
     def and_more(self, other: Stated | None) -> Stated:
@@ -66,12 +66,12 @@ def find_links(placed: Sequence[PlacedGpu], path: str | None) -> Links:
         for element in () if each.element is None else each.element.children:
             if element.tag not in _KINDS:
                 continue
-            place = Location(path, element.line)
+            place = FileLine(path, element.line)
             count = whole(element, "count", path)
             count = 1 if count is None else count
             if count < 0:
                 what = f"<{element.tag}> has a count of {count}"
-                raise Location(path, element.line).error(what, "counts are 0 or more")
+                raise FileLine(path, element.line).error(what, "counts are 0 or more")
             if count == 0:
                 continue
             one = Stated(count, place, _KINDS[element.tag])

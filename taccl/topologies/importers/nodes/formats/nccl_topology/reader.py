@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from taccl.support.tables import Location
+from taccl.support.tables import FileLine
 from taccl.support.xml_elements import begins_with
 from taccl.topologies.importers.nodes.facts import Dump, Gpu, GpuLink, Nearness
 from taccl.topologies.importers.nodes.formats.nccl_topology.devices import (
@@ -91,7 +91,7 @@ def _hint(cpus: Sequence[Device], path: str | None, left_out: Sequence[str]) -> 
         what = "it has no <gpu>, and no PCI device in it is a GPU by its class"
         if devices and not any(device.kind for device in devices):
             what = f"it has no <gpu>, and none of its {len(devices)} PCI devices has a class that tells a GPU"
-        raise Location(path, devices[0].element.line if devices else cpus[0].element.line).error(
+        raise FileLine(path, devices[0].element.line if devices else cpus[0].element.line).error(
             f"there is nothing to import: {what}",
             "the file that a job wrote with NCCL_TOPO_DUMP_FILE on such a machine",
         )
@@ -121,7 +121,7 @@ def _hint(cpus: Sequence[Device], path: str | None, left_out: Sequence[str]) -> 
     )
 
 
-def _check_number(places: Sequence[Location], what: str) -> None:
+def _check_number(places: Sequence[FileLine], what: str) -> None:
     if len(places) > _MOST_DEVICES:
         place = places[_MOST_DEVICES]
         raise place.error(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from taccl.errors import TopologyError
-from taccl.support.tables import Location
+from taccl.support.tables import FileLine
 from taccl.support.xml_elements import Dialect, Element, parse_elements
 from taccl.topologies.importers.nodes.facts import Cpu, normal_busid
 
@@ -91,8 +91,8 @@ class Device:
             device = device.above
         return device
 
-    def here(self, path: str | None) -> Location:
-        return Location(path, self.element.line)
+    def here(self, path: str | None) -> FileLine:
+        return FileLine(path, self.element.line)
 
     def children(self, tag: str) -> Iterator[Element]:
         return (child for child in self.element.children if child.tag == tag)
@@ -111,7 +111,7 @@ def cut_out(text: str, path: str | None) -> tuple[str, tuple[str, ...]]:
         return text, ()
     kept = "\n" * before.count("\n") + text[begin.start() : end]
     line = 1 if around[0] else kept.count("\n") + 1
-    return kept, (f"{Location(path, line)}: text next to <system> is left out",)
+    return kept, (f"{FileLine(path, line)}: text next to <system> is left out",)
 
 
 def parse_tree(text: str, path: str | None) -> tuple[Device, ...]:
@@ -126,14 +126,14 @@ def parse_tree(text: str, path: str | None) -> tuple[Device, ...]:
     roots = parse_elements(text.encode("utf-8", errors="replace"), path, DIALECT, encoding="utf-8")
     root = roots[0]
     if root.tag != "system":
-        raise Location(path, root.line).error(f"the first element is <{root.tag}>, not <system>")
+        raise FileLine(path, root.line).error(f"the first element is <{root.tag}>, not <system>")
     if len(roots) > 1:
-        raise Location(path, roots[1].line).error(
+        raise FileLine(path, roots[1].line).error(
             f"a second element, <{roots[1].tag}>, begins after </system>", "give one file for each machine"
         )
     cpus = tuple(_cpu(element, path) for element in root.children if element.tag == "cpu")
     if not cpus:
-        raise Location(path, root.line).error("<system> has no <cpu> in it")
+        raise FileLine(path, root.line).error("<system> has no <cpu> in it")
     return cpus
 
 
@@ -157,7 +157,7 @@ def whole(element: Element, name: str, path: str | None) -> int | None:
     match = _NUMBER.fullmatch(text)
     if match is None:
         what = f"{name} of <{element.tag}> is {text[:40]!r}, which is no whole number"
-        raise Location(path, element.line).error(what)
+        raise FileLine(path, element.line).error(what)
     value = int(match[2], 16) if match[2] else int(match[3])
     return -value if match[1] == "-" else value
 
