@@ -145,13 +145,10 @@ def _facts(machine: PhysicalTopology, entry: CatalogueEntry | None) -> dict[str,
 
 def _link_classes(machine: PhysicalTopology) -> list[dict[str, object]]:
     """Links that join the same kinds of devices at the same cost, counted."""
-    kind = {device.name: device.kind for device in machine.devices}
-    classes = Counter(
-        (kind[link.src], kind[link.dst], link.alpha_us, link.beta_us_per_mb) for link in machine.links
-    )
     return [
-        {"count": count, "from": src, "to": dst} | _cost(alpha, beta)
-        for (src, dst, alpha, beta), count in classes.items()
+        {"count": each.count, "from": each.src_kind, "to": each.dst_kind}
+        | _cost(each.alpha_us, each.beta_us_per_mb)
+        for each in machine.link_classes
     ] or [{"count": 0}]
 
 

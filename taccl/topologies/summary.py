@@ -38,7 +38,14 @@ def headline(name: str, devices: Sequence[Device], links: Sequence[Link], occupa
     """For example: ndv2: 2 nodes, 16 GPUs, 2 pcie, 2 NICs, 1 fabric, 80 links, serial."""
     kinds = Counter(device.kind for device in devices)
     nodes = len({device.node for device in devices if device.kind == "gpu"})
-    names = {"gpu": "GPU", "nic": "NIC", "switch": "switch", "pcie": "PCIe bridge", "fabric": "fabric"}
+    names = {
+        "gpu": "GPU",
+        "helper": "helper",
+        "nic": "NIC",
+        "switch": "switch",
+        "pcie": "PCIe bridge",
+        "fabric": "fabric",
+    }
     parts = [_counted(nodes, "node"), *(_counted(kinds[kind], names[kind]) for kind in kinds)]
     return f"{name}: {', '.join([*parts, _counted(len(links), 'link')])}, {occupancy}"
 

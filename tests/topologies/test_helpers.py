@@ -25,6 +25,10 @@ def test_helpers_are_the_last_ranks():
     assert (machine.num_ranks, machine.num_members, machine.num_helpers) == (5, 4, 1)
 
 
+def test_a_prompt_shows_helpers():
+    assert repr(parse_topology(STAR)) == "<star: 1 node, 4 GPUs, 1 helper, 8 links, serial>"
+
+
 def test_no_path_passes_a_helper():
     machine = parse_topology(STAR)
     assert machine.path(0, 1) is None

@@ -65,8 +65,8 @@ class Explanation(Reported):
 
     def _headline(self) -> str:
         on = self.topology if self.sketch is None else f"{self.topology} ({self.sketch})"
-        ranks, size = self.collective.num_ranks, units.format_size(self.size_bytes)
-        return f"{self.collective.name}, {ranks} ranks, on {on}, {size}: {self._verdict_said()}"
+        ranks, size = self.collective.counted_ranks, units.format_size(self.size_bytes)
+        return f"{self.collective.name}, {ranks}, on {on}, {size}: {self._verdict_said()}"
 
     def _verdict_said(self) -> str:
         within = "" if self.target_us is None else f" within {self.target_us:g} us"
@@ -140,7 +140,7 @@ class Explanation(Reported):
         return {
             "collective": self.collective.name,
             "root": self.collective.root,
-            "ranks": self.collective.num_ranks,
+            "ranks": self.collective.num_members,
             "topology": self.topology,
             "sketch": self.sketch,
             "size_bytes": self.size_bytes,

@@ -6,6 +6,7 @@ The noun of this room. Readers make it, `merge` refines one by another, `machine
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Literal
@@ -31,6 +32,18 @@ class Nearness(IntEnum):
     PHB = 3  #: through one CPU's host bridge
     NODE = 4  #: between host bridges of one NUMA node
     SYS = 5  #: between NUMA nodes
+
+
+def nearest_ports(far: Iterable[Sequence[tuple[Nearness, int]]]) -> tuple[tuple[int, ...], ...]:
+    """Of each GPU: of the ports of the least nearness those past the fewest bridges; none on other CPUs.
+
+    `far` : of each GPU, the nearness of each port and the bridges between them.
+    """
+    found = []
+    for row in far:
+        least = min((port for port in row if port[0] < Nearness.SYS), default=None)
+        found.append(tuple(i for i, port in enumerate(row) if port == least))
+    return tuple(found)
 
 
 @dataclass(frozen=True)

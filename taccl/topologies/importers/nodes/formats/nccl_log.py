@@ -32,12 +32,25 @@ from taccl.topologies.importers.nodes.formats.nccl_log_tree import (
     host_of,
     message_of,
 )
+from taccl.topologies.machines.rates import (
+    NVLINK1,
+    NVLINK3,
+    NVLINK4,
+    NVLINK5,
+    NVLINK_BRIDGE,
+    XGMI_MI50,
+    XGMI_MI250X,
+    XGMI_MI300X,
+)
 
 NAME = "nccl-log"
 #: GB/s that versions of NCCL and RCCL take for one link, and the most such links that a GPU has.
 _ONE_LINK: dict[LinkKind, tuple[tuple[float, int], ...]] = {
-    "nvlink": ((40.1, 18), (22.0, 12), (21.0, 6), (20.6, 18), (20.0, 12), (18.0, 4), (12.0, 4)),
-    "xgmi": ((48.0, 7), (36.0, 4), (24.0, 3)),
+    "nvlink": (
+        *((NVLINK5.gbps, 18), (22.0, 12), (21.0, 6), (NVLINK4.gbps, 18)),
+        *((NVLINK3.gbps, 12), (NVLINK1.gbps, 4), (NVLINK_BRIDGE.gbps, 4)),
+    ),
+    "xgmi": ((XGMI_MI300X.gbps, 7), (XGMI_MI250X.gbps, 4), (XGMI_MI50.gbps, 3)),
     "pcie": (),
 }
 #: What NCCL writes for a way inside a device; of a port without a card, it stands for no card at all.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from taccl.support.lists import natural
 from taccl.support.tables import FileLine
 from taccl.support.xml_elements import Element
-from taccl.topologies.importers.nodes.facts import Gpu, Nearness, Nic, SharedBridge
+from taccl.topologies.importers.nodes.facts import Gpu, Nic, SharedBridge, nearest_ports
 from taccl.topologies.importers.nodes.formats.hwloc.tree import (
     PciDevice,
     Software,
@@ -257,14 +257,7 @@ def with_pcie(position: int, placed: PlacedGpu, bridges: Sequence[SharedBridge])
 
 
 def nearest_nics(gpus: Sequence[PciDevice], nics: Sequence[PlacedNic]) -> tuple[tuple[int, ...], ...]:
-    """Of each GPU: of the ports of the least nearness, those past the fewest bridges; none on other CPUs."""
-    found = []
-    for gpu in gpus:
-        far = {
-            i: (near, bridges_between(gpu, nic.device))
-            for i, nic in enumerate(nics)
-            if (near := nearness(gpu, nic.device)) < Nearness.SYS
-        }
-        least = min(far.values(), default=None)
-        found.append(tuple(i for i, one in far.items() if one == least))
-    return tuple(found)
+    """As `nearest_ports`."""
+    return nearest_ports(
+        [(nearness(gpu, nic.device), bridges_between(gpu, nic.device)) for nic in nics] for gpu in gpus
+    )

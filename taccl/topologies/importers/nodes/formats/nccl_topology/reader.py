@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from taccl.support.tables import FileLine
 from taccl.support.xml_elements import begins_with
-from taccl.topologies.importers.nodes.facts import Dump, Gpu, GpuLink, Nearness
+from taccl.topologies.importers.nodes.facts import Dump, Gpu, GpuLink, Nearness, nearest_ports
 from taccl.topologies.importers.nodes.formats.nccl_topology.devices import (
     PlacedGpu,
     PlacedNic,
@@ -137,21 +137,15 @@ def nic_nearness(
 
 
 def nearest_nics(gpus: Sequence[PlacedGpu], nics: Sequence[PlacedNic]) -> tuple[tuple[int, ...], ...]:
-    """Of each GPU: of the ports of the least nearness those past the fewest bridges; none on other CPUs.
+    """As `nearest_ports`.
 
     Bridges are counted only where no CPU is passed, and each level of a switch counts, so that of two ports
     on one large switch the one next to the GPU is nearest.
     """
-    found = []
-    for gpu in gpus:
-        far = {
-            i: (near, bridges_between(gpu.device, nic.device) or 0)
-            for i, nic in enumerate(nics)
-            if (near := port_nearness(gpu, nic)) < Nearness.SYS
-        }
-        least = min(far.values(), default=None)
-        found.append(tuple(i for i, one in far.items() if one == least))
-    return tuple(found)
+    return nearest_ports(
+        [(port_nearness(gpu, nic), bridges_between(gpu.device, nic.device) or 0) for nic in nics]
+        for gpu in gpus
+    )
 
 
 def _with_pcie(placed: PlacedGpu, link: Device | None, path: str | None) -> Gpu:
