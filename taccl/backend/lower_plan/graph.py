@@ -198,6 +198,17 @@ class Graph:
         return {user for cell in place.cells(rank) for user in self.touching.get(cell, ())}
 
     @cached_property
+    def hops(self) -> list[int]:
+        """By action, over how many ranks one after another came what it waits for."""
+        hops = [0] * len(self.actions)
+        for index in self.order:
+            rank, most = self.actions[index].rank, 0
+            for wait in self.before[index]:
+                most = max(most, hops[wait] + (self.actions[wait].rank != rank))
+            hops[index] = most
+        return hops
+
+    @cached_property
     def known_without_messages(self) -> Known:
         """`known` by the order of actions and waits alone: as if messages reported nothing but data."""
         before = [

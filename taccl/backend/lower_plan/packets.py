@@ -97,7 +97,9 @@ class PacketBlocks(Blocks):
         last = taken[-1].op
         if action.op not in (Op.SEND, Op.COPY) or action.op is last:
             return False
-        if action.index in self.semaphores.acquires or action.source != stored:
+        if action.source != stored or (
+            action.index in self.semaphores.acquires and not self._is_soon(action)
+        ):
             return False
         if action.op is Op.COPY:
             others = self.made_by.get(taken[1].index, ())  # their packets are read here, and land nowhere
@@ -106,6 +108,11 @@ class PacketBlocks(Blocks):
         if last is Op.COPY or not self._is_near(action):
             return False
         return taken[1].index not in self.graph.sums.also or not self._is_waited_for(taken)
+
+    def _is_soon(self, action: Action) -> bool:
+        """Whether it waits for nobody, or copies and waits for what needs no message, so is over by then."""
+        waits = self.semaphores.waits.get(action.index, ())
+        return not waits or (action.op is Op.COPY and not any(self.graph.hops[wait] for wait in waits))
 
     def _emit(self, run: Sequence[Action], made: Emitter) -> None:
         self._acquire(run, made)

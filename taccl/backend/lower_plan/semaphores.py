@@ -16,11 +16,13 @@ class Semaphores:
     ----------
     count : by rank.
     acquires, releases : by action, those that it waits for before, and that it signals after.
+    waits : by action, the actions that it so waits for.
     """
 
     count: list[int]
     acquires: dict[int, list[int]]
     releases: dict[int, list[int]]
+    waits: dict[int, list[int]]
 
 
 def find_semaphores(
@@ -33,7 +35,7 @@ def find_semaphores(
     known : what an action knows to be done with data and all.
     waits_of : the actions that one has to wait for; None: those directly before it.
     """
-    made = Semaphores([0] * len(graph.node_of), {}, {})
+    made = Semaphores([0] * len(graph.node_of), {}, {}, {})
     for action in graph.actions:
         waits = graph.before[action.index] if waits_of is None else waits_of(action)
         for wait in waits:
@@ -44,5 +46,6 @@ def find_semaphores(
                 continue
             made.releases.setdefault(wait, []).append(made.count[action.rank])
             made.acquires.setdefault(action.index, []).append(made.count[action.rank])
+            made.waits.setdefault(action.index, []).append(wait)
             made.count[action.rank] += 1
     return made

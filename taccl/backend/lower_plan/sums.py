@@ -53,7 +53,7 @@ def find_sums(graph: Graph) -> Sums:
 
 class _Search:
     def __init__(self, graph: Graph) -> None:
-        self.graph, self.hops = graph, _hops(graph)
+        self.graph, self.hops = graph, graph.hops
         #: the users of each chunk, as sums found so far leave them
         self.touching: dict[Cell, set[int]] = {cell: {*users} for cell, users in graph.touching.items()}
 
@@ -134,14 +134,3 @@ class _Search:
 
     def _users(self, rank: int, place: Place) -> set[int]:
         return {user for cell in place.cells(rank) for user in self.touching.get(cell, ())}
-
-
-def _hops(graph: Graph) -> list[int]:
-    """By action, over how many ranks one after another came what it waits for."""
-    hops = [0] * len(graph.actions)
-    for index in graph.order:
-        rank, most = graph.actions[index].rank, 0
-        for wait in graph.before[index]:
-            most = max(most, hops[wait] + (graph.actions[wait].rank != rank))
-        hops[index] = most
-    return hops
