@@ -56,7 +56,7 @@ def main() -> None:
     arguments = parser.parse_args()
     rows = [_row(case, chunks, arguments.time_limit) for case in CASES for chunks in arguments.chunks]
     intro = (
-        f"AllGather of 1GB by `--engine trees` alone, {arguments.time_limit:g} s a row (what is begun is "
+        f"AllGather of 1GB by `--engine routes` alone, {arguments.time_limit:g} s a row (what is begun is "
         "finished beyond that). Costs are those of the catalogue. `limit` is the throughput bound without "
         "alphas; `share` is algbw / limit. Where the engine finds nothing faster, greedy's schedule stands."
     )
@@ -69,7 +69,7 @@ def _row(case: tuple[str, int, str | None], chunks: int, time_limit: float) -> l
         "allgather", topology=machine, nodes=nodes, sketch=sketch, size="1GB", chunks=chunks
     ).problem
     began = time.monotonic()
-    for update in engine_named("trees").run(Instance(problem), SearchOptions(), Budget(time_limit), None):
+    for update in engine_named("routes").run(Instance(problem), SearchOptions(), Budget(time_limit), None):
         if update.schedule is not None:
             best, stage = update.schedule, update.stage
     seconds = time.monotonic() - began

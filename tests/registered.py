@@ -49,7 +49,7 @@ def _at_once(name: str) -> OnProblem:
 
 
 greedy, combining, milp, cp = _alone("greedy"), _alone("combining"), _alone("milp"), _alone("cp")
-trees, flows, textbook = _alone("trees"), _alone("flows"), _alone("textbook")
+textbook = _alone("textbook")
 exchange, owners = _alone("exchange"), _alone("owners")
 joint, all_programs = _alone("joint"), _alone("all-programs")
 lns = _alone("lns")

@@ -108,14 +108,9 @@ ENCODING = (
         ("engines.engine", "engines.tuning"),
     ),
     Room(
-        "engines.pipelined",
-        "a schedule repeated on pieces of its chunks",
-        ("engines.engine", "engines.tuning"),
-    ),
-    Room(
         "engines.*",
         "one package an engine ([pages](engines.md))",
-        ("engines.engine", "engines.pipelined", "sending_model"),
+        ("engines.engine", "sending_model"),
     ),
     Room(
         "engines.needs",

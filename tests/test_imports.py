@@ -145,7 +145,7 @@ def test_the_rule_finds_a_bound_and_an_engine_that_know_another_engine(
 ) -> None:
     monkeypatch.setattr(f"{__name__}.ROOT", tmp_path)
     reported = {}
-    for folder in ("bounds", "engines/trees"):
+    for folder in ("bounds", "engines/routes"):
         module = tmp_path / "encoding" / folder / "bad.py"
         module.parent.mkdir(parents=True)
         module.write_text(
@@ -154,7 +154,7 @@ def test_the_rule_finds_a_bound_and_an_engine_that_know_another_engine(
         reported[folder] = wrong(module, "taccl.encoding")
     assert reported == {
         "bounds": ["line 1 imports taccl.encoding.engines.greedy"],
-        "engines/trees": [
+        "engines/routes": [
             "line 1 imports taccl.encoding.engines.greedy",
             "line 2 imports taccl.encoding.bounds.registry",
         ],

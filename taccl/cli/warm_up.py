@@ -18,7 +18,7 @@ from taccl.encoding.instance import Instance
 from taccl.support.budget import Budget
 from taccl.support.jit import ahead_of_time
 
-#: An engine of trees serves the first, one of paths the second.
+#: The first is answered by trees, the second by paths.
 _COLLECTIVES = ("allreduce", "alltoall")
 #: Units of work: enough for a first schedule.
 _WORK = 50
@@ -37,9 +37,9 @@ def compile_engines() -> Iterator[tuple[str, bool]]:
         if engine.is_compiled is None:
             continue
         was_there = engine.is_compiled()
-        served = next((problem for problem in problems if engine.can(Instance(problem))), None)
-        if not was_there and served is not None:
-            deque(engine.run(Instance(served), SearchOptions(), Budget.of_work(_WORK), None), maxlen=0)
+        for instance in () if was_there else map(Instance, problems):
+            if engine.can(instance):
+                deque(engine.run(instance, SearchOptions(), Budget.of_work(_WORK), None), maxlen=0)
         yield engine.name, was_there
 
 

@@ -103,11 +103,12 @@ class Loop:
         eager: bool = False,
     ) -> None:
         self.function, self._parts, self._eager = function, parts, eager
+        self._has_run_compiled = False
 
     @property
     def is_compiled(self) -> bool:
         """Whether it is machine code already, in memory or on disk."""
-        return bool(self._machine_code.signatures) or self._is_on_disk
+        return self._has_run_compiled or self._is_on_disk
 
     @cached_property
     def _machine_code(self) -> Any:
@@ -127,6 +128,7 @@ class Loop:
         if called is not None and self not in called:
             called[self] = is_at_hand(self._machine_code)
         if runs_compiled(rows) or (self._eager and self.is_compiled):
+            self._has_run_compiled = True
             return self._machine_code(**values)
         return self.function(**{name: _listed(value) for name, value in values.items()})
 

@@ -198,9 +198,9 @@ def test_json_says_what_each_engine_did_and_which_did_not_serve(taccl: Taccl) ->
 def test_an_engine_that_was_asked_for_and_does_not_serve_is_bad_input_with_its_reason(taccl: Taccl) -> None:
     ring = ("--topology", "ring:4", "--size", "4MB", "--collective", "alltoall")
     for chunks in (("--chunks", "1"), ()):
-        done = taccl("synthesize", *ring, "--engine", "trees", "--no-file", *chunks)
+        done = taccl("synthesize", *ring, "--engine", "hierarchical", "--no-file", *chunks)
         assert done.exit_code == 2
-        assert "trees does not serve this problem: " in done.stderr
+        assert "hierarchical does not serve this problem: " in done.stderr
         assert "--explain-stages" in done.stderr
 
 
@@ -214,8 +214,8 @@ def test_the_stages_are_a_table_of_what_runs_and_why_the_rest_does_not(
     done = taccl("synthesize", "--topology", "ring:4", "--size", "4MB", "--explain-stages")
     assert done.exit_code == 0, done.stderr
     rows = {line.split()[1]: line for line in done.stdout.splitlines() if line.startswith("whole")}
-    assert rows["trees"].split()[2:4] == ["improve", "yes"]
-    assert "from one rank to one" in rows["flows"]
+    assert rows["routes"].split()[2:4] == ["improve", "yes"]
+    assert "a node is all there is" in rows["hierarchical"]
     one = taccl("synthesize", "--topology", "ring:4", "--size", "4MB", "--engine", "milp", "--explain-stages")
     assert [line.split()[1] for line in one.stdout.splitlines()[2:]] == ["textbook", "milp"]
 

@@ -19,7 +19,7 @@ from small_problems import custom, featured_problems, full, machine, ring
 
 from taccl.encoding.bounds import all_bounds
 from taccl.encoding.core.options import SearchOptions
-from taccl.encoding.engines.shortest import shortest
+from taccl.encoding.engines.routes import routes
 from taccl.encoding.instance import Instance
 from taccl.model.problem import Problem
 from taccl.support.budget import Budget
@@ -235,7 +235,7 @@ def _nothing_is_faster(requested: Problem, program: Program) -> None:
     slack = 1e-5
     for bound in all_bounds(requested):
         assert bound.value_us <= program.makespan_us + slack, bound
-    for update in shortest(Instance(requested), SearchOptions(), Budget.of_work(10_000), None):
+    for update in routes(Instance(requested), SearchOptions(), Budget.of_work(10_000), None):
         assert update.schedule is not None
         update.schedule.check()
         assert update.schedule.makespan_us >= program.makespan_us - slack

@@ -241,7 +241,7 @@ def test_first_schedules_are_looked_for_with_the_engines_that_are_whole(
     search(late, SearchOptions(effort=300)).schedule.check()
     failures: list[tuple[str, Exception]] = []
     whole = list(first_engines(Instance(late), lambda name, fault: failures.append((name, fault))))
-    assert [engine.name for engine in whole] == ["shortest"]
+    assert [engine.name for engine in whole] == ["routes", "cp", "lns"]
     assert "ZeroDivisionError: requested" in str(failures[0][1])
     with pytest.raises(TacclError, match="unsure-of-all"):
         list(first_engines(Instance(late)))

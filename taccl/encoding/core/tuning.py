@@ -68,15 +68,6 @@ PHASES_WAITING_DOUBLES = 25_000
 #: Schedules of more rows than this are merged in one order, without an object for each send.
 PHASES_MANY_ROWS = 20_000
 
-# --- routes
-
-#: How much noise the order is perturbed with, in turn.
-ROUTES_CHANCES = (0.0, 2.0, 0.5, 100.0)
-#: Groupings that are tried, of those that promise most.
-ROUTES_MOST = 4
-#: How many orders are tried, if there is time.
-ROUTES_ORDERS = 40
-
 # --- ticks
 
 #: Costs with larger denominators are measured ones, and not worth an exact tick.

@@ -53,22 +53,5 @@ def _few_outputs(instance: Instance) -> Verdict:
     return YES
 
 
-def _other_features(instance: Instance) -> Verdict:
-    return no("other engines know this problem") if knows_phases(instance) else YES
-
-
-def _pieces_or_orbit(instance: Instance) -> Verdict:
-    if instance.problem.collective.chunks_per_rank > 1 or instance.quotient is not None:
-        return YES
-    return no("one chunk per rank, and ranks are not in one orbit")
-
-
 NOT_HUGE = Need(f"at most {NEEDS_HUGE:,} triples of a chunk, a rank and a link", _not_huge)
 FEW_OUTPUTS = Need(f"at most {NEEDS_MOST_OUTPUTS:,} outputs", _few_outputs)
-OTHER_FEATURES = Need("unequal chunks, late inputs, tails or helpers", _other_features)
-#: There is something to spread over several paths, or one rank says what all do.
-PIECES_OR_ORBIT = Need(
-    "several chunks per rank, or ranks in one orbit",
-    _pieces_or_orbit,
-    lambda instance: instance.quotient_takes_s,
-)

@@ -13,17 +13,13 @@ from taccl.encoding.core.update import Update
 from taccl.encoding.engines import (
     combining,
     cp,
-    flows,
-    forest,
     gather_cross_scatter,
     greedy,
     hierarchical,
     lns,
     milp,
-    paths,
-    shortest,
+    routes,
     textbook,
-    trees,
 )
 from taccl.encoding.engines.by_phases import by_phases
 from taccl.encoding.engines.engine import Engine, Verdict, beginning_with, everything
@@ -31,8 +27,6 @@ from taccl.encoding.engines.needs import (
     COPIES_AND_SUMS,
     FEW_OUTPUTS,
     NOT_HUGE,
-    OTHER_FEATURES,
-    PIECES_OR_ORBIT,
     has_many_chunks,
     is_large_message,
 )
@@ -55,7 +49,7 @@ def _first(
 ) -> Iterator[Update]:
     """A first schedule of any problem, for engines that improve one."""
     known = instance.features <= COPIES_AND_SUMS
-    yield from (greedy.greedy if known else shortest.shortest)(instance, options, budget, incumbent)
+    yield from (greedy.greedy if known else routes.routes_at_once)(instance, options, budget, incumbent)
 
 
 _first_of_sums = by_phases(_first)
@@ -69,14 +63,15 @@ _hierarchical = Engine(
     takes_sums=True,
     role="first",
 )
-_paths = Engine(
-    name="paths",
-    about="a path for each chunk that goes to one rank, all in one pipeline, at any size",
-    features=frozenset({"sizes", "ready_times", "tails"}),
-    serves=paths.serves,
-    run=paths.paths,
-    at_once=paths.paths_at_once,
-    is_compiled=paths.is_compiled,
+_routes = Engine(
+    name="routes",
+    about="trees and paths at balanced loads, put in order by one scheduler: pipelines and matchings",
+    features=FEATURES,
+    serves=routes.serves,
+    run=routes.routes,
+    at_once=routes.routes_at_once,
+    is_compiled=routes.is_compiled,
+    takes_sums=True,
     needs=(FEW_OUTPUTS,),
     tells_chunks=is_large_message,
 )
@@ -109,17 +104,6 @@ _combining = Engine(
     at_once=combining.combine_at_once,
     needs=(FEW_OUTPUTS, NOT_HUGE),
 )
-_shortest = Engine(
-    name="shortest",
-    about="each chunk along its shortest paths, for problems with features that no other engine knows",
-    features=FEATURES,
-    serves=shortest.serves,
-    run=shortest.shortest,
-    takes_sums=True,
-    role="first",
-    needs=(OTHER_FEATURES,),
-)
-
 ENGINES: tuple[Engine, ...] = (
     Engine(
         name="textbook",
@@ -143,17 +127,6 @@ ENGINES: tuple[Engine, ...] = (
         role="first",
     ),
     Engine(
-        name="forest",
-        about="a spanning tree for each chunk, sums and copies in one pipeline, at any size",
-        features=COPIES_AND_SUMS,
-        serves=forest.serves,
-        run=forest.forest,
-        is_compiled=forest.is_compiled,
-        takes_sums=True,
-        needs=(FEW_OUTPUTS,),
-        tells_chunks=is_large_message,
-    ),
-    Engine(
         name="exchange",
         about="message combining for a small AllReduce as a whole",
         features=COPIES_AND_SUMS,
@@ -171,23 +144,7 @@ ENGINES: tuple[Engine, ...] = (
         takes_sums=True,
         part_of="combining",
     ),
-    Engine(
-        name="trees",
-        about="spanning trees at the throughput optimum",
-        features=COPIES_AND_SUMS,
-        serves=trees.serves,
-        run=beginning_with(greedy.greedy, trees.trees),
-        needs=(FEW_OUTPUTS, PIECES_OR_ORBIT),
-    ),
-    _paths,
-    Engine(
-        name="flows",
-        about="paths at the flow optimum",
-        features=COPIES_AND_SUMS,
-        serves=flows.serves,
-        run=beginning_with(greedy.greedy, flows.flows),
-        needs=(FEW_OUTPUTS, PIECES_OR_ORBIT),
-    ),
+    _routes,
     _greedy,
     _along_trees,
     _combining,
@@ -236,14 +193,13 @@ ENGINES: tuple[Engine, ...] = (
         run=beginning_with(_first_of_sums, lns.lns),
         takes_sums=True,
     ),
-    _shortest,
 )
 
 #: Who is requested the first schedule, in this order, each where the second entry says so.
 _OPENINGS: tuple[tuple[Engine, Callable[[Instance], bool]], ...] = (
-    (_shortest, lambda instance: not COPIES_AND_SUMS >= instance.features),
+    (_routes, lambda instance: not COPIES_AND_SUMS >= instance.features),
     (_greedy, greedy.is_quick),
-    (_paths, has_many_chunks),
+    (_routes, has_many_chunks),
     (_hierarchical, lambda _: True),
     (_along_trees, lambda _: True),
     (_combining, lambda _: True),

@@ -32,8 +32,3 @@ NEEDS_OF_LARGE = 0.2
 #: A problem with this many pairs of a chunk and a link is small: a search of all schedules may be expected to
 #: end in seconds.
 NEEDS_SMALL = 2_000
-
-# --- pipelined
-
-#: Compiling takes no longer, seconds.
-PIPELINED_COMPILING_S = 15.0

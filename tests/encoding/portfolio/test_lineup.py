@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from small_problems import machine, problem, ring
+from small_problems import problem, ring
 
 from taccl import make_problem
+from taccl.encoding.engines.engine import Need, no
 from taccl.encoding.engines.registry import ENGINES, engine_named
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.lineup import Lineup, explained, has_two_levels, lineup_for
@@ -45,11 +48,9 @@ def test_who_is_asked_for_has_its_parts_and_what_runs_always_beside_it() -> None
 
 
 def test_what_an_engine_needs_counts_only_where_it_was_not_asked_for() -> None:
-    trees = engine_named("trees")
-    line = machine(3, [(0, 1, 1.0, 1.0), (1, 0, 1.0, 1.0), (1, 2, 1.0, 1.0), (2, 1, 1.0, 1.0)])
-    one_piece = Instance(problem(line, "allgather"))
-    assert not lineup_for(None).verdict(trees, one_piece)
-    assert lineup_for(trees).verdict(trees, one_piece)
+    greedy = replace(engine_named("greedy"), needs=(Need("luck", lambda _: no("no luck")),))
+    assert lineup_for(None).verdict(greedy, SMALL).reason == "no luck"
+    assert lineup_for(greedy).verdict(greedy, SMALL)
 
 
 @pytest.mark.parametrize(
@@ -67,5 +68,4 @@ def test_engines_that_only_copy_have_rounds_of_their_own_where_there_are_two_pha
 def test_a_row_says_why_an_engine_does_not_run() -> None:
     rows = {row.engine: row for row in explained(SMALL, lineup_for(None))}
     assert not rows["greedy"].reason
-    assert "rank to one" in rows["paths"].reason
-    assert rows["shortest"].reason == "other engines know this problem"
+    assert "a node is all there is" in rows["hierarchical"].reason

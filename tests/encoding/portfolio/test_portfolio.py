@@ -55,7 +55,7 @@ def test_a_second_search_of_an_instance_goes_on_from_what_the_first_found() -> N
 
 def test_the_engines_have_names() -> None:
     assert names()[0] == "auto"
-    assert {"textbook", "greedy", "combining", "milp", "cp", "trees", "flows", "lns"} < set(names())
+    assert {"textbook", "greedy", "combining", "milp", "cp", "routes", "lns"} < set(names())
     assert len(set(names())) == len(ENGINES) + 1
 
 

@@ -6,6 +6,9 @@ pipeline    whatever can go goes, by keys
 matching    as many as can go together, the most urgent first
 """
 
+import numpy as np
+
+from taccl.encoding.core.costs import Costs
 from taccl.encoding.core.scheduler.graph import (
     Cells,
     Graph,
@@ -21,6 +24,19 @@ from taccl.encoding.core.scheduler.graph import (
 from taccl.encoding.core.scheduler.matching import matched
 from taccl.encoding.core.scheduler.pipeline import Beside, Timed, is_compiled, pipelined
 from taccl.encoding.core.scheduler.sequence import starts_in_sequence
+from taccl.support.jit import ahead_of_time
+
+
+def warm_up() -> None:
+    """Make machine code of all loops, where there is none: it takes some 15 seconds, once on a computer."""
+    costs = Costs(1, *(np.array(each) for each in ([0, 1], [0], [0.0], [1.0], [0.0], [1.0])))
+    sends = sends_that_wait(np.zeros(1, np.int64), np.ones(1), np.zeros(1), [()])
+    with ahead_of_time():
+        tails = tails_us(graph_of(sends), durations_us(sends, costs))
+        starts_in_sequence(sends, costs)
+        pipelined(graph_of(sends), costs, -tails)
+        matched(graph_of(sends), costs, tails)
+
 
 __all__ = [
     "Beside",
@@ -39,4 +55,5 @@ __all__ = [
     "starts_in_sequence",
     "tails_of_rows",
     "tails_us",
+    "warm_up",
 ]

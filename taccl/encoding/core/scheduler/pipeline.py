@@ -79,18 +79,25 @@ class Beside(NamedTuple):
     ----------
     row_of_cell : shape (num_cells,); of the chunk whose copies a cell lets go, -1: of none.
     rank_of_cell : where.
+    row_of_send : shape (num_sends,); of the chunk that each copies, -1: of none.
     into : shape (rows, num_ranks); the send that brings each chunk to each rank, -1: none does.
+    there : shape (rows, num_ranks); whether a rank may copy a chunk from the beginning.
+    following : shape (rows,); the row of the next chunk that may share sends with it, -1: none.
     kind : shape (rows,); and `allowed`, shape (kinds, num_links): where each chunk may go.
-    first_out, out, dst : the links that leave each rank, and where they end.
+    first_out, out : the links that leave each rank; `src`, `dst` : where each link begins and ends.
     """
 
     row_of_cell: IntArray
     rank_of_cell: IntArray
+    row_of_send: IntArray
     into: IntArray
+    there: BoolArray
+    following: IntArray
     kind: IntArray
     allowed: BoolArray
     first_out: IntArray
     out: IntArray
+    src: IntArray
     dst: IntArray
 
 
@@ -106,7 +113,8 @@ def joins(most: int, line: IntArray | None, many: int) -> Joins:
 
 _NONE = np.zeros(0, np.int64)
 _NO_ROWS = np.zeros((0, 0), np.int64)
-_NOWHERE = Beside(_NONE, _NONE, _NO_ROWS, _NONE, _NO_ROWS.astype(np.bool_), _NONE, _NONE, _NONE)
+_NO = np.zeros((0, 0), np.bool_)
+_NOWHERE = Beside(_NONE, _NONE, _NONE, _NO_ROWS, _NO, _NONE, _NONE, _NO, *[_NONE] * 4)
 
 
 def pipelined(
@@ -245,19 +253,13 @@ def _may_start(costs: Any, state: Any, link: int, urgency: float, item: int, gon
 def _start(graph: Any, costs: Any, key: Any, joins: Any, beside: Any, state: Any, e: int, link: int) -> None:
     """Send a chunk over a link, with those of its line that wait, too."""
     now = state.progress
-    now_us, mb, latest, together = state.clock.now_us[0], graph.sends.mb[e], e, 1
-    now.start_us[e], now.via[e] = now_us, link
-    if joins.most > 1 and link == graph.sends.link[e]:
-        other = joins.head[joins.line[e]]
-        while other >= 0 and together < joins.most:
-            if now.start_us[other] < 0.0:
-                now.start_us[other], now.leader[other] = now_us, e
-                now.mate[latest] = other
-                latest = other
-                together += 1
-                mb += graph.sends.mb[other]
-            other = joins.behind[other]
-        joins.head[joins.line[e]] = other
+    now.start_us[e], now.via[e] = state.clock.now_us[0], link
+    mb = graph.sends.mb[e]
+    if joins.most > 1:
+        if len(beside.kind) > 0 and beside.row_of_send[e] >= 0:
+            mb += _join_next(graph, joins, beside, now, e, link)
+        else:
+            mb += _join_line(graph, joins, now, e)
     end_us = send(state.clock, costs, link, mb, e)
     for pair in range(costs.first[link], costs.first[link + 1]):
         _wake(state, costs.port[pair])
@@ -267,6 +269,39 @@ def _start(graph: Any, costs: Any, key: Any, joins: Any, beside: Any, state: Any
         for row in range(graph.first_signal[e], graph.first_signal[e + 1]):
             _give(graph, key, joins, beside, state, graph.signal[row])
         e = now.mate[e]
+
+
+def _join_line(graph: Any, joins: Any, now: Any, e: int) -> float:
+    """Let those of its line go with a send, in the order in which they came; their MB."""
+    mb, latest, together = 0.0, e, 1
+    other = joins.head[joins.line[e]]
+    while other >= 0 and together < joins.most:
+        if now.start_us[other] < 0.0:
+            now.start_us[other], now.leader[other] = now.start_us[e], e
+            now.mate[latest] = other
+            latest = other
+            together += 1
+            mb += graph.sends.mb[other]
+        other = joins.behind[other]
+    joins.head[joins.line[e]] = other
+    return mb
+
+
+def _join_next(graph: Any, joins: Any, beside: Any, now: Any, e: int, link: int) -> float:
+    """Let the next chunks go with a copy that are where it starts and lack where it ends; their MB."""
+    mb, latest, together = 0.0, e, 1
+    row = beside.following[beside.row_of_send[e]]
+    while row >= 0 and together < joins.most:
+        other = beside.into[row, beside.dst[link]]
+        if other < 0 or now.start_us[other] >= 0.0 or not beside.there[row, beside.src[link]]:
+            break
+        now.start_us[other], now.leader[other], now.via[other] = now.start_us[e], e, link
+        now.mate[latest] = other
+        latest = other
+        together += 1
+        mb += graph.sends.mb[other]
+        row = beside.following[row]
+    return mb
 
 
 def _give(graph: Any, key: Any, joins: Any, beside: Any, state: Any, cell: int) -> None:
@@ -282,6 +317,7 @@ def _give(graph: Any, key: Any, joins: Any, beside: Any, state: Any, cell: int) 
             _come(graph, key, joins, state, e)
     if len(beside.kind) > 0 and beside.row_of_cell[cell] >= 0:
         row, rank = beside.row_of_cell[cell], beside.rank_of_cell[cell]
+        beside.there[row, rank] = True
         for at in range(beside.first_out[rank], beside.first_out[rank + 1]):
             link = beside.out[at]
             e = beside.into[row, beside.dst[link]]
@@ -292,4 +328,8 @@ def _give(graph: Any, key: Any, joins: Any, beside: Any, state: Any, cell: int) 
                 enter(state.ready, 0, _LATER_US + key[e], item)
 
 
-_pipeline = Loop(_run_pipeline, (*PARTS, _come, _offer, _wake, _may_start, _start, _give), eager=True)
+_pipeline = Loop(
+    _run_pipeline,
+    (*PARTS, _come, _offer, _wake, _may_start, _start, _join_line, _join_next, _give),
+    eager=True,
+)

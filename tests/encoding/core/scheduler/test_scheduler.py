@@ -104,11 +104,15 @@ def test_a_copy_takes_another_link_where_its_own_is_busy() -> None:
     beside = Beside(
         cells.chunk,
         cells.rank,
+        chunk,
         into,
+        there=np.zeros((2, 4), np.bool_),
+        following=np.full(2, -1),
         kind=np.zeros(2, np.int64),
         allowed=np.ones((1, 4), np.bool_),
         first_out=np.array([0, 1, 3, 3, 4]),
         out=np.arange(4),
+        src=np.array(topology.src),
         dst=np.array(topology.dst),
     )
     timed = pipelined(graph_of(columns), costs_of(topology), np.arange(6.0), beside=beside)

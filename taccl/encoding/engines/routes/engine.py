@@ -1,0 +1,160 @@
+"""The engine of routes and orders: routes by several choosers, put in order by one scheduler.
+
+    choosers    forests of trees at prices, trees at the optimum of programs, paths at prices, flows, shortest
+    orders      pipelines of whatever can go, matchings of what goes together
+
+Each product of the two is tried. Where ranks are in one orbit, the quotient is answered first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from taccl.encoding.core import scheduler
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.update import Update
+from taccl.encoding.engines.engine import YES, Verdict, no
+from taccl.encoding.engines.routes import pairs as by_pairs
+from taccl.encoding.engines.routes import spanning
+from taccl.encoding.engines.routes.choice import Choice, Chooser, by_phases, powers_of_two
+from taccl.encoding.engines.routes.columns import Routes
+from taccl.encoding.engines.routes.flow import flow, has_flow
+from taccl.encoding.engines.routes.forests import forests, serves_forests
+from taccl.encoding.engines.routes.packed import has_packing, layers, packing
+from taccl.encoding.engines.routes.pairs import pairs
+from taccl.encoding.engines.routes.search import Search
+from taccl.encoding.engines.routes.shortest import along_shortest_paths
+from taccl.encoding.engines.routes.tuning import (
+    COMPILING_S,
+    FOR_PROGRAM,
+    FOR_QUOTIENT,
+    MOST_ROWS_ALONE,
+    MOST_TOGETHER,
+    MOST_TWICE,
+    POWERS,
+    SEEDS,
+)
+from taccl.encoding.instance import Instance
+from taccl.encoding.quotient import Quotient
+from taccl.model.schedule import TOLERANCE_US, Schedule
+from taccl.support.budget import Budget
+
+
+def serves(instance: Instance) -> Verdict:
+    """Whether there is something to move, and no sketch asks for what routes cannot keep."""
+    problem = instance.problem
+    if not problem.topology.num_links or problem.num_ranks < 2 or not problem.num_chunks:
+        return no("nothing has to move")
+    if problem.limits.own_first is not None:
+        return no("it knows no order in which own chunks leave first")
+    if problem.symmetry and instance.quotient is None:
+        return no("the symmetry that is requested keeps a port in its place, so there is no quotient")
+    return YES if choosers_of(instance) else no("more contributions and outputs than it takes one by one")
+
+
+def routes(
+    instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
+) -> Iterator[Update]:
+    """Yield better and better schedules, of the quotient first where there is one.
+
+    The first time on a machine its loops have to be compiled; with no time for that it yields a note.
+    """
+    if not (budget.counts_work or budget.remaining_s() > COMPILING_S or is_compiled()):
+        why = f"routes were not tried: compiling them takes up to {COMPILING_S:g} s, once: taccl compile"
+        yield Update("routes", note=why)
+        return
+    scheduler.warm_up()
+    best_us = np.inf if incumbent is None else incumbent.makespan_us
+    asks = bool(instance.problem.symmetry) or instance.quotient_takes_s < budget.remaining_s()
+    quotient, small = (instance.quotient, instance.quotient_instance) if asks else (None, None)
+    if quotient is not None and small is not None:
+        search = Search(small, choosers_of(small), options.seed)
+        candidates = search.schedules(budget.share(FOR_QUOTIENT), np.inf)
+        for schedule in _lifted(quotient, candidates, best_us, budget):
+            best_us = schedule.makespan_us
+            yield Update("routes", schedule)
+        images = instance.problem.num_chunks / small.problem.num_chunks
+        if instance.problem.symmetry or search.takes_s * images > budget.remaining_s():
+            return
+        if instance.demand.moves_pairwise and instance.problem.num_chunks > MOST_TWICE:
+            return
+    for schedule in Search(instance, choosers_of(instance), options.seed).schedules(budget, best_us):
+        yield Update("routes", schedule)
+
+
+def routes_at_once(
+    instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
+) -> Iterator[Update]:
+    """Yield the first schedule, of the quotient where there is one, compiled now if need be."""
+    if not serves(instance):
+        return
+    quotient, small = instance.quotient, instance.quotient_instance
+    part = instance if small is None else small
+    for schedule in Search(part, choosers_of(part), options.seed).schedules(budget, np.inf):
+        yield Update("routes", schedule if quotient is None else quotient.lifted(schedule))
+        return
+
+
+def is_compiled() -> bool:
+    """Whether its loops are machine code already, here or on disk."""
+    return spanning.choosing_is_compiled() and by_pairs.choosing_is_compiled() and scheduler.is_compiled()
+
+
+def choosers_of(instance: Instance) -> list[Chooser]:
+    """The choosers that serve an instance, those first that have routes soonest."""
+    phases = [each for each in (instance.phases.reduce_phase, instance.phases.broadcast_phase) if each]
+    collective, choosers = instance.problem.collective, list[Chooser]()
+    if instance.demand.moves_pairwise:
+        choosers += [pairs] if len(instance.demand.from_one_to_another) else []
+    elif "helpers" not in instance.features:  # trees span all ranks, and helpers may be no part of one
+        choosers += [forests] if serves_forests(instance) else []
+    if not choosers and len(collective.inputs) + len(collective.outputs) <= MOST_ROWS_ALONE:
+        choosers.append(_shortest)
+    if "helpers" not in instance.features:
+        choosers += [_once(choose) for choose in (layers, packing) if all(map(has_packing, phases))]
+        choosers += [_once(flow)] if all(map(has_flow, phases)) else []
+    return choosers
+
+
+def _once(choose: Callable[[Instance, Budget], Routes | None]) -> Chooser:
+    """The one set of routes of a chooser that copies, for problems with sums too."""
+
+    def choices(instance: Instance, seed: int, budget: Budget) -> Iterator[Choice]:
+        routes = by_phases(choose, instance, budget.share(FOR_PROGRAM))
+        if routes is not None:
+            most = min(instance.problem.max_group, MOST_TOGETHER, instance.problem.num_chunks)
+            for _ in range(SEEDS):
+                yield Choice(routes, powers_of_two(most), turns_back=True, matches=True)
+
+    return choices
+
+
+def _shortest(instance: Instance, seed: int, budget: Budget) -> Iterator[Choice]:
+    """Shortest paths: they may end where nobody wants a chunk, so none may leave its route."""
+    routes = along_shortest_paths(instance.problem)
+    if routes is not None:
+        most = min(instance.problem.max_group, MOST_TOGETHER, instance.problem.num_chunks)
+        yield Choice(routes, powers_of_two(most), POWERS, noisy=True, matches=True)
+
+
+def _lifted(
+    quotient: Quotient, candidates: Iterator[Schedule], best_us: float, budget: Budget
+) -> Iterator[Schedule]:
+    """What is faster than the best, lifted: the first at once, the last of all, and some in between.
+
+    To make millions of images takes longer than a way, so no more time goes to them than to routes.
+    """
+    last_s, took_s, held = budget.remaining_s(), 0.0, None
+    for schedule in candidates:
+        if schedule.makespan_us >= best_us - TOLERANCE_US:
+            continue
+        best_us, held = schedule.makespan_us, schedule
+        before_s = budget.remaining_s()
+        if last_s - before_s >= took_s:
+            yield quotient.lifted(schedule)
+            last_s, held = budget.remaining_s(), None
+            took_s = before_s - last_s
+    if held is not None:
+        yield quotient.lifted(held)

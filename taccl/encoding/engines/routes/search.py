@@ -1,0 +1,219 @@
+"""Which routes are tried in which orders, and for how long.
+
+Choosers take turns: every second turn is of the one with the fastest schedule so far, the others go round. Of
+routes, orders that were best before come first; routes whose first orders are much worse than the best are
+given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from taccl.encoding.engines.routes.choice import Choice, Chooser
+from taccl.encoding.engines.routes.columns import Grouping, groupings
+from taccl.encoding.engines.routes.orders import Open, Order
+from taccl.encoding.engines.routes.tuning import (
+    CHANCE,
+    CHANCES,
+    MANY,
+    MOST_GROUPINGS,
+    SLOW_S,
+    STEP,
+    UNITS,
+    VAIN,
+    WAVES_BOTH,
+    WAVES_ONE,
+    WORSE,
+    WORTH_TURNING,
+)
+from taccl.encoding.instance import Instance
+from taccl.model.schedule import TOLERANCE_US, Schedule
+from taccl.support.budget import UNITS_PER_S, Budget, Meter
+
+
+@dataclass(frozen=True)
+class _Pipeline:
+    """A pipeline: `wave` and `power` as in `Open.pipeline`; `most` is that many of the choice's numbers."""
+
+    wave: float
+    power: float
+    most: int
+
+
+@dataclass(frozen=True)
+class _Matching:
+    """A matching of the likeliest grouping of that number."""
+
+    grouping: int
+    chance: float
+
+
+_Way = _Pipeline | _Matching
+
+
+class Search:
+    """All routes of one problem in all orders.
+
+    `takes_s` : how long the last order took. `units` : of work that are not spent yet.
+    """
+
+    def __init__(self, instance: Instance, choosers: list[Chooser], seed: int) -> None:
+        self.instance, self.problem, self.seed = instance, instance.problem, seed
+        self.choosers = choosers
+        reduces = self.problem.collective.reduces
+        self.both = bool(reduces.any()) and instance.phases.broadcast_phase is not None
+        # What begins all at once and ends as a trickle fills links better than its mirror image.
+        self.is_backwards = bool(reduces.all()) and not self.both and self.problem.topology.reads_backwards
+        self.takes_s, self.units = 0.0, 0.0
+
+    def schedules(self, budget: Budget, best_us: float) -> Iterator[Schedule]:
+        """Better and better schedules; the first order is tried even without time."""
+        streams = [_Stream(self, choose, budget) for choose in self.choosers]
+        meter, is_first, turn, vain_us, held = budget.meter(), True, 0, np.inf, None
+        while streams and (is_first or self._goes_on(budget, meter)):
+            stream = (
+                min(streams, key=lambda each: each.best_us) if turn % 2 else streams[turn // 2 % len(streams)]
+            )
+            turn += 1
+            order = next(stream.orders, None)
+            if order is None:
+                streams.remove(stream)
+                continue
+            is_first = False
+            makespan_us = order.makespan_us
+            stream.best_us = min(stream.best_us, makespan_us)
+            if makespan_us < best_us - TOLERANCE_US:
+                # Rows take as long as an order: of many small steps the last is reported.
+                held = order
+                if makespan_us < vain_us * (1 - STEP) or vain_us == np.inf:
+                    vain_us, held = makespan_us, None
+                    yield order.schedule()
+                best_us = makespan_us
+        if held is not None:
+            yield held.schedule()
+
+    def _goes_on(self, budget: Budget, meter: Meter) -> bool:
+        """Whether there is time for another order; of large ones none is begun that would not be there."""
+        units, self.units = self.units, 0.0
+        return meter.goes_on(units) and (self.takes_s < SLOW_S or budget.remaining_s() > self.takes_s)
+
+    def spend(self, rows: int, began_s: float, budget: Budget) -> None:
+        """Note an order of so many rows."""
+        self.units += UNITS * rows
+        self.takes_s = max(budget.read_s() - began_s, UNITS * rows / UNITS_PER_S * budget.counts_work)
+
+
+class _Stream:
+    """The orders of one chooser's routes, one after another."""
+
+    def __init__(self, search: Search, choose: Chooser, budget: Budget) -> None:
+        self._search, self._choose, self._budget = search, choose, budget
+        self.best_us = np.inf
+        self._least_us: dict[type, float] = {_Pipeline: np.inf, _Matching: np.inf}
+        self._number = 0
+        self._ways: list[_Way] = []
+        self.orders = self._all_orders()
+
+    def _all_orders(self) -> Iterator[Order]:
+        search, budget = self._search, self._budget
+        for choice in self._choose(search.instance, search.seed, budget):
+            yield from self._orders_of(choice)
+            self._number += 1
+
+    def _orders_of(self, choice: Choice) -> Iterator[Order]:
+        """What comes of the routes: of pipelines and of matchings those first that were best before.
+
+        Where the first is much worse than the best that was first, its others are not tried.
+        """
+        search, rows = self._search, len(choice.routes)
+        opened = Open(search.problem, choice.routes, search.is_backwards, beside=choice.turns_back)
+        likely = self._likely(opened, choice)
+        ways = self._ways or self._first_ways(choice)
+        came_us: dict[type, dict[_Way, float]] = {_Pipeline: {}, _Matching: {}}
+        given_up = set[type]()
+        for way in ways:
+            kind, began_s = type(way), self._budget.read_s()
+            order = None if kind in given_up else self._order(opened, choice, likely, way)
+            if order is None:
+                continue
+            search.spend(rows, began_s, self._budget)
+            first_us = order.makespan_us
+            if self._ways and not came_us[kind] and first_us > self._least_us[kind] * (1 + WORSE):
+                given_up.add(kind)
+            came_us[kind][way] = first_us
+            yield order
+            if isinstance(way, _Pipeline) and first_us <= self._least_us[kind] * (1 + WORTH_TURNING):
+                yield from self._turned(order, choice, choice.most[way.most])
+            self._least_us[kind] = min(self._least_us[kind], first_us)
+        self._ways = self._good_ways(ways, came_us, given_up)
+
+    def _good_ways(
+        self, ways: list[_Way], came_us: dict[type, dict[_Way, float]], given_up: set[type]
+    ) -> list[_Way]:
+        """Of each kind the ways that were near the best; those from before where it was given up."""
+        kept: list[_Way] = []
+        for kind, came in came_us.items():
+            if kind in given_up or not came:
+                kept += [way for way in ways if type(way) is kind]
+                continue
+            most_us = min(came.values()) * (1 + WORSE)
+            kept += sorted((way for way, us in came.items() if us <= most_us), key=came.__getitem__)
+        return kept
+
+    def _order(self, opened: Open, choice: Choice, likely: list[Grouping], way: _Way) -> Order | None:
+        """One order of the routes; None where the way is none of theirs."""
+        seed = self._search.seed + self._number
+        if isinstance(way, _Matching):
+            if way.grouping >= len(likely):
+                return None
+            return opened.matching(likely[way.grouping], way.chance, seed)
+        if way.most >= len(choice.most):
+            return None
+        noise = None
+        if choice.noisy:
+            noise = 1.0 + CHANCE * np.random.default_rng(seed).random(len(choice.routes))
+        return opened.pipeline(way.wave, way.power, choice.most[way.most], noise)
+
+    def _first_ways(self, choice: Choice) -> list[_Way]:
+        """All pipelines and matchings, the likeliest first."""
+        waves = WAVES_BOTH if self._search.both else WAVES_ONE
+        pipelines: list[_Way] = [
+            _Pipeline(wave, power, most)
+            for most in range(len(choice.most))
+            for power in choice.powers
+            for wave in (waves if len(choice.powers) == 1 else (0.0,))
+        ]
+        if not choice.matches or len(choice.routes) > MANY:
+            return pipelines
+        matchings: list[_Way] = [
+            _Matching(grouping, chance) for chance in CHANCES for grouping in range(MOST_GROUPINGS)
+        ]
+        return [pipelines[0], *matchings[:MOST_GROUPINGS], *pipelines[1:], *matchings[MOST_GROUPINGS:]]
+
+    def _likely(self, opened: Open, choice: Choice) -> list[Grouping]:
+        """The groupings that promise most in a matching, the best first."""
+        if not choice.matches or len(choice.routes) > MANY:
+            return []
+        every = groupings(max(choice.most))
+        if len(every) == 1:
+            return every
+        promised_us = {grouping: opened.promised_us(grouping) for grouping in every}
+        # Of those that differ by rounding only, the one with the smallest groups.
+        best = sorted(every, key=lambda each: (float(f"{promised_us[each]:.5g}"), each.size))
+        return best[:MOST_GROUPINGS]
+
+    def _turned(self, order: Order, choice: Choice, most: int) -> Iterator[Order]:
+        """What comes of a pipeline that is scheduled again and again from its end."""
+        search, vain, least_us = self._search, 0, order.makespan_us
+        if not (choice.turns_back and search.both and search.problem.topology.reads_backwards):
+            return
+        while vain < VAIN:
+            began_s = self._budget.read_s()
+            order = order.again(most)
+            search.spend(len(order.routes), began_s, self._budget)
+            vain = 0 if order.makespan_us < least_us - TOLERANCE_US else vain + 1
+            least_us = min(least_us, order.makespan_us)
+            yield order

@@ -1,0 +1,122 @@
+"""Numbers of the engine routes: how prices move, which orders are tried, caps, units of work.
+
+Where no measurement is named, a number was set by judgement, and no benchmark has spoken against it.
+"""
+
+from __future__ import annotations
+
+# --- choose
+
+#: Roots that are tried for a tree whose root may be any rank: fewer on large networks.
+CHOOSE_MOST_ROOTS, CHOOSE_LEAST_ROOTS, CHOOSE_ROOT_ARCS = 16, 2, 4_000
+#: This many pairs of a tree and an arc, and at least this many trees, are enough to balance loads.
+CHOOSE_TREE_ARCS, CHOOSE_LEAST_TREES = 1_000_000, 256
+#: How much dearer a tree may be for each rank on its longest way.
+CHOOSE_DEPTH = 0.03
+#: By what part a root may be farther from the farthest rank than the middle is.
+CHOOSE_OFF_CENTRE = 0.1
+#: Relative differences of prices by which equal arcs are distinguished, another way for each tree.
+CHOOSE_TIES = 1e-6
+CHOOSE_SHARPNESS = (2.0, 8.0)
+#: About this many arcs are looked at in half a second.
+CHOOSE_ARCS_BETWEEN_LOOKS = 5_000_000
+#: Irrational turns, so that trees and ties differ.
+CHOOSE_GOLDEN, CHOOSE_PLASTIC = 0.6180339887498949, 0.7548776662466927
+
+# --- pairs
+
+#: About this many links are looked at in a round; the portions are as small as that allows.
+PAIRS_LOOKS = 30_000_000
+#: How often every portion is routed, and how sharply prices rise each time.
+PAIRS_SHARPNESS = (8.0, 24.0, 60.0)
+#: What a path's own time counts next to the price of its ports.
+PAIRS_SHORTNESS = 0.02
+#: Relative differences by which equally short paths are distinguished.
+PAIRS_TIES = 1e-4
+#: How much the way from the source counts in choosing trees, where nodes have several ranks.
+PAIRS_BLENDS = (0.3, 1.0)
+
+# --- capacity
+
+#: The weight of an even load among links that share a port, next to how busy the busiest port is.
+CAPACITY_EVEN = 1e-3
+#: The relative gap at which the program of whole chunks may stop.
+CAPACITY_GAP = 1e-3
+
+# --- layers
+
+#: The weight of the sum of all distances next to T.
+LAYERS_LOWNESS = 1e-3
+
+# --- choosers: linear programs
+
+#: Larger programs and searches than this are left to prices.
+MOST_RANK_LINKS = 100_000
+MOST_TRANSFERS = 200_000
+#: The weight of the sum of all busy times next to the busiest port: of equally fast flows, the shortest.
+FLOW_SHORTNESS = 1e-6
+
+# --- shortest
+
+#: With more outputs and contributions than this, trees for each take longer than anybody waits.
+MOST_ROWS_ALONE = 2**19
+
+# --- spanning: shapes of trees
+
+SHALLOW = (0.3, 0.2)
+#: Shallow trees come first where routes are shorter by this factor and ports hardly busier (few trees balance
+#: loads roughly), and last where they are not.
+SHORTER, BUSIER = 0.85, 1.15
+#: Trees by which groupings are compared before all are chosen.
+SCOUTS = 32
+#: The part of the time that these may take, for each shape.
+FOR_SCOUTS = 1 / 8
+
+# --- orders
+
+#: The most chunks that share a send.
+MOST_TOGETHER = 64
+#: Waves, in parts of the time that the busiest port is busy, the likeliest first: where chunks are summed and
+#: copied, and where they go one way.
+WAVES_BOTH = (0.6, 0.3, 1.0, 0.1, 0.03, 0.0)
+WAVES_ONE = (0.03, 0.0, 0.1, 0.3, 0.6, 1.0)
+#: How much the load of the ports on the rest of a chunk's way counts next to its time, by a power of the
+#: load: where each chunk goes to one rank.
+POWERS = (0.0, 1.0, 2.0, 8.0)
+#: By what part chance changes how urgent a row is, there.
+CHANCE = 1e-3
+#: How much noise a matching is perturbed with, in turn.
+CHANCES = (0.0, 2.0, 0.5, 100.0)
+#: Groupings that are matched, of those that promise most.
+MOST_GROUPINGS = 4
+#: Copies next to their routes that are looked at, those of the last chunks: more would be only memory.
+MOST_OPEN = 20_000_000
+
+# --- search
+
+#: Routes whose first order is worse than the best by more than this part are given up.
+WORSE = 0.03
+#: A pipeline is scheduled again from its end if it is not worse than the best that was not by more than this
+#: part; until this many times in turn it came out no faster; schedules are made of what gains this part.
+WORTH_TURNING, VAIN, STEP = 0.01, 2, 0.003
+#: The part of the time for each linear program.
+FOR_PROGRAM = 0.2
+#: The part of the time for the quotient: it has fewer transfers, and mostly the better schedules.
+FOR_QUOTIENT = 0.6
+#: How often all routes are tried, with others each time.
+SEEDS = 8
+#: Units of work for each transfer that is scheduled.
+UNITS = 2e-3
+#: An order that takes longer, in seconds, is not begun where it would not be there in time.
+SLOW_S = 0.05
+#: More transfers take seconds.
+MANY = 500_000
+#: A problem of chunks that go to one rank each is left at its quotient, where there is one, from here on.
+MOST_TWICE = 20_000
+#: Compiling takes no longer, seconds.
+COMPILING_S = 20.0
+
+# --- promise
+
+#: The part of a chunk's way that a pipeline takes longer than its busiest port: measured on meshes.
+PROMISE_ENDS = 0.75
