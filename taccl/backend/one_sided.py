@@ -93,7 +93,7 @@ class OneSided(Unfolded):
         """In the one way of calling it that it is for."""
         requested.deadline.turns_to("checking the plan")
         check_executable(self.plan, requested.deadline.look)
-        yield from run_plan(self.plan, requested)
+        yield run_plan(self.plan, requested)
 
     def simulate(self, network: LogicalTopology, chunk_mb: float, settings: SimulationSettings) -> Simulated:
         """Event by event, with the executor's costs where the network has one."""

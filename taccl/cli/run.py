@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from taccl.backend.execute.two_sided.mpi import World
 
 #: Options that are passed on as they are.
-_CALL_OPTIONS = ("dtype", "op", "root", "slots", "seed")
+_CALL_OPTIONS = ("in_place", "dtype", "op", "root", "slots", "seed", "ranks_as", "check", "calls")
 
 
 @click.command(cls=Sectioned)
@@ -87,7 +86,8 @@ def run(ctx: click.Context, /, file: Path, backend: str, as_json: bool, **option
     number(options["timeout"], "--timeout", TacclError, above=0, most=MAX_TIME_LIMIT_S, unit="s")
     deadline = Deadline(options["timeout"])
     if backend == "local":
-        executions = list(_here(file, options, deadline))
+        unfolded = unfold_file(file, read_bytes(file), "run", deadline.look)
+        executions = list(unfolded.run(_requested(options, deadline)))
         speaks = True
     else:
         executions, speaks = _over_mpi(ctx, file, options, deadline)
@@ -100,17 +100,6 @@ def run(ctx: click.Context, /, file: Path, backend: str, as_json: bool, **option
             _show(execution)
     if not ok:
         ctx.exit(CheckError.exit_code)
-
-
-def _here(file: Path, options: dict[str, Any], deadline: Deadline) -> Iterator[Execution]:
-    requested = RunRequested(
-        deadline,
-        ranks_as=options["ranks_as"],
-        check=options["check"],
-        calls=options["calls"],
-        **_call_options(options, options["in_place"]),
-    )
-    return unfold_file(file, read_bytes(file), "run", deadline.look).run(requested)
 
 
 def _over_mpi(
@@ -142,7 +131,7 @@ def _ranks(file: Path, options: dict[str, Any], world: World, deadline: Deadline
                 hint="--ranks-as processes",
             )
         calls = [
-            make_call(program, **_call_options(options, in_place))
+            make_call(program, _requested(options, deadline), in_place=in_place)
             for in_place in modes_of(program, options["in_place"])
         ]
     except TacclError as error:
@@ -152,14 +141,14 @@ def _ranks(file: Path, options: dict[str, Any], world: World, deadline: Deadline
     return [execute_over_mpi(program, call, world, deadline, check=options["check"]) for call in calls]
 
 
-def _call_options(options: dict[str, Any], in_place: bool | None) -> dict[str, Any]:
-    return {
-        "in_place": in_place,
-        "size_bytes": None if options["size"] is None else units.parse_size(options["size"]),
-        "piece_bytes": None if options["piece"] is None else units.parse_size(options["piece"]),
-        "collective": None if options["collective"] is None else load_collective(options["collective"]),
+def _requested(options: dict[str, Any], deadline: Deadline) -> RunRequested:
+    return RunRequested(
+        deadline,
+        size_bytes=None if options["size"] is None else units.parse_size(options["size"]),
+        piece_bytes=None if options["piece"] is None else units.parse_size(options["piece"]),
+        collective=None if options["collective"] is None else load_collective(options["collective"]),
         **{name: options[name] for name in _CALL_OPTIONS},
-    }
+    )
 
 
 def _show(run: Execution) -> None:

@@ -109,7 +109,7 @@ def everything(xml: Path, result: taccl.Result) -> dict[str, tuple[object, list[
             taccl.explain("allgather", target_time="5us", **RING),
             ["explain", *words, "--target-time", "5us"],
         ),
-        "run": (execute(read_xml(xml)), ["run", str(xml), "--out-of-place"]),
+        "run": (execute(read_xml(xml), ranks_as="threads"), ["run", str(xml), "--out-of-place"]),
         "pareto": (taccl.pareto("allgather", **RING), ["pareto", "-q", *words]),
         "synthesize": (result, ["synthesize", *words, "--engine", "greedy", "--gap", "0.9", "-q"]),
     }

@@ -25,6 +25,7 @@ from strategies import random_network, random_schedule
 
 from taccl.backend.execute import execute
 from taccl.backend.execute.call import DTYPES, OPS
+from taccl.backend.execute.deadline import Deadline
 from taccl.backend.lower import lower
 from taccl.backend.msccl_xml import read_xml
 from taccl.backend.verify.msccl_xml import verify_program
@@ -353,4 +354,4 @@ def test_the_default_size_is_one_that_the_program_serves():
 
 def test_a_program_that_takes_too_long_is_given_up():
     with pytest.raises(VerificationError, match="not at an end after"):
-        execute(ring_allreduce(4), size_bytes=2**20, piece_bytes=64, timeout_s=0.05)
+        execute(ring_allreduce(4), size_bytes=2**20, piece_bytes=64, deadline=Deadline(0.05))

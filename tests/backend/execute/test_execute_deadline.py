@@ -13,6 +13,7 @@ from taccl.backend.execute import execute
 from taccl.backend.execute.call import DTYPES, OPS
 from taccl.backend.execute.deadline import Deadline
 from taccl.backend.execute.reference import Answer
+from taccl.backend.execute.requested import RunRequested
 from taccl.backend.execute.two_sided.call import make_call
 from taccl.errors import VerificationError
 
@@ -95,7 +96,9 @@ def test_calls_that_share_a_deadline_share_its_time():
 @pytest.mark.parametrize("op", OPS)
 def test_inputs_and_results_are_the_same_however_often_the_clock_is_looked_at(dtype, op, monkeypatch):
     def inputs():
-        call = make_call(ring_allreduce(4), in_place=False, size_bytes=2**12, dtype=dtype, op=op)
+        call = make_call(
+            ring_allreduce(4), RunRequested(size_bytes=2**12, dtype=dtype, op=op), in_place=False
+        )
         answer = Answer(call, lambda: None)
         return [answer.input_of(rank) for rank in range(4)]
 

@@ -257,7 +257,7 @@ def test_what_has_been_sent_is_told_of_all_turns_of_a_pipeline() -> None:
     plan = plan_of("napkin-relay_3")
     wait, put, keep = plan.ranks[0].blocks[0].operations
     piped = Operation(OpName.PIPELINE, turns=Turns(16, 1), inner=(put,))
-    call = make_plan_call(with_operations(plan, 0, (wait, piped, keep)), size_bytes=64)
+    call = make_plan_call(with_operations(plan, 0, (wait, piped, keep)), RunRequested(size_bytes=64))
     assert PlanJob(replace(call, calls=1), False).planned == 4 + 1
     assert PlanJob(replace(call, calls=3), False).planned == 3 * (4 + 1)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from taccl.backend.execute.call import Call, check_root, plain_name
+from taccl.backend.execute.requested import RunRequested
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.program import Buffer
 from taccl.errors import CollectiveError, TacclError
@@ -23,6 +24,8 @@ DTYPES = ("float32", "float16", "int32")
 #: What a load of one thread moves; smaller cuts are addressed wrongly.
 VECTOR = 16
 _CHECKED = ("allreduce", "allgather", "reducescatter", "alltoall", "broadcast")
+#: Calls in a row, if nobody says: enough for double scratch and for counters that do not return.
+CALLS = 3
 _MOST_CALLS = 10**6
 #: With reuse_resources: the bytes that all scratch of a rank may hold, flags of packets not counted.
 _RESERVE = 2**26
@@ -67,47 +70,36 @@ class PlanCall:
         return max(shift, 0) if buffer is Buffer.INPUT else max(-shift, 0)
 
 
-def make_plan_call(
-    plan: ExecutionPlan,
-    *,
-    in_place: bool | None = None,
-    size_bytes: int | None = None,
-    dtype: str = "float32",
-    op: str = "sum",
-    collective: Collective | None = None,
-    root: int | None = None,
-    seed: int = 0,
-    calls: int = 3,
-) -> PlanCall:
-    """The calls that are requested.
+def make_plan_call(plan: ExecutionPlan, requested: RunRequested) -> PlanCall:
+    """The calls that are requested: in place or not as the plan says, if nobody else does.
 
-    Parameters
-    ----------
-    in_place : None: as the plan says.
-    size_bytes : what nccl-tests prints as size, rounded down to whole multiples of `buffer_alignment` for
-        each chunk; None: near 1 MB, or as near to it as the plan serves.
-    collective : what it computes, where the plan does not say so.
+    A size is rounded down to whole multiples of `buffer_alignment` for each chunk; without one it is near
+    1 MB, or as near to it as the plan serves.
 
     Raises
     ------
     CollectiveError : the size or the collective does not fit the plan.
     TacclError : another parameter that makes no sense.
     """
+    if requested.slots is not None or requested.piece_bytes is not None:
+        raise TacclError("a plan has no connections, and so no slots and pieces", hint="leave them out")
+    collective, root, seed, dtype = requested.collective, requested.root, requested.seed, requested.dtype
+    size, calls = requested.size_bytes, CALLS if requested.calls is None else requested.calls
     whole_number(seed, "a seed", TacclError, least=0, most=2**63 - 1, hint="--seed 7")
     whole_number(calls, "a number of calls", TacclError, least=1, most=_MOST_CALLS, hint="--calls 3")
-    _check_sum(dtype, op)
+    _check_sum(dtype, requested.op)
     check_root(root, plan.num_ranks)
     name = plain_name(plan.collective if collective is None else collective.name)
     if collective is not None and name in _CHECKED:
         root, collective = collective.root if root is None else root, None
     if root is not None and name != "broadcast":
         raise CollectiveError(f"{name} has no root", hint="leave --root out")
-    is_in_place = plan.in_place if in_place is None else in_place
+    is_in_place = plan.in_place if requested.in_place is None else requested.in_place
     if is_in_place and name == "sendrecv":
         raise CollectiveError("sendrecv has no way to be called in place", hint="--out-of-place")
     _check_layout(plan, name, collective)
     message = plan.ranks[0].output_chunks if name == "allgather" else plan.ranks[0].input_chunks
-    chunk = _chunk_bytes(plan, message, size_bytes)
+    chunk = _chunk_bytes(plan, message, size)
     if plan.reuse_resources:
         _check_reserve(plan, chunk)
     item = np.dtype(dtype).itemsize
@@ -118,12 +110,12 @@ def make_plan_call(
         shift = {"allgather": ranks * inputs, "reducescatter": -ranks * outputs}.get(name, 0 * ranks)
     else:
         shift = collective.in_place_shift * (message // collective.chunks_per_size)
-    requested = Call(
+    call = Call(
         num_ranks=plan.num_ranks,
         collective=name,
         custom=collective,
         dtype=dtype,
-        op=op,
+        op=requested.op,
         in_place=is_in_place,
         root=root,
         seed=seed,
@@ -135,9 +127,9 @@ def make_plan_call(
         input_size=inputs * elements,
         output_size=outputs * elements,
         in_place_shift=shift * elements,
-        notes=() if size_bytes is None else tuple(rounding_notes(size_bytes, chunk, message)),
+        notes=() if size is None else tuple(rounding_notes(size, chunk, message)),
     )
-    return PlanCall(plan, requested, chunk, calls)
+    return PlanCall(plan, call, chunk, calls)
 
 
 def _check_sum(dtype: str, op: str) -> None:

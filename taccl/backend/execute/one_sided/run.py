@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from taccl.backend.execute.agents import Ranked, Wait
-from taccl.backend.execute.deadline import Deadline
 from taccl.backend.execute.host import Answers, Host
 from taccl.backend.execute.job import Lock
 from taccl.backend.execute.one_sided.call import PlanCall, make_plan_call
@@ -18,15 +18,16 @@ from taccl.backend.execute.one_sided.lanes import Block
 from taccl.backend.execute.one_sided.memory import PlanWorld
 from taccl.backend.execute.one_sided.ports import Port
 from taccl.backend.execute.outcome import Execution, Subject, conclude
-from taccl.backend.execute.requested import RunRequested
+from taccl.backend.execute.requested import RunKeywords, RunRequested
 from taccl.backend.execute.run import Stage, check_ranks_as
 from taccl.backend.execute.shared import Region
 from taccl.backend.plan import Channel, ExecutionPlan, Operation
-from taccl.errors import TacclError, VerificationError
-from taccl.model.collective import Collective, IntArray
+from taccl.errors import VerificationError
+from taccl.model.collective import IntArray
 
-#: Enough for double scratch and for counters that do not return.
-CALLS = 3
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 _SEND_RECEIVE = "sendrecv"
 
 
@@ -115,38 +116,13 @@ class PlanJob:
         return Subject(self.call.requested, len(blocks), steps, self.call.calls)
 
 
-def execute_plan(
-    plan: ExecutionPlan,
-    *,
-    in_place: bool | None = None,
-    size_bytes: int | None = None,
-    dtype: str = "float32",
-    op: str = "sum",
-    collective: Collective | None = None,
-    root: int | None = None,
-    ranks_as: str = "turns",
-    calls: int = CALLS,
-    seed: int = 0,
-    check: bool = True,
-    timeout_s: float = 60.0,
-    deadline: Deadline | None = None,
-) -> Execution:
-    """Run a plan, call after call, each with new inputs.
+def execute_plan(plan: ExecutionPlan, **keywords: Unpack[RunKeywords]) -> Execution:
+    """Run a plan, call after call, each with new inputs; ranks may drift apart.
 
     Parameters
     ----------
     plan : one in which every number leads somewhere (`taccl.backend.one_sided.check_executable`).
-    in_place : None: as the plan says.
-    size_bytes : nccl-tests' size; None: about 1 MB, within the range that the plan serves.
-    dtype : one of `call.DTYPES`. op : only `sum`, which is all that the runtime does.
-    collective : what it computes, where the plan does not say so.
-    root : of broadcast; None: any that fits.
-    ranks_as : `turns`: all agents by turns in this thread, in an order that `seed` repeats. `threads`: a
-        thread for each rank, whose agents take turns. `processes`: a process for each.
-    calls : how many, one after another on each rank; ranks may drift apart.
-    seed : of the inputs, and of the order in which agents act.
-    check : whether to compare with NumPy's answer.
-    timeout_s : seconds for all of it. deadline : in its place, that of a call that began before.
+    keywords : as in `RunRequested`; without `in_place` as the plan says.
 
     Raises
     ------
@@ -154,55 +130,24 @@ def execute_plan(
     VerificationError : the plan would reach outside of its memory, or there was no time left. A wrong result,
         and thread blocks that are stuck, are no errors here but in what is returned.
     """
-    check_ranks_as(ranks_as)
-    deadline = Deadline(timeout_s) if deadline is None else deadline
+    return run_plan(plan, RunRequested(**keywords))
+
+
+def run_plan(plan: ExecutionPlan, requested: RunRequested) -> Execution:
+    """As `execute_plan`."""
+    check_ranks_as(requested.ranks_as)
     if plan.alignment % 16:
         raise VerificationError(
             f"buffer_alignment is {plan.alignment}, and loads take 16 bytes", hint="set it to 16"
         )
-    call = make_plan_call(
-        plan,
-        in_place=in_place,
-        size_bytes=size_bytes,
-        dtype=dtype,
-        op=op,
-        collective=collective,
-        root=root,
-        seed=seed,
-        calls=calls,
-    )
-    job = PlanJob(call, check)
+    deadline, ranks_as = requested.deadline, requested.ranks_as
+    job = PlanJob(make_plan_call(plan, requested), requested.check)
     began = time.monotonic()
     stage = Stage.of(job, ranks_as, plan.num_ranks, deadline.look)
     ends = stage.run(deadline)
-    known = check and job.answers(deadline.look).is_known
+    known = requested.check and job.answers(deadline.look).is_known
     notes = leftovers(stage.world)
     return conclude(job.subject, ranks_as, ends, known, time.monotonic() - began, notes=notes)
-
-
-def run_plan(plan: ExecutionPlan, requested: RunRequested) -> Iterator[Execution]:
-    """The outcome of calling a plan, in the way that is requested or that it says.
-
-    Raises
-    ------
-    TacclError : as `execute_plan`; or slots or pieces are requested, which plans do not have.
-    """
-    if requested.slots is not None or requested.piece_bytes is not None:
-        raise TacclError("a plan has no connections, and so no slots and pieces", hint="leave them out")
-    yield execute_plan(
-        plan,
-        in_place=requested.in_place,
-        size_bytes=requested.size_bytes,
-        dtype=requested.dtype,
-        op=requested.op,
-        collective=requested.collective,
-        root=requested.root,
-        ranks_as=requested.ranks_as,
-        calls=CALLS if requested.calls is None else requested.calls,
-        seed=requested.seed,
-        check=requested.check,
-        deadline=requested.deadline,
-    )
 
 
 def senders(ranks: int) -> list[IntArray]:

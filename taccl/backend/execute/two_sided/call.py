@@ -19,6 +19,7 @@ from taccl.backend.execute.call import (
     check_root,
     plain_name,
 )
+from taccl.backend.execute.requested import RunRequested
 from taccl.backend.program import Program, Protocol
 from taccl.errors import CollectiveError, TacclError
 from taccl.model import units
@@ -39,36 +40,23 @@ _MAX_CELLS = 16_000_000
 _QUARTER_FILLED = ("broadcast", "reduce")
 
 
-def make_call(
-    program: Program,
-    *,
-    in_place: bool,
-    size_bytes: int | None = None,
-    dtype: str = "float32",
-    op: str = "sum",
-    collective: Collective | None = None,
-    root: int | None = None,
-    slots: int | None = None,
-    piece_bytes: int | None = None,
-    seed: int = 0,
-) -> Call:
-    """The call that is requested.
+def make_call(program: Program, requested: RunRequested, *, in_place: bool) -> Call:
+    """The call that is requested, in place or not.
 
-    Parameters
-    ----------
-    size_bytes : nccl-tests' size, rounded down to whole elements for each chunk; None: the multiple of a
-        chunk that is nearest to 1 MB (or to the range of sizes that the program serves, if 1 MB is outside).
-    collective : where `coll` of the program does not say what it computes.
-    slots, piece_bytes : None: those of the program's protocol; Simple broadcast and reduce then put only a
-        quarter of a piece's bytes of whole chunks into one, as the runtimes do.
+    Without a size it is the multiple of a chunk that is nearest to 1 MB (or to the range of sizes that the
+    program serves, if 1 MB is outside). Without slots and pieces they are those of the program's protocol;
+    Simple broadcast and reduce then put only a quarter of a piece's bytes of whole chunks into one, as the
+    runtimes do.
 
     Raises
     ------
     CollectiveError : the size or the collective does not fit the program.
     TacclError : another parameter that makes no sense.
     """
-    _check_choices(program, dtype, op, slots, piece_bytes, root)
-    whole_number(seed, "a seed", TacclError, least=0, most=2**63 - 1, hint="--seed 7")
+    collective, root, dtype = requested.collective, requested.root, requested.dtype
+    size, slots, piece_bytes = requested.size_bytes, requested.slots, requested.piece_bytes
+    _check_choices(program, dtype, requested.op, slots, piece_bytes, root)
+    whole_number(requested.seed, "a seed", TacclError, least=0, most=2**63 - 1, hint="--seed 7")
     name = plain_name(program.collective if collective is None else collective.name)
     if collective is not None and name in STANDARD:
         root = collective.root if root is None else root
@@ -77,7 +65,7 @@ def make_call(
     _check_collective(program, name, collective, root)
     in_size = chunks * (program.num_ranks if name in ("gather", "scatter") else 1)
     item = np.dtype(dtype).itemsize
-    chunk = _chunk_elements(program, size_bytes, in_size, item)
+    chunk = _chunk_elements(program, size, in_size, item)
     sizes = _buffer_sizes(program, name, collective, chunk)
     most = PIECE_BYTES[program.protocol] if piece_bytes is None else piece_bytes
     is_simple = program.protocol is Protocol.SIMPLE
@@ -88,10 +76,10 @@ def make_call(
         collective=name,
         custom=collective,
         dtype=dtype,
-        op=op,
+        op=requested.op,
         in_place=in_place,
         root=root,
-        seed=seed,
+        seed=requested.seed,
         size_bytes=chunk * in_size * item,
         chunk=chunk,
         piece=max(1, most // item),
@@ -100,7 +88,7 @@ def make_call(
         input_size=sizes[0],
         output_size=sizes[1],
         in_place_shift=sizes[2],
-        notes=() if size_bytes is None else tuple(rounding_notes(size_bytes, chunk * item, in_size)),
+        notes=() if size is None else tuple(rounding_notes(size, chunk * item, in_size)),
     )
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from taccl.backend.execute.agents import Ranked
 from taccl.backend.execute.call import Call
-from taccl.backend.execute.deadline import Deadline
 from taccl.backend.execute.host import Answers, Host
 from taccl.backend.execute.job import Lock
 from taccl.backend.execute.outcome import Execution, Subject, conclude
 from taccl.backend.execute.reference import Array
-from taccl.backend.execute.requested import RunRequested
+from taccl.backend.execute.requested import RunKeywords, RunRequested
 from taccl.backend.execute.run import Stage, check_ranks_as
 from taccl.backend.execute.shared import Region, World
 from taccl.backend.execute.two_sided.blocks import Queues, RunningBlock
@@ -23,7 +23,9 @@ from taccl.backend.execute.two_sided.queues import LocalQueues, SharedQueues
 from taccl.backend.execute.two_sided.workload import Workload, make_workload
 from taccl.backend.program import Buffer, Program
 from taccl.errors import TacclError
-from taccl.model.collective import Collective
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class TwoSidedWorld(World):
@@ -118,40 +120,12 @@ class TwoSidedJob:
         )
 
 
-def execute(
-    program: Program,
-    *,
-    in_place: bool | None = None,
-    size_bytes: int | None = None,
-    dtype: str = "float32",
-    op: str = "sum",
-    collective: Collective | None = None,
-    root: int | None = None,
-    ranks_as: str = "threads",
-    slots: int | None = None,
-    piece_bytes: int | None = None,
-    seed: int = 0,
-    check: bool = True,
-    timeout_s: float = 60.0,
-    deadline: Deadline | None = None,
-) -> Execution:
-    """Run a program once.
+def execute(program: Program, **keywords: Unpack[RunKeywords]) -> Execution:
+    """Run a program once; without `in_place` as it claims, out of place if it claims both.
 
     Parameters
     ----------
-    in_place : None: as the program claims; out of place if it claims both.
-    size_bytes : nccl-tests' size; None: about 1 MB, within the range that the program serves.
-    dtype, op : see `call.DTYPES` and `call.OPS`.
-    collective : what it computes, where its `coll` does not say so.
-    root : of broadcast, reduce, gather, scatter; None: any that fits.
-    ranks_as : `threads`, `processes`: one per rank, which runs its thread blocks by turns. `turns`: all by
-        turns in this thread, in an order that `seed` repeats.
-    slots : pieces that a connection holds; piece_bytes : what a piece holds at most. None: those of
-        the protocol.
-    seed : of the inputs and of the orders.
-    check : whether to compare with NumPy's answer.
-    timeout_s : seconds for the whole call: for making the inputs, running and comparing the result.
-    deadline : in its place, that of a call that began before, or that is counted on another clock.
+    keywords : as in `RunRequested`.
 
     Raises
     ------
@@ -159,20 +133,31 @@ def execute(
     VerificationError : the program cannot be executed at all, or there was no time left. A wrong result, and
         blocks that are stuck, are no errors here but in what is returned.
     """
-    check_ranks_as(ranks_as)
-    deadline = Deadline(timeout_s) if deadline is None else deadline
-    call = make_call(
-        program,
-        in_place=default_mode(program) if in_place is None else in_place,
-        size_bytes=size_bytes,
-        dtype=dtype,
-        op=op,
-        collective=collective,
-        root=root,
-        slots=slots,
-        piece_bytes=piece_bytes,
-        seed=seed,
-    )
+    requested = RunRequested(**keywords)
+    in_place = program.in_place and not program.out_of_place
+    return _run(program, requested, in_place if requested.in_place is None else requested.in_place)
+
+
+def run_program(program: Program, requested: RunRequested) -> Iterator[Execution]:
+    """As `execute`, for each way of calling a program that is requested or that it claims.
+
+    Raises
+    ------
+    TacclError : several calls in a row are requested; or as `execute`.
+    """
+    if requested.calls not in (None, 1):
+        raise TacclError(
+            "several calls in a row are for one-sided plans; a call of a program leaves nothing behind",
+            hint="leave --calls out",
+        )
+    for in_place in modes_of(program, requested.in_place):
+        yield _run(program, requested, in_place)
+
+
+def _run(program: Program, requested: RunRequested, in_place: bool) -> Execution:
+    check_ranks_as(requested.ranks_as)
+    deadline, ranks_as = requested.deadline, requested.ranks_as
+    call = make_call(program, requested, in_place=in_place)
     check_executable(call, program)
     job = TwoSidedJob(program, make_workload(program), call)
     began = time.monotonic()
@@ -183,7 +168,7 @@ def execute(
     for host in hosts:
         host.prepare(0)
     ends = stage.run(deadline)
-    known = check and call.checkable
+    known = requested.check and call.checkable
     if known and all(end.ended for end in ends):
         deadline.turns_to("comparing the result")
         for host in hosts:
@@ -191,41 +176,6 @@ def execute(
     ends = tuple(replace(end, verdict=host.verdict) for end, host in zip(ends, hosts, strict=True))
     left_over = job.left_over(stage.world.queues.left_over())
     return conclude(job.subject, ranks_as, ends, known, time.monotonic() - began, left_over)
-
-
-def default_mode(program: Program) -> bool:
-    """Whether to call a program in place, when nobody says: only if that is all that it claims."""
-    return program.in_place and not program.out_of_place
-
-
-def run_program(program: Program, requested: RunRequested) -> Iterator[Execution]:
-    """An outcome for each way of calling a program.
-
-    Raises
-    ------
-    TacclError : the call does not fit the program; as `execute`.
-    """
-    if requested.calls not in (None, 1):
-        raise TacclError(
-            "several calls in a row are for one-sided plans; a call of a program leaves nothing behind",
-            hint="leave --calls out",
-        )
-    for in_place in modes_of(program, requested.in_place):
-        yield execute(
-            program,
-            in_place=in_place,
-            size_bytes=requested.size_bytes,
-            dtype=requested.dtype,
-            op=requested.op,
-            collective=requested.collective,
-            root=requested.root,
-            ranks_as=requested.ranks_as,
-            slots=requested.slots,
-            piece_bytes=requested.piece_bytes,
-            seed=requested.seed,
-            check=requested.check,
-            deadline=requested.deadline,
-        )
 
 
 def modes_of(program: Program, requested: bool | None) -> list[bool]:
