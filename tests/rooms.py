@@ -32,8 +32,8 @@ ROOMS = (
     Room("errors", "what can go wrong, by meaning; each error has its place, its hint and its exit code"),
     Room(
         "support",
-        "what knows no collectives: arguments, files, the budget of a search, compiled loops, plugins, data "
-        "frames and HTML, JSON schemas",
+        "what knows no collectives: arguments, files, lines and cells of text, the budget of a search, "
+        "compiled loops, plugins, data frames and HTML, JSON schemas",
         ("errors",),
     ),
     Room(

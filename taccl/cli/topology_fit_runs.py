@@ -71,7 +71,7 @@ def _show(found: FittedRuns, err: bool) -> None:
         [
             (
                 *(each.name, each.of, _value(each.name, each.value)),
-                f"{each.low:.4g} .. {each.high:.4g}" if each.is_reported else "-",
+                f"{each.low:.4g} .. {each.high:.4g}" if each.reported else "-",
                 "-" if each.base is None else f"{each.base:.4g}",
                 each.remark,
             )

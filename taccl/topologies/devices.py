@@ -11,6 +11,10 @@ DeviceKind = Literal["gpu", "helper", "switch", "nic", "pcie", "fabric"]
 #: `Device.node` of a device that belongs to no node: the fabric between nodes.
 NO_NODE = -1
 
+#: What a path may pass between ranks of one node, and between nodes.
+INSIDE_NODE: frozenset[DeviceKind] = frozenset(("switch", "pcie"))
+BETWEEN_NODES: frozenset[DeviceKind] = frozenset(("switch", "pcie", "nic", "fabric"))
+
 #: Larger machines than these are taken for slips of the pen: 512 GPUs that are all linked fit.
 MAX_GPUS = 4096
 MAX_LINKS = 2**18

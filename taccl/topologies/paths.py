@@ -20,11 +20,9 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from functools import cached_property
 
-from taccl.topologies.devices import NO_NODE, Device, DeviceKind, Link, Path
+from taccl.topologies.devices import BETWEEN_NODES, INSIDE_NODE, NO_NODE, Device, DeviceKind, Link, Path
 
-#: What a path may pass between GPUs of one node, between nodes, and from NIC to NIC.
-_INSIDE_NODE: frozenset[DeviceKind] = frozenset(("switch", "pcie"))
-_BETWEEN_NODES: frozenset[DeviceKind] = frozenset(("switch", "pcie", "nic", "fabric"))
+#: What a path may pass from NIC to NIC.
 _BETWEEN_NICS: frozenset[DeviceKind] = frozenset(("switch", "fabric"))
 
 #: Alphas are compared as whole numbers of 10**-9 microseconds, so that the order of a sum is no matter.
@@ -81,8 +79,8 @@ class PathFinder:
     def _paths_from(self, src_rank: int) -> dict[int, Path]:
         start = self.gpus[src_rank]
         node = self.devices[start].node
-        inside = self._routes(start, "gpu", _INSIDE_NODE)
-        between = self._routes(start, "gpu", _BETWEEN_NODES)
+        inside = self._routes(start, "gpu", INSIDE_NODE)
+        between = self._routes(start, "gpu", BETWEEN_NODES)
         direct = {self.ends[link][1]: (link,) for link in self.leaving[start]}
         found = {}
         reached = sorted(

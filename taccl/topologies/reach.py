@@ -10,11 +10,8 @@ import numpy as np
 
 from taccl.model.collective import BoolArray
 from taccl.support.size_limits import MAX_LINKS, check_links
-from taccl.topologies.devices import DeviceKind
+from taccl.topologies.devices import BETWEEN_NODES, INSIDE_NODE, DeviceKind
 from taccl.topologies.model import PhysicalTopology
-
-_INSIDE_NODE: frozenset[DeviceKind] = frozenset(("switch", "pcie"))
-_BETWEEN_NODES: frozenset[DeviceKind] = frozenset(("switch", "pcie", "nic", "fabric"))
 
 
 def may_reach(topology: PhysicalTopology) -> BoolArray:
@@ -25,7 +22,7 @@ def may_reach(topology: PhysicalTopology) -> BoolArray:
     """
     node = np.array([gpu.node for gpu in topology.gpus])
     same = node[:, None] == node
-    inside, between = (_past(topology, passed) for passed in (_INSIDE_NODE, _BETWEEN_NODES))
+    inside, between = (_past(topology, passed) for passed in (INSIDE_NODE, BETWEEN_NODES))
     return np.asarray(np.where(same, inside, between))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -45,7 +45,7 @@ class FittedParameter:
     ----------
     name, of : as in `Parameter`.
     base : what the machine said before, or None.
-    is_told : whether the times can tell it; if not, it is near where the search began.
+    reported : whether the times can tell it; if not, it is near where the search began.
     """
 
     name: str
@@ -54,12 +54,12 @@ class FittedParameter:
     low: float
     high: float
     base: float | None
-    is_reported: bool
+    reported: bool
 
     @property
     def remark(self) -> str:
         """`not in this data`, `weak`, or nothing."""
-        if not self.is_reported:
+        if not self.reported:
             return "not in this data"
         return "weak" if self.high > _WEAK * self.low else ""
 
@@ -116,7 +116,7 @@ class FittedRuns:
             f"median error {100 * median:.1f}%, worst {100 * worst:.1f}%. {INTERVALS}.",
         ]
         for each in self.parameters:
-            how = f"[{each.low:.4g}, {each.high:.4g}]" if each.is_reported else "not in the data"
+            how = f"[{each.low:.4g}, {each.high:.4g}]" if each.reported else "not in the data"
             lines.append(f"  {each.name} of {each.of}: {each.value:.4g} {how}")
         return topology_text(self.machine, lines)
 
@@ -128,32 +128,12 @@ class FittedRuns:
             {
                 "topology": self.machine.name,
                 "pieces": self.pieces,
-                "parameters": [
-                    {
-                        "name": parameter.name,
-                        "of": parameter.of,
-                        "value": parameter.value,
-                        "low": parameter.low,
-                        "high": parameter.high,
-                        "base": parameter.base,
-                        "reported": parameter.is_reported,
-                    }
-                    for parameter in self.parameters
-                ],
+                "parameters": [asdict(parameter) for parameter in self.parameters],
                 "intervals": INTERVALS,
                 "median_error": median,
                 "ninth_decile_error": nine_tenths,
                 "worst_error": worst,
-                "residuals": [
-                    {
-                        "file": residual.file,
-                        "size_bytes": residual.size_bytes,
-                        "measured_us": residual.measured_us,
-                        "predicted_us": residual.predicted_us,
-                        "error": residual.error,
-                    }
-                    for residual in self.residuals
-                ],
+                "residuals": [asdict(residual) | {"error": residual.error} for residual in self.residuals],
                 "notes": list(self.notes),
             },
         )
@@ -206,7 +186,7 @@ def fit_runs(
     fitted += tuple(_asleep(name, jump, machine) for name, jump in model.jumps.items())
     fitted_machine = model.fitted(found.values)
     residuals = residuals_of(fitted_machine, measured.files)
-    untold = [f"{each.name} of {each.of}" for each in fitted if not each.is_reported]
+    untold = [f"{each.name} of {each.of}" for each in fitted if not each.reported]
     notes = list(measured.notes)
     if untold:
         notes.append(f"these times do not tell {', '.join(untold)}: taccl probe writes programs that do")

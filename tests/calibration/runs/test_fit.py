@@ -106,7 +106,7 @@ def test_the_file_that_is_written_is_the_machine_and_predicts_as_it_does(
 def test_what_the_times_cannot_tell_is_said(tmp_path: Path) -> None:
     some = [PATTERN["pairs"](range(3), Protocol.LL, 1), PATTERN["ring"](range(3), Protocol.LL, 1)]
     found = fit_runs(measured(tmp_path, some), BASE)
-    reported = {each.name: each.is_reported for each in found.parameters}
+    reported = {each.name: each.reported for each in found.parameters}
     assert not reported["bandwidth_gbps"]  # a thread block of LL is much slower than a link
     assert reported["block_gbps"]
     assert any("do not tell" in note and "bandwidth_gbps" in note for note in found.notes)
