@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from taccl.encoding.sending_model.orbits import Orbits, orbits_of
 from taccl.encoding.sending_model.sends import Option, Send, SendingModel, Weight
 from taccl.encoding.symmetry.group import SymmetryGroup
 from taccl.model.problem import Problem
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,23 +56,9 @@ class JointModel:
         return itertools.chain(self.alone.values(), *self.slots.values())
 
     @property
-    def problem(self) -> Problem:
-        return self.sending.problem
-
-    @property
-    def cp(self) -> Any:
+    def cp(self) -> cp_model.CpModel:
         """What CP-SAT is given."""
         return self.sending.cp
-
-    @property
-    def ticks(self) -> Ticks:
-        """How time is counted."""
-        return self.sending.clock.ticks
-
-    @property
-    def last(self) -> int:
-        """No solution lasts more ticks."""
-        return self.sending.clock.last
 
 
 def size_of(
@@ -343,7 +332,7 @@ def decisions(model: JointModel, value: Callable[[Any], int]) -> list[Decision]:
 
 
 def _images(model: JointModel, items: tuple[int, ...], link: int) -> list[Decision]:
-    group, chunks = model.orbits.timed, model.problem.num_chunks
+    group, chunks = model.orbits.timed, model.sending.problem.num_chunks
     images = {
         (tuple(item_map[list(items)].tolist()), int(link_map[link]))
         for item_map, link_map in zip(group.chunk_map, group.link_map, strict=True)

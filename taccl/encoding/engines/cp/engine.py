@@ -20,7 +20,7 @@ from taccl.encoding.engines.cp.proof import (
     proved_us,
     whole_model,
 )
-from taccl.encoding.engines.cp.solve import events, schedule_of
+from taccl.encoding.engines.cp.solve import events, is_written_soon, schedule_of
 from taccl.encoding.engines.cp.tuning import (
     ALONGSIDE_SHARE,
     ALONGSIDE_SLACK,
@@ -33,7 +33,6 @@ from taccl.encoding.engines.cp.tuning import (
     STAGES,
     STAGES_IF_SMALL,
 )
-from taccl.encoding.engines.cp.writing import is_written_soon
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.instance import Instance
 from taccl.encoding.sending_model.candidates import Candidates, candidates_alongside, near_candidates

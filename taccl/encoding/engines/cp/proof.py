@@ -23,14 +23,13 @@ from dataclasses import replace
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.ticks import Ticks, ticks_of
 from taccl.encoding.core.update import Update
-from taccl.encoding.engines.cp.solve import events, schedule_of
+from taccl.encoding.engines.cp.solve import events, is_written_soon, schedule_of
 from taccl.encoding.engines.cp.tuning import (
     PROOF_MOST_TO_LOOK_AT,
     PROOF_MOST_TO_PROVE,
     PROOF_PAIRS_PER_S,
     PROOF_SHARE,
 )
-from taccl.encoding.engines.cp.writing import is_written_soon
 from taccl.encoding.instance import Instance
 from taccl.encoding.sending_model.candidates import Candidates, every_candidate
 from taccl.encoding.sending_model.joint import JointModel, build, size_of
@@ -99,7 +98,7 @@ def _everything(instance: Instance, best: Schedule, before_us: float | None) -> 
 
 def proved_us(model: JointModel, num_ticks: int) -> float:
     """A time that no solution of a model is faster than, if none lasts less than `num_ticks`."""
-    return num_ticks * model.ticks.tick_us * (1 - _ROUNDING)
+    return num_ticks * model.sending.clock.ticks.tick_us * (1 - _ROUNDING)
 
 
 def proved(problem: Problem, least_us: float, best: Schedule) -> Update:
@@ -142,7 +141,7 @@ def prove(
                 yield Update("cp", best)
                 break
         if answer is not None and answer.impossible:
-            bound_us = proved_us(model, model.last + 1)
+            bound_us = proved_us(model, model.sending.clock.last + 1)
             yield proved(problem, bound_us, best)
         elif answer is None or answer.decisions is None:
             if before_us == best.makespan_us:

@@ -18,6 +18,7 @@ from taccl.encoding.core.cp_sat import events_of
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.ticks import Ticks, ticks_of
 from taccl.encoding.core.update import Update
+from taccl.encoding.engines.cp.solve import is_written_soon
 from taccl.encoding.engines.cp.sums_model import Need, SumModel, build, size_of
 from taccl.encoding.engines.cp.sums_parts import interchangeable_chunks
 from taccl.encoding.engines.cp.sums_read import Program, add_hint, program_of, schedule_of
@@ -41,7 +42,6 @@ from taccl.encoding.engines.cp.tuning import (
     SUMS_ENGINE_REPORTED_GROWTH,
     SUMS_ENGINE_SYMMETRIC_SHARE,
 )
-from taccl.encoding.engines.cp.writing import is_written_soon
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import SymmetryGroup

@@ -6,12 +6,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import numpy as np
-
 from taccl.encoding.core.timing import Decision, in_order
 from taccl.encoding.engines.cp.sums_model import Cell, SumModel
 from taccl.encoding.engines.cp.sums_parts import Item, is_own
-from taccl.model.network import FloatArray
+from taccl.encoding.sending_model.hints import Hints
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
 from taccl.model.schedule.derivation import sets_of_rows
@@ -66,57 +64,52 @@ def program_of(model: SumModel, value: Callable[[Any], int]) -> Program:
 
 def add_hint(model: SumModel, schedule: Schedule) -> None:
     """Hint what is sent when, what is made of what, and from when on it is there."""
-    known: dict[int, tuple[Any, int]] = {}
-
-    def hint(variable: Any, value: int) -> None:
-        if not isinstance(variable, int):
-            known.setdefault(variable.index, (variable, int(value)))
-
-    rows = _Rows(model, schedule)
-    rows.rename(model)
+    hints = Hints(model.sending)
+    rows = _Rows(model, schedule, hints)
     for chunk, part, src, dst in zip(rows.chunk, rows.part, rows.src, rows.dst, strict=True):
-        rows.get((chunk, part, src), model, hint)
-        rows.get((chunk, part, dst), model, hint)
+        rows.get((chunk, part, src), tells=True)
+        rows.get((chunk, part, dst), tells=True)
     outputs = model.problem.collective.outputs
     wanted = zip(outputs.chunk.tolist(), outputs.rank.tolist(), strict=True)
-    ends = [rows.get((chunk, model.candidates.whole[chunk], rank), model, hint) for chunk, rank in wanted]
-    hint(model.sending.finish, max(ends, default=0))
-    _hint_sends(model, schedule, rows, hint)
+    ends = [rows.get((chunk, model.candidates.whole[chunk], rank), tells=True) for chunk, rank in wanted]
+    hints.hint(model.sending.finish, max(ends, default=0))
+    hints.hint_sends(schedule, list(zip(rows.chunk, rows.part, strict=True)))
     for variable in (*model.got.values(), *model.made.values()):
-        hint(variable, 0)
-    for variable, value in known.values():
-        model.cp.add_hint(variable, value)
+        hints.hint(variable, 0)
+    hints.add()
 
 
 class _Rows:
-    """The rows of a schedule in ticks, and what they bring when."""
+    """The rows of a schedule in ticks, and what they bring when.
 
-    def __init__(self, model: SumModel, schedule: Schedule) -> None:
+    Interchangeable chunks have the names that the model gives them.
+    """
+
+    def __init__(self, model: SumModel, schedule: Schedule, hints: Hints[Item]) -> None:
+        self._model, self._hints = model, hints
         self.chunk: list[int] = schedule.chunk.tolist()
         self.src: list[int] = schedule.src.tolist()
         self.dst: list[int] = schedule.dst.tolist()
         self.part = sets_of_rows(schedule, model.candidates.whole)
-        self.start, self.end = (_in_ticks(model, us) for us in (schedule.start_us, schedule.end_us))
+        self._ends = hints.in_ticks(schedule.end_us)
         self._note_what_came()
-
-    def _note_what_came(self) -> None:
-        self._came: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
-        for row in sorted(range(len(self.end)), key=self.end.__getitem__):
-            self._came[self.chunk[row], self.dst[row]].setdefault(self.part[row], self.end[row])
-
-    def rename(self, model: SumModel) -> None:
-        """Give interchangeable chunks the names that the model gives them."""
         name = list(range(model.problem.num_chunks))
         for chunks, rank in model.in_order():
-            done = [self.get((chunk, model.candidates.whole[chunk], rank), model) for chunk in chunks]
+            done = [self.get((chunk, model.candidates.whole[chunk], rank)) for chunk in chunks]
             for new, (_, old) in zip(chunks, sorted(zip(done, chunks, strict=True)), strict=True):
                 name[old] = new
         self.chunk = [name[chunk] for chunk in self.chunk]
         self._note_what_came()
 
-    def get(self, cell: Cell, model: SumModel, hint: Callable[[Any, int], None] | None = None) -> int:
-        """From when on a rank has a part; how it comes to have it is hinted."""
+    def _note_what_came(self) -> None:
+        self._came: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
+        for row in sorted(range(len(self._ends)), key=self._ends.__getitem__):
+            self._came[self.chunk[row], self.dst[row]].setdefault(self.part[row], self._ends[row])
+
+    def get(self, cell: Cell, tells: bool = False) -> int:
+        """From when on a rank has a part; how it comes to have it is hinted, if `tells`."""
         chunk, part, rank = cell
+        model = self._model
         if is_own(model.problem, *cell):
             return 0
         came = self._came[chunk, rank]
@@ -128,13 +121,12 @@ class _Rows:
             first = _first(pieces, part, rank)
             if (chunk, first, part, rank) not in model.made:
                 return 0
-            rest = part ^ first
-            when = max(self.get((chunk, piece, rank), model, hint) for piece in (first, rest))
-            if hint is not None:
-                hint(model.made[chunk, first, part, rank], 1)
-        if hint is not None and cell in model.got:
-            hint(model.got[cell], 1)
-            hint(model.at[(chunk, part), rank], when)
+            when = max(self.get((chunk, piece, rank), tells) for piece in (first, part ^ first))
+            if tells:
+                self._hints.hint(model.made[chunk, first, part, rank], 1)
+        if tells and cell in model.got:
+            self._hints.hint(model.got[cell], 1)
+            self._hints.hint(model.at[(chunk, part), rank], when)
         return when
 
 
@@ -142,33 +134,3 @@ def _first(pieces: Iterable[int], part: int, rank: int) -> int:
     """Of the pieces of a part the one that `splits` names first."""
     key = 1 << rank if part >> rank & 1 else part & -part
     return next(piece for piece in pieces if piece & key)
-
-
-def _hint_sends(model: SumModel, schedule: Schedule, rows: _Rows, hint: Callable[[Any, int], None]) -> None:
-    rows_of: dict[int, list[int]] = defaultdict(list)
-    for row, send in enumerate(schedule.sends.of_row.tolist()):
-        rows_of[send].append(row)
-    on_link: dict[int, list[tuple[int, set[Item]]]] = defaultdict(list)
-    for group in rows_of.values():
-        items = {(rows.chunk[row], rows.part[row]) for row in group}
-        on_link[int(schedule.link[group[0]])].append((rows.start[group[0]], items))
-    for link, sends in enumerate(model.sending.sends_on):
-        carried = sorted(on_link[link], key=lambda each: each[0])
-        if sends and not sends[0].is_shared:  # each item has a send of its own
-            start = {item: when for when, group in carried for item in group}
-            carried = [(start.get(item, -1), {item}) for send in sends for item in send.members]
-        nothing: list[tuple[int, set[Item]]] = [(-1, set())]
-        carried += nothing * (len(sends) - len(carried))
-        for send, (when, items) in zip(sends, carried, strict=False):
-            hint(send.active, when >= 0)
-            for item, member in send.members.items():
-                hint(member, when >= 0 and item in items)
-            if when >= 0:
-                hint(send.start, when)
-                if send.is_shared:
-                    hint(send.end, when + model.clock.duration(link, {0: len(items)}))
-
-
-def _in_ticks(model: SumModel, us: FloatArray) -> list[int]:
-    ticks: list[int] = np.floor(us / model.clock.ticks.tick_us + 1e-6).astype(np.int64).tolist()
-    return ticks

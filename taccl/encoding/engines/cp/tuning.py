@@ -62,7 +62,7 @@ SUMS_MODEL_MOST_RANKS_TO_DIVIDE = 5
 #: Units of work for looking for symmetries: with few ranks it takes some milliseconds.
 SUMS_SMALLER_SYMMETRY_WORK = 1000
 
-# --- writing
+# --- solve
 
 #: More pairs of an item and a send than this take 500 MB, and longer to write down than to search. With so
 #: many for each second that is left, writing takes a small part of it.

@@ -65,7 +65,7 @@ def of_the_whole_model(small: Problem, known: Schedule, seconds: float = 10.0) -
     best, bound = known, 0.0
     for each in events(model, 0, Budget.of_work(round(1000 * seconds))):
         assert not each.impossible, "the known schedule is a solution"
-        bound = max(bound, each.bound * model.ticks.tick_us)
+        bound = max(bound, each.bound * model.sending.clock.ticks.tick_us)
         if each.decisions is not None:
             found = schedule_of(small, each.decisions)
             found.check()
