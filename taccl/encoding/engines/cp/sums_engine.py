@@ -1,11 +1,11 @@
 """Small problems with sums among all programs: the fastest one, and the proof that none is faster.
 
 First, interchangeable chunks go together, as few large ones (`sums_smaller`): that finds recursive doubling
-and its like in a moment; and programs keep a symmetry of the problem. After a look for faster programs of all
-kinds, CP-SAT is queried whether any program ends before a given moment: hardly later than the bound, before
-the best one does, then halfway between what is refuted and what could not be decided, as in `proof`. For each
-question it is first proved what each chunk needs by that moment with the network to itself, which the linear
-relaxation of the whole does not see. The rest of the time goes to the fastest program again.
+and its like in a moment. After a look for faster programs of all kinds, CP-SAT is queried whether any program
+ends before a given moment: hardly later than the bound, before the best one does, then halfway between what is
+refuted and what could not be decided, as in `proof`. For each question it is first proved what each chunk needs
+by that moment with the network to itself, which the linear relaxation of the whole does not see. The rest of
+the time goes to the fastest program again.
 """
 
 from __future__ import annotations
@@ -23,11 +23,8 @@ from taccl.encoding.engines.cp.sums_model import Need, SumModel, build, size_of
 from taccl.encoding.engines.cp.sums_parts import interchangeable_chunks
 from taccl.encoding.engines.cp.sums_read import Program, add_hint, program_of, schedule_of
 from taccl.encoding.engines.cp.sums_smaller import (
-    as_one,
     bundles,
-    keep_symmetric,
     one_chunk,
-    symmetry_of,
     unbundled,
 )
 from taccl.encoding.engines.cp.tuning import (
@@ -40,11 +37,9 @@ from taccl.encoding.engines.cp.tuning import (
     SUMS_ENGINE_NEEDS_SHARE,
     SUMS_ENGINE_QUESTION_SHARE,
     SUMS_ENGINE_REPORTED_GROWTH,
-    SUMS_ENGINE_SYMMETRIC_SHARE,
 )
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.instance import Instance
-from taccl.encoding.symmetry.group import SymmetryGroup
 from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.model.tolerance import OPTIMAL_GAP
@@ -144,33 +139,17 @@ class _Search:
             yield Update("cp", None, value_us, f"all programs, by CP-SAT: {chunks} chunks on {links} links")
 
     def _together(self) -> Iterator[Update]:
-        """Schedules in which interchangeable chunks go together, and those that keep a symmetry."""
-        group = self.instance.once(symmetry_of)
+        """Schedules in which interchangeable chunks go together."""
         for smaller, together in self.instance.once(bundles):
-            if smaller is self.instance:
-                same = group
-            else:
-                yield from self._bundled(smaller, together, None)
-                same = None if group is None or smaller.problem.num_chunks > 1 else as_one(group)
-            if same is not None:
-                yield from self._bundled(smaller, together, same)
-
-    def _bundled(
-        self, smaller: Instance, together: list[list[int]], group: SymmetryGroup | None
-    ) -> Iterator[Update]:
-        ticks = ticks_of(smaller.problem, self.best.makespan_us)
-        last = ticks.last_before(self.best.makespan_us)
-        budget = self.budget.share(
-            SUMS_ENGINE_BUNDLES_SHARE if group is None else SUMS_ENGINE_SYMMETRIC_SHARE
-        )
-        if self._is_proved() or not _is_soon_written(smaller.problem, ticks, last, budget):
-            return
-        model = build(smaller, ticks, (0, last), in_order=group is None)
-        if group is not None:
-            keep_symmetric(model, group)
-        for each in self._requested(model, budget):
-            if isinstance(each, tuple):
-                yield from self._better(unbundled(self.problem, each, together))
+            ticks = ticks_of(smaller.problem, self.best.makespan_us)
+            last = ticks.last_before(self.best.makespan_us)
+            budget = self.budget.share(SUMS_ENGINE_BUNDLES_SHARE)
+            if self._is_proved() or not _is_soon_written(smaller.problem, ticks, last, budget):
+                return
+            model = build(smaller, ticks, (0, last))
+            for each in self._requested(model, budget):
+                if isinstance(each, tuple):
+                    yield from self._better(unbundled(self.problem, each, together))
 
     def _questions(self) -> Iterator[Update]:
         """Is any program hardly later than the bound; is any faster than the best; then bisection."""

@@ -38,15 +38,14 @@ PROOF_SHARE = 0.5
 #: More items on links, or more unions of parts at ranks, are too many for any proof in minutes.
 SUMS_ENGINE_MOST_ITEMS = 4_000
 SUMS_ENGINE_MOST_UNIONS = 4_000
-#: Shares of the time that is left: for each size of bundles, for programs with a symmetry, for a look for
-#: faster programs, for each question, and for what chunks need before it.
+#: Shares of the time that is left: for each size of bundles, for a look for faster programs, for each
+#: question, and for what chunks need before it.
 (
     SUMS_ENGINE_BUNDLES_SHARE,
-    SUMS_ENGINE_SYMMETRIC_SHARE,
     SUMS_ENGINE_FASTEST_SHARE,
     SUMS_ENGINE_QUESTION_SHARE,
     SUMS_ENGINE_NEEDS_SHARE,
-) = 0.1, 0.2, 0.25, 0.4, 0.2
+) = 0.1, 0.25, 0.4, 0.2
 #: The same for a question about what is hardly later than the bound, and for one about the little left open.
 SUMS_ENGINE_NEAR_QUESTION_SHARE, SUMS_ENGINE_LAST_QUESTION_SHARE = 0.2, 0.9
 #: A bound that grows by less than this fraction is not worth telling before the end.
@@ -56,11 +55,6 @@ SUMS_ENGINE_REPORTED_GROWTH = 1e-3
 
 #: With more ranks, there are too many sets of them, and routes of dividing them, for a rule about each.
 SUMS_MODEL_MOST_RANKS_TO_DIVIDE = 5
-
-# --- sums_smaller
-
-#: Units of work for looking for symmetries: with few ranks it takes some milliseconds.
-SUMS_SMALLER_SYMMETRY_WORK = 1000
 
 # --- solve
 

@@ -155,8 +155,7 @@ def test_a_node_of_two_and_a_slow_way_between_nodes() -> None:
     assert optimum(sums(two_nodes(), 1)) == pytest.approx(2 + 12 + 2)
 
 
-def test_programs_that_keep_a_symmetry_are_tried() -> None:
-    """A ring of both directions: each link carries one chunk in each of three rounds."""
+def test_on_a_ring_of_both_directions_each_link_carries_one_chunk_in_each_of_three_rounds() -> None:
     assert optimum(problem(ring(4, 1.0, 1.0, both=True), "allreduce")) == pytest.approx(3 * 2)
 
 
@@ -236,9 +235,9 @@ def test_subsets_stand_after_what_is_in_them(whole: int) -> None:
 
 def test_bundles_are_all_chunks_first_and_then_fewer() -> None:
     sizes = [len(together[0]) for _, together in bundles(Instance(problem(full(4), "allreduce")))]
-    assert sizes == [4, 2, 1]
+    assert sizes == [4, 2]
     limited = problem(full(4), "allreduce", max_group=2)
-    assert [len(together[0]) for _, together in bundles(Instance(limited))] == [2, 1]
+    assert [len(together[0]) for _, together in bundles(Instance(limited))] == [2]
 
 
 def agrees_with_an_exhaustive_search(small: Problem) -> None:
