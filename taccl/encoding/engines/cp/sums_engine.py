@@ -2,10 +2,10 @@
 
 First, interchangeable chunks go together, as few large ones (`sums_smaller`): that finds recursive doubling
 and its like in a moment. After a look for faster programs of all kinds, CP-SAT is queried whether any program
-ends before a given moment: hardly later than the bound, before the best one does, then halfway between what is
-refuted and what could not be decided, as in `proof`. For each question it is first proved what each chunk needs
-by that moment with the network to itself, which the linear relaxation of the whole does not see. The rest of
-the time goes to the fastest program again.
+ends before a given moment: hardly later than the bound, before the best one does, then halfway between what
+is refuted and what could not be decided, as in `proof`. For each question it is first proved what each chunk
+needs by that moment with the network to itself, which the linear relaxation of the whole does not see. The
+rest of the time goes to the fastest program again.
 """
 
 from __future__ import annotations
