@@ -301,12 +301,21 @@ class Writer:
                 np.array([*self._first_of_block, len(self._acts)], dtype=np.int64),
                 np.array(self._ranks, dtype=np.int64),
                 np.array(self._initial, dtype=np.int64),
-                *(np.ascontiguousarray(column) for column in acts),
+                acts[0].astype(np.int8),
+                *map(_narrow, acts[1:]),
             ),
             Moves(
                 np.array([*self._first_of_act, len(self._counts)], dtype=np.int64),
                 np.array(self._counts, dtype=np.int64),
                 np.array([*self._first_operand, len(self._operands)], dtype=np.int64),
-                *(np.ascontiguousarray(column) for column in operands),
+                _narrow(operands[0]),
+                _narrow(operands[1]),
+                operands[2].astype(np.int8),
             ),
         )
+
+
+def _narrow(column: Ints) -> Ints:
+    """The column in 32 bits, for which loops are compiled, or in 64 where it needs them."""
+    fits = not len(column) or int(np.abs(column).max()) < 2**31
+    return np.ascontiguousarray(column, dtype=np.int32 if fits else np.int64)

@@ -170,14 +170,14 @@ class OrderWriter:
 
     def order(self) -> Order:
         """All that was written, as columns."""
-        edges = np.array([edge for edges in self.before for edge in edges], dtype=np.int64).reshape(-1, 2)
+        edges = np.array([edge for edges in self.before for edge in edges], dtype=np.int32).reshape(-1, 2)
         counts = np.fromiter(map(len, self.before), dtype=np.int64, count=len(self.before))
         return Order(
-            first_edge=np.concatenate([[0], np.cumsum(counts)]),
+            first_edge=np.append(0, np.cumsum(counts)).astype(np.int32),
             earlier=np.ascontiguousarray(edges[:, 0]),
-            level=np.ascontiguousarray(edges[:, 1]),
-            kernel=np.array(self.kernel, dtype=np.int64),
-            column=np.array(self.column, dtype=np.int64),
-            tick=np.array(self.tick, dtype=np.int64),
+            level=edges[:, 1].astype(np.int8),
+            kernel=np.array(self.kernel, dtype=np.int32),
+            column=np.array(self.column, dtype=np.int32),
+            tick=np.array(self.tick, dtype=np.int32),
             local=np.arange(self.num_columns),
         )

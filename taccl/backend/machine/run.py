@@ -118,7 +118,6 @@ def run_calls(machine: Machine, calls: int) -> Run:
 
 
 def _program(acts: Acts, machine: Machine | None, half: int, chunks_per_piece: int | None) -> _Program:
-    is_barrier = acts.kind == Kind.BARRIER
     pieces = np.ones(len(acts), dtype=np.int32)
     if chunks_per_piece is not None:
         moves = acts.where(Kind.MOVE)
@@ -134,7 +133,7 @@ def _program(acts: Acts, machine: Machine | None, half: int, chunks_per_piece: i
         acts.gives,
         acts.awaits,
         pieces,
-        acts.amount if is_barrier.any() else nothing,
+        acts.amount,
         *packets,
     )
 
@@ -145,7 +144,7 @@ def _packets(machine: Machine, half: int) -> tuple[IntArray, IntArray, IntArray,
     act = moves.act[moves.move]
     is_written = moves.is_target()
     chosen = np.flatnonzero(((moves.role & Role.PACKETS) != 0) & (is_written | (acts.kind[act] != Kind.PUSH)))
-    cell = (moves.upper if half else moves.cell)[chosen]
+    cell = (moves.upper if half else moves.cell)[chosen].astype(np.int64)
     return (
         np.searchsorted(act[chosen], np.arange(len(acts) + 1)),
         cell,

@@ -56,7 +56,6 @@ class ExecutedSteps:
     flat_waits : the executed steps that each waits for, as columns: those that end the waits of step k are
         [starts[k]] up to [starts[k + 1]] of the second.
     never : waits that nothing ends.
-    dropped : waits of nops with nothing executed after them, which do not happen.
     torn_reductions : step rows of nops that stand between two merged `re`.
     """
 
@@ -68,7 +67,6 @@ class ExecutedSteps:
     last_asker: IntArray
     flat_waits: tuple[IntArray, IntArray]
     never: tuple[tuple[int, Wait], ...]
-    dropped: tuple[Wait, ...]
     torn_reductions: tuple[int, ...]
 
     def __len__(self) -> int:
@@ -85,11 +83,6 @@ class ExecutedSteps:
     @property
     def receives(self) -> BoolArray:
         return RECEIVES[self.columns.op[self.step]]
-
-    def waits_of(self, index: int) -> list[int]:
-        """The executed steps whose being done ends the waits of one."""
-        starts, awaited = self.flat_waits
-        return list(map(int, awaited[starts[index] : starts[index + 1]]))
 
     def name(self, index: int) -> str:
         return self.columns.name_of_step(int(self.step[index]))
@@ -116,7 +109,7 @@ class ExecutedSteps:
         owner = np.searchsorted(begins, asker)
         happens = owner < len(begins)
         happens[happens] = columns.step_block[begins[owner[happens]]] == columns.step_block[asker[happens]]
-        dropped, asker, owner = asker[~happens], asker[happens], owner[happens]
+        asker, owner = asker[happens], owner[happens]  # others are of nops with nothing executed after them
         last_asker = np.full(len(begins), -1, dtype=np.int64)
         last_asker[owner] = asker
 
@@ -141,7 +134,6 @@ class ExecutedSteps:
                 (each, _wait(columns, row))
                 for each, row in zip(owner[~ended].tolist(), asker[~ended].tolist(), strict=True)
             ),
-            dropped=tuple(_wait(columns, row) for row in dropped.tolist()),
             torn_reductions=_torn(rows, merged),
         )
 
