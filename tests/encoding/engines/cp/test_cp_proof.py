@@ -30,7 +30,6 @@ from small_problems import (
     two_nodes,
 )
 from solving import solved
-from taccl.encoding.engines.shortest import shortest
 
 from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.options import SearchOptions
@@ -39,6 +38,7 @@ from taccl.encoding.core.timing import Decision, in_order
 from taccl.encoding.engines.cp.hints import add_hint
 from taccl.encoding.engines.cp.proof import prove, whole_model
 from taccl.encoding.engines.cp.solve import events, schedule_of
+from taccl.encoding.engines.shortest import shortest
 from taccl.encoding.instance import Instance
 from taccl.model.problem import Problem, RoutingLimits
 from taccl.model.schedule import Schedule

@@ -22,7 +22,6 @@ from small_problems import (
     two_nodes,
 )
 from solving import solved
-from taccl.encoding.engines.shortest import shortest
 
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.ticks import ticks_of
@@ -33,6 +32,7 @@ from taccl.encoding.engines.lns.choose import KINDS, Chooser, slacks_us, split
 from taccl.encoding.engines.lns.model import build
 from taccl.encoding.engines.lns.solutions import decisions
 from taccl.encoding.engines.lns.window import Window
+from taccl.encoding.engines.shortest import shortest
 from taccl.encoding.instance import Instance
 from taccl.model.collectives import COLLECTIVES
 from taccl.model.problem import Problem
