@@ -31,7 +31,6 @@ from taccl.model.problem import Problem
 DERIVED = (
     "symmetry_group",
     "assumed_group",
-    "found_group",
     "quotient",
     "distances_by_limits",
     "shortest_path_sets",

@@ -62,14 +62,6 @@ def with_symmetry_found(problem: Problem, budget: Budget | None = None) -> tuple
     return replace(problem, symmetry=(*problem.symmetry, *found)), note + (f"; {lost}" if lost else "")
 
 
-def found_group(problem: Problem, budget: Budget) -> SymmetryGroup:
-    """The group that `with_symmetry_found` finds."""
-    growing = growing_from(problem)
-    if problem.num_ranks <= _MOST_RANKS:
-        _search(growing, budget)
-    return growing.group()
-
-
 def _search(growing: Growing, budget: Budget) -> None:
     """Let a group grow by all that a search finds within the budget."""
     problem = growing.problem
