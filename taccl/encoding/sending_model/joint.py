@@ -177,8 +177,8 @@ class _Writer:
                 if is_source and collective.pre[item, rank]:
                     made[name] = self.model.ready.get((item, rank), 0)
                 else:
-                    least = min(self._head(item, rank), last)
-                    made[name] = self.model.cp.new_int_var(least, last, f"at{item},{rank}")
+                    head = self._head(item, rank)  # beyond the end: then it is there in no solution
+                    made[name] = self.model.cp.new_int_var(head, max(head, last), f"at{item},{rank}")
             self.model.at[item, rank] = made[name]
 
     def _head(self, item: int, rank: int) -> int:

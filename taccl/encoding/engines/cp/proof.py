@@ -27,7 +27,9 @@ from taccl.encoding.engines.cp.solve import events, is_written_soon, schedule_of
 from taccl.encoding.engines.cp.tuning import (
     PROOF_MOST_TO_LOOK_AT,
     PROOF_MOST_TO_PROVE,
+    PROOF_NEAR,
     PROOF_PAIRS_PER_S,
+    PROOF_ROUNDING,
     PROOF_SHARE,
 )
 from taccl.encoding.instance import Instance
@@ -38,10 +40,6 @@ from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.model.tolerance import is_optimal
 from taccl.support.budget import Budget
 
-#: A bound within this fraction of what could not be decided is near enough.
-_NEAR = 2e-3
-#: Taken off a bound, so that float error never puts it above a schedule.
-_ROUNDING = 1e-11
 #: Which schedules with sums the model allows, for notes.
 _ONCE = "that makes each sum once, at one rank,"
 _NO_OTHERS = "which says nothing of others"
@@ -98,7 +96,7 @@ def _everything(instance: Instance, best: Schedule, before_us: float | None) -> 
 
 def proved_us(model: JointModel, num_ticks: int) -> float:
     """A time that no solution of a model is faster than, if none lasts less than `num_ticks`."""
-    return num_ticks * model.sending.clock.ticks.tick_us * (1 - _ROUNDING)
+    return num_ticks * model.sending.clock.ticks.tick_us * (1 - PROOF_ROUNDING)
 
 
 def proved(problem: Problem, least_us: float, best: Schedule) -> Update:
@@ -124,7 +122,7 @@ def prove(
     while budget.remaining_s() and not is_optimal(best.makespan_us, bound_us):
         open_us = min(open_us, best.makespan_us)
         before_us = (bound_us + open_us) / 2
-        if before_us - bound_us < _NEAR * bound_us:
+        if before_us - bound_us < PROOF_NEAR * bound_us:
             if open_us < best.makespan_us:
                 return
             before_us = open_us

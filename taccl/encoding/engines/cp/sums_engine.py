@@ -28,6 +28,8 @@ from taccl.encoding.engines.cp.sums_smaller import (
     unbundled,
 )
 from taccl.encoding.engines.cp.tuning import (
+    PROOF_NEAR,
+    PROOF_ROUNDING,
     SUMS_ENGINE_BUNDLES_SHARE,
     SUMS_ENGINE_FASTEST_SHARE,
     SUMS_ENGINE_LAST_QUESTION_SHARE,
@@ -45,12 +47,8 @@ from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.model.tolerance import OPTIMAL_GAP
 from taccl.support.budget import Budget
 
-#: A bound within this fraction of what could not be decided is near enough.
-_NEAR = 2e-3
 #: Where costs are rounded to ticks, no bound comes nearer to a time than this fraction of it.
 _PROVED_WHEN_ROUNDING = 2e-5
-#: Taken off a bound, so that float error never puts it above a schedule.
-_ROUNDING = 1e-11
 #: Where costs are rounded, this many ticks (of 10**7) may be what rounding takes off the best program itself.
 _ROUNDED_TICKS = 100
 
@@ -132,7 +130,7 @@ class _Search:
 
     def _proved(self, ticks: Ticks, num_ticks: int) -> Iterator[Update]:
         """What it means that no solution of a whole model lasts less than this many ticks."""
-        value_us = num_ticks * ticks.tick_us * (1 - _ROUNDING)
+        value_us = num_ticks * ticks.tick_us * (1 - PROOF_ROUNDING)
         if value_us > self.bound_us:
             self.bound_us = value_us
             chunks, links = self.problem.num_chunks, self.problem.topology.num_links
@@ -154,15 +152,15 @@ class _Search:
     def _questions(self) -> Iterator[Update]:
         """Is any program hardly later than the bound; is any faster than the best; then bisection."""
         ticks, last = self._before_the_best()
-        near = ticks.at_most(self.bound_us * (1 + _NEAR))
+        near = ticks.at_most(self.bound_us * (1 + PROOF_NEAR))
         if self.bound_us and near < last:
             yield from self._decided(ticks, near, SUMS_ENGINE_NEAR_QUESTION_SHARE)
         open_us = self.best.makespan_us
         while self.budget.remaining_s() and not self._is_proved():
             ticks, last = self._before_the_best()
             if open_us < self.best.makespan_us:
-                if open_us - self.bound_us < _NEAR * self.bound_us:
-                    if open_us >= self.best.makespan_us * (1 - _NEAR):
+                if open_us - self.bound_us < PROOF_NEAR * self.bound_us:
+                    if open_us >= self.best.makespan_us * (1 - PROOF_NEAR):
                         yield from self._decided(ticks, last, SUMS_ENGINE_LAST_QUESTION_SHARE)
                     return
                 last = min(last, ticks.last_before((self.bound_us + open_us) / 2))

@@ -32,6 +32,10 @@ PROOF_MOST_TO_LOOK_AT = 100_000
 PROOF_PAIRS_PER_S = 15_000
 #: Each question has this share of the time that is left.
 PROOF_SHARE = 0.5
+#: A bound within this fraction of what could not be decided is near enough.
+PROOF_NEAR = 2e-3
+#: Taken off a bound, so that float error never puts it above a schedule.
+PROOF_ROUNDING = 1e-11
 
 # --- sums_engine
 
