@@ -15,7 +15,7 @@ import pytest
 from brute_force import TooLarge, fastest
 from hypothesis import HealthCheck, assume, given, settings
 from ortools.sat.python import cp_model
-from registered import OnProblem, cp, greedy, reducing, serves
+from registered import cp, greedy, reducing, routes_at_once, serves
 from registered import joint as jointly
 from small_problems import (
     ENGINE_BETAS,
@@ -52,7 +52,7 @@ some = settings(max_examples=25, deadline=None, suppress_health_check=[HealthChe
 
 def first(small: Problem) -> Schedule:
     """A schedule to begin with."""
-    engine = reducing(greedy) if small.features <= {"reductions"} else OnProblem(shortest)
+    engine = reducing(greedy) if small.features <= {"reductions"} else routes_at_once
     update = next(engine(small, SearchOptions(), Budget(0.0), None))
     assert update.schedule is not None
     return update.schedule

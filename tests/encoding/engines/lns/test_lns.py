@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from ortools.sat.python import cp_model
-from registered import OnProblem, greedy, lns, serves, textbook
+from registered import greedy, lns, routes_at_once, serves, textbook
 from small_problems import (
     custom,
     featured_problems,
@@ -106,7 +106,7 @@ def test_windows_know_unequal_chunks_late_inputs_and_what_follows_outputs(
     requested: Problem, kind: str, lots: random.Random
 ) -> None:
     assume("helpers" not in requested.features and serves("lns", requested))
-    known = best_of(OnProblem(shortest), requested)
+    known = best_of(routes_at_once, requested)
     assume(len(known))
     apart = apart_of(known, lots)
     slack = slacks_us(apart, *times_of(known))
