@@ -373,7 +373,8 @@ def _send(
     """
     first, came, width = groups.first_cost[groups.cost[link]], gathered.of_slot[slot], gathered.width
     largest = min(most, groups.size[link], groups.through[slot] - came)
-    for count in range(max(before, gathered.turns[slot] - came) + 1, largest + 1):
+    smallest = max(before, gathered.turns[slot] - came) + 1
+    for count in range(smallest, largest + 1):
         leave_us = groups.leave_us[first + count - 1]
         if sender < 0:
             moment = now + leave_us
@@ -386,7 +387,7 @@ def _send(
         if moment < gathered.soonest[slot * width + came + count]:
             gathered.soonest[slot * width + came + count] = moment
             heapq.heappush(gathered.todo, (moment, -1 - slot, came + count))
-    spent: float = _PER_LOOK * max(0, most - before)
+    spent: float = _PER_LOOK * max(1, largest + 1 - smallest)
     return spent
 
 

@@ -57,8 +57,10 @@ from taccl.encoding.bounds.step_loops import Chunk, Groups, Limits, Links, gathe
 from taccl.encoding.bounds.tuning import (
     STEPS_COMPILING_S,
     STEPS_LARGE_PAIRS,
+    STEPS_MOST_LINKS,
     STEPS_MOST_PAIRS,
     STEPS_ON_A_GRID,
+    STEPS_SLOWER,
     STEPS_UNITS_PER_LINK,
 )
 from taccl.model.collective import IntArray
@@ -115,8 +117,9 @@ class Steps:
 
 
 def is_too_large(problem: Problem) -> bool:
-    """Whether there are more steps than anybody should work through."""
-    return problem.num_chunks * problem.topology.num_links > STEPS_MOST_PAIRS
+    """Whether there are more links, or pairs of a chunk and a rank, than anybody should work through."""
+    pairs = problem.num_chunks * problem.num_ranks
+    return problem.topology.num_links > STEPS_MOST_LINKS or pairs > STEPS_MOST_PAIRS
 
 
 def sum_of(counts: Sequence[Steps], most: int | IntArray) -> Steps:
@@ -162,7 +165,7 @@ def informed(
         grid.down(topology.port_busy_us(pair, chunk_mb)),
         *(layer.wanted.astype(np.int64), first_near, near_us),
     )
-    limits = _limits(at_ends, horizon_us, budget, len(link))
+    limits = _limits(at_ends, horizon_us, budget, len(link), inform)
     first, units = inform(
         4 * len(link) * problem.num_ranks, links=links, chunk=chunk, most=most, limits=limits
     )
@@ -186,7 +189,8 @@ def gathered(
     ----------
     held : shape (num_ranks,), how many of them each rank holds at 0.
     near : for each rank the moments, in order, at which another chunk can be there by a shortest path; None:
-        they say nothing beyond what the recurrence does.
+        they say nothing beyond what the recurrence does. Where there are too many pairs of a chunk and a link
+        to work through, these moments are all that is known.
     horizon_us : later steps are not looked for.
     enough : shape (num_ranks,); once each rank holds this many, no later steps are looked for; None: never.
     arrivals : how many come to each rank next to those that the links of the layer bring; None: none.
@@ -198,6 +202,8 @@ def gathered(
     """
     most, grid = len(layer.chunks), _Grid.of(problem, horizon_us)
     links, link, pair = _slots(problem, layer, grid, outgoing=False)
+    if near is not None and most * len(link) > STEPS_MOST_PAIRS:
+        return [_by_shortest_paths(row) for row in near]
     if at_ends:
         links = links._replace(lag_us=np.zeros(len(links.lag_us)))
     many = layer.many_on()[link]
@@ -212,7 +218,7 @@ def gathered(
         *_in_rows([np.array(steps.times) for steps in come]),
         np.concatenate([np.array(steps.counts, dtype=np.int64) for steps in come]),
     )
-    limits = _limits(at_ends, horizon_us, budget, len(link))
+    limits = _limits(at_ends, horizon_us, budget, len(link), gather)
     first, units = gather(
         _rows(gather, len(link) * most, budget), links=links, groups=groups, most=most, limits=limits
     )
@@ -238,9 +244,17 @@ class _Grid:
         return np.asarray(np.floor(time_us / self.step_us * (1 + CLOSE)) * self.step_us)
 
 
-def _limits(at_ends: bool, horizon_us: float, budget: Budget, links: int) -> Limits:
+def _by_shortest_paths(moments_us: FloatArray) -> Steps:
+    times, last = np.unique(moments_us[::-1], return_index=True)
+    return Steps(times.tolist(), (len(moments_us) - last).tolist())
+
+
+def _limits(at_ends: bool, horizon_us: float, budget: Budget, links: int, loop: Loop) -> Limits:
     budget.spend(STEPS_UNITS_PER_LINK * links)
-    return Limits(at_ends, horizon_us, CLOSE * horizon_us, budget.remaining_s() * UNITS_PER_S)
+    units = budget.remaining_s() * UNITS_PER_S
+    if not budget.counts_work and not loop.is_compiled:
+        units /= STEPS_SLOWER
+    return Limits(at_ends, horizon_us, CLOSE * horizon_us, units)
 
 
 def _rows(loop: Loop, looks: int, budget: Budget) -> int:

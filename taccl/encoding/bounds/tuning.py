@@ -107,10 +107,11 @@ ONE_GROUP_SHORTEST = 1e-9
 STEPS_LARGE_PAIRS, STEPS_ON_A_GRID = 2_000_000, 1024
 #: Machine code of both loops takes some ten seconds, so with less than this left they run as they stand.
 STEPS_COMPILING_S = 20.0
-#: With more pairs than this, nobody works through them.
-STEPS_MOST_PAIRS = 50_000_000
-#: Units of work for an event, for a link or a group that is looked at there, and for setting up a link.
-STEPS_UNITS, STEPS_UNITS_PER_LOOK, STEPS_UNITS_PER_LINK = 2e-3, 5e-4, 5e-3
+#: With more pairs than this, or more links, nobody works through them.
+STEPS_MOST_PAIRS, STEPS_MOST_LINKS = 10_000_000, 130_000
+#: Units of work for an event, for a link or a group that is looked at there, and for setting up a link, as
+#: machine code; and how many times as long both loops take as they stand.
+STEPS_UNITS, STEPS_UNITS_PER_LOOK, STEPS_UNITS_PER_LINK, STEPS_SLOWER = 1e-3, 5e-5, 1e-3, 8.0
 
 # --- strength
 
