@@ -61,7 +61,9 @@ def test_a_machine_with_helpers_is_written_and_read_back(helpers):
 
 
 def test_an_allreduce_through_a_server_takes_each_byte_once_each_way():
-    result = synthesize("allreduce", topology=parse_topology(STAR), size="1MB", chunks=1, effort=500, file=False)
+    result = synthesize(
+        "allreduce", topology=parse_topology(STAR), size="1MB", chunks=1, effort=500, file=False
+    )
     assert result.collective.counted_ranks == "4 ranks and 1 helper"
     assert result.schedule.problem.topology.num_helpers == 1
     sums_at_server = np.count_nonzero(result.schedule.dst == 4)

@@ -69,7 +69,7 @@ class Orbits:
 
     def shared_as(self, link: int) -> tuple[int, IntArray]:
         """The link that stands for a link, for what is used, and what each item is there."""
-        element = (self.whole.link_map == self.whole.link_representative).argmax(axis=0)[link]
+        element = _to_representatives(self.whole)[link]
         return int(self.whole.link_representative[link]), self.whole.chunk_map[element]
 
     def cells_in_time(self, num_items: int) -> Iterator[tuple[int, int, int]]:
@@ -79,7 +79,7 @@ class Orbits:
     def cells(self, num_items: int) -> Iterator[tuple[int, int]]:
         """One (item, rank) of each orbit of the whole group."""
         ranks = self.whole.rank_map.shape[1]
-        for item, rank, name in _cells(self.whole, num_items):
+        for item, rank, name in self.all_cells(num_items):
             if name == item * ranks + rank:
                 yield item, rank
 

@@ -9,13 +9,7 @@ import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from taccl.encoding.sending_model.sends import ItemT, Option, Send, SendingModel
-
-
-def only_if(rule: Any, literal: Any) -> None:
-    """The rule holds if the literal does; None: always."""
-    if literal is not None:
-        rule.only_enforce_if(literal)
+from taccl.encoding.sending_model.sends import ItemT, Option, Send, SendingModel, only_if
 
 
 def a_shared_send_has_several_items(

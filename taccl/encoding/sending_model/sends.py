@@ -133,7 +133,7 @@ class SendingModel(Generic[ItemT]):
         if isinstance(duration, int):
             return Send(link, start, start + duration, active, members, counts)
         end = self.cp.new_int_var(0, self.clock.last, f"E{link}")
-        _if(self.cp.add(end == start + duration), active)
+        only_if(self.cp.add(end == start + duration), active)
         return Send(link, start, end, active, members, counts)
 
     def offer(self, item: ItemT, link: int, options: list[Option[ItemT]]) -> None:
@@ -175,14 +175,14 @@ class SendingModel(Generic[ItemT]):
             end = send.end - (0 if self.clock.is_serial else self.clock.alpha[send.link])
         else:
             end = cp.new_int_var(0, self.clock.last, "e")
-            _if(cp.add(size == busy), send.active)
+            only_if(cp.add(size == busy), send.active)
         busy = size
         if send.active is None:
             return cp.new_interval_var(send.start, busy, end, "i")
         return cp.new_optional_interval_var(send.start, busy, end, send.active, "i")
 
 
-def _if(rule: Any, literal: Any) -> None:
+def only_if(rule: Any, literal: Any) -> None:
     """The rule holds if the literal does; None: always."""
     if literal is not None:
         rule.only_enforce_if(literal)

@@ -15,7 +15,7 @@ from taccl.encoding.engines.lns.sends import KnownSend
 from taccl.encoding.engines.lns.tuning import RULES_MOST_COUNTED
 from taccl.encoding.engines.lns.window import Item, Neighbourhood
 from taccl.encoding.sending_model import ports, rules
-from taccl.encoding.sending_model.sends import Option, SendingModel
+from taccl.encoding.sending_model.sends import Option, SendingModel, only_if
 
 
 def copies_come_once_and_sums_leave_once(model: SendingModel[Item], around: Neighbourhood) -> None:
@@ -98,7 +98,7 @@ def everything_ends_in_time(
     late = []
     for known in sends:
         send, done = known.send, _done(model, around, known)
-        rules.only_if(model.cp.add(model.finish >= done), send.active)
+        only_if(model.cp.add(model.finish >= done), send.active)
         if len(sends) <= RULES_MOST_COUNTED:
             literal = model.cp.new_bool_var("late")
             in_time = [literal.negated()] + ([] if send.active is None else [send.active])

@@ -124,12 +124,12 @@ class _Writer:
         """As many sends for several open items as there were, and one more."""
         shared: list[KnownSend] = []
         for sums in (None,) if self._around.apart.explicit else (False, True):
-            alike = [item for item in items if sums is None or item[1] is sums]
+            of_part = [item for item in items if sums is None or item[1] is sums]
             were = [number for number, is_sum in freed if sums is None or is_sum is sums]
-            for number in [*were, None][: max(len(were), len(alike) // 2)]:
+            for number in [*were, None][: max(len(were), len(of_part) // 2)]:
                 active = self._model.cp.new_bool_var(f"a{link}")
                 self._model.cp.add_hint(active, int(number is not None))
-                members = self._model.members(alike, f"{link}")
+                members = self._model.members(of_part, f"{link}")
                 a_shared_send_has_several_items(self._model, members, active)
                 shared.append(KnownSend(self._shared(link, members, active, [], number), [], number))
                 self._add(shared[-1])

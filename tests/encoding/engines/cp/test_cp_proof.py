@@ -38,7 +38,6 @@ from taccl.encoding.core.timing import Decision, in_order
 from taccl.encoding.engines.cp.hints import add_hint
 from taccl.encoding.engines.cp.proof import prove, whole_model
 from taccl.encoding.engines.cp.solve import events, schedule_of
-from taccl.encoding.engines.shortest import shortest
 from taccl.encoding.instance import Instance
 from taccl.model.problem import Problem, RoutingLimits
 from taccl.model.schedule import Schedule

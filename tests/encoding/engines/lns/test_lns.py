@@ -32,7 +32,6 @@ from taccl.encoding.engines.lns.choose import KINDS, Chooser, slacks_us, split
 from taccl.encoding.engines.lns.model import build
 from taccl.encoding.engines.lns.solutions import decisions
 from taccl.encoding.engines.lns.window import Window
-from taccl.encoding.engines.shortest import shortest
 from taccl.encoding.instance import Instance
 from taccl.model.collectives import COLLECTIVES
 from taccl.model.problem import Problem
