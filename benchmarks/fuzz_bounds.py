@@ -1,7 +1,7 @@
 """Every bound against the fastest of all programs, on random tiny problems.
 
     python -m benchmarks.fuzz_bounds [--copies N] [--sums N] [--most-sends N] [--seed N]
-    python -m benchmarks.fuzz_bounds --clusters N, or --features N
+    python -m benchmarks.fuzz_bounds --clusters N, or --features N, or --truth KIND FIRST N
 
 A problem is drawn by tests/encoding/random_problems.py, bounded by `all_bounds`, and searched exhaustively by
 tests/encoding/brute_force.py, which knows nothing but the cost model. Problems whose search would try too
@@ -10,7 +10,9 @@ How tight the largest bound is, is its part of the optimum, where that is not 0.
 
 With `--clusters` only this many small clusters are drawn, a third of them with sums, and with `--features`
 only this many problems with sizes, ready times, tails and helpers, half of them with sums; then only their
-section of the page is written anew, and else both stay as they are.
+section of the page is written anew, and else both stay as they are. `--truth` only looks for programs that
+are faster than the largest bound, which is sooner done, and prints how many problems it searched: plain ones,
+clusters or featured ones, numbered from FIRST on.
 """
 
 from __future__ import annotations
@@ -25,8 +27,9 @@ from collections.abc import Callable
 
 from benchmarks import report
 from benchmarks.checkout import test_helper
-from taccl.encoding.bounds import Proof, all_bounds
+from taccl.encoding.bounds import Proof, all_bounds, lower_bound
 from taccl.model.problem import Problem
+from taccl.support.budget import Budget
 
 brute_force = test_helper("encoding", "brute_force")
 random_problems = test_helper("encoding", "random_problems")
@@ -79,7 +82,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--clusters", type=int, default=0)
     parser.add_argument("--features", type=int, default=0)
+    parser.add_argument("--truth", nargs=3, metavar=("KIND", "FIRST", "N"))
     arguments = parser.parse_args()
+    if arguments.truth:
+        kind, first, many = arguments.truth
+        _look_for_faster(kind, range(int(first), int(first) + int(many)), arguments.most_sends)
+        return
     copies, sums, drawn = arguments.copies, arguments.sums, random_problems.random_problem
     if arguments.clusters:
         sums, drawn = arguments.clusters // 3, random_problems.random_cluster_problem
@@ -108,6 +116,32 @@ def main() -> None:
     page.write_text(whole + _CLUSTERS + clusters + _FEATURES + features)
     if any(tally.violations for tally in tallies.values()):
         sys.exit("some bound is above a program")
+
+
+def _look_for_faster(kind: str, numbers: range, most_sends: int) -> None:
+    """Whether some program is faster than the largest bound of a problem; two of five only copy."""
+    drawn = {
+        "plain": random_problems.random_problem,
+        "cluster": random_problems.random_cluster_problem,
+        "featured": random_problems.random_featured_problem,
+    }[kind]
+    counted: Counter[str] = Counter()
+    for number in numbers:
+        problem = drawn(random.Random(f"{kind} {number}"), number % 5 > 1)
+        bound = lower_bound(problem, Budget.of_work(1_000_000))
+        if math.isinf(bound.value_us):
+            continue
+        try:
+            faster = brute_force.program_before(problem, bound.value_us - _TOLERANCE_US, most_sends)
+        except brute_force.TooLarge:
+            counted["too large"] += 1
+            continue
+        counted["searched"] += 1
+        if faster is not None:
+            faster.check()
+            counted["bounds above a program"] += 1
+            print(f"VIOLATION: {kind} {number}: {bound} is above {faster.makespan_us} us", flush=True)
+    print(f"{kind} {numbers.start} to {numbers.stop - 1}: {dict(counted)}")
 
 
 def _sections(page: str) -> tuple[str, str, str]:
