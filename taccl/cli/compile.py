@@ -15,7 +15,7 @@ def compile() -> None:  # the command's name: nothing here needs the function th
     """Compile the loops of engines and files, once after installing.
 
     Some engines run loops over millions of rows as machine code. It is made when it is first needed, which
-    takes some ten seconds for an engine; a search with less time goes on without that engine, and says so.
+    takes some thirty seconds for an engine; a search with less time goes on without that engine, and says so.
     Bounds of large machines run such loops, too, and so do lowering, verifying and simulating files of many
     steps.
     """

@@ -27,7 +27,7 @@ _WORK = 50
 def compile_engines() -> Iterator[tuple[str, bool]]:
     """Compile the loops of each engine that has any, once on a computer.
 
-    Yields the engine's name, and whether its loops were machine code already. Compiling takes some ten
+    Yields the engine's name, and whether its loops were machine code already. Compiling takes some thirty
     seconds for an engine; what was compiled is kept next to the package, or where `NUMBA_CACHE_DIR` says.
     """
     problems = [

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from taccl.cli.warm_up import compile_engines, compile_stages
+from taccl.encoding.core import scheduler
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.registry import ENGINES, engine_named
 from taccl.support import jit as compiled
@@ -61,5 +62,6 @@ def test_every_loop_of_a_file_is_compiled_ahead(monkeypatch: pytest.MonkeyPatch)
         ("simulate", True),
     ]  # verifying fills clocks
     assert list(compile_stages()) == stages
+    scheduler.warm_up()  # what the engine of routes compiles
     rooms = [module for name, module in list(sys.modules.items()) if name.startswith("taccl.")]
     assert ran == {each for room in rooms for each in vars(room).values() if isinstance(each, Loop)}

@@ -36,6 +36,21 @@ def test_few_rows_are_not_compiled() -> None:
     assert Loop(unknown_to_numba)(3, numbers=np.array([2, 10, 2])) == "[10, 2]"
 
 
+def test_an_eager_loop_is_machine_code_for_few_rows_where_that_is_there() -> None:
+    def kind(numbers: Sequence[int]) -> bool:
+        return isinstance(numbers, list)  # as it stands; machine code gets an array
+
+    eager = Loop(kind, eager=True)
+    lazy = Loop(kind)
+    few = np.array([1, 2])
+    assert eager(2, numbers=few)
+    assert not eager(10**6, numbers=few)
+    assert not eager(2, numbers=few)
+    assert eager.is_compiled
+    lazy(10**6, numbers=few)
+    assert lazy(2, numbers=few)
+
+
 def test_rows_of_several_numbers_as_columns() -> None:
     starts, numbers = flat([(4, 5), (), (6,)])
     assert starts.tolist() == [0, 2, 2, 3]
