@@ -147,7 +147,7 @@ class _Writer:
         """Add every rule, for one of each orbit."""
         if self.items > self.chunks:
             self._each_sum_is_made_at_one_rank()
-        self._copies_come_once_and_are_held_before_they_are_sent()
+        self._copies_come_once_sums_leave_once_and_what_is_sent_is_held()
         self._what_one_rank_wants_takes_one_path()
         for item, link in self.alone:
             rules.sends_start_when_their_items_are_there(self.model, item, link)
@@ -268,15 +268,15 @@ class _Writer:
         for chunk in np.unique(self.orbits.timed.chunk_representative[: self.chunks]).tolist():
             ranks = range(self.problem.num_ranks)
             rules.a_sum_is_made_at_one_rank(model, chunk, chunk, self.chunks + chunk, ranks)
-        for chunk, rank in self.orbits.cells(self.chunks):
-            rules.a_sum_leaves_once(model, self.chunks + chunk, rank, [model.root[chunk, rank]])
 
-    def _copies_come_once_and_are_held_before_they_are_sent(self) -> None:
+    def _copies_come_once_sums_leave_once_and_what_is_sent_is_held(self) -> None:
         collective, model = self.problem.collective, self.model
         for chunk, rank in self.orbits.cells(self.chunks):
             made = [model.root[chunk, rank]] if (chunk, rank) in model.root else []
             if made or not collective.pre[chunk, rank]:
                 rules.an_item_comes_once(model, chunk, rank, bool(collective.post[chunk, rank]), made)
+        for chunk, rank in self.orbits.cells(self.chunks) if model.root else ():
+            rules.a_sum_leaves_once(model, self.chunks + chunk, rank, [model.root[chunk, rank]])
         for chunk, link in self.orbits.used:
             sender = model.src[link]
             if chunk < self.chunks and not (collective.pre[chunk, sender] or collective.post[chunk, sender]):
