@@ -31,6 +31,7 @@ reaches all of R. Sums that cross, `staged_sums`, and the reversed views rest on
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 
 import numpy as np
@@ -131,8 +132,9 @@ def _closer_looks(at: Entering, entering: CopiesEntering | SumsEntering, is_all:
     if not is_all:
         return
     if isinstance(entering, SumsEntering):
-        for first in entering.firsts():
-            yield first.least_end_us, f"{first.many} collected first"
+        with suppress(OutOfBudget):
+            for first in entering.firsts():
+                yield first.least_end_us, f"{first.many} collected first"
         return
     if not at.at_ends:
         yield partial(late_us, at), "the last gathered"

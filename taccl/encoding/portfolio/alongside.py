@@ -31,15 +31,20 @@ class BoundsAlongside:
         quick = [bound for bound in self._waiting if bound.is_quick]
         for bound in quick:
             self._waiting.remove(bound)
-            yield from self._reported(bound, budget)
+            yield from self._guarded(bound, self._best(bound, budget))
 
     def within(self, budget: Budget) -> Iterator[Update]:
         """What the next bounds say, as many as there is time for."""
         while self._waiting and budget.remaining_s():
-            yield from self._reported(self._waiting.popleft(), budget)
+            bound = self._waiting.popleft()
+            yield from self._guarded(bound, self._proved(bound, budget))
 
-    def _reported(self, bound: Bound, budget: Budget) -> Iterator[Update]:
-        return self._journal.guarded(f"bound {bound.name}", self._proved(bound, budget))
+    def _guarded(self, bound: Bound, updates: Iterator[Update]) -> Iterator[Update]:
+        return self._journal.guarded(f"bound {bound.name}", updates)
+
+    def _best(self, bound: Bound, budget: Budget) -> Iterator[Update]:
+        """The largest alone, so that no search ends at what is weaker and there as soon."""
+        yield from deque(self._proved(bound, budget), maxlen=1)
 
     def _proved(self, bound: Bound, budget: Budget) -> Iterator[Update]:
         best_us = self._instance.bound_us
