@@ -126,7 +126,7 @@ def _ranks(file: Path, options: dict[str, Any], world: World, deadline: Deadline
         program = unfold_file(file, read_bytes(file), "run over MPI", deadline.look).two_sided
         if program is None:
             raise TacclError(
-                "a plan writes into its peers' memory, which processes of MPI do not share",
+                "only programs of sends and receives run over MPI, and this file has none",
                 path=file,
                 hint="--ranks-as processes",
             )

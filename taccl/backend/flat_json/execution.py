@@ -21,7 +21,7 @@ from taccl.backend.execute.shared import check_room
 from taccl.backend.flat_json.cells import COLUMN, buffer_elements, held_starts
 from taccl.backend.flat_json.document import Action, ActionsProgram, Do, Span
 from taccl.errors import TacclError
-from taccl.support.arguments import word
+from taccl.support.arguments import whole_number, word
 
 Array = NDArray[Any]
 
@@ -42,7 +42,10 @@ def run_actions(program: ActionsProgram, requested: RunRequested) -> Iterator[Ex
     if requested.in_place:
         raise TacclError("a file of actions serves calls out of place", hint="leave --in-place out")
     if requested.ranks_as not in ("threads", "turns"):
-        raise TacclError(f"actions do not run as {requested.ranks_as}", hint="--backend turns")
+        raise TacclError(f"actions run by turns, not as {requested.ranks_as}", hint="leave --ranks-as out")
+    if requested.slots is not None or requested.piece_bytes is not None or requested.calls not in (None, 1):
+        raise TacclError("a file of actions has no slots or pieces, and runs once", hint="leave these out")
+    whole_number(requested.seed, "a seed", TacclError, least=0, most=2**63 - 1)
     word(requested.dtype, "dtype", DTYPES, TacclError)
     word(requested.op, "op", OPS, TacclError)
     began = time.monotonic()

@@ -33,8 +33,8 @@ _HEADER = (
     *("call_elements", "element_bytes", "min_bytes", "max_bytes", "ranks"),
 )
 _RANK = ("input", "output", "scratch", "actions")
-#: More chunks are in no file that is read.
-_MOST_CHUNKS = 2**24
+#: More chunks are in no file that is read, and no number is larger.
+_MOST_CHUNKS, _MOST = 2**24, 2**44
 _ACTION = ("do", "peer", "message", "from", "to", "elements", "after")
 
 
@@ -115,13 +115,13 @@ class _Reader(Values):
             self._of_chunks(top, key, chunks, kind) for key, kind in (("chunk_elements", int), ("sums", bool))
         )
         for number, size in enumerate(sizes):
-            if size < 1:
-                self.fault(f"chunk_elements[{number}]", f"must be 1 or more, not {size}")
+            if not 1 <= size <= _MOST:
+                self.fault(f"chunk_elements[{number}]", f"must be from 1 to {_MOST}, not {size}")
         return ActionsProgram(
             name=self.text(top, "name", ""),
             collective=self.text(top, "collective", ""),
             root=None if top.get("root") is None else self._natural(top, "root", ""),
-            chunk_elements=tuple(max(1, int(size)) for size in sizes),
+            chunk_elements=tuple(min(max(1, int(size)), _MOST) for size in sizes),
             sums=tuple(map(bool, sums)),
             call_elements=self._at_least(top, "call_elements", "", 1),
             element_bytes=self._at_least(top, "element_bytes", "", 1),
@@ -181,9 +181,9 @@ class _Reader(Values):
             return Span(BUFFERS["input"], 0)
         buffer = self.chosen(value[0], f"{where}[0]", BUFFERS) or BUFFERS["input"]
         offset = self.as_whole(value[1], f"{where}[1]")
-        if offset < 0:
-            self.fault(f"{where}[1]", f"must not be below 0, as {offset} is")
-        return Span(buffer, max(offset, 0))
+        if not 0 <= offset <= _MOST:
+            self.fault(f"{where}[1]", f"must be from 0 to {_MOST}, not {offset}")
+        return Span(buffer, min(max(offset, 0), _MOST))
 
     def _expect(self, row: dict[str, object], place: str, keys: Collection[str]) -> None:
         """Note keys that are missing, that nobody reads, and that are there twice."""
@@ -200,6 +200,6 @@ class _Reader(Values):
 
     def _at_least(self, row: dict[str, object], key: str, place: str, least: int) -> int:
         value = self.whole(row, key, place, default=least)
-        if value < least:
-            self.fault(join(place, key), f"must be {least} or more, not {value}")
-        return max(value, least)
+        if not least <= value <= _MOST:
+            self.fault(join(place, key), f"must be from {least} to {_MOST}, not {value}")
+        return min(max(value, least), _MOST)

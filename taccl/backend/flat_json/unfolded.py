@@ -9,12 +9,13 @@ import numpy as np
 
 from taccl.backend.execute.outcome import Execution
 from taccl.backend.execute.requested import RunRequested
+from taccl.backend.flat_json.checks import check_structure
 from taccl.backend.flat_json.document import ActionsProgram
 from taccl.backend.flat_json.execution import run_actions
 from taccl.backend.flat_json.in_blocks import in_blocks
 from taccl.backend.flat_json.reader import ActionsDocument
 from taccl.backend.flat_json.verify import verify_actions
-from taccl.backend.machine.report import Verification
+from taccl.backend.machine.report import Collector, Verification
 from taccl.backend.program import Program
 from taccl.backend.show import Timeline, describe_program, program_timeline
 from taccl.backend.simulate import Simulation, simulate_program
@@ -113,6 +114,11 @@ class Flat(Unfolded):
 
     def run(self, requested: RunRequested) -> Iterator[Execution]:
         """Once, out of place, in a random order."""
+        collector = Collector()
+        check_structure(self.document.program, collector)
+        if collector.fatal:
+            findings = [str(finding) for finding in collector.findings()]
+            raise VerificationError("the file cannot be run", findings=findings, path=self.document.path)
         if requested.collective is not None or requested.root is not None:
             self.check(requested.collective, requested.root)
         return run_actions(self.document.program, requested)

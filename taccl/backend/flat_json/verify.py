@@ -8,11 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from taccl.backend.flat_json.cells import Cells, cells_of, held_starts
+from taccl.backend.flat_json.cells import Cells, buffer_elements, cells_of, held_starts
 from taccl.backend.flat_json.checks import check_structure
 from taccl.backend.flat_json.document import ActionsProgram, Do
 from taccl.backend.flat_json.reader import ActionsDocument
 from taccl.backend.flat_json.unfold import unfold
+from taccl.backend.lower.instances import cut_in_place
 from taccl.backend.machine.acts import Machine
 from taccl.backend.machine.contents import carry_out
 from taccl.backend.machine.deadlock import find_cycle, wait_in_words
@@ -97,7 +98,7 @@ def _place(finding: Finding) -> str | None:
 def _check_requested(
     program: ActionsProgram, collective: Collective | None, root: int | None, collector: Collector
 ) -> None:
-    """The file is for the collective, and the root, that is asked for."""
+    """The file is for the collective that is requested, in as many pieces as it likes, and for the root."""
 
     def wrong(message: str) -> None:
         collector.add(Finding("meaning", "error", "other-collective", message, hint="another file"))
@@ -106,6 +107,9 @@ def _check_requested(
         wrong(f"the root of the file is {program.root}, not {root}")
     if collective is None:
         return
+    pieces, rest = divmod(len(program.sums), collective.num_chunks)
+    if pieces > 1 and not rest:
+        collective = cut_in_place(collective, pieces)
     if collective.num_ranks != len(program.ranks) or not np.array_equal(collective.reduces, program.sums):
         wrong(f"the file has other ranks, chunks or sums than {collective.name}")
         return
@@ -205,12 +209,17 @@ def _check_standard(
     name, ranks = expectation.collective, len(program.ranks)
     if name not in STANDARD:
         return
+    elements = int(max(buffer_elements(program)[:, :2].max(initial=0), 1))
+    if program.call_elements != elements:
+        message = f"the size of a call of {name} has {elements} elements, not {program.call_elements}"
+        hint = f"call_elements {elements}"
+        collector.add(Finding("structure", "error", "call-elements", message, hint=hint))
     call = int(max(cells.layout.chunks[:, :2].max(initial=0), 1))
     if name in ("gather", "scatter"):
         call //= ranks
     standard = specification(name, ranks, call, program.root)
     if _meant(standard) != _meant(expectation):
-        message = f"inputs and outputs do not hold the chunks of a {name} where everybody has them"
+        message = f"inputs and outputs do not hold the chunks of {name} where everybody has them"
         hint = "name it otherwise, if it is a collective of your own"
         collector.add(Finding("meaning", "error", "not-standard", message, hint=hint))
 

@@ -189,6 +189,10 @@ class Names(ABC):
     def place(self, act: int) -> tuple[int, ...]:
         """Which operation of the file an act belongs to, the same in every turn of a loop."""
 
+    def how_to_order(self) -> str:
+        """What lets one of two acts that race come second."""
+        return "let the one that has to come second wait for the other"
+
     @abstractmethod
     def location(self, act: int) -> Location:
         """Where an act is in the file."""

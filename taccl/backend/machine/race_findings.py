@@ -15,7 +15,6 @@ _HINT = (
     "let the one that has to come second wait for a signal (or semaphore) of the other, with a nop "
     "before the signal and after the wait"
 )
-_HINT_OF_STEPS = 'let the one that has to come second wait for the other (depid, deps; hasdep="1" there)'
 _FUSED = "fused steps pass on each chunk before they have the next, so the first may return too early"
 
 
@@ -148,7 +147,7 @@ class _Teller:
                 "fused steps pass on each chunk before they have the next, so the first may return too early"
             )
         said = f"{self.machine.layout.mode}, {self._both_touch(u, v, place)}, and {why}"
-        return f": {said}", _HINT_OF_STEPS
+        return f": {said}", self.names.how_to_order()
 
     def _both_touch(self, u: int, v: int, place: str) -> str:
         first, second = self.touches.writes[u], self.touches.writes[v]

@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,9 @@ from taccl.backend.flat_json.unfolded import Flat
 from taccl.backend.flat_json.verify import verify_actions
 from taccl.backend.simulate.settings import SimulationSettings
 from taccl.backend.target import LoweringOptions
-from taccl.errors import CollectiveError, FileError, TacclError
+from taccl.errors import CollectiveError, FileError, TacclError, VerificationError
 from taccl.model.schedule import Schedule
+from taccl.synthesis.collective_file import load_collective
 from taccl.testing import check_target
 
 #: Bytes from rank to rank: their largest common measure is 4, and some are millions of it.
@@ -60,7 +62,7 @@ def rules(text: str) -> set[str]:
 
 def run(text: str, seed: int = 0, **requested: Any) -> taccl.Execution:
     file = Flat.of_document(parse_actions_document(text))
-    wanted = RunRequested(Deadline(60.0), size_bytes=4096, seed=seed, **requested)
+    wanted = RunRequested(Deadline(60.0), size_bytes=4096, **{"seed": seed, **requested})
     (outcome,) = file.run(wanted)
     return outcome
 
@@ -144,6 +146,8 @@ def mutate(top: Content, dice: random.Random) -> None:
         (lambda top: top["ranks"][0].update(output=[0, 0, 2, 3, 4, 5]), "chunk-twice"),
         (lambda top: top["ranks"].clear(), "no-ranks"),
         (lambda top: top.update(min_bytes=2, max_bytes=1), "sizes"),
+        (lambda top: top.update(call_elements=12), "call-elements"),
+        (lambda top: top.update(chunk_elements=2**63), "bad-value"),
         (lambda top: top.update(min_bytes="2"), "bad-value"),
         (lambda top: top.update(colour="red"), "bad-value"),
         (lambda top: top.pop("sums"), "bad-value"),
@@ -159,7 +163,7 @@ def test_what_no_executor_could_run_is_refused_with_its_line(
 ) -> None:
     report = verify_actions(parse_actions_document(changed("allgather", change)))
     assert rule in {finding.rule for finding in report.errors}
-    assert report.facts.readers == {"actions": "yes" if rule == "not-standard" else "no"}
+    assert report.facts.readers == {"actions": "yes" if rule in ("not-standard", "call-elements") else "no"}
 
 
 def first(top: Content, do: str) -> Content:
@@ -206,6 +210,15 @@ def test_a_file_for_another_collective_is_told() -> None:
     assert {finding.rule for finding in report.errors} == {"other-collective"}
 
 
+def test_a_collective_is_verified_in_the_pieces_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text("collective: own\nranks: 3\nchunks:\n  - {from: 0, to: [1, 2]}\n  - {from: 1, to: 2}\n")
+    found = taccl.synthesize(path, topology="ring:3", size="1MB", chunks=2, file=False, effort=60)
+    text = actions_to_json(lower_flat(found.schedule, LoweringOptions()))
+    report = verify_actions(parse_actions_document(text), collective=load_collective(path, 3))
+    assert report.findings == ()
+
+
 def test_unequal_chunks_are_counted_in_their_largest_common_measure() -> None:
     program = lower_flat(scheduled("unequal"), LoweringOptions())
     assert program.element_bytes == 4
@@ -235,9 +248,18 @@ def test_a_file_takes_as_long_on_its_links_as_its_schedule() -> None:
 
 
 def test_calls_that_no_file_of_actions_serves_are_refused() -> None:
-    for requested in ({"in_place": True}, {"ranks_as": "processes"}, {"op": "avg"}, {"dtype": "int3"}):
+    for requested in (
+        *({"in_place": True}, {"ranks_as": "processes"}, {"op": "avg"}, {"dtype": "int3"}),
+        *({"slots": 1}, {"piece_bytes": 16}, {"calls": 3}, {"seed": -1}),
+    ):
         with pytest.raises(TacclError):
             run(text_of("allgather"), **requested)
+
+
+def test_a_file_of_no_sound_structure_is_not_run() -> None:
+    text = changed("alltoall", lambda top: first(top, "receive").update(elements=7))
+    with pytest.raises(VerificationError, match="cannot be run"):
+        run(text)
 
 
 def test_the_target_keeps_the_promises_of_targets() -> None:

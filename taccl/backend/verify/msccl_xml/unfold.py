@@ -123,6 +123,9 @@ class StepNames(Names):
     connections: Connections
     acts: Acts
 
+    def how_to_order(self) -> str:
+        return f'{super().how_to_order()} (depid, deps; hasdep="1" there)'
+
     def act(self, act: int) -> str:
         return self.executed.name(int(self.acts.operation[act]))
 
