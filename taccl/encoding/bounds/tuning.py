@@ -80,7 +80,8 @@ STAGED_CUT_MOST_ROUTES = 60_000
 STAGED_CUT_MOST_CLASSES = 4
 #: No more cuts than this are looked at, and no more numbers of sums that are collected first.
 STAGED_CUT_MOST_CUTS, STAGED_CUT_MOST_FIRST_SUMS = 8, 4
-#: What each cut, and each closer look at it, may use of the budget that is left.
+#: What each cut, and each closer look at it, may use of the budget that is left. AllReduce on ndv2-sk-2 with
+#: effort 8000: 6.36 us, and 5.58 us with 0.5.
 STAGED_CUT_SHARE = 0.8
 #: All cuts of a view together are not worth more seconds than this: the first ones say most.
 STAGED_CUT_MOST_S = 6.0
