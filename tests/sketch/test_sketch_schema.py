@@ -8,6 +8,7 @@ import yaml
 
 from taccl.errors import SketchError
 from taccl.sketch import parse_sketch, published_sketches, sketch_schema
+from taccl.sketch.model import INTERNODE_STRATEGIES, INTRANODE_STRATEGIES, NIC_SHARINGS, SWITCH_POLICIES
 
 VALIDATOR = jsonschema.Draft7Validator(sketch_schema())
 
@@ -27,6 +28,14 @@ def test_the_schema_is_one_of_draft_7_and_is_json() -> None:
 def test_a_schema_may_be_changed_by_its_caller() -> None:
     sketch_schema()["properties"].clear()
     assert "intranode" in sketch_schema()["properties"]
+
+
+def test_the_words_are_those_that_the_loader_takes() -> None:
+    inside, between = (sketch_schema()["properties"][key]["properties"] for key in ("intranode", "internode"))
+    switch = inside["switches"]["items"]["properties"]
+    parts = (inside["strategy"], switch["policy"], between["strategy"], between["nic_sharing"])
+    words = (INTRANODE_STRATEGIES, SWITCH_POLICIES, INTERNODE_STRATEGIES, NIC_SHARINGS)
+    assert [tuple(part["enum"]) for part in parts] == list(words)
 
 
 @pytest.mark.parametrize("sketch", published_sketches(), ids=lambda sketch: sketch.name)
