@@ -10,8 +10,7 @@ from taccl.topologies.catalogue import CONFIDENCE, CatalogueEntry, build_topolog
 from taccl.topologies.explore import alltoall_loads_us, distances_us, hop_distances
 from taccl.topologies.load import load_topology
 from taccl.topologies.machines.figures import Figure
-from taccl.topologies.machines.published import dgx2, ndv2
-from taccl.topologies.machines.teccl import dgx2_teccl, ndv2_teccl
+from taccl.topologies.machines.published import dgx2, dgx2_teccl, ndv2, ndv2_teccl
 from taccl.topologies.model import NO_NODE, Device, Link, Path, PhysicalTopology
 from taccl.topologies.profile import Profile, load_profile, with_profile
 from taccl.topologies.summary import LinkClass

@@ -11,7 +11,7 @@ from taccl.errors import TopologyError
 from taccl.support.arguments import is_whole, shown, word
 from taccl.topologies import generators
 from taccl.topologies.devices import NO_NODE
-from taccl.topologies.machines import amd, nvidia, pcie, published, teccl, tpu
+from taccl.topologies.machines import amd, nvidia, pcie, published, tpu
 from taccl.topologies.machines.boxes import Box
 from taccl.topologies.machines.dragonfly import DRAGONFLY_FIGURES, dragonfly
 from taccl.topologies.machines.fat_tree import FAT_TREE_FIGURES, fat_tree
@@ -185,14 +185,14 @@ _MACHINES: dict[str, _Machine] = {
         *("vendor", "NVIDIA's 2-8-5 design", pcie.L40S_FIGURES),
     ),
     "dgx2-teccl": _published(
-        teccl.dgx2_teccl,
+        published.dgx2_teccl,
         "DGX-2 as TE-CCL models it: odd to even GPUs, pipelined",
-        *("model", teccl.TECCL, teccl.DGX2_FIGURES),
+        *("model", published.TECCL, published.DGX2_TECCL_FIGURES),
     ),
     "ndv2-teccl": _published(
-        teccl.ndv2_teccl,
+        published.ndv2_teccl,
         "NDv2 as TE-CCL models it: GPU 0 to GPU 1, pipelined",
-        *("model", teccl.TECCL, teccl.NDV2_FIGURES, 4),
+        *("model", published.TECCL, published.NDV2_TECCL_FIGURES, 4),
     ),
 }
 

@@ -1,10 +1,10 @@
 """The machines of the catalogue, a module for each vendor, with the source of every number.
 
-`published` and `teccl` are those that results are compared on; `nvidia`, `amd`, `cloud`, `pcie` and `tpu` are
-machines that people have. What they are called together is the catalogue's business. What they have in common
+`published` are those that results are compared on; `nvidia`, `amd`, `pcie` and `tpu` are machines that people
+have. What they are called together is the catalogue's business. What they have in common
 is here for whoever else makes machines of nodes.
 """
 
-from taccl.topologies.machines.parts import both_directions, check_nodes, fabric, gpu_name
+from taccl.topologies.machines.parts import both_directions, check_nodes, gpu_name
 
-__all__ = ["both_directions", "check_nodes", "fabric", "gpu_name"]
+__all__ = ["both_directions", "check_nodes", "gpu_name"]

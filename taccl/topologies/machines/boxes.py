@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from taccl.model.units import beta_from_bandwidth
-from taccl.topologies.devices import Device, Link
 from taccl.topologies.machines.figures import Alpha, Bandwidth, Figure, How, Rate
-from taccl.topologies.machines.parts import both_directions, check_nodes, fabric, gpu_name
+from taccl.topologies.machines.parts import Parts, Wire, counted, of_nodes
 from taccl.topologies.model import PhysicalTopology
 
 #: GPUs (by their number in the node) and how many links join them: (0, 1, 4).
@@ -50,45 +49,29 @@ class Box:
         ------
         TopologyError : no number of nodes, or more GPUs than a machine may have.
         """
-        check_nodes(nodes, self.gpus)
-        devices: list[Device] = []
-        links: list[Link] = []
-        for node in range(nodes):
-            devices += self._devices(node)
-            links += self._links(node, bandwidth)
-        if nodes > 1:
-            nics = [device.name for device in devices if device.kind == "nic"]
-            beta = beta_from_bandwidth(self.nic.of(bandwidth))
-            more_devices, more_links = fabric(nics, self.network_alpha.us, beta)
-            devices, links = devices + more_devices, links + more_links
-        return PhysicalTopology(name, tuple(devices), tuple(links))
+        parts: Parts = {
+            "gpu": counted("gpu", self.gpus),
+            "switch": ["nvswitch"] if self.switch_links else [],
+            "nic": counted("nic", len(self.nics)),
+        }
+        network = (self.network_alpha.us, beta_from_bandwidth(self.nic.of(bandwidth)))
+        return of_nodes(name, nodes, parts, list(self._wires(bandwidth)), network)
 
     def figures(self) -> tuple[Figure, ...]:
         """All numbers of the machine that `build` makes, each with its source."""
         return (*self._gpu_figures(), *self._nic_figures())
 
-    def _devices(self, node: int) -> Iterator[Device]:
-        for gpu in range(self.gpus):
-            yield Device(gpu_name(node, gpu), "gpu", node, gpu)
-        if self.switch_links:
-            yield Device(f"node{node}.nvswitch", "switch", node, 0)
-        for nic in range(len(self.nics)):
-            yield Device(f"node{node}.nic{nic}", "nic", node, nic)
-
-    def _links(self, node: int, bandwidth: Bandwidth) -> Iterator[Link]:
+    def _wires(self, bandwidth: Bandwidth) -> Iterator[Wire]:
         gbps = self.link.of(bandwidth)
         for gpu in range(self.gpus if self.switch_links else 0):
             beta = beta_from_bandwidth(self.switch_links * gbps)
-            yield from both_directions(
-                gpu_name(node, gpu), f"node{node}.nvswitch", self.link_alpha.us / 2, beta
-            )
+            yield f"gpu{gpu}", "nvswitch", self.link_alpha.us / 2, beta
         for a, b, count in self.bundles:
-            beta = beta_from_bandwidth(count * gbps)
-            yield from both_directions(gpu_name(node, a), gpu_name(node, b), self.link_alpha.us, beta)
+            yield f"gpu{a}", f"gpu{b}", self.link_alpha.us, beta_from_bandwidth(count * gbps)
         beta = beta_from_bandwidth(self.pcie.of(bandwidth))
         for nic, alongside in enumerate(self.nics):
             for gpu in alongside:
-                yield from both_directions(gpu_name(node, gpu), f"node{node}.nic{nic}", 0.0, beta)
+                yield f"gpu{gpu}", f"nic{nic}", 0.0, beta
 
     def _gpu_figures(self) -> Iterator[Figure]:
         yield self._count("GPUs of a node", self.gpus)

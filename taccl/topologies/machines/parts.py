@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 
 from taccl.errors import TopologyError
+from taccl.model.network import Occupancy
 from taccl.support.arguments import is_whole, shown
-from taccl.topologies.devices import MAX_GPUS, NO_NODE, Device, Link
+from taccl.topologies.devices import MAX_GPUS, NO_NODE, Device, DeviceKind, Link
+from taccl.topologies.model import PhysicalTopology
+
+#: Two devices of a node by their names in it, and the alpha and beta of a link each way between them.
+Wire = tuple[str, str, float, float]
+#: The names of a node's devices in it, by their kind.
+Parts = Mapping[DeviceKind, Sequence[str]]
 
 
 def check_nodes(nodes: int, gpus_per_node: int) -> None:
@@ -22,12 +29,52 @@ def gpu_name(node: int, local: int) -> str:
     return f"node{node}.gpu{local}"
 
 
+def counted(word: str, count: int) -> list[str]:
+    """gpu0, gpu1, ...: the names of devices in their node."""
+    return [f"{word}{local}" for local in range(count)]
+
+
 def both_directions(a: str, b: str, alpha_us: float, beta_us_per_mb: float) -> tuple[Link, Link]:
     """A link from `a` to `b` and one back."""
     return Link(a, b, alpha_us, beta_us_per_mb), Link(b, a, alpha_us, beta_us_per_mb)
 
 
-def fabric(nics: Iterable[str], alpha_us: float, beta_us_per_mb: float) -> tuple[list[Device], list[Link]]:
-    """The fabric that every NIC has a link to and from; `alpha_us` is from NIC to NIC."""
-    links = [link for nic in nics for link in both_directions(nic, "fabric", alpha_us / 2, beta_us_per_mb)]
-    return [Device("fabric", "fabric", NO_NODE, 0)], links
+def of_nodes(
+    name: str,
+    nodes: int,
+    devices: Parts,
+    wires: Sequence[Wire],
+    network: tuple[float, float] | None = None,
+    occupancy: Occupancy = "serial",
+) -> PhysicalTopology:
+    """The machine of equal nodes.
+
+    Parameters
+    ----------
+    devices, wires : of one node, by the names in it.
+    network : alpha from NIC to NIC and beta of a NIC's link to the one fabric that joins all NICs of several
+        nodes; None where there is no such fabric.
+
+    Raises
+    ------
+    TopologyError : no number of nodes, or more GPUs than a machine may have.
+    """
+    check_nodes(nodes, len(devices["gpu"]))
+    made = [
+        Device(f"node{node}.{device}", kind, node, local)
+        for node in range(nodes)
+        for kind, names in devices.items()
+        for local, device in enumerate(names)
+    ]
+    links = [
+        link
+        for node in range(nodes)
+        for a, b, alpha, beta in wires
+        for link in both_directions(f"node{node}.{a}", f"node{node}.{b}", alpha, beta)
+    ]
+    if network is not None and nodes > 1:
+        alpha, beta = network
+        nics = [device.name for device in made if device.kind == "nic"]
+        made.append(Device("fabric", "fabric", NO_NODE, 0))
+        links += [link for nic in nics for link in both_directions(nic, "fabric", alpha / 2, beta)]
+    return PhysicalTopology(name, tuple(made), tuple(links), occupancy)

@@ -9,10 +9,10 @@ from taccl.model.network import Occupancy
 from taccl.model.units import beta_from_bandwidth
 from taccl.support.arguments import is_whole, shown
 from taccl.support.size_limits import MAX_LINKS
-from taccl.topologies.devices import MAX_GPUS, Device, Link
+from taccl.topologies.devices import MAX_GPUS, Device
 from taccl.topologies.generators import hop_cost
 from taccl.topologies.machines.figures import Bandwidth, Figure
-from taccl.topologies.machines.parts import both_directions, check_nodes, fabric, gpu_name
+from taccl.topologies.machines.parts import Parts, Wire, both_directions, counted, of_nodes
 from taccl.topologies.machines.rates import (
     BETWEEN_CPUS_ALPHA,
     BETWEEN_INTEL_SPR,
@@ -33,31 +33,21 @@ def l40s(name: str, nodes: int, bandwidth: Bandwidth) -> PhysicalTopology:
     The two GPUs of a switch share its way up to the CPU, and their NIC's port. PCIe's alpha is from GPU to
     GPU, half at each; a network's is from NIC to NIC, so the halves of both GPUs come to it.
     """
-    check_nodes(nodes, 8)
     below, up, between, port = (
         beta_from_bandwidth(rate.of(bandwidth))
         for rate in (PCIE4_X16, PCIE4_X16_INTEL, BETWEEN_INTEL_SPR, NIC_200G)
     )
-    devices: list[Device] = []
-    links: list[Link] = []
-    for node in range(nodes):
-        cpus = [f"node{node}.cpu{cpu}" for cpu in range(2)]
-        switches = [f"node{node}.pcie{switch}" for switch in range(4)]
-        nics = [f"node{node}.nic{nic}" for nic in range(4)]
-        devices += [Device(gpu_name(node, gpu), "gpu", node, gpu) for gpu in range(8)]
-        devices += [Device(bridge, "pcie", node, local) for local, bridge in enumerate([*cpus, *switches])]
-        devices += [Device(nic, "nic", node, local) for local, nic in enumerate(nics)]
-        for gpu in range(8):
-            links += both_directions(gpu_name(node, gpu), switches[gpu // 2], PCIE_ALPHA.us / 2, below)
-        for local, switch in enumerate(switches):
-            links += both_directions(switch, cpus[local // 2], 0.0, up)
-            links += both_directions(switch, nics[local], 0.0, below)
-        links += both_directions(cpus[0], cpus[1], BETWEEN_CPUS_ALPHA.us, between)
-    if nodes > 1:
-        nics = [device.name for device in devices if device.kind == "nic"]
-        more_devices, more_links = fabric(nics, NETWORK_ALPHA.us, port)
-        devices, links = devices + more_devices, links + more_links
-    return PhysicalTopology(name, tuple(devices), tuple(links))
+    wires: list[Wire] = [(f"gpu{gpu}", f"pcie{gpu // 2}", PCIE_ALPHA.us / 2, below) for gpu in range(8)]
+    for switch in range(4):
+        wires.append((f"pcie{switch}", f"cpu{switch // 2}", 0.0, up))
+        wires.append((f"pcie{switch}", f"nic{switch}", 0.0, below))
+    wires.append(("cpu0", "cpu1", BETWEEN_CPUS_ALPHA.us, between))
+    parts: Parts = {
+        "gpu": counted("gpu", 8),
+        "pcie": counted("cpu", 2) + counted("pcie", 4),
+        "nic": counted("nic", 4),
+    }
+    return of_nodes(name, nodes, parts, wires, (NETWORK_ALPHA.us, port))
 
 
 L40S_FIGURES = (

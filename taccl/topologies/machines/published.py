@@ -1,22 +1,25 @@
-"""The machines that TACCL's sketches and throughput studies are published for: DGX-2, NDv2 and DGX A100.
+"""The machines that results are compared on: DGX-2, NDv2 and DGX A100, as three studies model them.
 
 Link costs are those published with TACCL (NSDI 2023): an NVLink has alpha 0.3 us and beta 8 us/MB
 (DGX-2, through the switch), 23 (NDv2, two links) or 46 (NDv2, one link); GPU to GPU over InfiniBand
-alpha 2.6 us and beta 105 us/MB. Results are compared on them, so nothing newer may change a number here.
+alpha 2.6 us and beta 105 us/MB. TE-CCL (SIGCOMM 2024) reads DGX-2 and NDv2 otherwise. Results are compared
+on them, so nothing newer may change a number here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import replace
 
+from taccl.errors import TopologyError
 from taccl.model.units import beta_from_bandwidth
-from taccl.topologies.devices import Device, Link
+from taccl.topologies.devices import NO_NODE, Device, Link
 from taccl.topologies.machines.figures import Figure
-from taccl.topologies.machines.parts import both_directions, check_nodes, fabric, gpu_name
+from taccl.topologies.machines.parts import Parts, Wire, counted, gpu_name, of_nodes
 from taccl.topologies.model import PhysicalTopology
 
 TACCL = "TACCL (NSDI 2023)"
 FORESTCOLL = "ForestColl (2024)"
+TECCL = "TE-CCL (SIGCOMM 2024)"
 
 NVLINK_ALPHA_US = 0.3
 DGX2_NVLINK_BETA = 8.0
@@ -48,6 +51,19 @@ A100_FIGURES = (
     Figure(25, "published", FORESTCOLL, "a NIC", "GB/s"),
     Figure(INFINIBAND_ALPHA_US, "assumed", "as dgx2", "InfiniBand, GPU to GPU", "us"),
 )
+DGX2_TECCL_FIGURES = (
+    Figure(125, "published", TECCL, "GPU to its switch", "GB/s"),
+    Figure(0.35, "published", TECCL, "GPU to its switch", "us"),
+    Figure(12.5, "published", TECCL, "node to node", "GB/s"),
+    Figure(2.6, "published", TECCL, "node to node", "us"),
+)
+NDV2_TECCL_FIGURES = (
+    Figure(50, "published", TECCL, "two NVLinks, GPU to GPU", "GB/s"),
+    Figure(25, "published", TECCL, "one NVLink, GPU to GPU", "GB/s"),
+    Figure(0.7, "published", TECCL, "NVLink, GPU to GPU", "us"),
+    Figure(12.5, "published", TECCL, "node to node", "GB/s"),
+    Figure(1.3, "published", TECCL, "node to the network's switch", "us"),
+)
 
 
 def dgx2(nodes: int = 2) -> PhysicalTopology:
@@ -58,20 +74,11 @@ def dgx2(nodes: int = 2) -> PhysicalTopology:
     of InfiniBand is from GPU to GPU; it is all on those two links, and a GPU's own link to its NIC
     adds no alpha and is no slower.
     """
-    check_nodes(nodes, 16)
-    devices: list[Device] = []
-    links: list[Link] = []
-    for node in range(nodes):
-        gpus = [gpu_name(node, local) for local in range(16)]
-        nics = [f"node{node}.nic{local}" for local in range(8)]
-        switch = f"node{node}.nvswitch"
-        devices += [Device(gpu, "gpu", node, local) for local, gpu in enumerate(gpus)]
-        devices.append(Device(switch, "switch", node, 0))
-        devices += [Device(nic, "nic", node, local) for local, nic in enumerate(nics)]
-        for local, gpu in enumerate(gpus):
-            links += both_directions(gpu, switch, NVLINK_ALPHA_US / 2, DGX2_NVLINK_BETA)
-            links += both_directions(gpu, nics[local // 2], 0.0, INFINIBAND_BETA)
-    return _connected("dgx2", nodes, devices, links)
+    wires: list[Wire] = []
+    for gpu in range(16):
+        wires.append((f"gpu{gpu}", "nvswitch", NVLINK_ALPHA_US / 2, DGX2_NVLINK_BETA))
+        wires.append((f"gpu{gpu}", f"nic{gpu // 2}", 0.0, INFINIBAND_BETA))
+    return _switched("dgx2", nodes, 16, 8, wires, INFINIBAND_BETA)
 
 
 def a100(nodes: int = 2) -> PhysicalTopology:
@@ -80,21 +87,20 @@ def a100(nodes: int = 2) -> PhysicalTopology:
     NVIDIA's figures: 600 GB/s of NVLink for each A100, both directions together, and 200 Gb/s InfiniBand for
     each GPU, so 25 GB/s. Latencies are those of `dgx2`.
     """
-    check_nodes(nodes, 8)
-    devices: list[Device] = []
-    links: list[Link] = []
     nic_beta = beta_from_bandwidth(25)
-    for node in range(nodes):
-        gpus = [gpu_name(node, local) for local in range(8)]
-        nics = [f"node{node}.nic{local}" for local in range(8)]
-        switch = f"node{node}.nvswitch"
-        devices += [Device(gpu, "gpu", node, local) for local, gpu in enumerate(gpus)]
-        devices.append(Device(switch, "switch", node, 0))
-        devices += [Device(nic, "nic", node, local) for local, nic in enumerate(nics)]
-        for gpu, nic in zip(gpus, nics, strict=True):
-            links += both_directions(gpu, switch, NVLINK_ALPHA_US / 2, beta_from_bandwidth(300))
-            links += both_directions(gpu, nic, 0.0, nic_beta)
-    return _connected("a100", nodes, devices, links, nic_beta)
+    wires: list[Wire] = []
+    for gpu in range(8):
+        wires.append((f"gpu{gpu}", "nvswitch", NVLINK_ALPHA_US / 2, beta_from_bandwidth(300)))
+        wires.append((f"gpu{gpu}", f"nic{gpu}", 0.0, nic_beta))
+    return _switched("a100", nodes, 8, 8, wires, nic_beta)
+
+
+def _switched(
+    name: str, nodes: int, gpus: int, nics: int, wires: list[Wire], nic_beta: float
+) -> PhysicalTopology:
+    """GPUs behind one switch, and an InfiniBand fabric between the NICs of all nodes."""
+    parts: Parts = {"gpu": counted("gpu", gpus), "switch": ["nvswitch"], "nic": counted("nic", nics)}
+    return of_nodes(name, nodes, parts, wires, (INFINIBAND_ALPHA_US, nic_beta))
 
 
 def ndv2(nodes: int = 2) -> PhysicalTopology:
@@ -103,32 +109,66 @@ def ndv2(nodes: int = 2) -> PhysicalTopology:
     The NIC is behind the PCIe switch of GPUs 0 and 1; the other GPUs reach it only through them
     (or through their host). The published cost of InfiniBand is placed as in `dgx2`.
     """
-    check_nodes(nodes, 8)
-    devices: list[Device] = []
-    links: list[Link] = []
-    for node in range(nodes):
-        pcie, nic = f"node{node}.pcie", f"node{node}.nic0"
-        devices += [Device(gpu_name(node, local), "gpu", node, local) for local in range(8)]
-        devices += [Device(pcie, "pcie", node, 0), Device(nic, "nic", node, 0)]
-        links += ndv2_nvlinks(node, NVLINK_ALPHA_US, NDV2_DOUBLE_BETA, NDV2_SINGLE_BETA)
-        for end in (gpu_name(node, 0), gpu_name(node, 1), nic):
-            links += both_directions(end, pcie, 0.0, INFINIBAND_BETA)
-    return _connected("ndv2", nodes, devices, links)
+    wires = _ndv2_nvlinks(NVLINK_ALPHA_US, NDV2_DOUBLE_BETA, NDV2_SINGLE_BETA)
+    wires += [(end, "pcie", 0.0, INFINIBAND_BETA) for end in ("gpu0", "gpu1", "nic0")]
+    parts: Parts = {"gpu": counted("gpu", 8), "pcie": ["pcie"], "nic": ["nic0"]}
+    return of_nodes("ndv2", nodes, parts, wires, (INFINIBAND_ALPHA_US, INFINIBAND_BETA))
 
 
-def ndv2_nvlinks(node: int, alpha_us: float, double_beta: float, single_beta: float) -> Iterator[Link]:
+def _ndv2_nvlinks(alpha_us: float, double_beta: float, single_beta: float) -> list[Wire]:
     """The cube mesh of a node: links of `double_beta` where two NVLinks join GPUs, else `single_beta`."""
-    for pairs, beta in ((NDV2_DOUBLE_PAIRS, double_beta), (NDV2_SINGLE_PAIRS, single_beta)):
-        for a, b in pairs:
-            yield from both_directions(gpu_name(node, a), gpu_name(node, b), alpha_us, beta)
+    return [
+        (f"gpu{a}", f"gpu{b}", alpha_us, beta)
+        for pairs, beta in ((NDV2_DOUBLE_PAIRS, double_beta), (NDV2_SINGLE_PAIRS, single_beta))
+        for a, b in pairs
+    ]
 
 
-def _connected(
-    name: str, nodes: int, devices: list[Device], links: list[Link], beta: float = INFINIBAND_BETA
-) -> PhysicalTopology:
-    """The nodes with an InfiniBand fabric between their NICs, which a single node does without."""
-    if nodes > 1:
-        nics = [device.name for device in devices if device.kind == "nic"]
-        more_devices, more_links = fabric(nics, INFINIBAND_ALPHA_US, beta)
-        devices, links = devices + more_devices, links + more_links
-    return PhysicalTopology(name, tuple(devices), tuple(links))
+def dgx2_teccl(nodes: int = 2) -> PhysicalTopology:
+    """TE-CCL's DGX-2: no NICs, but a link from each odd GPU 2k+1 to GPU 2k of the other node.
+
+    125 GB/s and 0.35 us between a GPU and its switch, each way; 12.5 GB/s and 2.6 us between nodes;
+    pipelined occupancy.
+
+    Raises
+    ------
+    TopologyError : more than the 2 nodes that its experiments have.
+    """
+    gpus = counted("gpu", 16)
+    wires = [(gpu, "nvswitch", 0.35, beta_from_bandwidth(125)) for gpu in gpus]
+    machine = of_nodes(
+        "dgx2-teccl", nodes, {"gpu": gpus, "switch": ["nvswitch"]}, wires, occupancy="pipelined"
+    )
+    if nodes > 2:
+        raise TopologyError(
+            f"dgx2-teccl has 1 or 2 nodes, not {nodes}", hint="dgx2 takes any number of nodes"
+        )
+    between = [
+        Link(gpu_name(node, 2 * k + 1), gpu_name(1 - node, 2 * k), 2.6, beta_from_bandwidth(12.5))
+        for node in range(nodes if nodes == 2 else 0)
+        for k in range(8)
+    ]
+    return replace(machine, links=(*machine.links, *between))
+
+
+def ndv2_teccl(nodes: int = 4) -> PhysicalTopology:
+    """TE-CCL's NDv2: no NICs, but GPU 0 of each node -> a network switch -> GPU 1 of each node.
+
+    NVLinks of 50 and 25 GB/s and 0.7 us; 12.5 GB/s and 1.3 us to the network switch, and again from
+    it; pipelined occupancy.
+    """
+    wires = _ndv2_nvlinks(0.7, beta_from_bandwidth(50), beta_from_bandwidth(25))
+    machine = of_nodes("ndv2-teccl", nodes, {"gpu": counted("gpu", 8)}, wires, occupancy="pipelined")
+    if nodes == 1:
+        return machine
+    beta = beta_from_bandwidth(12.5)
+    between = [
+        link
+        for node in range(nodes)
+        for link in (
+            Link(gpu_name(node, 0), "fabric", 1.3, beta),
+            Link("fabric", gpu_name(node, 1), 1.3, beta),
+        )
+    ]
+    devices = (*machine.devices, Device("fabric", "fabric", NO_NODE, 0))
+    return replace(machine, devices=devices, links=(*machine.links, *between))
