@@ -18,7 +18,7 @@ from taccl.deployment.first_run import cautions, log_lines, test_command, torchr
 from taccl.deployment.order import LAST
 from taccl.deployment.plans import DeployedPlan
 from taccl.model import units
-from taccl.support.folders import check_folder
+from taccl.support.files import check_folder
 
 
 @click.command(cls=Sectioned)

@@ -14,7 +14,7 @@ from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json, show_table
 from taccl.cli.sections import Sectioned
 from taccl.model import units
-from taccl.support.folders import check_folder
+from taccl.support.files import check_folder
 
 
 @click.command(cls=Sectioned)

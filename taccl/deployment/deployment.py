@@ -16,8 +16,7 @@ from taccl.deployment.order import LAST, Predicted, Preferred, preferences
 from taccl.deployment.plans import DeployedPlan, read_plans
 from taccl.errors import FileError, TacclError
 from taccl.support.arguments import shown
-from taccl.support.files import write_atomically
-from taccl.support.folders import write_folder
+from taccl.support.files import write_atomically, write_folder
 from taccl.support.schemas import stamped
 from taccl.synthesis.request import MachineKeywords, spelled_out
 

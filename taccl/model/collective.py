@@ -66,6 +66,15 @@ class Placement:
         """The chosen rows."""
         return Placement(self.chunk[rows], self.rank[rows], self.offset[rows])
 
+    def cut(self, pieces: int) -> Placement:
+        """Each chunk cut into this many, one behind the other where it lay."""
+        piece = np.tile(np.arange(pieces), len(self))
+        return Placement(
+            np.repeat(self.chunk, pieces) * pieces + piece,
+            np.repeat(self.rank, pieces),
+            np.repeat(self.offset, pieces) * pieces + piece,
+        )
+
     def table(self, num_chunks: int, num_ranks: int) -> BoolArray:
         """Dense membership, shape (num_chunks, num_ranks).
 

@@ -120,8 +120,8 @@ def _of_chunks(name: str, ranks: int, pieces: int, keys: Mapping[str, Node]) -> 
         num_ranks=ranks,
         chunks_per_rank=pieces,
         chunks_per_size=in_size * pieces,
-        inputs=_cut(inputs, pieces),
-        outputs=_cut(outputs, pieces),
+        inputs=inputs.cut(pieces),
+        outputs=outputs.cut(pieces),
         reduces=np.repeat([chunk.reduces for chunk in chunks], pieces),
         owner=np.repeat([chunk.owner for chunk in chunks], pieces),
         in_place_shift=np.zeros(ranks, dtype=np.int64),
@@ -318,12 +318,3 @@ def _placed(places: list[_Places], num_ranks: int, buffer: str) -> Placement:
             rows.append((chunk, rank, lowest_free[rank] if offset is None else offset))
     columns: IntArray = np.array(rows, dtype=np.int64).reshape(-1, 3)
     return Placement(columns[:, 0], columns[:, 1], columns[:, 2])
-
-
-def _cut(placement: Placement, pieces: int) -> Placement:
-    piece = np.tile(np.arange(pieces), len(placement))
-    return Placement(
-        np.repeat(placement.chunk, pieces) * pieces + piece,
-        np.repeat(placement.rank, pieces),
-        np.repeat(placement.offset, pieces) * pieces + piece,
-    )

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from taccl.model.collective import Collective, IntArray, Placement
+from taccl.model.collective import Collective, IntArray
 from taccl.model.collectives import COLLECTIVES, make_collective
 from taccl.model.schedule import Schedule
 
@@ -62,21 +62,12 @@ def cut_into_instances(schedule: Schedule, instances: int) -> tuple[Schedule, In
 
 def cut_in_place(collective: Collective, instances: int) -> Collective:
     """The collective with each chunk cut into this many, which lie where it lay."""
-
-    def cut(placement: Placement) -> Placement:
-        number = np.tile(np.arange(instances), len(placement))
-        return Placement(
-            np.repeat(placement.chunk, instances) * instances + number,
-            np.repeat(placement.rank, instances),
-            np.repeat(placement.offset, instances) * instances + number,
-        )
-
     return replace(
         collective,
         chunks_per_rank=collective.chunks_per_rank * instances,
         chunks_per_size=collective.chunks_per_size * instances,
-        inputs=cut(collective.inputs),
-        outputs=cut(collective.outputs),
+        inputs=collective.inputs.cut(instances),
+        outputs=collective.outputs.cut(instances),
         reduces=np.repeat(collective.reduces, instances),
         owner=np.repeat(collective.owner, instances),
         in_place_shift=collective.in_place_shift * instances,

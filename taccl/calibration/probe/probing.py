@@ -18,7 +18,7 @@ from taccl.calibration.probe.patterns import PATTERNS, Pattern
 from taccl.errors import ProgramLimitError, TacclError, TopologyError
 from taccl.model.collective import BoolArray
 from taccl.support.arguments import shown
-from taccl.support.folders import write_folder
+from taccl.support.files import write_folder
 from taccl.support.schemas import stamped
 from taccl.topologies import PhysicalTopology, load_topology
 from taccl.topologies.reach import may_reach

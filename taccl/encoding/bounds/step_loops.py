@@ -192,14 +192,16 @@ inform = Loop(_inform, (_at, _grow, _look_at, _let_in, _serve, _reach_more), eag
 class Groups(NamedTuple):
     """Groups of chunks on each link, and how many chunks may come and are held.
 
-    Parameters ---------- cost : shape (num_links,); links of one cost keep their ports equally long busy, and
-    take equally long. size, many : shape (num_links,); the chunks of the largest group, and the chunks that
-    may use the link. first_cost : shape (num_costs,); from there on in the next two lies what a group of 1,
-    2, .. chunks costs. busy_us, leave_us : how long it keeps its port busy, and how long before it is through
-    there it leaves. through : shape (num_slots,); the most chunks that come through a slot. held, enough :
-    shape (num_ranks,); how many chunks it holds at first, and how many are enough. first_near, near_us : as
-    in `Chunk`, the moments at which another chunk can be at a rank; without any, all can
-        at once.
+    Parameters
+    ----------
+    cost : shape (num_links,); links of one cost keep their ports equally long busy, and take equally long.
+    size, many : shape (num_links,); the chunks of the largest group, and the chunks that may use the link.
+    first_cost : shape (num_costs,); from there on in the next two lies what a group of 1, 2, .. chunks costs.
+    busy_us, leave_us : how long it keeps its port busy, and how long before it is through there it leaves.
+    through : shape (num_slots,); the most chunks that come through a slot.
+    held, enough : shape (num_ranks,); how many chunks it holds at first, and how many are enough.
+    first_near, near_us : as in `Chunk`, the moments at which another chunk can be at a rank; without any,
+        all can at once.
     first_come, come_us, come : the same for what comes to each rank from elsewhere, and how many by then.
     """
 
