@@ -3,8 +3,8 @@
 - ```console : lines after `$ ` are taccl commands; each must succeed, and what the page shows of its output
   must be there, numbers apart (`...` stands for anything). After `; echo $?`, the last line is the exit code.
 - ```python : run as it stands, or as doctests where it has `>>>`.
-- ```yaml whose first line is `# NAME.yaml`, ```xml with `<!-- NAME.xml -->` and ```text with `# NAME.txt`:
-  written to that file, for the commands that follow.
+- ```yaml whose first line is `# NAME.yaml`, ```xml with `<!-- NAME.xml -->`, ```text with `# NAME.txt` and
+  ```csv with `# NAME.csv`: written to that file, for the commands that follow.
 Other blocks are not run.
 """
 
@@ -25,7 +25,12 @@ from taccl.cli.main import main
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ECHO_CODE = "; echo $?"
 #: The first line of a block that is a file.
-_FILES = {"yaml": r"# (\S+\.ya?ml)\b", "xml": r"<!-- (\S+\.xml) -->", "text": r"# (\S+\.txt)\n"}
+_FILES = {
+    "yaml": r"# (\S+\.ya?ml)\b",
+    "xml": r"<!-- (\S+\.xml) -->",
+    "text": r"# (\S+\.txt)\n",
+    "csv": r"# (\S+\.csv)\n",
+}
 #: What of the project a page names in code, files and modules; words in capitals stand for any name.
 _FILE = re.compile(r"`((?:taccl|benchmarks|tests|docs)(?:/[a-z_0-9.-]+)+/?)`")
 _MODULE = re.compile(r"(?:python -m (?=benchmarks|tests)|`(?=taccl\.encoding))([a-z_0-9.]*[a-z_0-9])")

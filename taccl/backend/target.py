@@ -86,10 +86,20 @@ class LoweringOptions:
 
 @dataclass(frozen=True, slots=True)
 class Lowered(Generic[ProgramT]):
-    """A program, and the runtimes that it is for."""
+    """A program, and the runtimes that it is for.
+
+    Parameters
+    ----------
+    collective : what it computes in its own chunks, if those of the problem are unequal and its own are not;
+        None: that of the problem.
+    size_bytes : of the call that the schedule was made for, as the program counts it; None: as the problem
+        does.
+    """
 
     program: ProgramT
     readers: tuple[str, ...]
+    collective: Collective | None = None
+    size_bytes: int | None = None
 
 
 class Verifier(Protocol[_ReadT_contra]):
@@ -239,7 +249,8 @@ class Target(Generic[ProgramT, DocumentT]):
         variants = () if self.variants is None else self.variants(lowered.program, lowered.readers)
         for each in (text, *map(self.write, variants)):
             document = self.read(each, None)
-            report = self.verify(document, readers=lowered.readers, collective=collective, root=None)
+            wanted = collective if lowered.collective is None else lowered.collective
+            report = self.verify(document, readers=lowered.readers, collective=wanted, root=None)
             if not report.ok:
                 kind = self.format.upper()
                 raise VerificationError(

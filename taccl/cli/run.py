@@ -43,7 +43,7 @@ _CALL_OPTIONS = ("in_place", "dtype", "op", "root", "slots", "seed", "ranks_as",
     "--collective",
     shell_complete=completion.files,
     metavar="FILE",
-    help="The YAML file of a custom collective to check against.",
+    help="The YAML file of a custom collective, or the table of --sizes, to check against.",
 )
 @click.option(
     "--in-place/--out-of-place", default=None, help="How to call it. Default: each way that the file claims."

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     "--collective",
     shell_complete=completion.files,
     metavar="FILE",
-    help="The YAML file of the custom collective of an XML.",
+    help="The YAML file of the custom collective of a file, or its table of --sizes.",
 )
 def show(
     file: Path,

@@ -29,7 +29,7 @@ from taccl.cli.sections import Sectioned
     "--collective",
     shell_complete=completion.files,
     metavar="FILE",
-    help="The YAML file of the custom collective of an XML.",
+    help="The YAML file of the custom collective of a file, or its table of --sizes.",
 )
 @click.option(
     "--root", type=int, help="Root of broadcast, reduce, gather, scatter. Default: the one that fits."

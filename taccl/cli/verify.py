@@ -32,7 +32,7 @@ LONGEST_WORD = 60
     "--collective",
     shell_complete=completion.files,
     metavar="FILE",
-    help="The YAML file of a custom collective to check against.",
+    help="The YAML file of a custom collective, or the table of --sizes, to check against.",
 )
 @json_option
 @click.pass_context

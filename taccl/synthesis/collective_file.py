@@ -29,24 +29,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from math import gcd, lcm
 from pathlib import Path
 
 import numpy as np
 
+from taccl.backend.lower.unequal import in_elements
+from taccl.backend.machine.expected import MAX_CELLS
 from taccl.errors import CollectiveError, UnitError
 from taccl.model import units
 from taccl.model.collective import Collective, IntArray, Placement
 from taccl.model.collectives import COLLECTIVES, make_collective
-from taccl.model.demand import Demand, Part, together
+from taccl.model.demand import Demand, Part, alltoallv, together
 from taccl.model.network import FloatArray
 from taccl.support.arguments import shown, whole_number
 from taccl.support.size_limits import MAX_PLACES
+from taccl.synthesis.size_matrix import SUFFIXES_OF_SIZES, size_matrix
 from taccl.topologies.strict_yaml import Node, load_yaml
 
 #: More ranks are a slip of the pen; what a file for the ranks can hold, its target knows.
 MAX_RANKS = 2**14
 #: No buffer is larger, in chunks.
 _MAX_OFFSET = 2**31
+
+#: A size is that of the smallest chunk times a fraction of at most this denominator.
+_MOST_PARTS = 10**6
 
 _SUFFIXES = (".yaml", ".yml")
 
@@ -57,8 +65,23 @@ def is_collective_file(name: str | Path) -> bool:
 
 
 def load_collective(path: str | Path, num_ranks: int | None = None, pieces: int = 1) -> Collective:
-    """The collective of `load_demand`, without sizes and moments."""
-    return load_demand(path, num_ranks, pieces).collective
+    """The collective of `load_demand`, or of a table of sizes (`.csv`, `.npy`), to check a file against.
+
+    Chunks of unequal sizes are cut into equal ones, the largest that divide all sizes; more of them than any
+    file can be checked for stay whole.
+    """
+    if str(path).endswith(SUFFIXES_OF_SIZES):
+        demand = alltoallv(size_matrix(path, num_ranks), pieces)
+    else:
+        demand = load_demand(path, num_ranks, pieces)
+    if demand.sizes is None:
+        return demand.collective
+    ratios = [Fraction(size).limit_denominator(_MOST_PARTS) for size in demand.sizes.tolist()]
+    whole = [int(ratio * lcm(*(each.denominator for each in ratios))) for ratio in ratios]
+    elements = [each // gcd(*whole) for each in whole]
+    if sum(elements) > MAX_CELLS:
+        return demand.collective
+    return in_elements(demand.collective, np.array(elements, dtype=np.int64))
 
 
 def load_demand(path: str | Path, num_ranks: int | None = None, pieces: int = 1) -> Demand:

@@ -17,16 +17,20 @@ from taccl.support.reading import utf8_text
 #: A table of a thousand ranks has a million sizes.
 _MOST_BYTES = 2**28
 
+#: How names of such files end.
+SUFFIXES_OF_SIZES = (".csv", ".npy")
+
 AnySizes = str | Path | np.ndarray[Any, Any]
 
 
-def size_matrix(sizes: AnySizes, num_ranks: int) -> IntArray:
+def size_matrix(sizes: AnySizes, num_ranks: int | None) -> IntArray:
     """Bytes from each rank (row) to each (column), shape (num_ranks, num_ranks).
 
     Parameters
     ----------
     sizes : a `.npy` file or an array of whole numbers; or a CSV file, in which a size may also be text such
         as 4MB, and lines that begin with # say nothing.
+    num_ranks : None: as many as it has rows.
 
     Raises
     ------
@@ -39,6 +43,7 @@ def size_matrix(sizes: AnySizes, num_ranks: int) -> IntArray:
         table = _from_npy(path) if path.endswith(".npy") else _from_csv(path)
     else:
         raise CollectiveError(f"sizes are a file or an array, not {shown(sizes)}", hint="--sizes sizes.csv")
+    num_ranks = len(table) if num_ranks is None and table.ndim else num_ranks
     if table.shape != (num_ranks, num_ranks):
         raise CollectiveError(
             f"sizes of shape {table.shape} are not {num_ranks} x {num_ranks}, one for each two ranks",

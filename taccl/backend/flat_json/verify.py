@@ -24,7 +24,7 @@ from taccl.backend.machine.races import conflicts
 from taccl.backend.machine.report import Collector, Facts, Finding, Verification
 from taccl.backend.machine.run import Run, run_acts
 from taccl.backend.machine.steps import Steps
-from taccl.model.collective import Collective
+from taccl.model.collective import Collective, IntArray
 
 #: Who reads these files.
 RUNTIME = "actions"
@@ -107,10 +107,14 @@ def _check_requested(
         wrong(f"the root of the file is {program.root}, not {root}")
     if collective is None:
         return
-    pieces, rest = divmod(len(program.sums), collective.num_chunks)
+    elements = np.array(program.chunk_elements, dtype=np.int64)
+    if collective.num_chunks <= len(program.sums):
+        elements[:] = 1  # else its unequal chunks are cut into elements
+    pieces, rest = divmod(int(elements.sum()), collective.num_chunks)
     if pieces > 1 and not rest:
         collective = cut_in_place(collective, pieces)
-    if collective.num_ranks != len(program.ranks) or not np.array_equal(collective.reduces, program.sums):
+    sums = np.repeat(program.sums, elements)
+    if collective.num_ranks != len(program.ranks) or not np.array_equal(collective.reduces, sums):
         wrong(f"the file has other ranks, chunks or sums than {collective.name}")
         return
     for rank, of_rank in enumerate(program.ranks):
@@ -118,9 +122,16 @@ def _check_requested(
             ("input", of_rank.input, collective.inputs.held(rank)),
             ("output", of_rank.output, collective.outputs.held(rank)),
         ):
-            if held != placed:
+            if _in_elements(held, elements) != placed:
                 wrong(f"the {word} of rank {rank} holds other chunks than in {collective.name}")
                 return
+
+
+def _in_elements(held: Sequence[int], elements: IntArray) -> tuple[int, ...]:
+    """The elements of the chunks that a buffer holds; -1: room for one."""
+    first = np.cumsum(elements) - elements
+    ranges = (range(first[chunk], first[chunk] + elements[chunk]) if chunk >= 0 else (-1,) for chunk in held)
+    return tuple(int(element) for each in ranges for element in each)
 
 
 def _behaviour(program: ActionsProgram, collector: Collector, facts: Facts) -> Facts:

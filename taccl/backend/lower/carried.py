@@ -1,13 +1,16 @@
-"""What a problem may use so that a file of MSCCL-XML can carry it out."""
+"""What a problem may use so that a file can carry it out."""
 
 from __future__ import annotations
 
 from taccl.model.problem import Feature
 
 #: What follows an output is nothing that a file does, so it may be there.
-FEATURES: frozenset[Feature] = frozenset({"reductions", "tails"})
+FEATURES: frozenset[Feature] = frozenset({"reductions", "sizes", "tails"})
 REASONS: dict[Feature, str] = {
     "helpers": "its ranks all hold data, sum and copy",
-    "sizes": "its chunks are all of one size",
     "ready_times": "it takes all inputs to be there when the call begins",
 }
+
+#: The same of MSCCL-XML.
+XML_FEATURES = FEATURES - {"sizes"}
+XML_REASONS: dict[Feature, str] = {**REASONS, "sizes": "its chunks are all of one size"}

@@ -8,7 +8,7 @@ from dataclasses import replace
 from taccl.backend.limits import check_limits, limits_of
 from taccl.backend.lower.actions import scratch_map
 from taccl.backend.lower.assemble import Assembly, assemble
-from taccl.backend.lower.carried import FEATURES, REASONS
+from taccl.backend.lower.carried import XML_FEATURES, XML_REASONS
 from taccl.backend.lower.dialects import FUSING_RUNTIMES, dialects, runtimes_named
 from taccl.backend.lower.least import check_sends_fit
 from taccl.backend.lower.number import number_steps
@@ -63,7 +63,7 @@ def lower(
     if instances < 1:
         raise CollectiveError(f"a program has at least one instance, not {instances}")
     hint = "taccl show tells of the schedule itself"
-    refuse_features("MSCCL-XML", schedule.problem, FEATURES, REASONS, hint)
+    refuse_features("MSCCL-XML", schedule.problem, XML_FEATURES, XML_REASONS, hint)
     collective = schedule.problem.collective
     files = dialects(collective.name, runtimes)
     check_sends_fit(schedule, runtimes_named(runtimes), instances)

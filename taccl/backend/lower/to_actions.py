@@ -8,27 +8,18 @@ from typing import TypeAlias
 
 import numpy as np
 
-from taccl.backend.lower.actions import (
-    INPUT,
-    OUTPUT,
-    RECV,
-    SCRATCH,
-    SEND,
-    Actions,
-    check_actions,
-    without_holes,
-)
+from taccl.backend.lower.actions import Actions, check_actions, without_holes
 from taccl.backend.lower.additions import plan_additions
 from taccl.backend.lower.assemble import Assembly
-from taccl.backend.lower.flow import Flow, read_flow
+from taccl.backend.lower.flow import read_flow
 from taccl.backend.lower.hazards import Waits, hazards
 from taccl.backend.lower.instances import cut_into_instances
 from taccl.backend.lower.layout import chunk_orders, lay_out
 from taccl.backend.lower.local_work import LocalWork, with_gathered
 from taccl.backend.lower.order import order_events
 from taccl.backend.lower.sizes import sizes_of
+from taccl.backend.lower.unequal import Starts, elements_of, starts_of
 from taccl.backend.target import LoweringOptions
-from taccl.model.network import FloatArray
 from taccl.model.problem import NO_LIMIT
 from taccl.model.schedule import Schedule
 from taccl.model.units import MB
@@ -46,13 +37,12 @@ class RankWork:
     actions : in an order in which each comes after all that it waits for. Those that wait for nothing that is
         left to do may run at once; both ends of a message have one number, in `actions.send`.
     waits : by action, all earlier ones of the rank that it must wait for.
-    cells : of input, output and scratch, the size of each cell in units of `Problem.chunk_mb` divided by the
-        instances; 0 if nobody uses it.
+    starts : as `unequal.starts_of`.
     """
 
     actions: Actions
     waits: Waits
-    cells: tuple[FloatArray, FloatArray, FloatArray]
+    starts: Starts
 
 
 def lower_to_actions(
@@ -68,7 +58,7 @@ def lower_to_actions(
 
     Raises
     ------
-    CollectiveError, UnitError : as `taccl.backend.lower.lower`.
+    CollectiveError, UnitError : as `taccl.backend.lower.lower`, and `unequal.elements_of`.
     """
     plan = plan_actions(schedule, options)
     expanded = plan.expanded(NO_LIMIT).by_rank(np.zeros(len(plan.flow.columns), dtype=np.int64))
@@ -76,38 +66,11 @@ def lower_to_actions(
     for change in (*passes, without_holes):
         ranks = [change(actions) for actions in ranks]
     check_actions(ranks)
+    elements, _ = elements_of(plan.flow.schedule.problem)
     return [
-        RankWork(actions, hazards(actions, [None]), _cells(plan.flow, rank, actions))
+        RankWork(actions, hazards(actions, [None]), starts_of(plan.flow, elements, rank, actions))
         for rank, actions in enumerate(ranks)
     ]
-
-
-def _cells(flow: Flow, rank: int, actions: Actions) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Cells of input, output and scratch: each is as large as what is placed, lands or is copied there."""
-    collective = flow.schedule.problem.collective
-    size_of = flow.schedule.problem.sizes
-    size_of = np.ones(collective.num_chunks) if size_of is None else size_of
-    cells: dict[int, float] = {}
-    for first, rows in ((INPUT, collective.inputs), (OUTPUT, collective.outputs)):
-        of_rank = rows.rank == rank
-        offsets, chunks = rows.offset[of_rank].tolist(), rows.chunk[of_rank].tolist()
-        cells.update((first + at, float(size_of[chunk])) for at, chunk in zip(offsets, chunks, strict=True))
-    end = np.cumsum(flow.columns.count)
-    columns = (actions.op, actions.src, actions.dst, actions.count, actions.send)
-    for op, src, dst, count, send in zip(*(column.tolist() for column in columns), strict=True):
-        if op == SEND:
-            continue
-        known = [cells.get(src + at, 0.0) for at in range(count)]
-        if op == RECV:
-            known = size_of[flow.columns.chunk[end[send] - count : end[send]]].tolist()
-        cells.update((dst + at, size) for at, size in enumerate(known))
-    made = []
-    for first in (INPUT, OUTPUT, SCRATCH):
-        mine = {cell - first: size for cell, size in cells.items() if 0 <= cell - first < OUTPUT - INPUT}
-        sizes = np.zeros(max(mine, default=-1) + 1)
-        sizes[list(mine)] = list(mine.values())
-        made.append(sizes)
-    return made[0], made[1], made[2]
 
 
 def plan_actions(

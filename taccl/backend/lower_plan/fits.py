@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from taccl.backend.lower.sizes import sizes_of
+from taccl.backend.lower.unequal import EqualChunks
 from taccl.backend.lower_plan.tuning import (
     MAX_BLOCKS,
     MAX_BUFFER_BYTES,
@@ -21,7 +22,7 @@ from taccl.backend.lower_plan.tuning import (
 )
 from taccl.backend.plan import NO_LARGEST, Channel, ExecutionPlan, RankPlan
 from taccl.backend.target import FEWER_CHUNKS
-from taccl.errors import ProgramLimitError, UnitError
+from taccl.errors import CollectiveError, ProgramLimitError, UnitError
 from taccl.model.problem import Problem
 
 _FINDINGS = 5
@@ -166,45 +167,56 @@ def _parts(plan: ExecutionPlan) -> int:
 
 
 def check_problem_fits(
-    problem: Problem, instances: int, min_bytes: int | None = None, max_bytes: int | None = None
+    problem: Problem,
+    instances: int,
+    min_bytes: int | None = None,
+    max_bytes: int | None = None,
+    most_accesses: int | None = None,
 ) -> None:
     """Refuse a problem that no plan can carry out, whatever the schedule is.
 
+    Parameters
+    ----------
+    most_accesses : to chunks of one size, of unequal ones and of all ranks together; None: however many.
+
     Raises
     ------
+    CollectiveError : unequal chunks that no chunk of whole bytes divides, or only one that is too small.
     UnitError : the runtime does not serve calls of that size, or none of the sizes requested.
     """
-    collective = problem.collective
-    sizes = sizes_of(collective, problem.size_bytes, min_bytes, max_bytes)
+    equal = EqualChunks.of(problem)
+    sizes = sizes_of(equal.collective, equal.size_bytes, min_bytes, max_bytes)
     chunks = sizes.chunks_per_loop
     unit = chunks * UNIT_BYTES
-    if problem.size_bytes % unit:
+    if equal.elements is not None:
+        _check_elements(equal, most_accesses)
+    if equal.size_bytes % unit:
         raise UnitError(
             f"MSCCL++ cuts calls into {chunks} chunks of whole {UNIT_BYTES} bytes here, and "
-            f"{problem.size_bytes} bytes are no multiple of {unit}",
-            hint=f"--size {-(-problem.size_bytes // unit) * unit}, fewer chunks, or --no-file",
+            f"{equal.size_bytes} bytes are no multiple of {unit}",
+            hint=f"--size {-(-equal.size_bytes // unit) * unit}, fewer chunks, or --no-file",
         )
-    if problem.size_bytes < unit * instances:
+    if equal.size_bytes < unit * instances:
         raise UnitError(
-            f"{instances} thread blocks cannot share chunks of {problem.size_bytes // chunks} bytes in units "
+            f"{instances} thread blocks cannot share chunks of {equal.size_bytes // chunks} bytes in units "
             f"of {UNIT_BYTES} bytes",
-            hint=f"--instances {max(1, problem.size_bytes // unit)}, or fewer chunks",
+            hint=f"--instances {max(1, equal.size_bytes // unit)}, or fewer chunks",
         )
-    if not sizes.min_bytes <= problem.size_bytes <= sizes.max_bytes:
+    if not sizes.min_bytes <= equal.size_bytes <= sizes.max_bytes:
         raise UnitError(
-            f"a plan made for calls of {problem.size_bytes} bytes has to serve them, and those requested are "
+            f"a plan made for calls of {equal.size_bytes} bytes has to serve them, and those requested are "
             f"of {sizes.min_bytes} to {sizes.max_bytes}",
-            hint=f"--min-size {min(sizes.min_bytes, problem.size_bytes)} "
-            f"--max-size {max(sizes.max_bytes, problem.size_bytes)}",
+            hint=f"--min-size {min(sizes.min_bytes, equal.size_bytes)} "
+            f"--max-size {max(sizes.max_bytes, equal.size_bytes)}",
         )
     low, most_low = max(1, -(-sizes.min_bytes // unit)) * unit, MAX_MIN_BYTES // unit * unit
-    if problem.size_bytes >= MAX_BUFFER_BYTES:
+    if equal.size_bytes >= MAX_BUFFER_BYTES:
         fits = _round_size(MAX_BUFFER_BYTES - 1, unit)
         # by default, the smallest is half of it
         least = "" if min_bytes is None or low <= most_low else f" --min-size {most_low}"
         raise UnitError(
             f"MSCCL++ has offsets of 32 bits: buffers have at most {MAX_BUFFER_BYTES - 1} bytes, which "
-            f"{problem.size_bytes} bytes exceed by {problem.size_bytes - MAX_BUFFER_BYTES + 1}",
+            f"{equal.size_bytes} bytes exceed by {equal.size_bytes - MAX_BUFFER_BYTES + 1}",
             hint=f"--size {fits}{least}",
         )
     if low > most_low:
@@ -212,6 +224,26 @@ def check_problem_fits(
             f"MSCCL++ reads the smallest size as a number of 31 bits: {low} bytes exceed {most_low}, "
             f"the most that multiples of {unit} bytes can be, by {low - most_low}",
             hint=f"--min-size {most_low}",
+        )
+
+
+def _check_elements(equal: EqualChunks, most_accesses: int | None) -> None:
+    """Refuse unequal chunks of which the largest common part is none that plans can count in."""
+    collective = equal.collective
+    element_bytes = equal.size_bytes // collective.chunks_per_size
+    if element_bytes % UNIT_BYTES:
+        raise CollectiveError(
+            f"MSCCL++ counts all buffers in chunks of one size, of whole {UNIT_BYTES} bytes "
+            f"(buffer_alignment); the largest that divides all sizes here has {element_bytes} bytes",
+            hint=f"sizes in multiples of {UNIT_BYTES} bytes, --target json, or --no-file",
+        )
+    accesses = len(collective.inputs) + len(collective.outputs)
+    if most_accesses is not None and accesses > most_accesses:
+        raise CollectiveError(
+            f"{accesses} chunks of {element_bytes} bytes, the largest that divide all sizes, are more than "
+            f"the {most_accesses} of which a plan can be verified",
+            hint=f"sizes in multiples of {element_bytes * -(-accesses // most_accesses)} bytes or more, "
+            "--target json, or --no-file",
         )
 
 

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from taccl.backend.lower.assemble import assemble
 from taccl.backend.lower.sizes import sizes_of
 from taccl.backend.lower.to_actions import plan_actions
+from taccl.backend.lower.unequal import EqualChunks, starts_of
 from taccl.backend.lower_plan.fits import check_plan_fits, checked_window, has_room
 from taccl.backend.lower_plan.gathering import pull
 from taccl.backend.lower_plan.graph import WRITING, Graph
 from taccl.backend.lower_plan.places import aliases
-from taccl.backend.lower_plan.plans import PUSHING, USUALLY_IN_PLACE, Call, Pass, make_plan, named, plain_name
+from taccl.backend.lower_plan.plans import (
+    CUSTOM,
+    PUSHING,
+    USUALLY_IN_PLACE,
+    Call,
+    Pass,
+    make_plan,
+    named,
+    spelling,
+)
 from taccl.backend.lower_plan.read import graph_of_actions, graph_of_program
 from taccl.backend.lower_plan.sharing import cuts_equally, share_out
 from taccl.backend.lower_plan.tuning import FILLED
@@ -38,10 +49,11 @@ class PlanLowering:
 
         Raises
         ------
+        CollectiveError : unequal chunks that are no whole number of bytes.
         UnitError : no call that it could serve lies between the sizes requested.
         """
-        problem = schedule.problem
-        sizes = sizes_of(problem.collective, problem.size_bytes, options.min_bytes, options.max_bytes)
+        self.equal = equal = EqualChunks.of(schedule.problem)
+        sizes = sizes_of(equal.collective, equal.size_bytes, options.min_bytes, options.max_bytes)
         self.schedule, self.most_operations = schedule, most_operations
         self.options = replace(options, min_bytes=sizes.min_bytes, max_bytes=sizes.max_bytes)
         self._graphs: dict[tuple[int, bool], tuple[Graph, Call]] = {}
@@ -55,13 +67,13 @@ class PlanLowering:
         CollectiveError : a collective that the runtime does not know, or calls that it cannot serve.
         UnitError : the runtime does not serve calls of that size.
         """
-        options, problem = self.options, self.schedule.problem
+        options, size_bytes = self.options, self.equal.size_bytes
         most_blocks = None if options.executor is None else options.executor.thread_blocks
-        chunks = problem.collective.chunks_per_rank
+        chunks = self.schedule.problem.collective.chunks_per_rank
         alone = self._made(1, passes)
         if options.instances == 1:
             check_plan_fits(alone, self.most_operations, most_blocks, alone, chunks)
-            return checked_window(alone, problem.size_bytes)
+            return checked_window(alone, size_bytes)
         if cuts_equally(alone) and has_room(alone):
             check_plan_fits(alone, self.most_operations, most_blocks, alone, chunks, options.instances)
             plan = share_out(alone, options.instances)
@@ -69,7 +81,7 @@ class PlanLowering:
             plan = self._made(options.instances, passes)
             check_plan_fits(plan, self.most_operations, most_blocks, alone, chunks)
         plan = named(plan, options.name)
-        return checked_window(plan, problem.size_bytes)
+        return checked_window(plan, size_bytes)
 
     def _made(self, instances: int, passes: Sequence[Pass]) -> ExecutionPlan:
         # A sum that is pulled is where its message comes, whatever sums cost.
@@ -81,12 +93,12 @@ class PlanLowering:
     def _graph(self, instances: int, pulls: bool) -> tuple[Graph, Call]:
         options = replace(self.options, executor=None) if pulls else self.options
         problem = self.schedule.problem
-        name = plain_name(problem.collective.name)
+        name = CUSTOM if problem.sizes is not None else spelling(problem.collective.name)
 
         def calls(works_in_place: bool) -> Sequence[bool]:
             usual = works_in_place and name in USUALLY_IN_PLACE
             in_place = usual if options.in_place is None else options.in_place
-            if in_place and not works_in_place:
+            if in_place and not (works_in_place and problem.sizes is None):
                 raise _serves_none(in_place)
             return (in_place,)
 
@@ -94,10 +106,11 @@ class PlanLowering:
         actions = plan_actions(self.schedule, replace(options, instances=instances), gathers=not packets)
         made = assemble(replace(actions, takes_turns=False), FILLED, calls)
         (in_place,), sizes = made.calls, actions.sizes
+        equal = EqualChunks.of(actions.flow.schedule.problem)
         call = Call(
             name,
             problem.num_ranks,
-            sizes.chunks_per_loop,
+            sizes.chunks_per_loop if equal.elements is None else equal.collective.chunks_per_size,
             in_place,
             sizes.min_bytes,
             sizes.max_bytes,
@@ -105,7 +118,8 @@ class PlanLowering:
         )
         names = aliases(name, call.ranks, call.part, call.in_place)
         nodes = problem.topology.memory_of.tolist()
-        return graph_of_actions(made.ranks, names, nodes, packets), call
+        starts = None if equal.elements is None else partial(starts_of, actions.flow, equal.elements)
+        return graph_of_actions(made.ranks, names, nodes, packets, starts), call
 
 
 def lower_to_plan(
@@ -142,7 +156,7 @@ def translate(
     VerificationError : not a program that any runtime executes.
     ProgramLimitError : more steps than can be looked through.
     """
-    name = plain_name(program.collective)
+    name = spelling(program.collective)
     call = Call(
         name,
         program.num_ranks,

@@ -17,12 +17,15 @@ from taccl.backend.lower_plan.tuning import BETWEEN_PARTS, MAX_OPERATIONS
 from taccl.backend.plan import ExecutionPlan, RankPlan
 from taccl.backend.program import Buffer
 from taccl.errors import CollectiveError
+from taccl.model.collectives import COLLECTIVES
 
 #: What a graph goes through before it is spelled, in order.
 Pass: TypeAlias = Callable[[Graph], Graph]
 #: Messages are put, and what is there as soon is added in one pass.
 PUSHING: tuple[Pass, ...] = (add_at_once,)
 
+#: What plans call collectives that the runtime's callers do not know.
+CUSTOM = "custom"
 #: By collective, whether (input, output) is cut into a part for each rank.
 _CUT = {
     "allgather": (True, False),
@@ -30,9 +33,8 @@ _CUT = {
     "allreduce": (False, False),
     "alltoall": (False, False),
     "broadcast": (False, False),
+    CUSTOM: (False, False),
 }
-#: Those that the runtime's callers know.
-COLLECTIVES = tuple(_CUT)
 #: As PyTorch calls them.
 USUALLY_IN_PLACE = frozenset({"allreduce", "broadcast"})
 
@@ -64,17 +66,22 @@ class Call:
         return self.chunks // self.ranks
 
 
-def plain_name(collective: str) -> str:
+def spelling(collective: str) -> str:
     """A collective as plans spell it.
 
     Raises
     ------
-    CollectiveError : MSCCL++ has none of that name.
+    CollectiveError : a standard one that MSCCL++ has no word for.
     """
     name = collective.lower().replace("_", "").replace("-", "")
-    if name not in _CUT:
-        raise CollectiveError(f"MSCCL++ knows no {collective}", hint=f"it knows {', '.join(COLLECTIVES)}")
-    return name
+    if name in _CUT:
+        return name
+    if name in COLLECTIVES:
+        raise CollectiveError(
+            f"MSCCL++ has no {collective}: no call of its libraries asks for it",
+            hint=f"it has {', '.join(_CUT)}; another --target, or --no-file for the schedule alone",
+        )
+    return CUSTOM
 
 
 def make_plan(graph: Graph, call: Call, passes: Sequence[Pass]) -> ExecutionPlan:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -11,12 +11,14 @@ from taccl.backend.lower.actions import (
     OPS,
     RECV,
     SEND,
+    Actions,
     buffer_and_offset,
     channel_of,
     scratch_map,
     without_holes,
 )
 from taccl.backend.lower.blocks import RankBlocks
+from taccl.backend.lower.unequal import Starts
 from taccl.backend.lower_plan.graph import Action, Graph, arranged
 from taccl.backend.lower_plan.places import Aliases, Place
 from taccl.backend.program import Program
@@ -28,9 +30,16 @@ _Key = tuple[int, int, int, int]
 
 
 def graph_of_actions(
-    ranks: Sequence[RankBlocks], names: Aliases, node_of: Sequence[int], packets: bool
+    ranks: Sequence[RankBlocks],
+    names: Aliases,
+    node_of: Sequence[int],
+    packets: bool,
+    starts_of: Callable[[int, Actions], Starts] | None = None,
 ) -> Graph:
-    """The actions of all ranks, which are not fused."""
+    """The actions of all ranks, which are not fused.
+
+    `starts_of` : of the actions of a rank, where its cells begin, if they are of unequal sizes.
+    """
     actions: list[Action] = []
     blocks: list[tuple[int, list[int]]] = []
     waits: dict[int, list[int]] = {}
@@ -40,8 +49,9 @@ def graph_of_actions(
     receives: dict[int, tuple[int, int]] = {}
     for rank, of_rank in enumerate(ranks):
         mine, first = without_holes(of_rank.actions), len(actions)
-        scratch.append(int((scratch_map(mine) >= 0).sum()))
-        sources, targets = (_places(cells, mine.count, rank, names) for cells in (mine.src, mine.dst))
+        starts = None if starts_of is None else starts_of(rank, mine)
+        scratch.append(int((scratch_map(mine) >= 0).sum() if starts is None else starts[2][-1]))
+        sources, targets = (_places(cells, mine.count, rank, names, starts) for cells in (mine.src, mine.dst))
         rows = zip(
             mine.op.tolist(), sources, targets, mine.send.tolist(), mine.endpoint.tolist(), strict=True
         )
@@ -64,11 +74,16 @@ def graph_of_actions(
     return arranged(actions, blocks, _in_order(pairs), waits, scratch, node_of, packets, turns)
 
 
-def _places(cells: IntArray, count: IntArray, rank: int, names: Aliases) -> Iterator[Place]:
+def _places(
+    cells: IntArray, count: IntArray, rank: int, names: Aliases, starts: Starts | None
+) -> Iterator[Place]:
     """Places by the one name of each."""
     buffers, offsets = buffer_and_offset(cells)
-    rows = zip(buffers.tolist(), offsets.tolist(), count.tolist(), strict=True)
-    return (names.place(rank, BUFFERS[buffer], offset, size) for buffer, offset, size in rows)
+    for buffer, offset, size in zip(buffers.tolist(), offsets.tolist(), count.tolist(), strict=True):
+        first, end = offset, offset + size
+        if starts is not None:
+            first, end = int(starts[buffer][first]), int(starts[buffer][end])
+        yield names.place(rank, BUFFERS[buffer], first, end - first)
 
 
 def graph_of_program(program: Program, names: Aliases, node_of: Sequence[int], packets: bool) -> Graph:

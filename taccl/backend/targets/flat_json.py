@@ -11,17 +11,10 @@ from taccl.backend.flat_json.reader import begins_as_actions, parse_actions_docu
 from taccl.backend.flat_json.unfolded import Flat
 from taccl.backend.flat_json.verify import RUNTIME, verify_actions
 from taccl.backend.flat_json.writer import actions_to_json
+from taccl.backend.lower.carried import FEATURES, REASONS
 from taccl.backend.target import Lowered, LoweringOptions, Target, TargetLimits
 from taccl.model import units
-from taccl.model.problem import Feature
 from taccl.model.schedule import Schedule
-
-#: What follows an output is nothing that a file does, so it may be there.
-_FEATURES: frozenset[Feature] = frozenset({"reductions", "sizes", "tails"})
-_REASONS: dict[Feature, str] = {
-    "helpers": "its ranks all hold data",
-    "ready_times": "it takes all inputs to be there when the call begins",
-}
 
 
 def _lower(schedule: Schedule, options: LoweringOptions) -> tuple[Lowered[ActionsProgram], ...]:
@@ -48,8 +41,8 @@ TARGETS = (
         write=actions_to_json,
         read=parse_actions_document,
         verify=verify_actions,
-        features=_FEATURES,
-        reasons=_REASONS,
+        features=FEATURES,
+        reasons=REASONS,
         protocols=("none",),
         use=_use,
         knows=begins_as_actions,

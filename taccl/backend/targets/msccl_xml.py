@@ -9,7 +9,7 @@ from pathlib import Path
 
 from taccl.backend.limits import LIMITS, limits_of
 from taccl.backend.lower import lower
-from taccl.backend.lower.carried import FEATURES, REASONS
+from taccl.backend.lower.carried import XML_FEATURES, XML_REASONS
 from taccl.backend.lower.dialects import dialects
 from taccl.backend.lower.least import check_problem_fits
 from taccl.backend.lower.sizes import sizes_of
@@ -36,8 +36,8 @@ def _target(name: str, title: str, runtimes: tuple[str, ...]) -> Target[Program,
         limits=TargetLimits(max_group=limits.count, ranks=limits.ranks, instances=limits.channels),
         lower=partial(_lower, runtimes=runtimes),
         write=to_xml,
-        features=FEATURES,
-        reasons=REASONS,
+        features=XML_FEATURES,
+        reasons=XML_REASONS,
         read=parse_document,
         verify=_verify,
         protocols=tuple(protocol.value for protocol in Protocol),

@@ -10,7 +10,7 @@ from taccl.backend.lower.carried import FEATURES, REASONS
 from taccl.backend.lower_plan import PlanLowering
 from taccl.backend.lower_plan.fits import check_problem_fits, message_chunks
 from taccl.backend.lower_plan.gathering import pull
-from taccl.backend.lower_plan.plans import COLLECTIVES, PUSHING, Pass, land_apart
+from taccl.backend.lower_plan.plans import PUSHING, Pass, land_apart, spelling
 from taccl.backend.lower_plan.sums import add_at_once
 from taccl.backend.lower_plan.tuning import UNIT_BYTES
 from taccl.backend.lower_plan.turns import take_turns
@@ -23,7 +23,7 @@ from taccl.backend.plan import ExecutionPlan
 from taccl.backend.simulate import simulate_plan
 from taccl.backend.target import Lowered, LoweringOptions, Target, TargetLimits
 from taccl.backend.verify.mscclpp import verify_plan_document
-from taccl.backend.verify.mscclpp.behaviour import MOST_ACTS
+from taccl.backend.verify.mscclpp.behaviour import CALLS, MOST_ACCESSES, MOST_ACTS
 from taccl.backend.verify.mscclpp.versions import NEWEST
 from taccl.errors import CollectiveError, ProgramLimitError
 from taccl.model import units
@@ -50,11 +50,7 @@ def begins_as_plan(content: bytes) -> bool:
 
 
 def _readers_of(collective: str) -> Sequence[tuple[str, ...]]:
-    if collective not in COLLECTIVES:
-        raise CollectiveError(
-            f"MSCCL++ has no {collective}: no call of its libraries asks for it",
-            hint=f"it has {', '.join(COLLECTIVES)}; another --target, or --no-file for the schedule alone",
-        )
+    spelling(collective)
     return [(NEWEST.name,)]
 
 
@@ -64,7 +60,14 @@ def _refuse(problem: Problem, options: LoweringOptions) -> None:
             "no plan does an alltoall in place: what a rank sends would lie where it receives",
             hint="--out-of-place",
         )
-    check_problem_fits(problem, options.instances, options.min_bytes, options.max_bytes)
+    if options.in_place and problem.sizes is not None:
+        raise CollectiveError(
+            "no plan of unequal chunks is in place: what a rank sends would lie elsewhere than what it gets",
+            hint="--out-of-place",
+        )
+    check_problem_fits(
+        problem, options.instances, options.min_bytes, options.max_bytes, MOST_ACCESSES // (2 * CALLS)
+    )
 
 
 @gc_paused()
@@ -73,7 +76,9 @@ def _lower(schedule: Schedule, options: LoweringOptions) -> Sequence[Lowered[Exe
     plan = _first(lowering, options)
     if options.network is not None:
         plan = min(_timed(plan, lowering, options, options.network), key=lambda each: each[0])[1]
-    return [Lowered(plan, (NEWEST.name,))]
+    equal = lowering.equal
+    collective = None if equal.elements is None else equal.collective
+    return [Lowered(plan, (NEWEST.name,), collective, equal.size_bytes)]
 
 
 def _first(lowering: PlanLowering, options: LoweringOptions) -> ExecutionPlan:
@@ -101,7 +106,7 @@ def _timed(
     start, but are copied.
     """
     schedule = lowering.schedule
-    chunk_mb = schedule.problem.size_bytes / units.MB / message_chunks(plan)
+    chunk_mb = lowering.equal.size_bytes / units.MB / message_chunks(plan)
 
     def timed(made: ExecutionPlan, copy_us_per_mb: float = 0.0) -> tuple[float, ExecutionPlan]:
         return simulate_plan(made, network, chunk_mb, copy_us_per_mb=copy_us_per_mb).time_us, made

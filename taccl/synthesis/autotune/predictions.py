@@ -278,15 +278,18 @@ class Predictor:
         began_s = budget.read_s()
         budget.spend(PREDICTIONS_LOWERING * len(schedule) * configuration.instances)
         try:
-            programs = [lowered.program for lowered in self._lower(schedule, configuration)]
+            made = self._lower(schedule, configuration)
             took_s = budget.read_s() - began_s
             self._s_each = (
                 PREDICTIONS_EXECUTED_ALONGSIDE * took_s / max(1, len(schedule) * configuration.instances)
             )
             problem = _as_cut(schedule.problem, self._network, configuration.instances)
-            files = [_unfolded(self._target, program) for program in programs]
+            files = [_unfolded(self._target, lowered.program) for lowered in made]
             budget.spend(sum(PREDICTIONS_EXECUTING * _work(file) for file in files))
-            runs = [self._run(file, problem, configuration) for file in files]
+            runs = [
+                self._run(file, problem, configuration, lowered.size_bytes)
+                for file, lowered in zip(files, made, strict=True)
+            ]
         except TacclError as fault:
             self.reasons[configuration] = _reported(fault)
             if isinstance(fault, ProgramLimitError):
@@ -299,13 +302,16 @@ class Predictor:
         self.predictions.append(Prediction(configuration, schedule, blocks, slowest))
         return self.predictions[-1]
 
-    def _run(self, file: Unfolded, problem: Problem, configuration: Configuration) -> Execution:
+    def _run(
+        self, file: Unfolded, problem: Problem, configuration: Configuration, size_bytes: int | None
+    ) -> Execution:
         executor = self._network.executor
         costs = None if executor is None else executor.costs_of(configuration.protocol)
         wires = self._wires_bound(problem, file.wire(costs))
         chunk_mb = problem.chunk_mb
         if file.chunks_of_size != problem.collective.chunks_per_size or problem.sizes is not None:
-            chunk_mb = problem.size_bytes / units.MB / file.chunks_of_size  # the file cuts chunks finer
+            size_bytes = problem.size_bytes if size_bytes is None else size_bytes
+            chunk_mb = size_bytes / units.MB / file.chunks_of_size  # the file cuts chunks finer
         return execute(file, problem, chunk_mb, SimulationSettings(), wires)
 
 
@@ -341,17 +347,24 @@ def _work(file: Unfolded) -> int:
 
 def _as_cut(problem: Problem, network: LogicalTopology, instances: int) -> Problem:
     """What the program answers: the problem with its chunks cut into instances, on the machine as it is."""
-    collective = problem.collective
-    if instances > 1 and collective.name in COLLECTIVES:
+    collective, of_chunks = problem.collective, (problem.sizes, problem.ready_us, problem.tail_us)
+    is_plain = all(column is None for column in of_chunks)
+    if instances > 1 and collective.name in COLLECTIVES and is_plain:
         pieces = collective.chunks_per_rank * instances
         collective = make_collective(collective.name, collective.num_ranks, pieces, collective.root)
     elif instances > 1:
         collective = cut_in_place(collective, instances)
+    sizes, ready_us, tail_us = (
+        None if column is None else np.repeat(column, instances) for column in of_chunks
+    )
     return replace(
         problem,
         topology=network,
         collective=collective,
         chunk_mb=problem.chunk_mb / instances,
         symmetry=(),
+        sizes=sizes,
+        ready_us=ready_us,
+        tail_us=tail_us,
         limits=RoutingLimits(),
     )

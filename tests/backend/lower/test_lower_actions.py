@@ -89,9 +89,9 @@ def test_both_ends_of_messages_and_copies_are_as_large_as_their_chunks() -> None
     assert sorted({size for some in sent.values() for size in some}) == sorted(
         float(size) for chunk, size in enumerate(sizes) if chunk // 4 != chunk % 4
     )
-    assert all(set(cells.tolist()) == {1.0} for cells in work(made)[0].cells)
+    assert all(set(np.diff(starts).tolist()) == {1} for starts in work(made)[0].starts)
 
 
-def sizes_at(rank: RankWork, cell: int, count: int) -> list[float]:
+def sizes_at(rank: RankWork, cell: int, count: int) -> list[int]:
     (buffer,), (offset,) = buffer_and_offset(np.array([cell]))
-    return rank.cells[buffer][offset : offset + count].tolist()
+    return np.diff(rank.starts[buffer])[offset : offset + count].tolist()

@@ -372,7 +372,7 @@ def test_a_size_that_is_refused_before_the_search_is_told_with_one_that_is_not(
 @pytest.mark.parametrize(
     ("made", "requested", "said"),
     [
-        (replace(ring_allreduce(2), collective="gather"), None, "knows no gather"),
+        (replace(ring_allreduce(2), collective="gather"), None, "has no gather"),
         (ring_allreduce(2), False, "serves no calls out of place"),
         (ring_allgather(2), True, "serves no calls in place"),
         (replace(ring_allreduce(2), in_place=False, out_of_place=True), None, "writes into the input"),

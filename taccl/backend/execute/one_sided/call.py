@@ -155,9 +155,7 @@ def _check_layout(plan: ExecutionPlan, name: str, collective: Collective | None)
                 f"the plan cuts an input into {first.input_chunks} chunks, which is no multiple of the "
                 f"{collective.chunks_per_size} chunks of the collective"
             )
-        scale = first.input_chunks // collective.chunks_per_size
-        inputs = (collective.inputs.buffer_size(count) * scale).tolist()
-        outputs = (collective.outputs.buffer_size(count) * scale).tolist()
+        inputs = outputs = [first.input_chunks] * count  # all buffers have the size of a call
     elif name in (*_CHECKED, "sendrecv"):
         of_input, of_output = first.input_chunks, first.output_chunks
         if name == "allgather":

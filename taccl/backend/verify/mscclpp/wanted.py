@@ -147,6 +147,8 @@ def _as_given(plan: ExecutionPlan, collective: Collective, known: bool, collecto
         if wanted
     ]
     pieces = pairs[0][0] // pairs[0][1] if pairs else 1
+    if not known and {had % collective.chunks_per_size for had, _ in pairs} == {0}:
+        pieces = min(had for had, _ in pairs) // collective.chunks_per_size  # buffers of the size of a call
     problem = None
     if collective.num_ranks != plan.num_ranks:
         problem = f"the plan has {plan.num_ranks} ranks, the collective {collective.num_ranks}"
