@@ -11,7 +11,7 @@ from taccl.errors import TopologyError
 from taccl.support.arguments import is_whole, shown, word
 from taccl.topologies import generators
 from taccl.topologies.devices import NO_NODE
-from taccl.topologies.machines import amd, nvidia, pcie, published, tpu
+from taccl.topologies.machines import boxes, pcie, published, tpu
 from taccl.topologies.machines.boxes import Box
 from taccl.topologies.machines.dragonfly import DRAGONFLY_FIGURES, dragonfly
 from taccl.topologies.machines.fat_tree import FAT_TREE_FIGURES, fat_tree
@@ -122,62 +122,60 @@ _MACHINES: dict[str, _Machine] = {
         *("model", published.FORESTCOLL, published.A100_FIGURES),
     ),
     "dgx-a100": _box(
-        nvidia.DGX_A100,
+        boxes.DGX_A100,
         "NVIDIA DGX A100: 8 A100s, 12 NVLinks each, 8 NICs of 200 Gb/s",
         "vendor",
         "NVIDIA; links as in a dump",
     ),
     "hgx-a100": _box(
-        nvidia.DGX_A100,
+        boxes.DGX_A100,
         "8 A100s on NVIDIA's HGX board, 8 NICs of 200 Gb/s",
         "vendor",
         "NVIDIA; links as in a dump",
     ),
     "dgx-h100": _box(
-        nvidia.DGX_H100,
+        boxes.DGX_H100,
         "NVIDIA DGX H100: 8 H100s, 18 NVLinks each, 8 NICs of 400 Gb/s",
         "vendor",
         "NVIDIA; links as in a dump",
     ),
     "dgx-h200": _box(
-        nvidia.DGX_H200,
+        boxes.DGX_H200,
         "NVIDIA DGX H200: 8 H200s, 18 NVLinks each, 8 NICs of 400 Gb/s",
         "vendor",
         "NVIDIA; links as in a dump",
     ),
     "hgx-h800": _box(
-        nvidia.HGX_H800, "8 H800s, 8 NVLinks each, 8 NICs of 400 Gb/s", "dump", "NCCL's topology file"
+        boxes.HGX_H800, "8 H800s, 8 NVLinks each, 8 NICs of 400 Gb/s", "dump", "NCCL's topology file"
     ),
     "dgx-b200": _box(
-        nvidia.DGX_B200, "NVIDIA DGX B200: 8 B200s, 18 NVLinks 5 each, 8 NICs of 400 Gb/s", "vendor", "NVIDIA"
+        boxes.DGX_B200, "NVIDIA DGX B200: 8 B200s, 18 NVLinks 5 each, 8 NICs of 400 Gb/s", "vendor", "NVIDIA"
     ),
     "gb200-nvl72": _box(
-        nvidia.GB200_NVL72,
+        boxes.GB200_NVL72,
         "NVIDIA GB200 NVL72: racks of 72 GPUs at one NVLink fabric, each a node; 72 NICs of 400 Gb/s",
         *("vendor", "NVIDIA; trays as in a dump", 1),
     ),
-    "p4d": _box(
-        nvidia.P4D, "AWS p4d: 8 A100s, 4 NICs of 100 Gb/s, each next to 2 GPUs", "dump", "AWS's file"
-    ),
+    "p4d": _box(boxes.P4D, "AWS p4d: 8 A100s, 4 NICs of 100 Gb/s, each next to 2 GPUs", "dump", "AWS's file"),
     "ndv4": _box(
-        nvidia.NDV4, "Azure ND A100 v4: 8 A100s, 8 NICs of 200 Gb/s, 2 next to 2 GPUs", "dump", "Azure's file"
+        boxes.NDV4, "Azure ND A100 v4: 8 A100s, 8 NICs of 200 Gb/s, 2 next to 2 GPUs", "dump", "Azure's file"
     ),
     "ndv5": _box(
-        nvidia.NDV5, "Azure ND H100 v5: 8 H100s, a NIC of 400 Gb/s for each GPU", "vendor", "Microsoft"
+        boxes.NDV5, "Azure ND H100 v5: 8 H100s, a NIC of 400 Gb/s for each GPU", "vendor", "Microsoft"
     ),
     "mi250x": _box(
-        amd.MI250X,
+        boxes.MI250X,
         "8 AMD MI250X, 16 GCDs, 7 xGMI links each, not all wired equivalent; 8 NICs of 200 Gb/s",
         *("dump", "RCCL's topology file"),
     ),
     "mi300x": _box(
-        amd.MI300X,
+        boxes.MI300X,
         "8 AMD MI300X, all joined by xGMI, a NIC of 400 Gb/s for each GPU",
         "dump",
         "RCCL's topology file",
     ),
     "mi350x": _box(
-        amd.MI350X, "8 AMD MI350X, all joined by xGMI, a NIC of 400 Gb/s for each GPU", "vendor", "AMD"
+        boxes.MI350X, "8 AMD MI350X, all joined by xGMI, a NIC of 400 Gb/s for each GPU", "vendor", "AMD"
     ),
     "l40s": _Machine(
         pcie.l40s,

@@ -1,6 +1,6 @@
-"""The machines of the catalogue, a module for each vendor, with the source of every number.
+"""The machines of the catalogue, with the source of every number.
 
-`published` are those that results are compared on; `nvidia`, `amd`, `pcie` and `tpu` are machines that people
+`published` are those that results are compared on; `boxes`, `pcie` and `tpu` are machines that people
 have. What they are called together is the catalogue's business. What they have in common
 is here for whoever else makes machines of nodes.
 """

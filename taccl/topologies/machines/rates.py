@@ -17,10 +17,20 @@ NVLINK_BRIDGE = Rate("NVLink bridge", 12.0, 14.0, "library", _NCCL, "sm86")
 NVLINK4 = Rate("NVLink 4", 20.6, 25.0, "library", _NCCL, "H100, H200, H800")
 NVLINK5 = Rate("NVLink 5", 40.1, 50.0, "library", _NCCL, "B200, GB200, GB300")
 
+#: From which compute capability on GPUs have them; sm86, sm87 and sm89 have bridges in their place.
+NVLINKS = ((100, NVLINK5), (90, NVLINK4), (80, NVLINK3), (70, NVLINK2), (60, NVLINK1))
+
 XGMI_MI50 = Rate("xGMI", 24.0, 46.0, "library", _RCCL, "MI50, MI100")
 XGMI_MI250X = Rate("xGMI", 36.0, 50.0, "library", _RCCL, "MI250X")
 XGMI_MI300X = Rate("xGMI", 48.0, 64.0, "library", _RCCL, "MI300X")
 XGMI_MI350X = Rate("xGMI", 48.0, 77.0, "library", _RCCL, "MI350X")
+#: By the architecture of their GPUs.
+XGMI = {
+    **dict.fromkeys(("gfx906", "gfx908"), XGMI_MI50),
+    "gfx90a": XGMI_MI250X,
+    **dict.fromkeys(("gfx940", "gfx941", "gfx942"), XGMI_MI300X),
+    "gfx950": XGMI_MI350X,
+}
 
 PCIE3_X8 = Rate("PCIe 3 x8", 6.0, 8.0, "library", _NCCL)
 PCIE3_X16 = Rate("PCIe 3 x16", 12.0, 15.75, "library", _NCCL)
@@ -28,6 +38,7 @@ PCIE4_X8 = Rate("PCIe 4 x8", 12.0, 15.75, "library", _RCCL)
 PCIE4_X16 = Rate("PCIe 4 x16", 24.0, 31.5, "library", _NCCL)
 PCIE5_X16 = Rate("PCIe 5 x16", 48.0, 63.0, "library", _NCCL)
 PCIE6_X16 = Rate("PCIe 6 x16", 96.0, 121.0, "library", _NCCL)
+PCIE = (PCIE3_X8, PCIE3_X16, PCIE4_X16, PCIE5_X16, PCIE6_X16)
 #: What NCCL counts on where GPUs of an Intel machine reach each other through the CPU: 5/6 of PCIe.
 PCIE4_X16_INTEL = Rate("PCIe 4 x16 through an Intel CPU", 20.0, 31.5, "library", "NCCL 2.30.7: 5/6 of 24")
 BETWEEN_INTEL_SPR = Rate("Intel Sapphire Rapids", 22.0, 22.0, "library", _NCCL)
