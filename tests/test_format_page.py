@@ -6,7 +6,7 @@ import pytest
 from pages import ROOT
 
 from taccl.calibration.benchmarks.registry import FORMATS as MEASUREMENTS
-from taccl.topologies.importers.clusters.registry import FORMATS as FABRICS
+from taccl.topologies.importers.clusters.imported import FORMATS as FABRICS
 from taccl.topologies.importers.nodes.registry import FORMATS as DUMPS
 
 PAGE = (ROOT / "docs" / "machines" / "formats.md").read_text(encoding="utf-8")

@@ -7,14 +7,12 @@ from dataclasses import dataclass
 
 from taccl.support.tables import FileLine
 from taccl.topologies.importers.nodes.facts import Dump, Gpu, GpuLink, Nearness, Nic
+from taccl.topologies.importers.nodes.gpus import arch_by_count, arch_by_neighbours, arch_of_model
 from taccl.topologies.importers.nodes.rates import (
     UNKNOWN_LINK,
     UNKNOWN_NIC_GBPS,
     UNKNOWN_NIC_SOURCE,
     UNKNOWN_PCIE_GBPS,
-    arch_by_count,
-    arch_by_neighbours,
-    arch_of_model,
     link_rate,
     pcie_peak_gbps,
     rate_source,

@@ -10,7 +10,7 @@ from taccl.errors import TopologyError
 from taccl.support.tables import plain_lines
 from taccl.topologies.importers.nodes.facts import Dump, Gpu
 from taccl.topologies.importers.nodes.figures import arch_of
-from taccl.topologies.importers.nodes.rates import NVLINKS_OF_SEVERAL, arch_of_model
+from taccl.topologies.importers.nodes.gpus import NVLINKS_OF_SEVERAL, arch_of_model, model_in
 
 #: `GPU 0: NVIDIA B200 (UUID: ..)` of `nvidia-smi -L`, and `GPU 0,1,..: NVIDIA B200` of people.
 _LISTED = re.compile(r"\bGPUs?\s+(\d[\d ,.-]{0,200}):\s*(\S.*)")
@@ -53,7 +53,7 @@ def _named(text: str) -> Iterator[tuple[int, str]]:
         match = _LISTED.search(line) or _TABLED.search(line) or _USED.search(line)
         if match is None:
             continue
-        name = match[2].partition("(UUID")[0].strip().removeprefix("NVIDIA ").strip()
+        name = model_in(match[2])
         if arch_of_model(name) is not None:
             yield from ((int(index), name) for index in re.findall(r"\d+", match[1]))
 

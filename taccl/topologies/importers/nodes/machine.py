@@ -13,10 +13,10 @@ from taccl.topologies.importers.nodes.figures import RatedLink, gpu_gbps, nic_fi
 from taccl.topologies.importers.nodes.gpu_models import unnamed_generation, with_model
 from taccl.topologies.importers.nodes.layout import Layout, machine_yaml, nic_names
 from taccl.topologies.importers.nodes.next_to_nics import add_nic_paths, used_nics
+from taccl.topologies.importers.nodes.nvlinks import settled, without_open_links
 from taccl.topologies.importers.nodes.pcie_tree import add_pcie_tree
 from taccl.topologies.importers.nodes.rates import Alphas, Protocol, alphas
 from taccl.topologies.importers.nodes.report import known_values, nearest_names
-from taccl.topologies.importers.nodes.settle import settled, without_open_links
 from taccl.topologies.machines.figures import Bandwidth, Figure
 
 #: NICs no faster than this make no network for a collective.

@@ -8,7 +8,8 @@ from dataclasses import replace
 from taccl.errors import TopologyError
 from taccl.support.tables import FileLine
 from taccl.topologies.importers.nodes.facts import Dump, GpuLink
-from taccl.topologies.importers.nodes.nvlinks import links_of_model, wiring
+from taccl.topologies.importers.nodes.gpus import links_of_model
+from taccl.topologies.importers.nodes.nvlinks import wiring
 
 
 def merged_links(

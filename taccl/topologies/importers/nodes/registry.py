@@ -24,7 +24,6 @@ from taccl.topologies.importers.nodes.formats import (
     nccl_topology,
     rocm_smi,
     smi_nvlink,
-    smi_nvlink_remote,
     smi_p2p,
     smi_topo,
 )
@@ -92,10 +91,10 @@ FORMATS: tuple[Format[Read], ...] = (
     Format(smi_topo.NAME, "`nvidia-smi topo -m`", smi_topo.looks_like, smi_topo.read),
     Format(smi_p2p.NAME, "`nvidia-smi topo -p2p r`", smi_p2p.looks_like, smi_p2p.read),
     Format(
-        smi_nvlink_remote.NAME,
+        smi_nvlink.REMOTE_NAME,
         "`nvidia-smi nvlink -R`",
-        smi_nvlink_remote.looks_like,
-        smi_nvlink_remote.read,
+        smi_nvlink.looks_like_remote,
+        smi_nvlink.read_remote,
     ),
     Format(smi_nvlink.NAME, "`nvidia-smi nvlink -s`", smi_nvlink.looks_like, smi_nvlink.read),
     Format("hwloc", "hwloc XML (`lstopo topology.xml`)", hwloc.looks_like, hwloc.read),

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from taccl.errors import FileError, TacclError, TopologyError
 from taccl.topologies.importers.clusters.formats.infiniband import host_and_nic, speed_of
-from taccl.topologies.importers.clusters.registry import FORMATS, parse_cluster, read_cluster
+from taccl.topologies.importers.clusters.imported import FORMATS, parse_cluster, read_cluster
 from taccl.topologies.importers.clusters.tiers import Tiers
 
 FILES = Path(__file__).parents[3] / "data" / "clusters"

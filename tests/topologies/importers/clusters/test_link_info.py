@@ -1,6 +1,6 @@
 """iblinkinfo tells hosts, switches and cables as ibnetdiscover does."""
 
-from taccl.topologies.importers.clusters.registry import parse_cluster
+from taccl.topologies.importers.clusters.imported import parse_cluster
 
 BLOCKS = """\
 CA: n01 mlx5_0:

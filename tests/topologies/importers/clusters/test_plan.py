@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from taccl.errors import TopologyError
 from taccl.support.lists import natural
 from taccl.topologies.importers.clusters.hostlist import expanded, shortened
+from taccl.topologies.importers.clusters.imported import parse_cluster
 from taccl.topologies.importers.clusters.plan import plan
-from taccl.topologies.importers.clusters.registry import parse_cluster
 
 
 def network(hosts, leaf_of, spines=("s",), uplinks=1, crossed=()):

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from taccl.topologies import parse_topology
-from taccl.topologies.importers.clusters.imported import import_cluster
+from taccl.topologies.importers.clusters.imported import import_cluster, read_cluster
 from taccl.topologies.importers.clusters.plan import plan
-from taccl.topologies.importers.clusters.registry import read_cluster
 from taccl.topologies.importers.clusters.section import section
 from taccl.topologies.importers.clusters.tiers import Tiers
 

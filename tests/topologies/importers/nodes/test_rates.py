@@ -4,7 +4,8 @@ import pytest
 
 from taccl.support.tables import FileLine
 from taccl.topologies.importers.nodes.facts import Cpu
-from taccl.topologies.importers.nodes.rates import alphas, arch_of_model, cpu_gbps, link_rate, pcie_peak_gbps
+from taccl.topologies.importers.nodes.gpus import arch_of_model
+from taccl.topologies.importers.nodes.rates import alphas, cpu_gbps, link_rate, pcie_peak_gbps
 
 HERE = FileLine("x", 1)
 

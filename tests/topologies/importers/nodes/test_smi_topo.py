@@ -10,8 +10,8 @@ from taccl.errors import TopologyError
 from taccl.topologies.importers.nodes.facts import Nearness
 from taccl.topologies.importers.nodes.formats import smi_p2p, smi_topo
 from taccl.topologies.importers.nodes.machine import make_machine
+from taccl.topologies.importers.nodes.nvlinks import settled
 from taccl.topologies.importers.nodes.registry import format_of, read_text
-from taccl.topologies.importers.nodes.settle import settled
 
 DUMPS = Path(__file__).parents[3] / "data" / "dumps" / "smi-topo"
 

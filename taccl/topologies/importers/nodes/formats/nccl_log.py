@@ -32,25 +32,16 @@ from taccl.topologies.importers.nodes.formats.nccl_log_tree import (
     host_of,
     message_of,
 )
-from taccl.topologies.machines.rates import (
-    NVLINK1,
-    NVLINK3,
-    NVLINK4,
-    NVLINK5,
-    NVLINK_BRIDGE,
-    XGMI_MI50,
-    XGMI_MI250X,
-    XGMI_MI300X,
-)
+from taccl.topologies.machines import rates
 
 NAME = "nccl-log"
 #: GB/s that versions of NCCL and RCCL take for one link, and the most such links that a GPU has.
 _ONE_LINK: dict[LinkKind, tuple[tuple[float, int], ...]] = {
     "nvlink": (
-        *((NVLINK5.gbps, 18), (22.0, 12), (21.0, 6), (NVLINK4.gbps, 18)),
-        *((NVLINK3.gbps, 12), (NVLINK1.gbps, 4), (NVLINK_BRIDGE.gbps, 4)),
+        *((rates.NVLINK5.gbps, 18), (22.0, 12), (21.0, 6), (rates.NVLINK4.gbps, 18)),
+        *((rates.NVLINK3.gbps, 12), (rates.NVLINK1.gbps, 4), (rates.NVLINK_BRIDGE.gbps, 4)),
     ),
-    "xgmi": ((XGMI_MI300X.gbps, 7), (XGMI_MI250X.gbps, 4), (XGMI_MI50.gbps, 3)),
+    "xgmi": ((rates.XGMI_MI300X.gbps, 7), (rates.XGMI_MI250X.gbps, 4), (rates.XGMI_MI50.gbps, 3)),
     "pcie": (),
 }
 #: What NCCL writes for a way inside a device; of a port without a card, it stands for no card at all.

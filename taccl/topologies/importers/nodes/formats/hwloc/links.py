@@ -12,14 +12,10 @@ from taccl.support.xml_elements import Element
 from taccl.topologies.importers.nodes.facts import GpuLink, LinkKind
 from taccl.topologies.importers.nodes.formats.hwloc.devices import PlacedGpu, has_nvswitch, is_nvswitch
 from taccl.topologies.importers.nodes.formats.hwloc.tree import Tree
+from taccl.topologies.importers.nodes.gpus import arch_of_model, is_without_nvlink
 
 #: MB/s that hwloc's NVML backend puts down for one NVLink: generation 1, generations 2 to 4, generation 5.
 _NVLINK_FIRST, _NVLINK, _NVLINK_FIFTH = 20_000, 25_000, 50_000
-_FIRST_MODELS, _FIFTH_MODELS = ("P100",), ("B100", "B200", "B300")
-#: Products that never had NVLink; where all GPUs are such, nothing is missing with the matrix.
-_WITHOUT_NVLINK = re.compile(
-    r"\b(?:T4G?|L2|L4|L20|L40S?|A2|A10[GM]?|A16|P4|P40|M4|M10|M40|M60|K[12]0[0-9]?|K40[cmt]?|K80)\b|\bAda\b"
-)
 #: MB/s that the ROCm driver states for one xGMI link.
 _XGMI = 50_000
 #: What hwloc put down for every two GPUs of a hive, linked or not, before it requested the driver.
@@ -138,10 +134,10 @@ def _link(
 
 def _one_nvlink(gpu: PlacedGpu, value: int) -> int:
     """MB/s of one link of this GPU: by its model, and where that is not stated by what divides the value."""
-    model = gpu.gpu.model or ""
-    if any(name in model for name in _FIRST_MODELS):
+    arch = arch_of_model(gpu.gpu.model or "")
+    if arch == "sm60":
         return _NVLINK_FIRST
-    if any(name in model for name in _FIFTH_MODELS) and value % _NVLINK_FIFTH == 0:
+    if arch == "sm100" and value % _NVLINK_FIFTH == 0:
         return _NVLINK_FIFTH
     return _NVLINK_FIRST if value % _NVLINK and not value % _NVLINK_FIRST else _NVLINK
 
@@ -149,7 +145,7 @@ def _one_nvlink(gpu: PlacedGpu, value: int) -> int:
 def _has_no_links(gpu: PlacedGpu) -> bool:
     """Whether its model never had NVLink, or its driver says that it is in no hive of xGMI."""
     hive = gpu.info("XGMIHiveID")
-    return bool(_WITHOUT_NVLINK.search(gpu.gpu.model or "")) if hive is None else not hive.strip("0x")
+    return is_without_nvlink(gpu.gpu.model or "") if hive is None else not hive.strip("0x")
 
 
 def _hives(placed: Sequence[PlacedGpu]) -> str:

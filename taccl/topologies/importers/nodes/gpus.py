@@ -1,0 +1,117 @@
+"""The models of GPUs: what tools call them, their architecture, their NVLinks. The one table of such facts.
+
+Speeds of links are in `taccl.topologies.machines.rates`, by architecture.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+#: The most NVLinks that a GPU of any generation has.
+MOST_LINKS = 18
+
+
+@dataclass(frozen=True)
+class Models:
+    """Models that have the same facts.
+
+    Parameters
+    ----------
+    words : a pattern of what product names have in them.
+    arch : `sm90`, `gfx942`.
+    nvlinks : how many a GPU can have; the most of any where nobody needs to know.
+    is_on_board : boards of more than four of them have NVSwitches; cards of them are joined by bridges.
+    """
+
+    words: str
+    arch: str
+    nvlinks: int = MOST_LINKS
+    is_on_board: bool = False
+
+
+#: In the order in which they are tried: the longer names first where one holds another.
+_MODELS = (
+    # PCI device ids, which stand where a tool knows no name.
+    Models(r"\b(?:0x)?(?:74a[0-9a-f]|74b[0-9a-f])\b", "gfx942"),
+    Models(r"\b(?:0x)?740[8cf]\b", "gfx90a"),
+    Models(r"\b(?:0x)?738[ce]\b", "gfx908"),
+    Models(r"\b(?:0x)?66a[0-7]\b", "gfx906"),
+    Models(r"\bG?B[123]00\b", "sm100", is_on_board=True),
+    Models(r"\bGH200\b|\bH[12]00\b|\bH20\b", "sm90", is_on_board=True),
+    Models(r"\bH800\b", "sm90", 8, is_on_board=True),
+    Models(r"\bA100\b", "sm80", 12, is_on_board=True),
+    Models(r"\bA800\b", "sm80", 8, is_on_board=True),
+    Models(r"\bA30\b", "sm80"),
+    Models(r"\bV100S?\b|\bGV100\b", "sm70", 6),
+    Models(r"\bP100\b", "sm60", 4),
+    Models(r"\bL[24]0S?\b|\bL4\b|\bRTX 6000 Ada\b|\bRTX 40\d0\b", "sm89"),
+    Models(r"\bA10G?\b|\bA40\b|\bA16\b|\bRTX A\d000\b|\bRTX 30\d0\b|\bA6000\b", "sm86"),
+    Models(r"\bT4\b|\bTITAN RTX\b|\bRTX 20\d0\b|\bQuadro RTX \d000\b", "sm75"),
+    Models(r"\bMI35\dX?\b", "gfx950"),
+    Models(r"\bMI3[02]\d[AX]?\b", "gfx942"),
+    Models(r"\bMI2[15]0X?\b", "gfx90a"),
+    Models(r"\bMI100\b", "gfx908"),
+    Models(r"\bMI[56]0\b", "gfx906"),
+)
+
+#: Products that never had NVLink.
+_WITHOUT_NVLINK = re.compile(
+    r"\b(?:T4G?|L2|L4|L20|L40S?|A2|A10[GM]?|A16|P4|P40|M4|M10|M40|M60|K[12]0[0-9]?|K40[cmt]?|K80)\b|\bAda\b"
+)
+#: Cards, which bridges join, of models that boards have too.
+_BRIDGED = ("PCIE", "NVL")
+#: How many NVLinks a GPU has -> the generation that has this many.
+_BY_COUNT = {4: "sm60", 6: "sm70", 8: "sm80", 12: "sm80", 18: "sm90"}
+#: Numbers that later generations have too: what is taken, and what it could be.
+NVLINKS_OF_SEVERAL = {18: ("Hopper", "Blackwell")}
+#: The same where all of them lead to one other GPU: boards spread a P100's four, bridges join pairs of cards.
+_BY_COUNT_OF_PAIRS = {4: "sm86"}
+#: Eight GPUs that all have xGMI links to each other; those before the MI300 had links to fewer others.
+_XGMI_NEIGHBOURS_SINCE_MI300 = 7
+
+
+def model_in(text: str) -> str:
+    """`NVIDIA B200 (UUID: GPU-...)`, as tools name a GPU behind its index -> B200."""
+    return text.partition("(UUID")[0].strip().removeprefix("NVIDIA ").strip()
+
+
+def _facts_of(model: str | None) -> Models | None:
+    return next((each for each in _MODELS if re.search(each.words, model or "", re.IGNORECASE)), None)
+
+
+def arch_of_model(model: str) -> str | None:
+    """`NVIDIA A100-SXM4-80GB` -> sm80; None of a product that is not known here."""
+    facts = _facts_of(model)
+    return None if facts is None else facts.arch
+
+
+def links_of_model(model: str | None) -> int:
+    """How many NVLinks a GPU of this name can have; the most of any where the name tells nothing."""
+    facts = _facts_of(model)
+    return MOST_LINKS if facts is None else facts.nvlinks
+
+
+def is_without_nvlink(model: str) -> bool:
+    """Whether it is a product that never had NVLink."""
+    return _WITHOUT_NVLINK.search(model) is not None
+
+
+def is_switched_beyond_four(model: str | None) -> bool:
+    """Whether no board joins more than four of them directly: cards that bridges join are no such GPUs."""
+    facts = _facts_of(model)
+    is_card = any(name in (model or "").upper() for name in _BRIDGED)
+    return facts is not None and facts.is_on_board and not is_card
+
+
+def arch_by_count(count: int, *, in_pairs: bool = False) -> str | None:
+    """The generation whose GPUs have this many NVLinks; None where no generation has.
+
+    `in_pairs`: all of a GPU's links lead to one other GPU.
+    """
+    return (in_pairs and _BY_COUNT_OF_PAIRS.get(count)) or _BY_COUNT.get(count)
+
+
+def arch_by_neighbours(count: int) -> str | None:
+    """The first generation whose GPUs have xGMI to this many others; None where several have."""
+    return "gfx942" if count >= _XGMI_NEIGHBOURS_SINCE_MI300 else None
