@@ -81,19 +81,9 @@ _greedy = Engine(
     features=COPIES_AND_SUMS,
     serves=everything,
     run=greedy.greedy,
+    at_once=greedy.greedy_at_once,
     needs=(FEW_OUTPUTS,),
     tells_chunks=lambda _: True,
-)
-_along_trees = Engine(
-    name="along-trees",
-    about="one schedule at once, at any size: each chunk along a tree of its own",
-    features=COPIES_AND_SUMS,
-    serves=greedy.serves_along_trees,
-    run=greedy.along_trees,
-    takes_sums=True,
-    role="first",
-    needs=(FEW_OUTPUTS,),
-    part_of="greedy",
 )
 _combining = Engine(
     name="combining",
@@ -146,7 +136,6 @@ ENGINES: tuple[Engine, ...] = (
     ),
     _routes,
     _greedy,
-    _along_trees,
     _combining,
     Engine(
         name="milp",
@@ -195,13 +184,27 @@ ENGINES: tuple[Engine, ...] = (
     ),
 )
 
+#: Engines that went, and those that serve in their place.
+_SUCCESSORS = {
+    "along-trees": "greedy",
+    "forest": "routes",
+    "trees": "routes",
+    "paths": "routes",
+    "flows": "routes",
+    "shortest": "routes",
+    "windows": "lns",
+    "orders": "lns",
+    "groups": "lns",
+    "staged": "gather-cross-scatter",
+}
+
 #: Who is requested the first schedule, in this order, each where the second entry says so.
 _OPENINGS: tuple[tuple[Engine, Callable[[Instance], bool]], ...] = (
     (_routes, lambda instance: not COPIES_AND_SUMS >= instance.features),
     (_greedy, greedy.is_quick),
     (_routes, has_many_chunks),
     (_hierarchical, lambda _: True),
-    (_along_trees, lambda _: True),
+    (_greedy, lambda instance: bool(greedy.has_trees(instance))),
     (_combining, lambda _: True),
     (_greedy, lambda _: True),
 )
@@ -263,7 +266,7 @@ def verdict_of(engine: Engine, instance: Instance) -> Verdict:
 
 
 def names() -> tuple[str, ...]:
-    """What `--engine` may be, but for older names."""
+    """What `--engine` may be."""
     return ("auto", *(engine.name for engine in all_engines()))
 
 
@@ -284,4 +287,7 @@ def engine_named(name: str) -> Engine:
             return engine
     if faults:
         raise faults[0]
+    if name in _SUCCESSORS:
+        after = _SUCCESSORS[name]
+        raise SolverError(f"there is no engine {name!r} any more", hint=f"{after} serves in its place")
     raise SolverError(f"unknown engine {name!r}", hint="one of " + ", ".join(names()))

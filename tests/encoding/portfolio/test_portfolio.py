@@ -140,6 +140,12 @@ def test_no_bound_is_ever_above_a_schedule_of_a_custom_collective(small: Problem
     assert bound <= schedules[-1].makespan_us + 1e-6
 
 
+def test_an_engine_that_went_names_the_one_that_serves_in_its_place() -> None:
+    with pytest.raises(SolverError, match="no engine 'along-trees' any more") as caught:
+        engine_named("along-trees")
+    assert caught.value.hint == "greedy serves in its place"
+
+
 def test_an_unknown_engine_is_named_with_those_that_there_are() -> None:
     with pytest.raises(SolverError, match="unknown engine 'quantum'") as caught:
         next(solve(problem(ring(3), "allgather"), SearchOptions(engine="quantum")))

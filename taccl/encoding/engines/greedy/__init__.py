@@ -1,7 +1,6 @@
 """List scheduling: a valid schedule at once, for any size, and the first incumbent of all engines."""
 
-from taccl.encoding.engines.greedy.along_trees import along_trees
-from taccl.encoding.engines.greedy.along_trees import serves as serves_along_trees
-from taccl.encoding.engines.greedy.engine import greedy, is_quick
+from taccl.encoding.engines.greedy.along_trees import has_trees
+from taccl.encoding.engines.greedy.engine import greedy, greedy_at_once, is_quick
 
-__all__ = ["along_trees", "greedy", "is_quick", "serves_along_trees"]
+__all__ = ["greedy", "greedy_at_once", "has_trees", "is_quick"]

@@ -10,15 +10,12 @@ the longest way before it. The work is that of sorting the transfers, and one st
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.encoding.core.options import SearchOptions
-from taccl.encoding.core.sequence import in_sequence, of_columns
+from taccl.encoding.core.sequence import of_columns
 from taccl.encoding.core.timing import Ports
-from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.engines.greedy.grown import grown, routes_of
 from taccl.encoding.engines.greedy.tuning import (
@@ -31,16 +28,13 @@ from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray, LogicalTopology
 from taccl.model.problem import Problem
-from taccl.model.schedule import TOLERANCE_US, Schedule
-from taccl.support.budget import Budget
+from taccl.model.schedule import Schedule
 
 #: A table of more cells (sources x ranks, or ranks x ranks for each kind of limits) is not built.
 MOST_CELLS = 2**25
-#: About this many rows take a unit of work.
-ROWS_PER_UNIT = 300
 
 
-def serves(instance: Instance) -> Verdict:
+def has_trees(instance: Instance) -> Verdict:
     """Whether nothing is requested that routes of their own cannot keep, and the tables have room."""
     problem = instance.problem
     if problem.symmetry:
@@ -54,64 +48,14 @@ def serves(instance: Instance) -> Verdict:
     return YES
 
 
-def along_trees(
-    instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
-) -> Iterator[Update]:
-    """Yield the one schedule that there is, of copies, of sums, or of both; nothing if it is no better."""
-    schedule = at_once(instance) if serves(instance) else None
-    if schedule is None:
-        return
-    budget.spend(len(schedule) / ROWS_PER_UNIT)
-    if incumbent is None or schedule.makespan_us < incumbent.makespan_us - TOLERANCE_US:
-        yield Update("along trees", schedule)
-
-
-def at_once(instance: Instance) -> Schedule | None:
-    """The schedule of an instance that this serves; None if a rank is not reached."""
-    schedule = _in_both_phases(instance, ALONG_TREES_MANY_ROWS)
+def along_trees(instance: Instance) -> Schedule | None:
+    """The schedule of copies, of the quotient if it is large; None if a rank is not reached."""
+    schedule = _copied(instance, ALONG_TREES_MANY_ROWS)
     if schedule is not None:
         return schedule
     quotient, small = instance.quotient, instance.quotient_instance
-    part = None if small is None else _in_both_phases(small, None)
-    if part is None or quotient is None:
-        return _in_both_phases(instance, None)
-    return quotient.lifted(part)
-
-
-def _in_both_phases(instance: Instance, most_rows: int | None) -> Schedule | None:
-    """None also if there are more than this many rows."""
-    parts = instance.phases
-    copies = None if parts.broadcast_phase is None else _copied(parts.broadcast_phase, most_rows)
-    if parts.reduce_phase is None:
-        return copies
-    sums = _copied(parts.reduce_phase, most_rows)
-    if sums is None or (copies is None and parts.broadcast_phase is not None):
-        return None
-    order = np.lexsort((-_hops(sums), -sums.start_us, -sums.end_us))
-    chunk, link = sums.chunk[order], sums.link[order]
-    reduce = np.ones(len(chunk), dtype=np.bool_)
-    if copies is not None:
-        copies = copies.take(np.lexsort((_hops(copies), copies.start_us)))
-        chunk, link = np.concatenate([chunk, copies.chunk]), np.concatenate([link, copies.link])
-        reduce = np.arange(len(chunk)) < len(sums)
-    return in_sequence(instance.problem, chunk, link, reduce, np.arange(len(chunk)))
-
-
-def _hops(copies: Schedule) -> IntArray:
-    """How many transfers brought the chunk of each row to its sender, where some links cost nothing.
-
-    Elsewhere times tell which of two transfers came first, and this is 0.
-    """
-    hops = np.zeros(len(copies), dtype=np.int64)
-    if (copies.end_us > copies.start_us).all():
-        return hops
-    ranks = copies.problem.num_ranks
-    row_into = np.full(copies.problem.num_chunks * ranks, -1, dtype=np.int64)
-    row_into[copies.chunk * ranks + copies.dst] = np.arange(len(copies))
-    before = row_into[copies.chunk * ranks + copies.src]
-    for _ in range(ranks):
-        hops = np.where(before >= 0, hops[before] + 1, 0)
-    return hops
+    part = None if small is None else _copied(small, None)
+    return _copied(instance, None) if part is None or quotient is None else quotient.lifted(part)
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,17 +124,6 @@ def _sources(problem: Problem) -> _Sources | None:
     return _Sources(of_chunk, starts[start], kind, usable)
 
 
-def _costs(topology: LogicalTopology, duration: FloatArray, usable: BoolArray) -> tuple[IntArray, FloatArray]:
-    """The link between each two ranks, shape (R, R), -1 for none, and its time for each of K limits."""
-    ranks = topology.num_ranks
-    link = np.full((ranks, ranks), -1, dtype=np.int64)
-    link[topology.src, topology.dst] = np.arange(topology.num_links)
-    cost = np.full((len(usable), ranks, ranks), np.inf)
-    for kind, allowed in enumerate(usable):
-        cost[kind, topology.src[allowed], topology.dst[allowed]] = duration[allowed]
-    return link, cost
-
-
 def _turned(topology: LogicalTopology, first: IntArray) -> FloatArray:
     """How far each rank stands from each of `first`, in its node and then by nodes, shape (S, R)."""
     order = np.argsort(topology.node_of, kind="stable")
@@ -206,40 +139,13 @@ def _turned(topology: LogicalTopology, first: IntArray) -> FloatArray:
 
 def _trees(instance: Instance, sources: _Sources, which: IntArray) -> IntArray:
     """For some sources the link by which each rank gets their chunks, -1 at the source, shape (S, R)."""
-    problem, topology, duration = instance.problem, instance.problem.topology, instance.durations_us
-    link, cost = _costs(topology, duration, sources.usable)
-    shares = _shared_ports(topology)
-    each, kinds = np.arange(len(which)), sources.limits[which]
-    holds = sources.holds[which]
+    topology, duration, holds = instance.problem.topology, instance.durations_us, sources.holds[which]
     turned = _turned(topology, holds.argmax(axis=1))
     tie = ALONG_TREES_TIE * float(duration.max(initial=0.0)) / max(1.0, float(turned.max())) * turned
-    busy = topology.slowest_busy_us(np.arange(topology.num_links), problem.chunk_mb)
-    if len(which) * topology.num_ranks**3 > ALONG_TREES_MOST_OFFERS:
-        return grown(
-            routes_of(link, duration, busy, shares), sources.usable, kinds, holds, tie, ALONG_TREES_LATENESS
-        )
-    free = np.zeros((len(which), int(shares.max(initial=-1)) + 2))  # the last column: no shared port
-    at = np.where(holds, 0.0, np.inf)
-    outside, via = ~holds, np.full(holds.shape, -1, dtype=np.int64)
-    for _ in range(topology.num_ranks):
-        price, sender = np.full(holds.shape, np.inf), np.full(holds.shape, -1, dtype=np.int64)
-        for rank in np.flatnonzero(np.isfinite(at).any(axis=0)).tolist():
-            ready = np.maximum(at[:, rank], free[:, shares[rank]])
-            new = cost[kinds, rank] + (ALONG_TREES_LATENESS * ready + tie[:, rank])[:, None] + tie
-            better = (new < price) & outside & (link[rank] >= 0)
-            price[better] = new[better]
-            sender[better] = rank
-        nearest = price.argmin(axis=1)
-        row = np.flatnonzero(np.isfinite(price[each, nearest]))
-        if not len(row):
-            break
-        came, to = sender[row, nearest[row]], nearest[row]
-        over = link[came, to]
-        start = np.maximum(at[row, came], free[row, shares[came]])
-        via[row, to], outside[row, to], at[row, to] = over, False, start + duration[over]
-        shared = shares[came] >= 0
-        free[row[shared], shares[came[shared]]] = (start + busy[over])[shared]
-    return via
+    busy = topology.slowest_busy_us(np.arange(topology.num_links), instance.problem.chunk_mb)
+    routes = routes_of(topology, duration, busy, _shared_ports(topology))
+    anew = len(which) * topology.num_ranks**3 <= ALONG_TREES_MOST_OFFERS
+    return grown(routes, sources.usable, sources.limits[which], holds, tie, ALONG_TREES_LATENESS, anew)
 
 
 def _shared_ports(topology: LogicalTopology) -> IntArray:

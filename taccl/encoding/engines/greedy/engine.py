@@ -1,7 +1,8 @@
 """The greedy engine: many cheap passes under different policies, keeping the best.
 
-The first pass gives a valid schedule at once, at any scale; the others are a search over policies
-and random ties. It knows nothing of optimality: its bound is 0.
+The first pass gives a valid schedule within seconds; the others are a search over policies and random ties.
+On machines that are too large for that, chunks along trees (`along_trees`) are the first schedule. It knows
+nothing of optimality: its bound is 0.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from taccl.encoding.core.grouping import one_by_one
 from taccl.encoding.core.list_scheduling import Policy, RoutingInstance, schedule_by_policy
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
+from taccl.encoding.engines.greedy.along_trees import along_trees, has_trees
 from taccl.encoding.engines.greedy.match import MatchPolicy, is_for_matching, match
 from taccl.encoding.engines.greedy.rarest_first import is_synchronous, rarest_first, rounds_take_s
 from taccl.encoding.engines.greedy.route import spread_routes
 from taccl.encoding.engines.greedy.tuning import (
+    ALONG_TREES_ROWS_PER_UNIT,
     CONGESTION,
     GROUPS,
     HOLDS,
@@ -94,6 +97,18 @@ def greedy(
         if best is None or update.schedule.makespan_us < best - TOLERANCE_US:
             best = update.schedule.makespan_us
             yield update
+
+
+def greedy_at_once(
+    instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
+) -> Iterator[Update]:
+    """Yield a schedule along trees where the first of `greedy` is not there within seconds."""
+    schedule = along_trees(instance) if has_trees(instance) and not is_quick(instance) else None
+    if schedule is None:
+        yield from greedy(instance, options, budget, incumbent)
+        return
+    budget.spend(len(schedule) / ALONG_TREES_ROWS_PER_UNIT)
+    yield Update("greedy", schedule)
 
 
 def _streams(

@@ -1,7 +1,6 @@
-"""Trees grown from many sources on hundreds of ranks, each by the link that is cheapest to use next.
+"""Trees grown from many sources, each by the link that is cheapest to use next (`along_trees`).
 
-The rule is that of `along_trees`; here it runs source by source in machine code, over the links of each rank
-alone.
+The loop runs source by source in machine code, over the links of each rank alone.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from taccl.model.collective import BoolArray, IntArray
-from taccl.model.network import FloatArray
+from taccl.model.network import FloatArray, LogicalTopology
 from taccl.support.jit import compiled
 
 
@@ -30,16 +29,24 @@ class Routes(NamedTuple):
     shares: IntArray
 
 
-def routes_of(link: IntArray, duration_us: FloatArray, busy_us: FloatArray, shares: IntArray) -> Routes:
-    """The routes over a table of links between each two ranks, -1 for none; times of each link."""
-    src, dst = np.nonzero(link >= 0)
-    number = link[src, dst]
-    first = np.concatenate([[0], np.cumsum(np.bincount(src, minlength=len(link)))])
-    return Routes(first, number, dst, duration_us[number], busy_us[number], shares)
+def routes_of(
+    topology: LogicalTopology, duration_us: FloatArray, busy_us: FloatArray, shares: IntArray
+) -> Routes:
+    """The routes over a machine's links, with times of each link."""
+    link = np.lexsort((topology.dst, topology.src))
+    count = np.bincount(topology.src, minlength=topology.num_ranks)
+    first = np.concatenate([[0], np.cumsum(count)])
+    return Routes(first, link, topology.dst[link], duration_us[link], busy_us[link], shares)
 
 
 def grown(
-    routes: Routes, usable: BoolArray, kinds: IntArray, holds: BoolArray, tie: FloatArray, lateness: float
+    routes: Routes,
+    usable: BoolArray,
+    kinds: IntArray,
+    holds: BoolArray,
+    tie: FloatArray,
+    lateness: float,
+    anew: bool = False,
 ) -> IntArray:
     """For each source the link by which each rank is reached, -1 at the source or for none, shape (S, R).
 
@@ -49,15 +56,49 @@ def grown(
     holds : shape (S, R); where each source has its chunks.
     tie : shape (S, R); what tells links of equal cost apart, by the ranks at both ends.
     lateness : what it counts that a sender has a chunk later.
+    anew : whether all that have a chunk make their offers anew in every step, and not only the one whose
+        offer was taken up and the one that it reached.
     """
     via = np.full(holds.shape, -1, dtype=np.int64)
-    _grow(routes, usable, kinds, holds, tie, lateness, int(routes.shares.max(initial=-1)) + 1, via)
+    _grow(routes, usable, kinds, holds, tie, lateness, anew, int(routes.shares.max(initial=-1)) + 1, via)
     return via
 
 
 @compiled
+def _offer(
+    routes: Any,
+    usable: Any,
+    tie: Any,
+    rank: int,
+    late: float,
+    outside: Any,
+    price: Any,
+    sender: Any,
+    inward: Any,
+) -> None:
+    """Note the offers of a rank that are the best, or take the place of an earlier one of its own."""
+    for way in range(routes.first[rank], routes.first[rank + 1]):
+        to = routes.dst[way]
+        if not outside[to]:
+            continue
+        new = np.inf
+        if usable[routes.link[way]]:
+            new = routes.duration_us[way] + late + tie[to]
+        if new < price[to] or sender[to] == rank:
+            price[to], sender[to], inward[to] = new, rank, way
+
+
+@compiled
 def _grow(
-    routes: Any, usable: Any, kinds: Any, holds: Any, tie: Any, lateness: float, num_shared: int, via: Any
+    routes: Any,
+    usable: Any,
+    kinds: Any,
+    holds: Any,
+    tie: Any,
+    lateness: float,
+    anew: bool,
+    num_shared: int,
+    via: Any,
 ) -> None:
     many, num_ranks = holds.shape
     price, at = np.empty(num_ranks), np.empty(num_ranks)
@@ -80,15 +121,7 @@ def _grow(
                 if shared >= 0 and free[shared] > ready:
                     ready = free[shared]
                 late = lateness * ready + tie[s, rank]
-                for way in range(routes.first[rank], routes.first[rank + 1]):
-                    to = routes.dst[way]
-                    if not outside[to]:
-                        continue
-                    new = np.inf
-                    if usable[kinds[s], routes.link[way]]:
-                        new = routes.duration_us[way] + late + tie[s, to]
-                    if new < price[to] or sender[to] == rank:
-                        price[to], sender[to], inward[to] = new, rank, way
+                _offer(routes, usable[kinds[s]], tie[s], rank, late, outside, price, sender, inward)
             nearest, least = -1, np.inf
             for rank in range(num_ranks):
                 if outside[rank] and price[rank] < least:
@@ -103,4 +136,8 @@ def _grow(
             at[nearest] = start + routes.duration_us[way]
             if shared >= 0:
                 free[shared] = start + routes.busy_us[way]
-            offering[0], offering[1], num_offering = came, nearest, 2
+            if anew:
+                offering[num_offering], num_offering = nearest, num_offering + 1
+                price[:] = np.inf
+            else:
+                offering[0], offering[1], num_offering = came, nearest, 2

@@ -16,6 +16,8 @@ ALONG_TREES_MANY_ROWS = 1_000_000
 #: With no more than this many offers, all that have a chunk make theirs anew in every step; with more, only
 #: the one that was taken up and the one that it reached do (`grown`).
 ALONG_TREES_MOST_OFFERS = 2**25
+#: About this many rows take a unit of work.
+ALONG_TREES_ROWS_PER_UNIT = 300
 
 # --- engine
 
