@@ -137,6 +137,7 @@ class MachineCheck(Reported):
             "name": self.machine.name,
             "nodes": self.machine.num_nodes,
             "ranks": self.machine.num_members,
+            "helpers": [helper.name for helper in self.machine.gpus[self.machine.num_members :]],
             "is_whole": self.is_whole,
             "anomalies": [
                 {

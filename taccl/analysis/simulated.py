@@ -14,13 +14,12 @@ from taccl.analysis.simulated_subject import Subject, of_file, of_schedule
 from taccl.api import make_problem
 from taccl.backend.program import Protocol
 from taccl.backend.simulate.settings import Arbitration, SimulationSettings
-from taccl.backend.targets.registry import known_target
 from taccl.encoding.bounds import lower_bound
 from taccl.errors import TacclError, TopologyError, UnitError
 from taccl.model import units
 from taccl.model.collectives import COLLECTIVES, chunk_bytes, rounding_notes
 from taccl.model.problem import Problem, RoutingLimits
-from taccl.model.schedule import is_schedule, read_schedule
+from taccl.model.schedule import begins_as_schedule, read_schedule
 from taccl.support.arguments import file_path, shown
 from taccl.support.files import read_bytes
 from taccl.synthesis.predicted import execute, file_bound
@@ -147,7 +146,7 @@ def simulate_file(
 
 def _subject(path: str | Path, collective: str | Path | None, root: int | None) -> Subject:
     content = read_bytes(path)
-    if known_target(content) is None and is_schedule(path):
+    if begins_as_schedule(content):
         return of_schedule(read_schedule(path))
     return of_file(path, content, collective, root)
 

@@ -16,7 +16,7 @@ from taccl.backend.two_sided import TwoSided
 from taccl.backend.unfolded import Unfolded
 from taccl.errors import CollectiveError
 from taccl.model.collective import Collective
-from taccl.model.collectives import COLLECTIVES, make_collective
+from taccl.model.collectives import COLLECTIVES, make_collective, plain_name
 from taccl.model.schedule import SavedSchedule
 from taccl.synthesis.collective_file import load_collective
 
@@ -66,7 +66,7 @@ def of_file(path: str | Path, content: bytes, custom: str | Path | None, root: i
     ranks, chunks = file.num_ranks, file.chunks
     collective = None if custom is None else load_collective(custom, ranks)
     file.check(collective, root)
-    if collective is None and file.computed is not None:
+    if file.computed is not None:  # which `check` has held against the collective that is given
         return Subject(file, file.computed, 1)
     name = _known_name(file, custom, path)
     if collective is not None:
@@ -79,7 +79,7 @@ def of_file(path: str | Path, content: bytes, custom: str | Path | None, root: i
 
 def _known_name(file: Unfolded, custom: str | Path | None, path: str | Path) -> str:
     name = file.collective
-    plain = name.lower().replace("_", "").replace("-", "")
+    plain = plain_name(name)
     if custom is None and plain not in COLLECTIVES:
         raise CollectiveError(
             f"{file.coll_key} is {name!r}, which does not say what size and bound mean",

@@ -128,7 +128,7 @@ def _ranks(file: Path, options: dict[str, Any], world: World, deadline: Deadline
             raise TacclError(
                 "only programs of sends and receives run over MPI, and this file has none",
                 path=file,
-                hint="--ranks-as processes",
+                hint="leave --backend out",
             )
         calls = [
             make_call(program, _requested(options, deadline), in_place=in_place)

@@ -11,7 +11,7 @@ import click
 
 from taccl.backend.show import Timeline, describe_schedule, schedule_timeline, to_html, to_trace
 from taccl.backend.show.facts import bandwidth_words, time_facts, topology_words
-from taccl.backend.targets.registry import known_target, unfold_file
+from taccl.backend.targets.registry import unfold_file
 from taccl.backend.unfolded import Unfolded
 from taccl.cli import completion
 from taccl.cli.options import FILE
@@ -19,7 +19,7 @@ from taccl.cli.output import claim_outputs, output_name, write_output
 from taccl.cli.sections import Sectioned
 from taccl.errors import TacclError
 from taccl.model import units
-from taccl.model.schedule import is_schedule, read_schedule
+from taccl.model.schedule import begins_as_schedule, read_schedule
 from taccl.support.files import read_bytes
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def show(
     aside = claim_outputs((html, trace), (file, sketch, topology, profile, collective))
     machine = _Machine(sketch, topology, nodes, profile, size, collective)
     content = read_bytes(file)
-    is_saved = known_target(content) is None and is_schedule(file)
+    is_saved = begins_as_schedule(content)
     subject = _schedule(file, machine) if is_saved else _program(file, content, machine)
     if html is None and trace is None:
         for line in subject.lines(rank):

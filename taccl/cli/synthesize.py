@@ -30,7 +30,7 @@ from taccl.cli.targets import protocol_option, target_option
 from taccl.encoding.engines.registry import ENGINES
 from taccl.errors import CheckError
 from taccl.model import units
-from taccl.model.collectives import COLLECTIVES
+from taccl.model.collectives import COLLECTIVES, plain_name
 from taccl.support.arguments import shown
 from taccl.synthesis.output_options import AUTO
 from taccl.synthesis.request import Request
@@ -234,7 +234,7 @@ def _show_stages(*outputs: Path | None, as_json: bool, engine: str, **requested:
 
 def _check_one_file(collective: str, target: AnyTarget) -> None:
     """Standard output takes one file, and some collectives need two for all runtimes."""
-    name = collective.lower().replace("-", "").replace("_", "")
+    name = plain_name(collective)
     if name in COLLECTIVES and len(target.files_for(name)) > 1:
         raise click.UsageError(f"{name} makes two files for all runtimes; give a --target, or a file for -o")
 

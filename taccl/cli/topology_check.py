@@ -13,6 +13,7 @@ from taccl.cli.output import show_json, show_table
 from taccl.cli.sections import Sectioned
 from taccl.model import units
 from taccl.model.network import OCCUPANCIES, Occupancy
+from taccl.support.lists import few
 
 #: A check failed: ranks have no way to each other.
 _NOT_WHOLE = 4
@@ -84,6 +85,9 @@ def _show(checked: MachineCheck) -> None:
     machine = checked.machine
     nodes = f"{machine.num_nodes} node{'s' if machine.num_nodes > 1 else ''}"
     gpus = f"{machine.num_members} GPU{'s' if machine.num_members > 1 else ''}"
+    helpers = [helper.name for helper in machine.gpus[machine.num_members :]]
+    if helpers:
+        gpus += f", {len(helpers)} helper{'s' if len(helpers) > 1 else ''} ({few(helpers, 4)})"
     click.echo(f"{machine.name}, {nodes}, {gpus}: {_counted(len(checked.anomalies))} found")
     for anomaly in checked.anomalies:
         click.echo(f"- {anomaly.kind}: {anomaly.message}\n    {anomaly.hint}")

@@ -157,6 +157,11 @@ _COMPOSED = ("allgather", "reducescatter", "allreduce")
 COLLECTIVES = (*_ROOTLESS, *_ROOTED)
 
 
+def plain_name(collective: str) -> str:
+    """`reduce_scatter`, `ReduceScatter` and `reduce-scatter` are all reducescatter."""
+    return collective.lower().replace("_", "").replace("-", "")
+
+
 def make_collective(
     name: str, num_ranks: int, chunks_per_rank: int = 1, root: int | None = None
 ) -> Collective:
@@ -167,7 +172,7 @@ def make_collective(
     CollectiveError : unknown name, fewer than one chunk, more than can be built, a root that is no rank or is
         not wanted.
     """
-    key = name.lower().replace("-", "").replace("_", "") if isinstance(name, str) else ""
+    key = plain_name(name) if isinstance(name, str) else ""
     if key not in COLLECTIVES:
         raise CollectiveError(f"unknown collective {shown(name)}", hint="one of " + ", ".join(COLLECTIVES))
     for number in (num_ranks, chunks_per_rank):

@@ -135,8 +135,13 @@ def alltoallv(size_bytes: IntArray, pieces: int = 1) -> Demand:
             f"{table.shape}",
             hint="row i, column j: bytes from rank i to rank j",
         )
-    if (table < 0).any() or table.max(initial=0) > _MOST_BYTES:
-        raise CollectiveError(f"the sizes of an alltoallv must be from 0 to {_MOST_BYTES} bytes")
+    outside = np.argwhere((table < 0) | (table > _MOST_BYTES))
+    if len(outside):
+        row, column = outside[0].tolist()
+        raise CollectiveError(
+            f"the size from rank {row} to rank {column} is {table[row, column]} bytes, which is not from 0 "
+            f"to {_MOST_BYTES}"
+        )
     source, target = np.nonzero(table)
     if not len(source):
         raise CollectiveError("an alltoallv has to send something: all sizes are 0")

@@ -40,7 +40,7 @@ from taccl.backend.machine.expected import MAX_CELLS
 from taccl.errors import CollectiveError, UnitError
 from taccl.model import units
 from taccl.model.collective import Collective, IntArray, Placement
-from taccl.model.collectives import COLLECTIVES, make_collective
+from taccl.model.collectives import COLLECTIVES, make_collective, plain_name
 from taccl.model.demand import Demand, Part, alltoallv, together
 from taccl.model.network import FloatArray
 from taccl.support.arguments import shown, whole_number
@@ -96,13 +96,18 @@ def load_demand(path: str | Path, num_ranks: int | None = None, pieces: int = 1)
     ------
     FileError, CollectiveError : with the line that is wrong.
     """
+    if plain_name(str(path)) in COLLECTIVES and not Path(path).exists():
+        raise CollectiveError(
+            f"{path} is a standard collective, and this is for the YAML file of a custom one",
+            hint="leave --collective out: a file names its standard collective itself",
+        )
     root = load_yaml(path, CollectiveError)
     keys = root.mapping(
         allowed=("collective", "ranks", "chunks", "parts", "chunks_in_size"),
         required=("collective", "ranks"),
     )
     name = keys["collective"].string()
-    if name.lower().replace("-", "").replace("_", "") in COLLECTIVES:
+    if plain_name(name) in COLLECTIVES:
         raise keys["collective"].error(f"{name!r} is a standard collective's name", hint="choose another")
     ranks = keys["ranks"].integer(minimum=1, maximum=MAX_RANKS)
     if num_ranks not in (None, ranks):

@@ -9,7 +9,7 @@ from taccl.backend.targets.registry import find_target
 from taccl.errors import CollectiveError, SketchError, TacclError, TopologyError
 from taccl.model import units
 from taccl.model.collective import Collective
-from taccl.model.collectives import chunk_bytes, make_collective, rounding_notes
+from taccl.model.collectives import chunk_bytes, make_collective, plain_name, rounding_notes
 from taccl.model.demand import Demand, alltoallv
 from taccl.model.network import OCCUPANCIES, Occupancy
 from taccl.model.problem import NO_LIMIT
@@ -123,10 +123,15 @@ def _demand_of_members(request: Request, machine: PhysicalTopology, pieces: int)
         _of_no_use("a collective from a file", root=request.root, sizes=request.sizes)
         return load_demand(wanted, num_ranks, pieces)
     if request.sizes is not None:
-        if str(wanted).lower().replace("-", "").replace("_", "") not in _WITH_SIZES:
+        if plain_name(str(wanted)) not in _WITH_SIZES:
             raise CollectiveError(f"sizes say how much ranks send in an alltoall, and not in {wanted}")
         _of_no_use("sizes for each two ranks", root=request.root, size=request.size)
-        return alltoallv(size_matrix(request.sizes, num_ranks), pieces)
+        try:
+            return alltoallv(size_matrix(request.sizes, num_ranks), pieces)
+        except CollectiveError as fault:
+            if isinstance(request.sizes, str | Path):
+                fault.path = str(request.sizes)
+            raise
     collective = make_collective(str(wanted), num_ranks, pieces, request.root)
     if machine.num_nodes == 1:
         check_places(collective.name, num_ranks, pieces)

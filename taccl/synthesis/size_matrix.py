@@ -79,16 +79,17 @@ def _from_csv(path: str) -> IntArray:
             raise CollectiveError(
                 f"this row has {len(cells)} sizes, and those before it {len(rows[0])}", path=path, line=line
             )
-        rows.append([_size(cell, path, line) for cell in cells])
+        rows.append([_size(cell, column, path, line) for column, cell in enumerate(cells)])
     if not rows:
         raise CollectiveError("it has no sizes", path=path, hint="a row for each rank")
     return np.array(rows, dtype=np.int64)
 
 
-def _size(cell: str, path: str, line: int) -> int:
+def _size(cell: str, column: int, path: str, line: int) -> int:
     if cell.strip() in ("", "0"):
         return 0
     try:
         return units.parse_size(cell)
     except UnitError as error:
-        raise CollectiveError(error.message, path=path, line=line, hint=error.hint) from error
+        hint = error.hint or "bytes, or text such as 64KB; 0 where nothing is sent"
+        raise CollectiveError(f"column {column}: {error.message}", path=path, line=line, hint=hint) from error

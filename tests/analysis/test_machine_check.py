@@ -130,3 +130,9 @@ def test_a_collective_that_is_too_large_is_told_and_nothing_else_is_left_out(mon
     reasons = {each.collective: each.reason for each in checked.bounds}
     assert "too large to build" in reasons["allgather"]
     assert not checked.notes
+
+
+def test_helpers_are_named():
+    links = "[{from: gpus, to: server, alpha_us: 1, bandwidth_gbps: 10}]"
+    machine = parse_topology(f"name: star\ngpus: 2\nhelpers: [server]\nlinks: {links}\n")
+    assert check_machine(machine, sizes=["1KB"]).to_dict()["helpers"] == ["server"]

@@ -198,4 +198,18 @@ def test_a_plan_is_not_run_over_mpi(taccl: Taccl, monkeypatch: pytest.MonkeyPatc
     plan = Path(__file__).parents[1] / "data" / "mscclpp" / "napkin-allgather_2.json"
     done = taccl("run", plan, "--backend", "mpi")
     assert (done.exit_code, done.stdout) == (2, "")
-    assert "--ranks-as processes" in done.stderr
+    assert "leave --backend out" in done.stderr
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_bytes_are_moved_and_compared(taccl: Taccl, right: Path, wrong: Path, dtype: str) -> None:
+    assert taccl("run", right, "--size", "8KB", "--dtype", dtype).exit_code == 0
+    assert taccl("run", wrong, "--size", "8KB", "--dtype", dtype).exit_code == 4
+
+
+def test_hints_of_a_plan_that_cannot_run_over_mpi_lead_out(taccl: Taccl, tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    made = ("--topology", "ring:2", "--size", "1KB", "--effort", "20", "--target", "json", "-q")
+    assert taccl("synthesize", *made, "-o", path).exit_code == 0
+    assert taccl("run", path).exit_code == 0
+    assert "leave --ranks-as out" in taccl("run", path, "--ranks-as", "processes").stderr

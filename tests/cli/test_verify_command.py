@@ -147,7 +147,8 @@ def test_a_wrong_plan_exits_4_with_the_line_of_what_is_wrong(taccl: Taccl) -> No
     ("text", "said"),
     [
         ('{"gpus": [\n', "a.json:2: this is not JSON"),
-        ("{}", "a.json:1: this JSON object is no MSCCL++ plan"),
+        ("{}", "a.json: is JSON, but no file of any target, and no schedule"),
+        ("[]", "a.json: is JSON, but no file of any target, and no schedule"),
         ('{"gpus": [], "gpus": NaN}', "NaN is no number in JSON"),
     ],
 )
@@ -161,4 +162,11 @@ def test_a_saved_schedule_is_no_plan(taccl: Taccl) -> None:
     made = ("--topology", "ring:3", "--size", "3MB", "--engine", "greedy", "--gap", "0.5", "-q")
     assert taccl("synthesize", *made, "--schedule", "a.json", "--no-file").exit_code == 0
     refused = taccl("verify", "a.json")
-    assert (refused.exit_code, "XML" in refused.stderr) == (2, True)
+    assert (refused.exit_code, "is a saved schedule" in refused.stderr) == (2, True)
+
+
+def test_a_standard_collective_by_name_is_no_file_of_a_custom_one(taccl: Taccl) -> None:
+    Path("a.xml").write_text(SWAP)
+    refused = taccl("verify", "a.xml", "--collective", "AllToAll")
+    assert (refused.exit_code, "is a standard collective" in refused.stderr) == (2, True)
+    assert "leave --collective out" in refused.stderr

@@ -137,3 +137,22 @@ def test_a_runtime_whose_chunks_are_equal_refuses_with_the_reason() -> None:
     table = np.array([[0, 32], [64, 0]])
     with pytest.raises(TacclError, match="chunks are all of one size"):
         taccl.synthesize("alltoall", topology="ring:2", sizes=table, chunks=1, effort=20)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ([[0, -1], [1, 0]], "the size from rank 0 to rank 1 is -1 bytes"),
+        ([[0, 0], [0, 0]], "all sizes are 0"),
+        ([[0.5, 1], [1, 0]], "a square table of whole numbers, not float64"),
+        ([["a", "b"], ["c", "d"]], "a square table of whole numbers"),
+    ],
+)
+def test_an_array_that_is_refused_is_named_with_its_file(
+    tmp_path: Path, table: list[object], message: str
+) -> None:
+    path = tmp_path / "sizes.npy"
+    np.save(path, np.array(table))
+    with pytest.raises(CollectiveError, match=message) as caught:
+        taccl.make_problem("alltoall", topology="ring:2", sizes=path)
+    assert caught.value.path == str(path)

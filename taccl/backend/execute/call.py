@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taccl.errors import CollectiveError
+from taccl.model import units
 from taccl.model.collective import Collective, IntArray
 from taccl.support.arguments import is_whole, shown
 
-DTYPES = ("float32", "float64", "float16", "int32", "int64")
+DTYPES = ("float32", "float64", "float16", "int8", "uint8", "int32", "int64")
 OPS = ("sum", "prod", "max", "min")
 
 
@@ -98,9 +99,16 @@ REDUCTIONS: dict[str, np.ufunc] = {
 }
 
 
-def plain_name(collective: str) -> str:
-    """`reduce_scatter`, `ReduceScatter` and `reduce-scatter` are all reducescatter."""
-    return collective.lower().replace("_", "").replace("-", "")
+def usual_bytes(min_bytes: int, max_bytes: int, parts: int = 1) -> int:
+    """The size of a call where nobody says one: 1 MB, or as near to it as a file serves.
+
+    Parameters
+    ----------
+    min_bytes, max_bytes : what the file serves, of one of `parts`: gather and scatter have one for each rank.
+        A `max_bytes` of 0 is no limit.
+    """
+    wanted = min(units.MB, max_bytes * parts) if max_bytes > 0 else units.MB
+    return max(wanted, min_bytes * parts)
 
 
 def check_root(root: int | None, num_ranks: int) -> None:

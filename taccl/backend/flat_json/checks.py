@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from taccl.backend.flat_json.cells import COLUMN, buffer_elements
 from taccl.backend.flat_json.document import Action, ActionsProgram, Do
-from taccl.backend.machine.expected import STANDARD, is_rooted, plain_name
+from taccl.backend.machine.expected import STANDARD, is_rooted
 from taccl.backend.machine.report import Collector, Finding
 from taccl.backend.program import Buffer
+from taccl.model.collectives import plain_name
 
 #: Of a faulty action: the rule, what follows its name, and what to do.
 Fault = tuple[str, str, str]
@@ -49,6 +50,15 @@ def _check_header(program: ActionsProgram, collector: Collector) -> None:
     if program.min_bytes > program.max_bytes:
         refuse("sizes", f"no call is of {program.min_bytes} to {program.max_bytes} bytes", "swap them")
     root, name = program.root, plain_name(program.collective)
+    parts = len(program.ranks) if name in ("gather", "scatter") else 1
+    made_for = program.call_elements * program.element_bytes // max(1, parts)
+    if program.ranks and not program.min_bytes <= made_for <= program.max_bytes:
+        refuse(
+            "sizes",
+            f"it is made for calls of {made_for} bytes (call_elements of element_bytes), and serves those of "
+            f"{program.min_bytes} to {program.max_bytes}",
+            "min_bytes and max_bytes around that size",
+        )
     if root is not None and not 0 <= root < len(program.ranks):
         refuse("root", f"the root is rank {root}, and there are {len(program.ranks)}", "name one of them")
     if name in STANDARD and is_rooted(name) != (root is not None):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from taccl.backend.execute.call import DTYPES, OPS, REDUCTIONS
+from taccl.backend.execute.call import DTYPES, OPS, REDUCTIONS, usual_bytes
 from taccl.backend.execute.outcome import Execution, Outcome
 from taccl.backend.execute.reference import any_integers
 from taccl.backend.execute.requested import RunRequested
@@ -21,12 +21,11 @@ from taccl.backend.execute.shared import check_room
 from taccl.backend.flat_json.cells import COLUMN, buffer_elements, held_starts
 from taccl.backend.flat_json.document import Action, ActionsProgram, Do, Span
 from taccl.errors import TacclError
+from taccl.model.collectives import plain_name
 from taccl.support.arguments import whole_number, word
 
 Array = NDArray[Any]
 
-#: The size of a call where nobody says one, as far as the file serves it.
-_USUAL_BYTES = 2**20
 #: How often the deadline is looked at, and wrong chunks that are named.
 _ACTIONS_PER_LOOK, _SHOWN = 64, 10
 
@@ -75,15 +74,22 @@ def run_actions(program: ActionsProgram, requested: RunRequested) -> Iterator[Ex
     )
 
 
+def _parts_of_size(program: ActionsProgram) -> int:
+    """Parts in the size of a call; the sizes that a file serves are of one part."""
+    return len(program.ranks) if plain_name(program.collective) in ("gather", "scatter") else 1
+
+
 class _Call:
     """The memory of all ranks, and what goes in."""
 
     def __init__(self, program: ActionsProgram, requested: RunRequested) -> None:
         self.program, self.requested, self.dtype = program, requested, np.dtype(requested.dtype)
-        size = requested.size_bytes
-        if size is None:
-            size = min(max(_USUAL_BYTES, program.min_bytes), max(1, program.max_bytes))
-        self.items = max(1, size // self.dtype.itemsize // program.call_elements)
+        unit = self.dtype.itemsize * program.call_elements
+        if requested.size_bytes is None:
+            items = round(usual_bytes(program.min_bytes, program.max_bytes, _parts_of_size(program)) / unit)
+        else:
+            items = requested.size_bytes // unit
+        self.items = max(1, items)
         elements = buffer_elements(program)
         room = int(elements.sum()) * self.items * self.dtype.itemsize
         check_room(room, len(program.ranks), "a smaller --size")
@@ -185,28 +191,31 @@ class _Call:
     def compared(self) -> tuple[int, int, list[str]]:
         """Items that were looked at, those that are off, and the chunks that they are in."""
         checked, wrong, findings = 0, 0, []
-        answers: dict[int, tuple[Array, Array | float]] = {}
+        answers: dict[int, tuple[Array, Array | None]] = {}
         for rank, of_rank in enumerate(self.program.ranks):
             for chunk, held in self._held(rank, 1, of_rank.output):
                 self.requested.deadline.look()
                 if chunk not in answers:
                     answers[chunk] = self._answer(chunk)
                 value, tolerance = answers[chunk]
-                off = ~(np.abs(held.astype(value.dtype) - value) <= tolerance)
+                if tolerance is None:
+                    off = held != value
+                else:
+                    off = ~(np.abs(held.astype(value.dtype) - value) <= tolerance)
                 checked, wrong = checked + len(held), wrong + int(off.sum())
                 if off.any():
                     findings.append(f"chunk {chunk} in the output of rank {rank}: {int(off.sum())} items off")
         return checked, wrong, findings
 
-    def _answer(self, chunk: int) -> tuple[Array, Array | float]:
-        """What a chunk must be, and by how much the order of additions may change it."""
+    def _answer(self, chunk: int) -> tuple[Array, Array | None]:
+        """What a chunk must be, and by how much the order of additions may change it; None: not at all."""
         parts = self.parts[chunk]
         op, is_float = self.requested.op, np.issubdtype(self.dtype, np.floating)
         if not self.program.sums[chunk]:
-            return parts[0], 0.0
+            return parts[0], None
         wide = [part.astype(np.longdouble) if is_float else part for part in parts]
         value: Array = REDUCTIONS[op].reduce(wide, axis=0, dtype=wide[0].dtype)
         if not is_float or op in ("max", "min"):
-            return value, 0.0
+            return value, None
         size = np.abs(value) if op == "prod" else np.abs(wide).sum(axis=0)
         return value, len(parts) * np.finfo(self.dtype).eps * size

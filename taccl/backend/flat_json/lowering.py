@@ -40,7 +40,9 @@ def lower_flat(schedule: Schedule, options: LoweringOptions) -> ActionsProgram:
     problem = schedule.problem
     collective = problem.collective
     elements, element_bytes = elements_of(problem)
-    sizes = sizes_of(collective, problem.size_bytes, options.min_bytes, options.max_bytes)
+    call_elements = max(1, round(problem.size_bytes / element_bytes))
+    size_bytes = problem.size_bytes if problem.sizes is None else call_elements * element_bytes
+    sizes = sizes_of(collective, size_bytes, options.min_bytes, options.max_bytes)
     ranks = lower_to_actions(schedule, options, [received_apart])
     return ActionsProgram(
         name=options.name,
@@ -48,7 +50,7 @@ def lower_flat(schedule: Schedule, options: LoweringOptions) -> ActionsProgram:
         root=collective.root,
         chunk_elements=tuple(elements.tolist()),
         sums=tuple(collective.reduces.tolist()),
-        call_elements=max(1, round(problem.size_bytes / element_bytes)),
+        call_elements=call_elements,
         element_bytes=element_bytes,
         min_bytes=sizes.min_bytes,
         max_bytes=sizes.max_bytes,

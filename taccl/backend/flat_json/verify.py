@@ -17,7 +17,7 @@ from taccl.backend.lower.instances import cut_in_place
 from taccl.backend.machine.acts import Machine
 from taccl.backend.machine.contents import carry_out
 from taccl.backend.machine.deadlock import find_cycle, wait_in_words
-from taccl.backend.machine.expected import STANDARD, Expectation, Value, plain_name, specification
+from taccl.backend.machine.expected import STANDARD, Expectation, Value, specification
 from taccl.backend.machine.meaning import check_meaning
 from taccl.backend.machine.race_findings import check_races_of_steps
 from taccl.backend.machine.races import conflicts
@@ -25,6 +25,7 @@ from taccl.backend.machine.report import Collector, Facts, Finding, Verification
 from taccl.backend.machine.run import Run, run_acts
 from taccl.backend.machine.steps import Steps
 from taccl.model.collective import Collective, IntArray
+from taccl.model.collectives import plain_name
 
 #: Who reads these files.
 RUNTIME = "actions"

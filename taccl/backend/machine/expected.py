@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from taccl.model.collective import BoolArray, Collective, IntArray
+from taccl.model.collectives import plain_name
 
 Entry = tuple[int, int, int]
 Value = tuple[Entry, ...]
@@ -60,11 +61,6 @@ class Expectation:
     wanted_value: IntArray
     values: tuple[tuple[Value, ...], ...]
     root: int | None = None
-
-
-def plain_name(collective: str) -> str:
-    """`reduce_scatter`, `ReduceScatter` and `reduce-scatter` are all reducescatter."""
-    return collective.lower().replace("_", "").replace("-", "")
 
 
 def is_rooted(collective: str) -> bool:

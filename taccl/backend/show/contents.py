@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.backend.machine.expected import MAX_CELLS, plain_name
+from taccl.backend.machine.expected import MAX_CELLS
 from taccl.backend.machine.layout import INPUT, Layout
 from taccl.backend.machine.report import Collector
 from taccl.backend.program import Op, Program
@@ -22,6 +22,7 @@ from taccl.backend.verify.msccl_xml.columns import RECEIVES, SENDS, Columns
 from taccl.backend.verify.msccl_xml.expected import expect_standard
 from taccl.backend.verify.msccl_xml.unfold import buffer_sizes, check_bounds, layout_of
 from taccl.model.collective import IntArray
+from taccl.model.collectives import plain_name
 from taccl.model.network import FloatArray
 
 #: What a cell holds: (rank that it comes from or -1, offset in that input or -1, contributions).

@@ -30,11 +30,11 @@ from taccl.model import units
 from taccl.model.collective import Collective
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem
-from taccl.model.schedule import Schedule
+from taccl.model.schedule import Schedule, begins_as_schedule
 from taccl.support.gc_paused import gc_paused
 
-#: What the first key of a saved schedule says; it is JSON, too.
-_SCHEDULE = b'"taccl-schedule"'
+#: A plan has at least one of these keys, as its reader wants it.
+_KEYS = (b'"gpus"', b'"collective"')
 #: This many times as long as its schedule, and a plan is made in another way, too: less is alphas at its
 #: ends.
 _MUCH_SLOWER = 1.005
@@ -45,8 +45,9 @@ _IN_TURNS = (take_turns, add_at_once)
 
 
 def begins_as_plan(content: bytes) -> bool:
-    """Whether a file is a JSON object other than a saved schedule, well formed or not."""
-    return content[:64].removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{") and _SCHEDULE not in content
+    """Whether a file is a JSON object with keys of a plan, and no saved schedule; well formed or not."""
+    is_object = content[:64].removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
+    return is_object and any(key in content for key in _KEYS) and not begins_as_schedule(content)
 
 
 def _readers_of(collective: str) -> Sequence[tuple[str, ...]]:

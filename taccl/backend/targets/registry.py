@@ -9,6 +9,7 @@ from taccl.backend.target import AnyTarget, Target
 from taccl.backend.targets import flat_json, msccl_xml, mscclpp
 from taccl.backend.unfolded import Unfolded
 from taccl.errors import CollectiveError, TacclError
+from taccl.model.schedule import begins_as_json, begins_as_schedule
 from taccl.support.arguments import shown
 from taccl.support.plugins import Note, added
 
@@ -68,7 +69,8 @@ def target_of_file(path: str | Path, content: bytes | None = None) -> AnyTarget:
 
     Raises
     ------
-    TacclError : none knows it, and a target that another package adds cannot be loaded.
+    TacclError : none knows it, and it is a schedule or JSON, or a target that another package adds cannot be
+        loaded.
     """
     ending = Path(path).suffix.lower()
     known = None if content is None else known_target(content)
@@ -84,7 +86,30 @@ def target_of_file(path: str | Path, content: bytes | None = None) -> AnyTarget:
             return each
     if faults and not any(ending == f".{each.format}" for each in TARGETS):
         raise faults[0]
+    if content is not None:
+        _refuse_other_files(path, content)
     return DEFAULT_TARGET
+
+
+def _refuse_other_files(path: str | Path, content: bytes) -> None:
+    """Refuse a saved schedule, and JSON that no target knows: the default would call both broken XML.
+
+    Raises
+    ------
+    TacclError : saying which of them it is.
+    """
+    if begins_as_schedule(content):
+        raise TacclError(
+            "is a saved schedule, which no runtime executes",
+            path=path,
+            hint="taccl show and simulate take it; taccl synthesize -o writes the file of a target",
+        )
+    if begins_as_json(content):
+        raise TacclError(
+            "is JSON, but no file of any target, and no schedule",
+            path=path,
+            hint="a plan for MSCCL++ has name, collective and gpus; other files name their format",
+        )
 
 
 def unfold_file(

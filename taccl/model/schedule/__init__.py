@@ -3,7 +3,7 @@
 from taccl.model.schedule.codec import SavedSchedule, schedule_from_json, schedule_to_json
 from taccl.model.schedule.columns import Sends
 from taccl.model.schedule.parquet import schedule_from_parquet, schedule_to_parquet
-from taccl.model.schedule.saved import is_schedule, read_schedule, schedule_file
+from taccl.model.schedule.saved import begins_as_json, begins_as_schedule, read_schedule, schedule_file
 from taccl.model.schedule.schedule import Schedule, Send, schedule_from_sends
 from taccl.model.tolerance import TOLERANCE_US
 
@@ -13,7 +13,8 @@ __all__ = [
     "Schedule",
     "Send",
     "Sends",
-    "is_schedule",
+    "begins_as_json",
+    "begins_as_schedule",
     "read_schedule",
     "schedule_file",
     "schedule_from_json",

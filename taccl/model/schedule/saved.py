@@ -10,6 +10,7 @@ from pathlib import Path
 from taccl.errors import FileError
 from taccl.model.schedule.codec import SavedSchedule, schedule_from_json, schedule_to_json
 from taccl.model.schedule.parquet import MAGIC, schedule_from_parquet, schedule_to_parquet
+from taccl.model.schedule.values import FORMAT
 from taccl.support.reading import bytes_of
 
 #: The ending of a name that asks for columns; every other one is JSON.
@@ -44,12 +45,11 @@ def read_schedule(path: str | Path) -> SavedSchedule:
     return schedule_from_json(text, path)
 
 
-def is_schedule(path: str | Path) -> bool:
-    """Whether a file begins as one of a schedule does, and not like XML.
+def begins_as_json(content: bytes) -> bool:
+    """Whether bytes begin as an object or a list of JSON does."""
+    return content[:64].removeprefix(b"\xef\xbb\xbf").lstrip().startswith((b"{", b"["))
 
-    Raises
-    ------
-    FileError : it cannot be read.
-    """
-    begin = bytes_of(path, 4096)
-    return begin.startswith(MAGIC) or begin.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"["))
+
+def begins_as_schedule(content: bytes) -> bool:
+    """Whether bytes are a saved schedule's: Parquet, or JSON that names the format."""
+    return content.startswith(MAGIC) or (begins_as_json(content) and f'"{FORMAT}"'.encode() in content)

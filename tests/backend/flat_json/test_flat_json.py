@@ -263,3 +263,27 @@ def test_the_target_keeps_the_promises_of_targets() -> None:
     from taccl.backend.targets.registry import find_target
 
     check_target(find_target("json"))
+
+
+def test_a_file_serves_the_call_that_it_is_made_for() -> None:
+    def other(top: Content) -> None:
+        top["element_bytes"] *= 100
+
+    assert "sizes" in rules(changed("allgather", other))
+
+
+def test_a_file_of_several_collectives_is_simulated_as_it_is_verified(tmp_path: Path) -> None:
+    wanted = tmp_path / "step.yaml"
+    parts = "[{collective: allgather, members: [0, 1], size: 3KB}, {collective: alltoall, size: 1KB}]"
+    wanted.write_text(f"collective: step\nranks: 4\nparts: {parts}\n")
+    made = taccl.synthesize(wanted, topology="ring:4", target="json", effort=30).files[0]
+    path = tmp_path / "step.json"
+    path.write_text(made.text)
+    document = parse_actions_document(made.text)
+    assert verify_actions(document, collective=load_collective(wanted)).ok
+    times = [
+        taccl.simulate_file(path, topology="ring:4", collective=custom).sizes[0] for custom in (None, wanted)
+    ]
+    assert times[0].time_us == times[1].time_us
+    program = document.program
+    assert times[0].size_bytes == program.call_elements * program.element_bytes

@@ -18,7 +18,7 @@ from taccl.model.schedule import (
     SavedSchedule,
     Schedule,
     Send,
-    is_schedule,
+    begins_as_schedule,
     read_schedule,
     schedule_file,
     schedule_from_parquet,
@@ -102,11 +102,11 @@ def test_the_name_asks_for_a_format_and_the_content_says_which_it_is(tmp_path) -
     assert isinstance(schedule_file("a.json", saved), str)
     path = tmp_path / "called.json"
     path.write_bytes(schedule_file("a.PARQUET", saved))
-    assert is_schedule(path)
+    assert begins_as_schedule(path.read_bytes())
     assert_same_schedule(read_schedule(path).schedule, broadcast())
     path = tmp_path / "called.parquet"
     path.write_text(schedule_to_json(broadcast()))
-    assert is_schedule(path)
+    assert begins_as_schedule(path.read_bytes())
     assert_same_schedule(read_schedule(path).schedule, broadcast())
 
 

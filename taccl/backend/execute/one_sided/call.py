@@ -9,14 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.backend.execute.call import Call, check_root, plain_name
+from taccl.backend.execute.call import Call, check_root, usual_bytes
 from taccl.backend.execute.requested import RunRequested
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.program import Buffer
 from taccl.errors import CollectiveError, TacclError
-from taccl.model import units
 from taccl.model.collective import Collective
-from taccl.model.collectives import rounding_notes
+from taccl.model.collectives import plain_name, rounding_notes
 from taccl.support.arguments import shown, whole_number
 
 #: Types that MSCCL++ sums and NumPy knows.
@@ -185,7 +184,7 @@ def _chunk_bytes(plan: ExecutionPlan, message: int, size_bytes: int | None) -> i
     unit = message * plan.alignment
     least = max(unit, -(-max(plan.min_bytes, 0) // unit) * unit)
     if size_bytes is None:
-        size_bytes = max(least, min(units.MB, plan.max_bytes) // unit * unit)
+        size_bytes = max(least, usual_bytes(plan.min_bytes, plan.max_bytes) // unit * unit)
     size = size_bytes // unit * unit
     if not size:
         raise CollectiveError(

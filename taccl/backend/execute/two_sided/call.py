@@ -17,14 +17,14 @@ from taccl.backend.execute.call import (
     STANDARD,
     Call,
     check_root,
-    plain_name,
+    usual_bytes,
 )
 from taccl.backend.execute.requested import RunRequested
 from taccl.backend.program import Program, Protocol
 from taccl.errors import CollectiveError, TacclError
 from taccl.model import units
 from taccl.model.collective import Collective, IntArray
-from taccl.model.collectives import rounding_notes
+from taccl.model.collectives import plain_name, rounding_notes
 from taccl.support.arguments import is_whole, shown, whole_number
 
 #: Pieces that a connection holds before its sender waits.
@@ -143,8 +143,8 @@ def _check_collective(program: Program, name: str, collective: Collective | None
 def _chunk_elements(program: Program, size_bytes: int | None, chunks: int, item: int) -> int:
     """Elements per chunk when a call of `size_bytes` has `chunks` of them, rounded down."""
     if size_bytes is None:
-        wanted = min(units.MB, program.max_bytes) if program.max_bytes > 0 else units.MB
-        return max(1, round(max(wanted, program.min_bytes) / (chunks * item)))
+        parts = chunks // program.chunks_per_loop
+        return max(1, round(usual_bytes(program.min_bytes, program.max_bytes, parts) / (chunks * item)))
     elements = size_bytes // (chunks * item)
     if not elements:
         raise CollectiveError(

@@ -8,13 +8,13 @@ from taccl.backend.machine.expected import (
     STANDARD,
     Expectation,
     expectation_of,
-    plain_name,
     specification,
 )
 from taccl.backend.machine.report import Collector, Finding
 from taccl.backend.program import Program
 from taccl.backend.verify.msccl_xml.limits import MAX_COUNT, MAX_OFFSET
 from taccl.model.collective import Collective
+from taccl.model.collectives import plain_name
 
 
 def expect_standard(program: Program, root: int | None, collector: Collector) -> Expectation | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from taccl.backend.plan import NO_LARGEST, ExecutionPlan
 from taccl.backend.verify.mscclpp.signatures import SUMMING, moves_packets
 from taccl.backend.verify.mscclpp.subject import Rule, Subject
+from taccl.model.collectives import plain_name
 from taccl.support.arguments import shown
 
 #: Those that mscclpp's own test or its NCCL library ask for.
@@ -54,7 +55,7 @@ def _the_name_is_there(subject: Subject) -> None:
 def _the_collective_is_known(subject: Subject) -> None:
     name = subject.plan.collective
     if name not in (*COLLECTIVES, *_FREE):
-        plain = name.lower().replace("_", "").replace("-", "")
+        plain = plain_name(name)
         hint = f"write {plain}" if plain in COLLECTIVES else f"one of {', '.join(COLLECTIVES)}"
         message = f"collective is {shown(name)}, which no library asks for and mscclpp's test refuses"
         subject.file("collective-name", message, hint, severity="warning")

@@ -12,12 +12,12 @@ from taccl.backend.machine.expected import (
     Expectation,
     expectation_of,
     is_rooted,
-    plain_name,
     specification,
 )
 from taccl.backend.machine.report import Collector, Finding
 from taccl.backend.plan import ExecutionPlan
 from taccl.model.collective import Collective, IntArray
+from taccl.model.collectives import plain_name
 from taccl.support.arguments import shown
 
 SEND_RECEIVE = "sendrecv"
