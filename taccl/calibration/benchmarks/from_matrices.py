@@ -13,13 +13,13 @@ import numpy as np
 from taccl.calibration.benchmarks.classes import DEGRADED, Pair, PairClass, classes, degraded
 from taccl.calibration.benchmarks.facts import Matrix
 from taccl.calibration.benchmarks.quantities import Quantity
-from taccl.calibration.benchmarks.shared_ports import pcie_switches
 from taccl.model.units import MB, format_size
 from taccl.support.lists import few
 
 #: Copies up to this size take long enough to begin that their bandwidth shows it.
 _SMALL_COPY = 16 * MB
-#: A GPU that keeps less of its way to the host when all copy shares it.
+#: A GPU that keeps less of its way to the host when all copy shares it; pairs below this share of the median
+#: have one way up in common.
 _SHARES = 0.75
 
 
@@ -144,6 +144,22 @@ def _host_copies(matrix: Matrix, pairs: Mapping[Pair, float]) -> list[Quantity]:
         note = f"they share one way up: both directions at once; all pairs have {median_gbps(pairs):.4g}"
         reported.append(_range(matrix, f"PCIe switch of GPUs {names}", "gbps", own, note))
     return reported
+
+
+def pcie_switches(gbps: Mapping[Pair, float]) -> list[tuple[int, ...]]:
+    """GPUs under one PCIe switch, from copies through the host both directions at once (P2P disabled).
+
+    Two GPUs under one switch share its way up, so their pair gets half: below 0.75 of the median of all.
+    """
+    if not gbps:
+        return []
+    median = median_gbps(gbps)
+    group_of: dict[int, set[int]] = {}
+    for (a, b), value in sorted(gbps.items()):
+        if value < _SHARES * median:
+            joined = group_of.get(a, {a}) | group_of.get(b, {b})
+            group_of |= dict.fromkeys(joined, joined)
+    return sorted({tuple(sorted(group)) for group in group_of.values()})
 
 
 def both_directions(matrices: Sequence[Matrix]) -> list[Quantity]:

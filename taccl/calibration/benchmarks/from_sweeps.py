@@ -5,7 +5,7 @@ What it cannot tell is refused with the reason.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,7 +14,6 @@ from taccl.calibration.benchmarks import hockney
 from taccl.calibration.benchmarks.facts import Scope, Sweep, Timing
 from taccl.calibration.benchmarks.hockney import Estimate, Floor, Line, Times
 from taccl.calibration.benchmarks.quantities import LinkCost, Quantity, Refusal
-from taccl.calibration.benchmarks.shared_ports import ports_of
 from taccl.errors import MeasurementError
 from taccl.model.units import format_size
 from taccl.support.lists import few
@@ -26,6 +25,8 @@ _LONGEST_FLOOR_US: dict[Timing, float] = {"one way": 20 * 3.0, "launched": 20 * 
 AT_FACTOR = 8
 #: Repeats in several files that differ by more than this are reported.
 _CONTRADICTION = 2.0
+#: A number of ports must be this near to a whole one.
+_WHOLE = 0.10
 
 
 def groups_of(sweeps: Sequence[Sweep], between: Scope | None) -> list[list[Sweep]]:
@@ -232,6 +233,53 @@ def _sources(group: Sequence[Sweep]) -> str:
     tables = (sweep for sweep in group if sweep.points)
     return few(
         (f"{table.path or '<text>'}:{table.points[0].line}-{table.points[-1].line}" for table in tables), 3
+    )
+
+
+@dataclass(frozen=True)
+class Ports:
+    """How many independent ports several pairs have between them.
+
+    Parameters
+    ----------
+    pairs : how many were busy at once.
+    alone_gbps, together_gbps : one pair, and the sum of all, GB/s.
+    ports : how many there are; None where one pair does not fill a port.
+    port_gbps : of one of them; None likewise.
+    is_full : more pairs than these moved no more.
+    """
+
+    pairs: int
+    alone_gbps: float
+    together_gbps: float
+    ports: int | None
+    port_gbps: float | None
+    is_full: bool
+
+
+def ports_of(sums_gbps: Mapping[int, float]) -> Ports | None:
+    """Ports from the sum of the bandwidths of k pairs at once, by k.
+
+    The sum of k pairs over that of one, if within 10% of a whole number, is the number of ports; the sum over
+    it is the speed of one. None where one pair alone, or several, were not measured.
+    """
+    if 1 not in sums_gbps or len(sums_gbps) < 2:
+        return None
+    most = max(sums_gbps)
+    alone = sums_gbps[1]
+    best = max(sums_gbps, key=lambda pairs: (round(sums_gbps[pairs] / alone, 2), -pairs))
+    together = sums_gbps[best]
+    ratio = together / alone
+    whole = max(1, round(ratio))
+    is_whole = abs(ratio - whole) <= _WHOLE * whole
+    is_full = any(
+        sums_gbps[pairs] < 1.05 * sums_gbps[fewer]
+        for pairs in sums_gbps
+        for fewer in sums_gbps
+        if 1 <= fewer < pairs
+    )
+    return Ports(
+        most, alone, together, whole if is_whole else None, together / whole if is_whole else None, is_full
     )
 
 

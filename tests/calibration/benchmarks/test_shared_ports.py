@@ -2,7 +2,8 @@
 
 import pytest
 
-from taccl.calibration.benchmarks.shared_ports import pcie_switches, ports_of
+from taccl.calibration.benchmarks.from_matrices import pcie_switches
+from taccl.calibration.benchmarks.from_sweeps import ports_of
 
 
 def test_a_port_that_all_share_moves_no_more_with_more_pairs() -> None:
