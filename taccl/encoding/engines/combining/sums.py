@@ -7,22 +7,21 @@ it is, an AllGather read backwards, and this is for sums that several ranks want
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from taccl.encoding.core.options import SearchOptions
-from taccl.encoding.core.timing import in_order
+from taccl.encoding.core.timing import Decision, in_order
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.combining.anneal import decoding_units, in_stages
-from taccl.encoding.engines.combining.beginnings import as_genes
-from taccl.encoding.engines.combining.block import expanded, in_one_block
+from taccl.encoding.engines.combining.beginnings import as_genes, rounds
 from taccl.encoding.engines.combining.decode import Decoded
 from taccl.encoding.engines.combining.engine import is_small
 from taccl.encoding.engines.combining.exchange import ExchangeDecoder
 from taccl.encoding.engines.combining.largest_first import largest_first
 from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendGene
-from taccl.encoding.engines.combining.partners import rounds
 from taccl.encoding.engines.combining.relays import by_relays, equivalent
 from taccl.encoding.engines.combining.sends import decisions, soonest, without_unused
 from taccl.encoding.engines.combining.subgroups import scattering, subgroups
@@ -41,6 +40,7 @@ from taccl.encoding.engines.combining.tuning import (
 from taccl.encoding.engines.engine import YES, Run, Verdict, no
 from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import SymmetryGroup, kept_by, without_shared_ports
+from taccl.model.problem import Problem, RoutingLimits
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.support.budget import Budget
 
@@ -193,3 +193,42 @@ def _largest_first_of(
         if genes is None:
             return
         yield genes
+
+
+def in_one_block(problem: Problem) -> OrbitInstance | None:
+    """The problem with one chunk as large as all together, without its symmetry.
+
+    That is for machines with so many links and so little symmetry that each chunk alone is too much.
+    None if chunks differ in more than their owners, or do not fit in one send.
+    """
+    collective, limits = problem.collective, problem.limits
+    owners = np.unique(collective.owner)
+    if problem.num_chunks > problem.max_group or not all(
+        (rows == rows[0]).all()
+        for rows in (
+            collective.pre,
+            collective.post,
+            np.ones((1, 1)) if limits.may_use is None else limits.may_use[owners],
+        )
+    ):
+        return None
+    may_use = None if limits.may_use is None else np.tile(limits.may_use[owners[:1]], (problem.num_ranks, 1))
+    one = replace(
+        problem,
+        collective=collective.only(np.arange(problem.num_chunks) == 0, f"{collective.name} in one block"),
+        chunk_mb=problem.chunk_mb * problem.num_chunks,
+        limits=RoutingLimits(may_use=may_use),
+        symmetry=(),
+    )
+    return OrbitInstance.of(one, Instance(one).group)
+
+
+def expanded(problem: Problem, orbits: OrbitInstance, decisions: Iterable[Decision]) -> Iterator[Decision]:
+    """The sends of an orbit instance of the problem, with all chunks where that has one block."""
+    if orbits.problem.num_chunks == problem.num_chunks:
+        yield from decisions
+        return
+    every = tuple(range(problem.num_chunks))
+    for decision in decisions:
+        sums = None if decision.sums is None else decision.sums * len(every)
+        yield replace(decision, chunks=every, sums=sums)

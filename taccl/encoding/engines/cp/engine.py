@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.ticks import Ticks, ticks_of
 from taccl.encoding.core.update import Update
-from taccl.encoding.engines.cp.hints import add_hint
 from taccl.encoding.engines.cp.proof import (
     is_provable,
     is_whole_model_written_soon,
@@ -36,7 +35,8 @@ from taccl.encoding.engines.cp.tuning import (
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.instance import Instance
 from taccl.encoding.sending_model.candidates import Candidates, candidates_alongside, near_candidates
-from taccl.encoding.sending_model.joint import build, size_of
+from taccl.encoding.sending_model.hints import Hints
+from taccl.encoding.sending_model.joint import JointModel, build, size_of
 from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.support.budget import Budget
@@ -188,3 +188,25 @@ def _whole(instance: Instance, options: SearchOptions, budget: Budget, known: _K
             reported = event.bound
             if (least_us := proved_us(model, event.bound)) > known.bound_us:
                 yield proved(problem, least_us, known.best)
+
+
+def add_hint(model: JointModel, schedule: Schedule) -> None:
+    """Hint every variable with what the schedule does, as far as the model can say it.
+
+    The model makes each sum once, so it can say nothing of a schedule that does not.
+    """
+    if schedule.sums is not None:
+        return
+    hints, at, chunks = Hints(model.sending), model.sending.at, model.sending.problem.num_chunks
+    items = (schedule.chunk + chunks * schedule.reduce).tolist()
+    hints.hint_sends(schedule, items)
+    ends = hints.in_ticks(schedule.end_us)
+    for item, rank, when in zip(items, schedule.dst.tolist(), ends, strict=True):
+        hints.hint(at[item, rank], when, largest=True)
+    adds = schedule.reduce
+    passes_on = set(zip(schedule.chunk[adds].tolist(), schedule.src[adds].tolist(), strict=True))
+    for (chunk, rank), root in model.sending.root.items():
+        hints.hint(root, (chunk, rank) not in passes_on)
+        if (chunk, rank) not in passes_on:
+            hints.hint(at[chunk, rank], hints.value(at[chunks + chunk, rank]) or 0, largest=True)
+    hints.add()

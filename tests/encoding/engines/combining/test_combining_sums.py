@@ -15,15 +15,14 @@ from small_problems import ENGINE_BETAS, full, machine, ndv2_node, networks, pro
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import in_order
 from taccl.encoding.engines.combining.anneal import anneal
-from taccl.encoding.engines.combining.beginnings import as_genes
-from taccl.encoding.engines.combining.block import expanded, in_one_block
+from taccl.encoding.engines.combining.beginnings import as_genes, rounds
 from taccl.encoding.engines.combining.decode import Decoded
 from taccl.encoding.engines.combining.exchange import ExchangeDecoder, chosen
 from taccl.encoding.engines.combining.largest_first import largest_first
 from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendGene
-from taccl.encoding.engines.combining.partners import rounds
 from taccl.encoding.engines.combining.sends import decisions, without_unused
 from taccl.encoding.engines.combining.subgroups import scattering, subgroups
+from taccl.encoding.engines.combining.sums import expanded, in_one_block
 from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import kept_by, symmetry_group, without_shared_ports
 from taccl.model.collectives import make_collective

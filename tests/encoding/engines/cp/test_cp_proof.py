@@ -35,7 +35,7 @@ from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.ticks import NEVER, ticks_of
 from taccl.encoding.core.timing import Decision, in_order
-from taccl.encoding.engines.cp.hints import add_hint
+from taccl.encoding.engines.cp.engine import add_hint
 from taccl.encoding.engines.cp.proof import prove, whole_model
 from taccl.encoding.engines.cp.solve import events, schedule_of
 from taccl.encoding.instance import Instance
