@@ -1,4 +1,4 @@
-"""A network as engines see it when thread blocks of one protocol serve its links: alphas and betas, no more.
+"""The network of engines when thread blocks of one protocol serve its links: alphas and betas, no more.
 
 Engines know links and ports; how thread blocks and pieces set the pace is for simulation. Here the executor
 of a machine is put into the costs of its links, for one protocol and a number of thread blocks on each link.

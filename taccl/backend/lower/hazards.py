@@ -61,12 +61,12 @@ def hazards(
     quiet_copies : in place, a copy of a cell onto itself need not wait for those that read it.
     rows : how many actions there are at all ranks.
     """
-    ways = [_hazards(actions, shift, quiet_copies, rows) for shift in shifts]
-    if len(ways) == 1:
-        return ways[0]
+    by_shift = [_hazards(actions, shift, quiet_copies, rows) for shift in shifts]
+    if len(by_shift) == 1:
+        return by_shift[0]
     number = len(actions)
     starts = np.zeros(number + 1, dtype=np.int64)
-    pairs = [np.repeat(np.arange(number), np.diff(of_each)) * number + waits for of_each, waits in ways]
+    pairs = [np.repeat(np.arange(number), np.diff(of_each)) * number + waits for of_each, waits in by_shift]
     both = np.unique(np.concatenate(pairs))
     np.cumsum(np.bincount(both // max(number, 1), minlength=number), out=starts[1:])
     return starts, both % max(number, 1)

@@ -73,7 +73,7 @@ class Blocks:
         return find_semaphores(self.graph, self.graph.known)
 
     def _find_handshakes(self) -> frozenset[int]:
-        """The messages whose sender must be told first that the receiver's kernel has begun."""
+        """The messages whose sender must hear first that the receiver's kernel has begun."""
         return self.starts.waiting()
 
     def _find_together(self) -> dict[int, tuple[int, ...]]:
@@ -243,9 +243,9 @@ class Blocks:
         name = OpName.READ_REDUCE_SEND if sends else OpName.READ_REDUCE
         targets, mine = [self._remote(action) for action in sends], own_part(first, run[0])
         made.work(name, [mine], [stored], targets, Channel.MEMORY, behind=pulled)
-        told = [graph.sent[action.index] for action in sends]
-        told += [message for message in heard if message.send in self.reported_back]
-        made.signal([self._end(message, block) for message in told])
+        signalled = [graph.sent[action.index] for action in sends]
+        signalled += [message for message in heard if message.send in self.reported_back]
+        made.signal([self._end(message, block) for message in signalled])
 
     def _sum(self, run: Sequence[Action], sending: Action | None, made: Emitter) -> None:
         """A sum, and what becomes of it, in one operation; nothing, if another one does it."""

@@ -1,8 +1,8 @@
 """What may be sent in a call before the receiver's kernel is known to have begun.
 
 What lands where the receiver was done with at the end of the call before may come at any time. Any other
-message waits until its sender is told of the start, or it lands apart: where nobody else ever writes, so that
-it can be sent at once, if the sender does not end a call before it was told that the last one has been read.
+message waits until its sender hears of the start, or it lands apart: where nobody else ever writes, so that
+it can be sent at once, if the sender does not end a call before it hears that the last one has been read.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Starts:
         return self._find(could)[1]
 
     def reported_back(self) -> frozenset[int]:
-        """Messages whose senders are told that they have been read, which they would not hear otherwise.
+        """Messages whose senders are signalled that they have been read, which they would not hear otherwise.
 
         Pulled ones, and of those that land apart the last of each connection.
         """

@@ -105,25 +105,25 @@ class _Teller:
         layout, pieces = self.machine.layout, len(self.machine.layout.cuts)
         rows, cells, values, writers = _wrong(self.machine, self.contents, expectation, call)
         after = f"after call {call + 1} " if len(self.contents.outputs) > 1 else ""
-        told = 0
+        reported = 0
         for row, cell, value, writer in zip(rows.tolist(), cells.tolist(), values, writers, strict=True):
-            if told == FINDINGS_PER_RULE:
+            if reported == FINDINGS_PER_RULE:
                 break
             rank = int(expectation.wanted_rank[row])
             key = ("wrong-result", self.mode, rank, cell // pieces)
             if key in self.seen:
                 continue
             self.seen.add(key)
-            told += 1
+            reported += 1
             wanted = expectation.values[expectation.wanted_value[row]][0]
             message = (
                 f"{self.mode}, {after}{layout.name(int(layout.base[rank, OUTPUT]) + cell)} should hold "
                 f"{describe(wanted)}, but {self._compare(wanted, int(value), call)}"
             )
             self._tell_output(message, rank, int(writer))
-        if told == FINDINGS_PER_RULE and not call:
+        if reported == FINDINGS_PER_RULE and not call:
             more = Finding("meaning", "error", "wrong-result", "", runtimes=self.runtimes)
-            self.collector.add_more(more, len(np.unique(rows)) - told)
+            self.collector.add_more(more, len(np.unique(rows)) - reported)
         return len(rows)
 
     def _tell_output(self, message: str, rank: int, writer: int) -> None:

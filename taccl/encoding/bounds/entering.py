@@ -169,7 +169,7 @@ class Entering:
     def ports(
         self,
         w: Sequence[Steps],
-        ways: Callable[[int, int, int], Iterator[Way]],
+        crossings: Callable[[int, int, int], Iterator[Way]],
         most: Callable[[int], int],
         like: Callable[[int, int], object],
         shared: bool,
@@ -179,9 +179,9 @@ class Entering:
         Parameters
         ----------
         w : how many ranks one chunk can serve so long after it came to each rank.
-        ways : the ways of crossing for a rank, a link out of it and a number of chunks.
+        crossings : the crossings of a rank, a link out of it and a number of chunks.
         most : what this many chunks are worth.
-        like : of a rank and a link out of it something that is equal where the ways are.
+        like : of a rank and a link out of it something that is equal where the crossings are.
         shared : whether chunks of a group share the network of W; else each is spread as if by itself.
 
         Raises
@@ -210,7 +210,7 @@ class Entering:
             into = rows.setdefault(port, {})
             for many in counts.tolist():
                 spread = tables[1].number(self.spreads.of(dst, many) if shared else _ENDLESS)
-                for way in ways(src, link, many):
+                for way in crossings(src, link, many):
                     times = way.from_us, takes[many - 1], busy[many - 1]
                     into[times, (most(many), way.many, way.once, of_w, spread)] = None
             if sum(map(len, rows.values())) > STAGED_CUT_MOST_ROUTES:

@@ -112,7 +112,7 @@ class Routes:
                 return enough
             more, then = self._next(free_us, end_us, close, meter)
             order = np.lexsort((then, -more))
-            # Of ways that are worth less, those that are over sooner.
+            # Of crossings that are worth less, those that are over sooner.
             sooner = np.minimum.accumulate(np.concatenate([[np.inf], then[order][:-1]])) > then[order]
             for place in order[sooner].tolist():
                 earliest, reached = float(then[place]), min(best + int(more[place]), enough)
@@ -134,7 +134,7 @@ class Routes:
         return worth
 
     def _next(self, free_us: float, end_us: float, close: float, meter: Meter) -> tuple[IntArray, FloatArray]:
-        """What ways are worth by an end if their port is free from now on, and when it is free again.
+        """What crossings are worth by an end if their port is free from now on, and when it is free again.
 
         Ways that are worth nothing are left out.
         """

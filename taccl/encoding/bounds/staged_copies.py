@@ -89,8 +89,8 @@ class CopiesEntering:
 
     def turns(self, shared: bool) -> Turns:
         """Groups that cross; if `shared`, their chunks share the network before and in W."""
-        at, ways = self.at, self._together if shared else self._apart
-        ports = at.ports(at.w, ways, lambda many: many * self._each, self._looks(shared), shared)
+        at, crossings = self.at, self._together if shared else self._apart
+        ports = at.ports(at.w, crossings, lambda many: many * self._each, self._looks(shared), shared)
         caps = [int(at.wanting[at.every.may_use_any(links)].sum()) for _, links in ports]
         routes = [replace(way, cap=cap) for (way, _), cap in zip(ports, caps, strict=True)]
         return Turns(routes, at.horizon_us, at.budget)

@@ -117,11 +117,11 @@ class SumsEntering:
             if together == many * self.contributors:
                 return
 
-    def turns(self, shared: bool, ways: _Ways | None = None) -> Turns:
-        """Groups that cross in such ways, by default all; if `shared`, their sums share the network of W."""
+    def turns(self, shared: bool, crossings: _Ways | None = None) -> Turns:
+        """Groups of these crossings, by default all; if `shared`, their sums share the network of W."""
         at, worth_of_one = self.at, self.contributors * self.wanting
-        ways = ways or (self.together if shared else self.apart)
-        ports = at.ports(self.w, ways, lambda many: many * worth_of_one, self._looks(shared), shared)
+        crossings = crossings or (self.together if shared else self.apart)
+        ports = at.ports(self.w, crossings, lambda many: many * worth_of_one, self._looks(shared), shared)
         caps = [at.every.many_on_any(links) * worth_of_one for _, links in ports]
         routes = [replace(way, cap=cap) for (way, _), cap in zip(ports, caps, strict=True)]
         return Turns(routes, at.horizon_us, at.budget)

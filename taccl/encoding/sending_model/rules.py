@@ -49,19 +49,19 @@ def an_item_comes_once(
 
     What a send brings is that send, so this is also what makes an item have one send over a link.
     """
-    ways = [*model.into.get((item, rank), ()), *made]
+    arrivals = [*model.into.get((item, rank), ()), *made]
     if is_needed:
-        model.cp.add_exactly_one(ways)
+        model.cp.add_exactly_one(arrivals)
     else:
-        model.cp.add_at_most_one(ways)
+        model.cp.add_at_most_one(arrivals)
 
 
 def an_item_is_held_before_it_is_sent(
     model: SendingModel[ItemT], item: ItemT, link: int, made: Sequence[Any] = ()
 ) -> None:
     """Held first: an item that goes over a link has come to its sender, or was made there."""
-    ways = [*model.into.get((item, model.src[link]), ()), *made]
-    model.cp.add(model.use(item, link) <= sum(ways))
+    arrivals = [*model.into.get((item, model.src[link]), ()), *made]
+    model.cp.add(model.use(item, link) <= sum(arrivals))
 
 
 def an_item_takes_one_path(model: SendingModel[ItemT], item: ItemT, rank: int, end: str) -> None:

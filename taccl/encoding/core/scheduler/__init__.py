@@ -22,7 +22,7 @@ from taccl.encoding.core.scheduler.graph import (
     tails_us,
 )
 from taccl.encoding.core.scheduler.matching import matched
-from taccl.encoding.core.scheduler.pipeline import Beside, Timed, is_compiled, pipelined
+from taccl.encoding.core.scheduler.pipeline import Detours, Timed, is_compiled, pipelined
 from taccl.encoding.core.scheduler.sequence import starts_in_sequence
 from taccl.support.jit import ahead_of_time
 
@@ -39,8 +39,8 @@ def warm_up() -> None:
 
 
 __all__ = [
-    "Beside",
     "Cells",
+    "Detours",
     "Graph",
     "Sends",
     "Timed",

@@ -72,7 +72,7 @@ class Progress(NamedTuple):
 
 
 def lines(room: IntArray) -> Lines:
-    """Empty lines with room for so many sends each."""
+    """Empty lines with room for this many sends each."""
     first = np.concatenate([[0], np.cumsum(room.astype(np.int64))])
     return Lines(
         first[:-1], np.zeros(len(room), np.int64), np.zeros(first[-1]), np.zeros(first[-1], np.int64)
@@ -80,7 +80,7 @@ def lines(room: IntArray) -> Lines:
 
 
 def clock(costs: Costs, sends: int) -> Clock:
-    """A clock at 0 for so many sends on their way at once."""
+    """A clock at 0 for this many sends on their way at once."""
     room = sends + costs.num_ports
     return Clock(
         np.zeros(1),

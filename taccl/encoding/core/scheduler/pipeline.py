@@ -6,7 +6,7 @@ key goes first. It is in one line at a time: of those that are ready, or of thos
 Chunks that wait in the same line (`Joins`) as the one that goes, go with it, at most `most` at a time: so
 alpha is paid less often, and nothing waits for company.
 
-Links that have nothing to do may take copies from others (`Beside`): whoever has a chunk may send it to a
+Links that have nothing to do may take copies from others (`Detours`): whoever has a chunk may send it to a
 neighbour that waits for it, whatever its route says. So the last chunks of a pipeline fill all links.
 """
 
@@ -72,7 +72,7 @@ class Joins(NamedTuple):
     behind: IntArray
 
 
-class Beside(NamedTuple):
+class Detours(NamedTuple):
     """Copies that may leave their routes, of some chunks: those with a row in the tables.
 
     Parameters
@@ -114,7 +114,7 @@ def joins(most: int, line: IntArray | None, many: int) -> Joins:
 _NONE = np.zeros(0, np.int64)
 _NO_ROWS = np.zeros((0, 0), np.int64)
 _NO = np.zeros((0, 0), np.bool_)
-_NOWHERE = Beside(_NONE, _NONE, _NONE, _NO_ROWS, _NO, _NONE, _NONE, _NO, *[_NONE] * 4)
+_NOWHERE = Detours(_NONE, _NONE, _NONE, _NO_ROWS, _NO, _NONE, _NONE, _NO, *[_NONE] * 4)
 
 
 def pipelined(
@@ -124,7 +124,7 @@ def pipelined(
     *,
     most: int = 1,
     line: IntArray | None = None,
-    beside: Beside | None = None,
+    detours: Detours | None = None,
 ) -> Timed:
     """When every send goes.
 
@@ -132,16 +132,16 @@ def pipelined(
     ----------
     key : shape (num_sends,); of those that wait the least goes first.
     most, line : the most sends that go as one, of those with the same number and link.
-    beside : copies that may leave their routes.
+    detours : copies that may leave their routes.
     """
     sends, many = graph.sends, len(graph.sends.link)
-    beside = _NOWHERE if beside is None else beside
+    detours = _NOWHERE if detours is None else detours
     uses = np.bincount(sends.link, minlength=len(costs.alpha_us))
-    if len(beside.kind):
-        uses += np.bincount(beside.kind, minlength=len(beside.allowed)) @ beside.allowed
+    if len(detours.kind):
+        uses += np.bincount(detours.kind, minlength=len(detours.allowed)) @ detours.allowed
     of_port = np.bincount(costs.port, np.repeat(uses, np.diff(costs.first)), costs.num_ports)
     state = _State(
-        lines(np.array([many + int(len(beside.kind) * len(beside.dst))])),
+        lines(np.array([many + int(len(detours.kind) * len(detours.dst))])),
         lines(of_port),
         clock(costs, 2 * many),
         progress(graph),
@@ -152,7 +152,7 @@ def pipelined(
         costs=costs,
         key=key.astype(np.float64, copy=False),
         joins=joins(most, line, many),
-        beside=beside,
+        detours=detours,
         state=state,
     )
     return Timed(*(np.asarray(column) for column in filled))
@@ -172,7 +172,7 @@ class _State(NamedTuple):
     progress: Progress
 
 
-def _run_pipeline(graph: Any, costs: Any, key: Any, joins: Any, beside: Any, state: Any) -> Any:
+def _run_pipeline(graph: Any, costs: Any, key: Any, joins: Any, detours: Any, state: Any) -> Any:
     """Fill the columns of progress: what can go goes, until nothing moves any more.
 
     A copy next to the routes has a number after those of all sends, by chunk and link.
@@ -188,11 +188,11 @@ def _run_pipeline(graph: Any, costs: Any, key: Any, joins: Any, beside: Any, sta
             if item < many:
                 link = graph.sends.link[e]
             else:
-                row, link = (item - many) // len(beside.dst), (item - many) % len(beside.dst)
-                e = beside.into[row, beside.dst[link]]
+                row, link = (item - many) // len(detours.dst), (item - many) % len(detours.dst)
+                e = detours.into[row, detours.dst[link]]
             gone = now.start_us[e] >= 0.0  # with others of its line, or over another link
             if _may_start(costs, state, link, urgency, item, gone):
-                _start(graph, costs, key, joins, beside, state, e, link)
+                _start(graph, costs, key, joins, detours, state, e, link)
         if state.clock.num_events[0] == 0:
             break
         until_us = state.clock.event_us[0] + SAME_US
@@ -204,7 +204,7 @@ def _run_pipeline(graph: Any, costs: Any, key: Any, joins: Any, beside: Any, sta
                 _offer(graph, key, joins, state, event - many)
             while 0 <= event < many:
                 for row in range(graph.sends.first_give[event], graph.sends.first_give[event + 1]):
-                    _give(graph, key, joins, beside, state, graph.sends.give[row])
+                    _give(graph, key, joins, detours, state, graph.sends.give[row])
                 event = now.mate[event]
             happens, event = next_event(state.clock, until_us)
     return now.start_us, now.end_us, now.via, now.turn, now.leader
@@ -250,14 +250,14 @@ def _may_start(costs: Any, state: Any, link: int, urgency: float, item: int, gon
     return False
 
 
-def _start(graph: Any, costs: Any, key: Any, joins: Any, beside: Any, state: Any, e: int, link: int) -> None:
+def _start(graph: Any, costs: Any, key: Any, joins: Any, detours: Any, state: Any, e: int, link: int) -> None:
     """Send a chunk over a link, with those of its line that wait, too."""
     now = state.progress
     now.start_us[e], now.via[e] = state.clock.now_us[0], link
     mb = graph.sends.mb[e]
     if joins.most > 1:
-        if len(beside.kind) > 0 and beside.row_of_send[e] >= 0:
-            mb += _join_next(graph, joins, beside, now, e, link)
+        if len(detours.kind) > 0 and detours.row_of_send[e] >= 0:
+            mb += _join_next(graph, joins, detours, now, e, link)
         else:
             mb += _join_line(graph, joins, now, e)
     end_us = send(state.clock, costs, link, mb, e)
@@ -267,7 +267,7 @@ def _start(graph: Any, costs: Any, key: Any, joins: Any, beside: Any, state: Any
         now.end_us[e], now.turn[e] = end_us, state.clock.num_started[0]
         state.clock.num_started[0] += 1
         for row in range(graph.first_signal[e], graph.first_signal[e + 1]):
-            _give(graph, key, joins, beside, state, graph.signal[row])
+            _give(graph, key, joins, detours, state, graph.signal[row])
         e = now.mate[e]
 
 
@@ -287,24 +287,24 @@ def _join_line(graph: Any, joins: Any, now: Any, e: int) -> float:
     return mb
 
 
-def _join_next(graph: Any, joins: Any, beside: Any, now: Any, e: int, link: int) -> float:
+def _join_next(graph: Any, joins: Any, detours: Any, now: Any, e: int, link: int) -> float:
     """Let the next chunks go with a copy that are where it starts and lack where it ends; their MB."""
     mb, latest, together = 0.0, e, 1
-    row = beside.following[beside.row_of_send[e]]
+    row = detours.following[detours.row_of_send[e]]
     while row >= 0 and together < joins.most:
-        other = beside.into[row, beside.dst[link]]
-        if other < 0 or now.start_us[other] >= 0.0 or not beside.there[row, beside.src[link]]:
+        other = detours.into[row, detours.dst[link]]
+        if other < 0 or now.start_us[other] >= 0.0 or not detours.there[row, detours.src[link]]:
             break
         now.start_us[other], now.leader[other], now.via[other] = now.start_us[e], e, link
         now.mate[latest] = other
         latest = other
         together += 1
         mb += graph.sends.mb[other]
-        row = beside.following[row]
+        row = detours.following[row]
     return mb
 
 
-def _give(graph: Any, key: Any, joins: Any, beside: Any, state: Any, cell: int) -> None:
+def _give(graph: Any, key: Any, joins: Any, detours: Any, state: Any, cell: int) -> None:
     """One of the sends that give a cell has done so: once all have, who needs the cell comes nearer."""
     now = state.progress
     now.pending[cell] -= 1
@@ -315,16 +315,16 @@ def _give(graph: Any, key: Any, joins: Any, beside: Any, state: Any, cell: int) 
         now.missing[e] -= 1
         if now.missing[e] == 0 and now.start_us[e] < 0.0:
             _come(graph, key, joins, state, e)
-    if len(beside.kind) > 0 and beside.row_of_cell[cell] >= 0:
-        row, rank = beside.row_of_cell[cell], beside.rank_of_cell[cell]
-        beside.there[row, rank] = True
-        for at in range(beside.first_out[rank], beside.first_out[rank + 1]):
-            link = beside.out[at]
-            e = beside.into[row, beside.dst[link]]
-            if e < 0 or now.start_us[e] >= 0.0 or not beside.allowed[beside.kind[row], link]:
+    if len(detours.kind) > 0 and detours.row_of_cell[cell] >= 0:
+        row, rank = detours.row_of_cell[cell], detours.rank_of_cell[cell]
+        detours.there[row, rank] = True
+        for at in range(detours.first_out[rank], detours.first_out[rank + 1]):
+            link = detours.out[at]
+            e = detours.into[row, detours.dst[link]]
+            if e < 0 or now.start_us[e] >= 0.0 or not detours.allowed[detours.kind[row], link]:
                 continue
             if graph.sends.link[e] != link:
-                item = len(graph.sends.link) + row * len(beside.dst) + link
+                item = len(graph.sends.link) + row * len(detours.dst) + link
                 enter(state.ready, 0, _LATER_US + key[e], item)
 
 

@@ -22,8 +22,8 @@ import numpy as np
 
 from taccl.encoding.core.costs import Costs, costs_of
 from taccl.encoding.core.scheduler import (
-    Beside,
     Cells,
+    Detours,
     Graph,
     Timed,
     busy_us,
@@ -93,7 +93,7 @@ class Order:
         Routes are those that chunks took, where they left their own.
         """
         routes = replace(self.routes, link=self.timed.via)
-        turned = Open(self.problem, routes, not self.backwards, beside=True)
+        turned = Open(self.problem, routes, not self.backwards, detours=True)
         return turned.by_keys(self.makespan_us - self.timed.end_us, most)
 
 
@@ -104,13 +104,13 @@ class Open:
     Parameters
     ----------
     backwards : whether time runs backwards: links lead back, and sums are copies.
-    beside : whether copies may leave their routes where links have nothing to do.
+    detours : whether copies may leave their routes where links have nothing to do.
     """
 
     problem: Problem
     routes: Routes
     backwards: bool = False
-    beside: bool = False
+    detours: bool = False
 
     @cached_property
     def costs(self) -> Costs:
@@ -148,8 +148,8 @@ class Open:
             line = routes.link * 2 + routes.is_sum
             if not routes.mixes:
                 line = line + routes.company * 2 * self.problem.topology.num_links
-        beside = self._beside(cells, graph) if self.beside else None
-        timed = pipelined(graph, self.costs, key, most=most, line=line, beside=beside)
+        detours = self._detours(cells, graph) if self.detours else None
+        timed = pipelined(graph, self.costs, key, most=most, line=line, detours=detours)
         return Order(self.problem, routes, self.backwards, None, graph.tail_us, timed)
 
     def promised_us(self, grouping: Grouping) -> float:
@@ -169,7 +169,7 @@ class Open:
         return Order(self.problem, self.routes.take(rows), self.backwards, send, graph.tail_us, timed)
 
     def _grouped(self, grouping: Grouping) -> tuple[Graph, FloatArray, IntArray, IntArray]:
-        """The sends of a grouping, the rest of their ways, the rows in their order, and the send of each."""
+        """The sends of a grouping, what remains of their routes, the rows in order, and the send of each."""
         rows, send = self._groups(grouping)
         problem, routes = self.problem, self.routes
         chunk, link, is_sum = routes.chunk[rows], routes.link[rows], routes.is_sum[rows] ^ self.backwards
@@ -210,7 +210,7 @@ class Open:
         np.maximum.at(busiest, link, self.load_us[port] / max(float(self.load_us.max()), 1e-300))
         return np.asarray(duration * busiest[sends.link] ** power + 1e-3 * duration)
 
-    def _beside(self, cells: Cells, graph: Graph) -> Beside | None:
+    def _detours(self, cells: Cells, graph: Graph) -> Detours | None:
         """Copies of the last chunks may go over other links."""
         problem, routes = self.problem, self.routes
         topology = problem.topology
@@ -239,7 +239,7 @@ class Open:
         there = np.zeros(into.shape, dtype=np.bool_)
         starts = copies[(row >= 0) & (np.diff(graph.sends.first_need)[copies] == 0)]
         there[row_of_send[starts], src[routes.link[starts]]] = True
-        return Beside(
+        return Detours(
             np.where(gives, row_of_chunk[cells.chunk], -1),
             np.array(cells.rank),
             row_of_send,

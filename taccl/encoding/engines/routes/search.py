@@ -51,7 +51,7 @@ class _Matching:
     chance: float
 
 
-_Way = _Pipeline | _Matching
+_Setting = _Pipeline | _Matching
 
 
 class Search:
@@ -101,7 +101,7 @@ class Search:
         return meter.goes_on(units) and (self.takes_s < SLOW_S or budget.remaining_s() > self.takes_s)
 
     def spend(self, rows: int, began_s: float, budget: Budget) -> None:
-        """Note an order of so many rows."""
+        """Note an order of this many rows."""
         self.units += UNITS * rows
         self.takes_s = max(budget.read_s() - began_s, UNITS * rows / UNITS_PER_S * budget.counts_work)
 
@@ -114,7 +114,7 @@ class _Stream:
         self.best_us = np.inf
         self._least_us: dict[type, float] = {_Pipeline: np.inf, _Matching: np.inf}
         self._number = 0
-        self._ways: list[_Way] = []
+        self._settings: list[_Setting] = []
         self.orders = self._all_orders()
 
     def _all_orders(self) -> Iterator[Order]:
@@ -129,58 +129,58 @@ class _Stream:
         Where the first is much worse than the best that was first, its others are not tried.
         """
         search, rows = self._search, len(choice.routes)
-        opened = Open(search.problem, choice.routes, search.is_backwards, beside=choice.turns_back)
+        opened = Open(search.problem, choice.routes, search.is_backwards, detours=choice.turns_back)
         likely = self._likely(opened, choice)
-        ways = self._ways or self._first_ways(choice)
-        came_us: dict[type, dict[_Way, float]] = {_Pipeline: {}, _Matching: {}}
+        settings = self._settings or self._first_settings(choice)
+        came_us: dict[type, dict[_Setting, float]] = {_Pipeline: {}, _Matching: {}}
         given_up = set[type]()
-        for way in ways:
-            kind, began_s = type(way), self._budget.read_s()
-            order = None if kind in given_up else self._order(opened, choice, likely, way)
+        for setting in settings:
+            kind, began_s = type(setting), self._budget.read_s()
+            order = None if kind in given_up else self._order(opened, choice, likely, setting)
             if order is None:
                 continue
             search.spend(rows, began_s, self._budget)
             first_us = order.makespan_us
-            if self._ways and not came_us[kind] and first_us > self._least_us[kind] * (1 + WORSE):
+            if self._settings and not came_us[kind] and first_us > self._least_us[kind] * (1 + WORSE):
                 given_up.add(kind)
-            came_us[kind][way] = first_us
+            came_us[kind][setting] = first_us
             yield order
-            if isinstance(way, _Pipeline) and first_us <= self._least_us[kind] * (1 + WORTH_TURNING):
-                yield from self._turned(order, choice, choice.most[way.most])
+            if isinstance(setting, _Pipeline) and first_us <= self._least_us[kind] * (1 + WORTH_TURNING):
+                yield from self._turned(order, choice, choice.most[setting.most])
             self._least_us[kind] = min(self._least_us[kind], first_us)
-        self._ways = self._good_ways(ways, came_us, given_up)
+        self._settings = self._good_settings(settings, came_us, given_up)
 
-    def _good_ways(
-        self, ways: list[_Way], came_us: dict[type, dict[_Way, float]], given_up: set[type]
-    ) -> list[_Way]:
-        """Of each kind the ways that were near the best; those from before where it was given up."""
-        kept: list[_Way] = []
+    def _good_settings(
+        self, settings: list[_Setting], came_us: dict[type, dict[_Setting, float]], given_up: set[type]
+    ) -> list[_Setting]:
+        """Of each kind the settings that were near the best; those from before where it was given up."""
+        kept: list[_Setting] = []
         for kind, came in came_us.items():
             if kind in given_up or not came:
-                kept += [way for way in ways if type(way) is kind]
+                kept += [setting for setting in settings if type(setting) is kind]
                 continue
             most_us = min(came.values()) * (1 + WORSE)
-            kept += sorted((way for way, us in came.items() if us <= most_us), key=came.__getitem__)
+            kept += sorted((setting for setting, us in came.items() if us <= most_us), key=came.__getitem__)
         return kept
 
-    def _order(self, opened: Open, choice: Choice, likely: list[Grouping], way: _Way) -> Order | None:
-        """One order of the routes; None where the way is none of theirs."""
+    def _order(self, opened: Open, choice: Choice, likely: list[Grouping], setting: _Setting) -> Order | None:
+        """One order of the routes; None where the setting is none of theirs."""
         seed = self._search.seed + self._number
-        if isinstance(way, _Matching):
-            if way.grouping >= len(likely):
+        if isinstance(setting, _Matching):
+            if setting.grouping >= len(likely):
                 return None
-            return opened.matching(likely[way.grouping], way.chance, seed)
-        if way.most >= len(choice.most):
+            return opened.matching(likely[setting.grouping], setting.chance, seed)
+        if setting.most >= len(choice.most):
             return None
         noise = None
         if choice.noisy:
             noise = 1.0 + CHANCE * np.random.default_rng(seed).random(len(choice.routes))
-        return opened.pipeline(way.wave, way.power, choice.most[way.most], noise)
+        return opened.pipeline(setting.wave, setting.power, choice.most[setting.most], noise)
 
-    def _first_ways(self, choice: Choice) -> list[_Way]:
+    def _first_settings(self, choice: Choice) -> list[_Setting]:
         """All pipelines and matchings, the likeliest first."""
         waves = WAVES_BOTH if self._search.both else WAVES_ONE
-        pipelines: list[_Way] = [
+        pipelines: list[_Setting] = [
             _Pipeline(wave, power, most)
             for most in range(len(choice.most))
             for power in choice.powers
@@ -188,7 +188,7 @@ class _Stream:
         ]
         if not choice.matches or len(choice.routes) > MANY:
             return pipelines
-        matchings: list[_Way] = [
+        matchings: list[_Setting] = [
             _Matching(grouping, chance) for chance in CHANCES for grouping in range(MOST_GROUPINGS)
         ]
         return [pipelines[0], *matchings[:MOST_GROUPINGS], *pipelines[1:], *matchings[MOST_GROUPINGS:]]

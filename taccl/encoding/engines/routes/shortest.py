@@ -25,10 +25,10 @@ def along_shortest_paths(problem: Problem) -> Routes | None:
     trees = _Trees(problem)
     rows: list[tuple[int, int, bool]] = []
     for chunk in range(problem.num_chunks):
-        ways = trees.summed(chunk) if problem.collective.reduces[chunk] else trees.copied(chunk)
-        if ways is None:
+        links = trees.summed(chunk) if problem.collective.reduces[chunk] else trees.copied(chunk)
+        if links is None:
             return None
-        rows += [(chunk, link, adds) for link, adds in ways]
+        rows += [(chunk, link, adds) for link, adds in links]
     chunk, link, adds = np.array(rows, dtype=np.int64).reshape(-1, 3).T.copy()
     # Chunks of one kind have one tree; they may share sends where they meet.
     return Routes(chunk, link, adds.astype(np.bool_), chunk, chunk / max(1, problem.num_chunks), mixes=True)
@@ -54,7 +54,7 @@ class _Trees:
         return None if links is None else [(link, False) for link in links]
 
     def summed(self, chunk: int) -> list[tuple[int, bool]] | None:
-        """Links and whether they carry sums: at the first rank, the nearest first, with ways in and out."""
+        """Links and whether they carry sums: at the first rank, the nearest first, with links in and out."""
         contributors = tuple(rank for rank, _ in self._starts[chunk])
         wanted = tuple(rank for rank, _ in self._wanted[chunk])
         for root in self._roots(chunk):

@@ -11,7 +11,7 @@ from small_problems import machine, problem, ring
 
 from taccl.encoding.core.costs import Costs, costs_of
 from taccl.encoding.core.scheduler import (
-    Beside,
+    Detours,
     Graph,
     Sends,
     durations_us,
@@ -101,7 +101,7 @@ def test_a_copy_takes_another_link_where_its_own_is_busy() -> None:
     columns, cells = sends_of_rows(copied, chunk, link, np.zeros(6, dtype=np.bool_))
     into = np.full((2, 4), -1)
     into[chunk, topology.dst[link]] = np.arange(6)
-    beside = Beside(
+    detours = Detours(
         cells.chunk,
         cells.rank,
         chunk,
@@ -115,7 +115,7 @@ def test_a_copy_takes_another_link_where_its_own_is_busy() -> None:
         src=np.array(topology.src),
         dst=np.array(topology.dst),
     )
-    timed = pipelined(graph_of(columns), costs_of(topology), np.arange(6.0), beside=beside)
+    timed = pipelined(graph_of(columns), costs_of(topology), np.arange(6.0), detours=detours)
     assert timed.via.tolist() == [0, 1, 2, 0, 3, 2]
     assert timed.end_us.tolist() == [1.0, 4.0, 2.0, 2.0, 4.0, 3.0]
 

@@ -160,7 +160,7 @@ def test_a_link_with_nothing_to_do_takes_a_copy_beside_the_tree() -> None:
     chunk = np.array([row[0] for row in rows])
     link = np.array([requested.topology.link_index[a, b] for _, a, b, _ in rows])
     chains = Routes(chunk, link, np.array([row[3] for row in rows]), chunk, chunk / 3)
-    schedule = Open(requested, chains, beside=True).pipeline(0.0, 0.0, 1).schedule()
+    schedule = Open(requested, chains, detours=True).pipeline(0.0, 0.0, 1).schedule()
     schedule.check()
     copies = schedule.link[~schedule.reduce]
     alongside = [requested.topology.link_index[root, (root + 2) % 3] for root in range(3)]
@@ -172,7 +172,7 @@ def pipelined(requested: Problem, size: int = 1) -> Order:
     planting = _Planting(Instance(requested), 0)
     routes = planting.routes(Grouping(size), least_prices(planting), 0, None)
     assert routes is not None
-    return Open(requested, routes, beside=True).pipeline(0.6, 0.0, size)
+    return Open(requested, routes, detours=True).pipeline(0.6, 0.0, size)
 
 
 @settings(max_examples=10, deadline=None)
@@ -294,7 +294,7 @@ def test_a_transfer_waits_for_no_chunk_of_its_batch() -> None:
     search = _Planting(Instance(requested), 0)
     planted = search.routes(Grouping(4), least_prices(search), 0, None)
     assert planted is not None
-    schedule = Open(requested, planted, beside=True).pipeline(0.0, 0.0, 4).schedule()
+    schedule = Open(requested, planted, detours=True).pipeline(0.0, 0.0, 4).schedule()
     assert schedule.sends.count.tolist() == [4, 4]
 
 

@@ -250,7 +250,7 @@ def _listed_ends(text: str, path: str | None) -> dict[int, _Ends]:
 
 
 def _buses(gpus: list[_Ends]) -> Mapping[str, int]:
-    """Bus ids of GPUs -> their indices; empty where the ends do not fit together, or in several ways."""
+    """Bus ids of GPUs -> their indices; empty where the ends fit in none, or several pairings."""
     towards: dict[str, set[tuple[int, int]]] = {}
     for gpu in gpus:
         for link, (bus, end) in gpu.ends.items():
