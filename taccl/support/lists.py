@@ -1,4 +1,6 @@
-"""Lists as people write and read them: the first few words, spans of numbers, names with numbers in order."""
+"""Lists as people write and read them: the first few words, spans of numbers, names with numbers in order,
+and what is equal or joined in groups.
+"""
 
 from __future__ import annotations
 
@@ -46,3 +48,20 @@ def grouped(count: int, key: Callable[[int], _Key]) -> dict[_Key, list[int]]:
 def equal(keys: Sequence[_Key]) -> list[list[int]]:
     """The indices of equal keys, in the order of the first of each."""
     return list(grouped(len(keys), keys.__getitem__).values())
+
+
+def joined(items: Iterable[_Key], pairs: Iterable[tuple[_Key, _Key]]) -> list[list[_Key]]:
+    """The items in the parts that pairs of them make, in the order of the first of each part."""
+    above = {item: item for item in items}
+
+    def top(item: _Key) -> _Key:
+        while above[item] != item:
+            above[item] = item = above[above[item]]
+        return item
+
+    for a, b in pairs:
+        above[top(a)] = top(b)
+    parts: dict[_Key, list[_Key]] = {}
+    for item in above:
+        parts.setdefault(top(item), []).append(item)
+    return list(parts.values())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from taccl.model.collective import BoolArray
+from taccl.support.lists import joined
 from taccl.support.size_limits import MAX_LINKS, check_links
 from taccl.topologies.devices import BETWEEN_NODES, INSIDE_NODE, DeviceKind
 from taccl.topologies.model import PhysicalTopology
@@ -53,14 +54,6 @@ def _past(topology: PhysicalTopology, passed: frozenset[DeviceKind]) -> BoolArra
 
 def _parts(topology: PhysicalTopology, passed: frozenset[DeviceKind]) -> dict[str, str]:
     """Each device of these kinds with one that stands for all that it is joined to past no GPU."""
-    parent = {device.name: device.name for device in topology.devices if device.kind in passed}
-
-    def top(name: str) -> str:
-        while parent[name] != name:
-            parent[name] = name = parent[parent[name]]
-        return name
-
-    for link in topology.links:
-        if link.src in parent and link.dst in parent:
-            parent[top(link.src)] = top(link.dst)
-    return {name: top(name) for name in parent}
+    names = dict.fromkeys(device.name for device in topology.devices if device.kind in passed)
+    pairs = ((link.src, link.dst) for link in topology.links if link.src in names and link.dst in names)
+    return {name: part[0] for part in joined(names, pairs) for name in part}

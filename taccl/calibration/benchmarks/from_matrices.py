@@ -14,7 +14,7 @@ from taccl.calibration.benchmarks.classes import DEGRADED, Pair, PairClass, clas
 from taccl.calibration.benchmarks.facts import Matrix
 from taccl.calibration.benchmarks.quantities import Quantity
 from taccl.model.units import MB, format_size
-from taccl.support.lists import few
+from taccl.support.lists import few, joined
 
 #: Copies up to this size take long enough to begin that their bandwidth shows it.
 _SMALL_COPY = 16 * MB
@@ -154,12 +154,8 @@ def pcie_switches(gbps: Mapping[Pair, float]) -> list[tuple[int, ...]]:
     if not gbps:
         return []
     median = median_gbps(gbps)
-    group_of: dict[int, set[int]] = {}
-    for (a, b), value in sorted(gbps.items()):
-        if value < _SHARES * median:
-            joined = group_of.get(a, {a}) | group_of.get(b, {b})
-            group_of |= dict.fromkeys(joined, joined)
-    return sorted({tuple(sorted(group)) for group in group_of.values()})
+    sharing = [pair for pair, value in gbps.items() if value < _SHARES * median]
+    return [tuple(group) for group in joined(sorted({gpu for pair in sharing for gpu in pair}), sharing)]
 
 
 def both_directions(matrices: Sequence[Matrix]) -> list[Quantity]:

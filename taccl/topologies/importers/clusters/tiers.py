@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from taccl.support.lists import natural
+from taccl.support.lists import joined, natural
 from taccl.topologies.importers.clusters.facts import Cluster, HostPort, Trunk
 
 TIER_NAMES = ("leaf", "spine", "core")
@@ -129,20 +129,11 @@ class Tiers:
         return self._parts[tier]
 
     def _joined(self, tier: int) -> dict[str, str]:
-        parent = {name: name for name, at in self.tier_of.items() if at <= tier}
-
-        def top(name: str) -> str:
-            while parent[name] != name:
-                parent[name] = name = parent[parent[name]]
-            return name
-
-        if tier > 1:
-            for name in parent:
-                for other, _ in self.near[name]:
-                    if other in parent:
-                        parent[top(name)] = top(other)
-        first: dict[str, str] = {}
-        return {leaf: first.setdefault(top(leaf), leaf) for leaf in self.leaves}
+        inside = {name for name, at in self.tier_of.items() if at <= tier}
+        cables = ((a, b) for a in inside for b, _ in self.near[a] if tier > 1 and b in inside)
+        parts = joined((*self.leaves, *inside), cables)  # leaves first, so that a leaf stands for its part
+        first = {name: part[0] for part in parts for name in part}
+        return {leaf: first[leaf] for leaf in self.leaves}
 
     def switches_in(self, tier: int, leaf: str) -> set[str]:
         """The switches of tiers 1 to `tier` that are joined to a leaf by such switches."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from taccl.errors import TopologyError
+from taccl.support.lists import joined
 from taccl.support.tables import FileLine
 from taccl.topologies import PhysicalTopology, parse_topology
 from taccl.topologies.devices import MAX_GPUS
@@ -193,18 +194,14 @@ def _add_links(layout: Layout, dump: Dump, costs: Alphas, bandwidth: Bandwidth) 
 def _joined(dump: Dump) -> tuple[int, bool]:
     """Into how many parts the GPUs fall by their links, and whether every two have one or the switch."""
     gpus = range(len(dump.gpus))
-    of, pairs, at_switch = list(gpus), set(), {}
+    pairs, at_switch = set(), {}
     for link in dump.links or ():
         if link.b is None:
             at_switch[link.a] = link.switch
         else:
             pairs |= {(link.a, link.b), (link.b, link.a)}
-    joined = [*pairs, *((a, b) for a in at_switch for b in at_switch if at_switch[a] == at_switch[b])]
-    for a, b in joined:
-        if of[a] != of[b]:
-            of = [of[a] if one == of[b] else one for one in of]
-    linked = set(joined)
-    return len({*of}), all((a, b) in linked for a in gpus for b in gpus if a != b)
+    linked = pairs | {(a, b) for a in at_switch for b in at_switch if at_switch[a] == at_switch[b]}
+    return len(joined(gpus, linked)), all((a, b) in linked for a in gpus for b in gpus if a != b)
 
 
 def _add_network(layout: Layout, dump: Dump, costs: Alphas) -> None:

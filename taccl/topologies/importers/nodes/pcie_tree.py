@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
+from taccl.support.lists import joined
 from taccl.topologies.importers.nodes.facts import Cpu, Dump, Nearness, SharedBridge
 from taccl.topologies.importers.nodes.figures import card_figure, nic_figure, pcie_figure, pcie_gbps
 from taccl.topologies.importers.nodes.layout import Layout
@@ -145,23 +147,20 @@ def _clusters(
 ) -> list[tuple[frozenset[int], frozenset[int]]]:
     """Devices joined by pairs no further than `most` or by a bridge, in the order of their first."""
     gpus, nics = len(dump.gpus), len(dump.nics or ())
-    of = list(range(gpus + nics))
     rows = [*(dump.gpu_nearness or [[None] * gpus] * gpus)]
     alongside = [*(dump.nic_nearness or [[None] * nics] * gpus)]
-    for a in range(gpus):
-        for b, near in enumerate([*rows[a], *alongside[a]]):
-            if near is not None and near <= most and of[a] != of[b]:
-                of = [of[a] if one == of[b] else one for one in of]
+    pairs = [
+        (a, b)
+        for a in range(gpus)
+        for b, near in enumerate([*rows[a], *alongside[a]])
+        if near is not None and near <= most
+    ]
     for bridge in bridges:
-        members = [*bridge.gpus, *(gpus + nic for nic in bridge.nics)]
-        roots = {of[member] for member in members}
-        of = [min(roots) if one in roots else one for one in of]
-    found = []
-    for root in dict.fromkeys(of):
-        members = [i for i, one in enumerate(of) if one == root]
-        gpu_members = frozenset(i for i in members if i < gpus)
-        found.append((gpu_members, frozenset(i - gpus for i in members if i >= gpus)))
-    return found
+        pairs += pairwise([*bridge.gpus, *(gpus + nic for nic in bridge.nics)])
+    return [
+        (frozenset(i for i in part if i < gpus), frozenset(i - gpus for i in part if i >= gpus))
+        for part in joined(range(gpus + nics), pairs)
+    ]
 
 
 def _bridges(dump: Dump) -> list[tuple[_Group, SharedBridge]]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from taccl.support.lists import few
+from taccl.support.lists import few, joined
 from taccl.support.tables import FileLine, SquareTable, plain_lines
 from taccl.topologies.importers.nodes.facts import Dump, Gpu, GpuLink, Nearness
 
@@ -330,12 +330,7 @@ def _square(
 
 def _hives(pairs: Sequence[_Pair], names: Sequence[str]) -> Iterator[str]:
     """A warning of several groups of GPUs that xGMI joins: between them there is only PCIe."""
-    hive = list(range(len(names)))
-    for pair in pairs:
-        if pair.kind == _XGMI:
-            old, new = hive[pair.b], hive[pair.a]
-            hive = [new if root == old else root for root in hive]
-    groups = [[names[i] for i, root in enumerate(hive) if root == one] for one in sorted({*hive})]
+    groups = joined(names, ((names[pair.a], names[pair.b]) for pair in pairs if pair.kind == _XGMI))
     if len(groups) > 1 and any(len(group) > 1 for group in groups):
         listed = "; ".join(" ".join(group) for group in groups)
         yield f"xGMI joins these groups of GPUs, and only PCIe joins one to another: {listed}"
