@@ -93,6 +93,23 @@ class ActionRank:
     scratch: int
     actions: Sequence[Action]
 
+    def chains(self, *, local: bool = False) -> list[list[int]]:
+        """All actions in chains, in each of which an action waits for the one before it.
+
+        `local` : whether sends and receives each begin one.
+        """
+        chains: list[list[int]] = []
+        ends: dict[int, list[int]] = {}
+        for index, action in enumerate(self.actions):
+            follows = not (local and action.do.travels)
+            before = next((other for other in action.after if other in ends), None) if follows else None
+            if before is None:
+                chains.append(ends.setdefault(index, [index]))
+            else:
+                ends[index] = ends.pop(before)
+                ends[index].append(index)
+        return chains
+
 
 @dataclass(frozen=True, slots=True)
 class ActionsProgram:

@@ -56,31 +56,9 @@ def _channels(actions: ActionsProgram) -> dict[tuple[int, int, int], int]:
 def _blocks(
     rank: int, of_rank: ActionRank, channels: dict[tuple[int, int, int], int]
 ) -> tuple[ThreadBlock, ...]:
-    """A thread block for each action that does not directly follow one in a block without a later action."""
-    block_of, ends = dict[int, int](), dict[int, int]()
-    numbers: list[list[int]] = []
-    for index, action in enumerate(of_rank.actions):
-        before = None
-        if not action.do.travels:
-            before = next((other for other in action.after if other in ends), None)
-        if before is None:
-            block_of[index] = len(numbers)
-            numbers.append([])
-        else:
-            block_of[index] = ends.pop(before)
-        numbers[block_of[index]].append(index)
-        ends[index] = block_of[index]
-    return _written(rank, of_rank, channels, numbers, block_of)
-
-
-def _written(
-    rank: int,
-    of_rank: ActionRank,
-    channels: dict[tuple[int, int, int], int],
-    numbers: list[list[int]],
-    block_of: dict[int, int],
-) -> tuple[ThreadBlock, ...]:
-    """Thread blocks of these actions, with a nop for each wait but one."""
+    """A thread block for each chain of actions, with a nop for each wait but one."""
+    numbers = of_rank.chains(local=True)
+    block_of = {index: number for number, inside in enumerate(numbers) for index in inside}
     waits = {
         index: [other for other in action.after if block_of[other] != block_of[index]]
         for index, action in enumerate(of_rank.actions)

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TypeAlias
+
+import numpy as np
 
 from taccl.backend.flat_json.document import Action, ActionRank, ActionsProgram, Do, Span
 from taccl.backend.lower.actions import (
     BUFFERS,
+    COLUMNS,
     COPY,
     OFFSET_BITS,
+    PAIRS,
     RECV,
+    RECV_REDUCE_COPY,
     REDUCE,
+    SCRATCH,
     SEND,
     Actions,
     Place,
     peer_of,
 )
-from taccl.backend.lower.received_apart import received_apart
 from taccl.backend.lower.sizes import sizes_of
 from taccl.backend.lower.to_actions import RankWork, lower_to_actions
 from taccl.backend.lower.unequal import Starts, elements_of
@@ -43,7 +49,7 @@ def lower_flat(schedule: Schedule, options: LoweringOptions) -> ActionsProgram:
     call_elements = max(1, round(problem.size_bytes / element_bytes))
     size_bytes = problem.size_bytes if problem.sizes is None else call_elements * element_bytes
     sizes = sizes_of(collective, size_bytes, options.min_bytes, options.max_bytes)
-    ranks = lower_to_actions(schedule, options, [received_apart])
+    ranks = lower_to_actions(schedule, options, [_received_apart])
     return ActionsProgram(
         name=options.name,
         collective=collective.name,
@@ -93,3 +99,35 @@ def _actions(work: RankWork) -> Iterator[Action]:
 def _span(place: Place, starts: Starts) -> Span:
     buffer, cell = place >> OFFSET_BITS, place & ((1 << OFFSET_BITS) - 1)
     return Span(BUFFERS[buffer], int(starts[buffer][cell]))
+
+
+def _received_apart(actions: Actions) -> Actions:
+    """Receives that add become receives in scratch of their own, and sums from there.
+
+    What waited for the receive that adds waits for the sum; what that waited for, the new receive waits for.
+    """
+    adds = actions.op == RECV_REDUCE_COPY
+    if not adds.any():
+        return actions
+    count = actions.count[adds]
+    landing = _scratch_end(actions) + np.cumsum(count) - count
+    rows = 1 + adds
+    last = np.cumsum(rows) - 1
+    first, sums = last - adds, last[adds]
+    columns = {name: np.repeat(getattr(actions, name), rows) for name in COLUMNS}
+    columns["op"][sums], columns["op"][sums - 1] = REDUCE, RECV
+    columns["src"][sums] = columns["dst"][sums - 1] = landing
+    columns["send"][sums] = columns["endpoint"][sums] = -1
+    for name in PAIRS:
+        pairs = getattr(actions, name)
+        columns[name] = np.stack([first[pairs[:, 0]], last[pairs[:, 1]]], axis=1)
+    return replace(actions, **columns)
+
+
+def _scratch_end(actions: Actions) -> int:
+    """The place behind the last cell of scratch that a rank uses."""
+    ends = [
+        (places + actions.count)[used]
+        for used, places in ((actions.reads, actions.src), (actions.writes, actions.dst))
+    ]
+    return int(np.concatenate(ends).max(initial=SCRATCH))

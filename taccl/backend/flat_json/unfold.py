@@ -56,17 +56,9 @@ def _chains(program: ActionsProgram) -> tuple[list[tuple[int, list[int]]], dict[
     chains: list[tuple[int, list[int]]] = []
     chain_of: dict[Place, int] = {}
     for rank, of_rank in enumerate(program.ranks):
-        ends = set[int]()
-        for index, action in enumerate(of_rank.actions):
-            before = next((other for other in action.after if other in ends), None)
-            if before is None:
-                chain_of[rank, index] = len(chains)
-                chains.append((rank, []))
-            else:
-                ends.remove(before)
-                chain_of[rank, index] = chain_of[rank, before]
-            chains[chain_of[rank, index]][1].append(index)
-            ends.add(index)
+        for chain in of_rank.chains():
+            chain_of |= dict.fromkeys(((rank, index) for index in chain), len(chains))
+            chains.append((rank, chain))
     return chains, chain_of
 
 
