@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from taccl.encoding.core.equivalent_nodes import EquivalentNodes, equivalent_nodes
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import Decision, decisions_of, in_order, list_schedule, predecessors
 from taccl.encoding.engines.combining.engine import searched
@@ -30,16 +31,6 @@ from taccl.model.schedule import Schedule
 from taccl.support.budget import Budget
 
 
-@dataclass(frozen=True, eq=False)
-class _Nodes:
-    """Nodes that are equivalent: their ranks, shape (num_nodes, size), and links inside, (num_nodes,
-    links).
-    """
-
-    ranks: IntArray
-    links: IntArray
-
-
 def by_relays(instance: Instance, known: Run, options: SearchOptions, budget: Budget) -> Iterator[Schedule]:
     """A schedule for each choice of relays; nothing where nodes differ, or links between relays are missing.
 
@@ -48,7 +39,7 @@ def by_relays(instance: Instance, known: Run, options: SearchOptions, budget: Bu
     `known` : an engine that is requested first what happens inside a node.
     """
     problem = instance.problem
-    nodes = equivalent(problem.topology)
+    nodes = equivalent_nodes(problem.topology)
     if nodes is None or _takes_too_long(problem, budget):
         return
     choices = list(_choices(problem, nodes))
@@ -79,42 +70,11 @@ def _are_allowed(problem: Problem, sends: list[Decision]) -> bool:
     return may_use is None or all(may_use[owner[list(send.chunks)], send.link].all() for send in sends)
 
 
-def equivalent(topology: LogicalTopology) -> _Nodes | None:
-    """The nodes, if there are several of one size with the same links and ports inside; else None."""
-    ranks = topology.equal_nodes
-    if ranks is None or ranks.shape[1] < 2:
-        return None
-    place = np.empty(topology.num_ranks, dtype=np.int64)
-    place[ranks] = np.arange(ranks.shape[1])
-    inside, first = [], None
-    for node in topology.node_of[ranks[:, 0]].tolist():
-        links = np.flatnonzero(
-            (topology.node_of[topology.src] == node) & (topology.node_of[topology.dst] == node)
-        )
-        order = links[np.lexsort((place[topology.dst[links]], place[topology.src[links]]))]
-        costs = topology.alpha_us[order], topology.beta_us_per_mb[order], _shared(topology, order)
-        looks = (place[topology.src[order]], place[topology.dst[order]], *costs)
-        first = first or looks
-        if not all(np.array_equal(one, other) for one, other in zip(first, looks, strict=True)):
-            return None
-        inside.append(order)
-    return _Nodes(ranks, np.array(inside))
-
-
-def _shared(topology: LogicalTopology, links: IntArray) -> IntArray:
-    """The ports of some links, numbered as they come, with how many each link has between them."""
-    number: dict[int, int] = {}
-    reported = []
-    for link in links.tolist():
-        reported += [-1, *(number.setdefault(port, len(number)) for port in topology.ports[link])]
-    return np.array(reported, dtype=np.int64)
-
-
 #: For each step, who sends to whom, by the numbers of nodes.
 _Moves = list[list[tuple[int, int]]]
 
 
-def _choices(problem: Problem, nodes: _Nodes) -> Iterator[tuple[IntArray, _Moves]]:
+def _choices(problem: Problem, nodes: EquivalentNodes) -> Iterator[tuple[IntArray, _Moves]]:
     """The place of each chunk's relay, shape (num_chunks,), and exchanges that relays have links for."""
     many, size = nodes.ranks.shape
     place = np.empty(problem.num_ranks, dtype=np.int64)
@@ -143,7 +103,7 @@ class _Alone:
     """What happens inside a node, by the first one alone; `relay` is the place of each chunk's relay."""
 
     problem: Problem
-    nodes: _Nodes
+    nodes: EquivalentNodes
     relay: IntArray
     known: Run
     options: SearchOptions
@@ -196,7 +156,7 @@ def _blocks(relay: IntArray, many: int, most: int) -> list[list[int]] | None:
 
 
 def _spread_alone(
-    problem: Problem, nodes: _Nodes, relay: IntArray, blocks: list[list[int]], backwards: bool
+    problem: Problem, nodes: EquivalentNodes, relay: IntArray, blocks: list[list[int]], backwards: bool
 ) -> Problem:
     """A node's problem: every block from its relay to all; on the links turned round, if `backwards`."""
     topology = _one_node(problem.topology, nodes)
@@ -225,7 +185,7 @@ def _spread_alone(
     )
 
 
-def _one_node(topology: LogicalTopology, nodes: _Nodes) -> LogicalTopology:
+def _one_node(topology: LogicalTopology, nodes: EquivalentNodes) -> LogicalTopology:
     """The first node alone."""
     links = nodes.links[0]
     number: dict[int, int] = {}
@@ -250,7 +210,7 @@ def _one_node(topology: LogicalTopology, nodes: _Nodes) -> LogicalTopology:
 
 def _sends(
     problem: Problem,
-    nodes: _Nodes,
+    nodes: EquivalentNodes,
     relay: IntArray,
     sums: list[Decision],
     copies: list[Decision],

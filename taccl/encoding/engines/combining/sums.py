@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from taccl.encoding.core.equivalent_nodes import equivalent_nodes
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import Decision, in_order
 from taccl.encoding.core.update import Update
@@ -22,7 +23,7 @@ from taccl.encoding.engines.combining.engine import is_small
 from taccl.encoding.engines.combining.exchange import ExchangeDecoder
 from taccl.encoding.engines.combining.largest_first import largest_first
 from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendGene
-from taccl.encoding.engines.combining.relays import by_relays, equivalent
+from taccl.encoding.engines.combining.relays import by_relays
 from taccl.encoding.engines.combining.sends import decisions, soonest, without_unused
 from taccl.encoding.engines.combining.subgroups import scattering, subgroups
 from taccl.encoding.engines.combining.tuning import (
@@ -48,7 +49,7 @@ from taccl.support.budget import Budget
 def serves_exchange(instance: Instance) -> Verdict:
     """Whether messages are small, all chunks are sums, some wanted in several places, and ranks are few."""
     problem = instance.problem
-    if problem.num_ranks > SUMS_MOST_RANKS and equivalent(problem.topology) is None:
+    if problem.num_ranks > SUMS_MOST_RANKS and equivalent_nodes(problem.topology) is None:
         return no(
             f"a sequence over more than {SUMS_MOST_RANKS} ranks takes too long to decode, "
             "and no nodes are equivalent"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from taccl.encoding.core.equivalent_nodes import equivalent_nodes
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.engines.gather_cross_scatter.tuning import NODES_MOST_PAIRS
 from taccl.encoding.instance import Instance
@@ -83,23 +84,16 @@ def _cross_one_by_one(instance: Instance) -> bool:
 def equal_nodes(instance: Instance) -> Nodes | None:
     """The nodes, if they are few, small and equal; for `Instance.once`."""
     topology = instance.problem.topology
-    members = [np.flatnonzero(topology.node_of == node) for node in np.unique(topology.node_of)]
-    sizes = {len(member) for member in members}
-    if not 2 <= len(members) <= MOST_NODES or len(sizes) > 1 or not 2 <= max(sizes) <= MOST_RANKS:
+    ranks = topology.equal_nodes
+    if ranks is None or len(ranks) > MOST_NODES or ranks.shape[1] > MOST_RANKS:
         return None
-    ranks = np.array(members, dtype=np.int64)
+    equal = equivalent_nodes(topology)
+    if equal is None:
+        return None
     node, place = np.zeros(topology.num_ranks, np.int64), np.zeros(topology.num_ranks, np.int64)
-    for number, each in enumerate(members):
-        node[each], place[each] = number, np.arange(len(each))
-    own: list[tuple[tuple[Inside, ...], list[int]]] = []
-    for number in range(len(members)):
-        mine = np.flatnonzero((node[topology.src] == number) & (node[topology.dst] == number))
-        order = mine[np.lexsort((place[topology.dst[mine]], place[topology.src[mine]]))].tolist()
-        own.append((_inside(instance, order, place), order))
-    if any(each[0] != own[0][0] for each in own):
-        return None
-    links = np.array([order for _, order in own], dtype=np.int64).reshape(len(members), -1)
-    return Nodes(ranks, own[0][0], links, _routes(instance, node, place, len(members)))
+    node[ranks], place[ranks] = np.indices(ranks.shape)
+    inside = _inside(instance, equal.links[0].tolist(), place)
+    return Nodes(ranks, inside, equal.links, _routes(instance, node, place, len(ranks)))
 
 
 def _inside(instance: Instance, links: list[int], place: IntArray) -> tuple[Inside, ...]:

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from small_problems import machine, problem
 
+from taccl.encoding.core.equivalent_nodes import equivalent_nodes
 from taccl.encoding.core.options import SearchOptions
-from taccl.encoding.engines.combining.relays import by_relays, equivalent
+from taccl.encoding.engines.combining.relays import by_relays
 from taccl.encoding.engines.textbook import textbook
 from taccl.encoding.instance import Instance
 from taccl.model.network import LogicalTopology
@@ -52,14 +53,14 @@ def test_only_the_rank_with_links_to_all_other_nodes_is_a_hub() -> None:
 
 
 def test_nodes_that_differ_have_no_relays() -> None:
-    assert equivalent(one_nic_a_node(2)) is not None
-    assert equivalent(one_nic_a_node(2, slow=2.0)) is None
+    assert equivalent_nodes(one_nic_a_node(2)) is not None
+    assert equivalent_nodes(one_nic_a_node(2, slow=2.0)) is None
     assert not found(one_nic_a_node(2, slow=2.0))
 
 
 def test_links_of_nodes_are_told_in_one_order() -> None:
     topology = one_nic_a_node(3)
-    nodes = equivalent(topology)
+    nodes = equivalent_nodes(topology)
     assert nodes is not None
     src = topology.src[nodes.links]
     assert np.array_equal(src - src[:1], np.repeat([[0], [3], [6]], src.shape[1], axis=1))
