@@ -64,14 +64,9 @@ class Crossing:
 
 def crossing_of(instance: Instance, nodes: Nodes) -> Crossing:
     """What has to cross in a problem that copies each chunk from one rank."""
-    collective = instance.problem.collective
-    node_of = np.zeros(instance.problem.num_ranks, dtype=np.int64)
-    for number, ranks in enumerate(nodes.ranks):
-        node_of[ranks] = number
-    wants = instance.demand.wants
-    source = node_of[collective.source]
+    wants, source = instance.demand.wants, nodes.node[instance.problem.collective.source]
     wanted = np.zeros((instance.problem.num_chunks, nodes.num), dtype=np.bool_)
-    wanted[wants.chunk, node_of[wants.rank]] = True
+    wanted[wants.chunk, nodes.node[wants.rank]] = True
     return Crossing(
         nodes,
         {
@@ -86,11 +81,10 @@ def plans(instance: Instance, crossing: Crossing) -> list[Plan]:
     """All plans, those that take least at first."""
     nodes, many = crossing.nodes, crossing.many
     topology, problem = instance.problem.topology, instance.problem
-    place_of = {int(rank): place for ranks in nodes.ranks for place, rank in enumerate(ranks)}
-    sources = [place_of[int(each)] for each in problem.collective.source[crossing.chunks[0, 1]]]
+    sources = nodes.place[problem.collective.source[crossing.chunks[0, 1]]]
     counts = np.bincount(sources, minlength=nodes.size)
     unit = int(np.gcd.reduce(counts))
-    away = _distances(nodes)
+    away = distances_us(nodes)
     to_all = instance.demand.to_all
     gathered = {out: _gathered(nodes, away, out, counts, many) for out in {out for out, _ in nodes.routes}}
     spread = {
@@ -139,7 +133,7 @@ def _compositions(total: int, most: int) -> Iterator[tuple[int, ...]]:
             yield tuple(end - begin for begin, end in itertools.pairwise(ends))
 
 
-def _distances(nodes: Nodes) -> FloatArray:
+def distances_us(nodes: Nodes) -> FloatArray:
     """Least times of a chunk between the places of a node, us."""
     away = np.full((nodes.size, nodes.size), np.inf)
     np.fill_diagonal(away, 0.0)

@@ -26,7 +26,13 @@ from taccl.encoding.core.ticks import ticks_of
 from taccl.encoding.core.timing import Decision, Ports, in_order, without_dead_ends
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
-from taccl.encoding.engines.gather_cross_scatter.crossing import Crossing, Plan, crossing_of, plans
+from taccl.encoding.engines.gather_cross_scatter.crossing import (
+    Crossing,
+    Plan,
+    crossing_of,
+    distances_us,
+    plans,
+)
 from taccl.encoding.engines.gather_cross_scatter.fill import filled
 from taccl.encoding.engines.gather_cross_scatter.nodes import Nodes, equal_nodes
 from taccl.encoding.engines.gather_cross_scatter.nodes import serves as has_equal_nodes
@@ -64,17 +70,10 @@ def serves(instance: Instance) -> Verdict:
 
 def _stays_inside(instance: Instance, nodes: Nodes) -> bool:
     """Whether links inside lead from where each chunk starts to all in its node who want it."""
-    topology, wants = instance.problem.topology, instance.demand.wants
-    reached = np.eye(nodes.size, dtype=np.bool_)
-    for link in nodes.inside:
-        reached[link.src, link.dst] = True
-    for between in range(nodes.size):
-        reached |= reached[:, between, None] & reached[None, between, :]
-    place = np.zeros(topology.num_ranks, dtype=np.int64)
-    place[nodes.ranks] = np.arange(nodes.size)
-    source = instance.problem.collective.source[wants.chunk]
-    stays = topology.node_of[source] == topology.node_of[wants.rank]
-    return bool(reached[place[source[stays]], place[wants.rank[stays]]].all())
+    wants, source = instance.demand.wants, instance.problem.collective.source
+    source, rank = source[wants.chunk], wants.rank
+    away_us = distances_us(nodes)[nodes.place[source], nodes.place[rank]]
+    return bool(np.isfinite(away_us[nodes.node[source] == nodes.node[rank]]).all())
 
 
 def _nodes(instance: Instance) -> Nodes:
@@ -151,15 +150,11 @@ class _Search:
             self._problem.max_group,
             ticks_of(self._problem, best_us),
         )
-        self._wanted: list[set[int]] = [set() for _ in range(self._problem.num_chunks)]
-        wants = instance.demand.wants
-        for chunk, rank in zip(wants.chunk.tolist(), wants.rank.tolist(), strict=True):
-            self._wanted[chunk].add(rank)
-        self._place = {
-            int(rank): (node, place)
-            for node, ranks in enumerate(self._nodes.ranks)
-            for place, rank in enumerate(ranks)
-        }
+        self._wanted: dict[tuple[int, int], set[int]] = defaultdict(set)  # places, by chunk and node
+        wants, nodes = instance.demand.wants, self._nodes
+        columns = wants.chunk, nodes.node[wants.rank], nodes.place[wants.rank]
+        for chunk, node, place in zip(*(column.tolist() for column in columns), strict=True):
+            self._wanted[chunk, node].add(place)
         self._back, self._turned = backwards(self._around)
         self._known: dict[object, tuple[float, Decided | None]] = {}
         self._best_gathered: dict[object, tuple[list[Item], Decided]] = {}
@@ -283,7 +278,7 @@ class _Search:
         ]
 
     def _source(self, chunk: int) -> int:
-        return self._place[int(self._problem.collective.source[chunk])][1]
+        return int(self._nodes.place[self._problem.collective.source[chunk]])
 
     def _crossed(self, plan: Plan, gathered: list[tuple[list[Item], Decided]]) -> list[_Group]:
         """The groups of all nodes, each as soon as its chunks and its ports are there."""
@@ -322,8 +317,7 @@ class _Search:
         return items
 
     def _wanted_in(self, chunk: int, node: int) -> frozenset[int]:
-        places = (self._place[rank] for rank in self._wanted[chunk])
-        return frozenset(place for other, place in places if other == node)
+        return frozenset(self._wanted.get((chunk, node), ()))
 
     def _items_that_stay(self, node: int, leave: list[Item], gather: Decided) -> list[Item]:
         """The node's own chunks that are still wanted inside; they start wherever they already came."""

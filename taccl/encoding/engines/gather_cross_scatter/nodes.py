@@ -25,6 +25,7 @@ class Nodes:
     Parameters
     ----------
     ranks : shape (num_nodes, size); the rank at each place.
+    node, place : shape (num_ranks,); where in `ranks` each rank stands.
     inside : the links in a node, the same in each.
     links : shape (num_nodes, len(inside)); which links of the topology these are.
     routes : (place, place) -> shape (num_nodes, num_nodes), the link from the one place to the other between
@@ -32,6 +33,8 @@ class Nodes:
     """
 
     ranks: IntArray
+    node: IntArray
+    place: IntArray
     inside: tuple[Inside, ...]
     links: IntArray
     routes: dict[tuple[int, int], IntArray]
@@ -93,7 +96,7 @@ def equal_nodes(instance: Instance) -> Nodes | None:
     node, place = np.zeros(topology.num_ranks, np.int64), np.zeros(topology.num_ranks, np.int64)
     node[ranks], place[ranks] = np.indices(ranks.shape)
     inside = _inside(instance, equal.links[0].tolist(), place)
-    return Nodes(ranks, inside, equal.links, _routes(instance, node, place, len(ranks)))
+    return Nodes(ranks, node, place, inside, equal.links, _routes(instance, node, place, len(ranks)))
 
 
 def _inside(instance: Instance, links: list[int], place: IntArray) -> tuple[Inside, ...]:
