@@ -28,7 +28,6 @@ from benchmarks import report
 from benchmarks.checkout import SHARED, test_helper
 from benchmarks.kept import keep_line, kept_lines
 from taccl.backend.execute import execute_plan
-from taccl.backend.lower_plan.fits import message_chunks
 from taccl.backend.machine.report import Verification
 from taccl.backend.mscclpp.reader import read_plan
 from taccl.backend.plan import ExecutionPlan, Operation
@@ -220,7 +219,7 @@ def seen(plan: ExecutionPlan, runs: int, seed: int) -> tuple[str, int]:
             done += number
     for number in range(SLOW_RUNS):
         try:
-            verdict = execute_plan(plan, size_bytes=2 * 16 * message_chunks(plan), seed=seed + number).verdict
+            verdict = execute_plan(plan, size_bytes=2 * 16 * plan.message_chunks, seed=seed + number).verdict
         except TacclError:
             break  # what it refuses, verification tells
         if verdict in ("wrong", "hangs"):

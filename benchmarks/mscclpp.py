@@ -26,7 +26,6 @@ import taccl
 from benchmarks import report
 from benchmarks.checkout import DATA, SHARED, test_helper
 from benchmarks.kept import keep_line, kept_lines
-from taccl.backend.lower_plan.fits import message_chunks
 from taccl.backend.mscclpp.reader import read_plan
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.target import LoweringOptions
@@ -237,7 +236,7 @@ def _as_xml(result: Result, folder: Path, machine: dict[str, Any]) -> float | No
 
 
 def _shape(plan: ExecutionPlan, size: int) -> dict[str, int]:
-    chunk = size // message_chunks(plan)
+    chunk = size // plan.message_chunks
     lengths = [sum(1 + len(o.inner) for o in b.operations) for r in plan.ranks for b in r.blocks]
     times = (2 if plan.moves_packets else 1) * (2 if plan.double_scratch else 1)
     return {

@@ -16,7 +16,6 @@ from dataclasses import replace
 
 import taccl
 from taccl.backend.lower_plan import lower_to_plan
-from taccl.backend.lower_plan.fits import message_chunks
 from taccl.backend.lower_plan.sums import add_at_once
 from taccl.backend.lower_plan.turns import take_turns
 from taccl.backend.one_sided import OneSided
@@ -75,7 +74,7 @@ def _times(schedule: Schedule, slices: int) -> Iterator[tuple[float, float]]:
         for passes in ((add_at_once,), (take_turns, add_at_once)):
             with suppress(ProgramLimitError):
                 plan = lower_to_plan(each, LoweringOptions(), passes=passes)
-                time_us = simulate_plan(plan, network, size_mb / message_chunks(plan)).time_us
+                time_us = simulate_plan(plan, network, size_mb / plan.message_chunks).time_us
                 yield time_us, _bound_us(schedule, OneSided.of(plan))
 
 

@@ -57,12 +57,11 @@ class OneSided(Unfolded):
     @staticmethod
     def of(plan: ExecutionPlan) -> OneSided:
         """What a plan unfolds into."""
-        first = plan.ranks[0]
         return OneSided(
             collective=plan.collective,
             coll_key="collective",
             num_ranks=plan.num_ranks,
-            chunks=first.output_chunks if plan.collective == "allgather" else first.input_chunks,
+            chunks=plan.message_chunks,
             min_bytes=plan.min_bytes,
             max_bytes=plan.max_bytes,
             protocol="LL" if plan.moves_packets else "Simple",

@@ -267,6 +267,12 @@ class ExecutionPlan:
         return len(self.ranks)
 
     @property
+    def message_chunks(self) -> int:
+        """Chunks of what the runtime calls the message: of an AllGather the output, else the input."""
+        first = self.ranks[0]
+        return first.output_chunks if self.collective == "allgather" else first.input_chunks
+
+    @property
     def num_blocks(self) -> int:
         """Thread blocks of all ranks."""
         return sum(len(rank.blocks) for rank in self.ranks)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import lcm
 from pathlib import Path
 
-from taccl.backend.lower_plan.fits import checked_window, message_chunks
+from taccl.backend.lower_plan.fits import checked_window
 from taccl.backend.lower_plan.tuning import UNIT_BYTES
 from taccl.backend.machine.report import Verification
 from taccl.backend.mscclpp.reader import parse_plan_document
@@ -141,7 +141,7 @@ def _read(path: Path, ranks_per_node: int | None, root: int | None) -> DeployedP
     except TacclError as fault:
         fault.path = str(path)
         raise
-    unit = lcm(UNIT_BYTES, plan.alignment) * message_chunks(plan)
+    unit = lcm(UNIT_BYTES, plan.alignment) * plan.message_chunks
     return DeployedPlan(
         path=path,
         content=content,

@@ -104,12 +104,6 @@ def _findings(rank: RankPlan, most_blocks: int = MAX_BLOCKS, parts: int = 1) -> 
         yield f"{who}: {memories} memories of others behind ports; the limit is {MAX_PORT_MEMORIES}"
 
 
-def message_chunks(plan: ExecutionPlan) -> int:
-    """Chunks of what the runtime calls the message: of an AllGather the output, else the input."""
-    first = plan.ranks[0]
-    return first.output_chunks if plan.collective == "allgather" else first.input_chunks
-
-
 def checked_window(plan: ExecutionPlan, size_bytes: int | None = None) -> ExecutionPlan:
     """The plan for those sizes of its window whose buffers have offsets of 32 bits.
 
@@ -121,7 +115,7 @@ def checked_window(plan: ExecutionPlan, size_bytes: int | None = None) -> Execut
     ------
     UnitError : it cannot serve a call of that size, or none in the window.
     """
-    chunks = message_chunks(plan)
+    chunks = plan.message_chunks
     unit = chunks * UNIT_BYTES
     largest = max(
         max(rank.input_chunks, rank.output_chunks, rank.scratch_chunks * (2 if plan.moves_packets else 1))

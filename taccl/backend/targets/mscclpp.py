@@ -8,7 +8,7 @@ from pathlib import Path
 
 from taccl.backend.lower.carried import FEATURES, REASONS
 from taccl.backend.lower_plan import PlanLowering
-from taccl.backend.lower_plan.fits import check_problem_fits, message_chunks
+from taccl.backend.lower_plan.fits import check_problem_fits
 from taccl.backend.lower_plan.gathering import pull
 from taccl.backend.lower_plan.plans import PUSHING, Pass, land_apart, spelling
 from taccl.backend.lower_plan.sums import add_at_once
@@ -110,7 +110,7 @@ def _timed(
     pulled takes 17% less (ReduceScatter) to 50% more (AllReduce), turns take 18% less to 5% more (AlltoAll).
     """
     schedule = lowering.schedule
-    chunk_mb = lowering.equal.size_bytes / units.MB / message_chunks(plan)
+    chunk_mb = lowering.equal.size_bytes / units.MB / plan.message_chunks
 
     def timed(made: ExecutionPlan, copy_us_per_mb: float = 0.0) -> tuple[float, ExecutionPlan]:
         return simulate_plan(made, network, chunk_mb, copy_us_per_mb=copy_us_per_mb).time_us, made
@@ -167,7 +167,7 @@ def _verify(
 def _use(plan: ExecutionPlan, readers: tuple[str, ...], path: Path | None) -> list[str]:
     """Which calls are served, and how mscclpp's own test runs it."""
     sizes = f"{units.format_size(plan.min_bytes)} to {units.format_size(plan.max_bytes)}"
-    unit = UNIT_BYTES * message_chunks(plan)
+    unit = UNIT_BYTES * plan.message_chunks
     way = "in place" if plan.in_place else "out of place"
     lines = [f"serves calls of {sizes}, multiples of {unit} bytes, {way}"]
     command = None if path is None else executor_test(plan, path.resolve(), plan.max_bytes)
