@@ -10,8 +10,7 @@ from taccl.backend.lower_plan.graph import ADDING, Action, Graph, Message
 from taccl.backend.lower_plan.landings import find_landings
 from taccl.backend.lower_plan.places import Place
 from taccl.backend.lower_plan.pulls import own_part
-from taccl.backend.lower_plan.resources import Resources
-from taccl.backend.lower_plan.semaphores import Semaphores, find_semaphores
+from taccl.backend.lower_plan.resources import Resources, Semaphores, find_semaphores
 from taccl.backend.lower_plan.starts import Starts
 from taccl.backend.lower_plan.together import find_puts_together
 from taccl.backend.lower_plan.tuning import MAX_OPERANDS

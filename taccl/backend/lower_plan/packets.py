@@ -13,7 +13,7 @@ from taccl.backend.lower_plan.blocks import Blocks
 from taccl.backend.lower_plan.emit import Emitter, own
 from taccl.backend.lower_plan.graph import Action, Graph
 from taccl.backend.lower_plan.places import Place
-from taccl.backend.lower_plan.semaphores import Semaphores, find_semaphores
+from taccl.backend.lower_plan.resources import Semaphores, find_semaphores
 from taccl.backend.plan import Channel, OpName
 from taccl.backend.program import Op
 from taccl.errors import CollectiveError
