@@ -1,4 +1,4 @@
-"""How ranks can be laid out as a grid: in a line, as nodes, as the sides of a torus."""
+"""How ranks can be laid out as a grid: as nodes, as the sides of a torus."""
 
 from __future__ import annotations
 
@@ -9,11 +9,6 @@ import numpy as np
 from taccl.encoding.engines.textbook.tuning import LAYOUTS_MOST_GRIDS
 from taccl.model.collective import IntArray
 from taccl.model.network import LogicalTopology
-
-
-def line(num_ranks: int) -> IntArray:
-    """All ranks in a line."""
-    return np.arange(num_ranks)
 
 
 def by_nodes(topology: LogicalTopology) -> IntArray | None:

@@ -16,7 +16,7 @@ from taccl.encoding.engines.textbook.bruck import BRUCK
 from taccl.encoding.engines.textbook.cycles import chains, cycles, disjoint, through_doors
 from taccl.encoding.engines.textbook.doubling import DOUBLING, DOUBLING_FAR_FIRST
 from taccl.encoding.engines.textbook.grid import GridAlgorithm, sends_of
-from taccl.encoding.engines.textbook.layouts import by_nodes, line, sides
+from taccl.encoding.engines.textbook.layouts import by_nodes, sides
 from taccl.encoding.engines.textbook.leaders import by_leaders
 from taccl.encoding.engines.textbook.line import LineAlgorithm, is_power_of_two
 from taccl.encoding.engines.textbook.parts import Parts
@@ -198,12 +198,12 @@ def _grids(problem: Problem) -> Iterator[tuple[IntArray, bool]]:
 
 def _on_lines(problem: Problem, parts: Parts) -> Iterator[Plans]:
     """Plans on all ranks in a line, and on rings."""
-    ranks, lines = problem.num_ranks, _lines(parts)
+    ranks, line = problem.num_ranks, np.arange(problem.num_ranks)
     if parts.kind == "summed":
         for algorithm in dict.fromkeys((*_totals(ranks), BRUCK)):
-            yield (GridAlgorithm(line(ranks), (), ((0, algorithm),)),)
-    for algorithm in dict.fromkeys((*lines(ranks), BRUCK)):
-        yield (_one(line(ranks), algorithm),)
+            yield (GridAlgorithm(line, (), ((0, algorithm),)),)
+    for algorithm in dict.fromkeys((*_lines(parts)(ranks), BRUCK)):
+        yield (_one(line, algorithm),)
     yield from _rings(problem, parts)
 
 
