@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -46,18 +47,34 @@ def _compiled(function: Callable[..., Any], options: dict[str, Any]) -> Callable
 
     try:
         made: Callable[..., Any] = njit(cache=True, **options)(function)
-    except RuntimeError:  # numba found no folder for its cache
+        for index in _indices(made):
+            _drop_if_unreadable(index)
+    except (RuntimeError, OSError):  # numba found no folder for its cache, or one of others
         made = njit(**options)(function)
     return made
 
 
 def is_at_hand(function: Any) -> bool:
     """Whether a compiled function is machine code already, here or on disk; making it so takes seconds."""
-    if function.signatures:
-        return True
+    return bool(function.signatures) or any(_indices(function))
+
+
+def _indices(function: Any) -> Iterator[Path]:
+    """The files that say which machine code of a function is kept on disk."""
     folder = function.stats.cache_path
     name = f"{function.py_func.__module__.rpartition('.')[2]}.{function.py_func.__name__}-"
-    return folder is not None and any(path.name.startswith(name) for path in Path(folder).glob("*.nbi"))
+    if folder is not None:
+        yield from (path for path in Path(folder).glob("*.nbi") if path.name.startswith(name))
+
+
+def _drop_if_unreadable(index: Path) -> None:
+    """Remove an index of an older taccl, which names classes that are gone: numba would break down at it."""
+    try:
+        with index.open("rb") as file:
+            pickle.load(file)  # numba's version
+            pickle.load(file)  # types of arguments, by the names of their classes
+    except Exception:
+        index.unlink(missing_ok=True)
 
 
 #: Where set: every loop is machine code, however few its rows, and says whether it was available before.

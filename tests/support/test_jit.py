@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
+from numba import njit
 
-from taccl.support.jit import Loop, flat
+from taccl.support.jit import Loop, compiled, flat
 
 
 def _add_up(numbers: Sequence[int], table: np.ndarray) -> list[int]:
@@ -49,6 +52,28 @@ def test_an_eager_loop_is_machine_code_for_few_rows_where_that_is_there() -> Non
     assert eager.is_compiled
     lazy(10**6, numbers=few)
     assert lazy(2, numbers=few)
+
+
+def test_machine_code_of_an_older_version_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its index names the class of an argument that a newer version has no more."""
+    (tmp_path / "older.py").write_text(
+        "from typing import Any, NamedTuple\n"
+        "class Column(NamedTuple):\n    numbers: Any\n"
+        "def first(column):\n    return column.numbers[0]\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    older = importlib.import_module("older")
+    numbers = np.array([4, 5])
+    assert compiled(older.first)(older.Column(numbers)) == 4
+    older.Renamed = older.Column
+    del older.Column
+    older.Renamed.__name__ = older.Renamed.__qualname__ = "Renamed"
+    with pytest.raises(AttributeError, match="Column"):
+        njit(cache=True)(older.first)(older.Renamed(numbers))
+    assert compiled(older.first)(older.Renamed(numbers)) == 4
 
 
 def test_rows_of_several_numbers_as_columns() -> None:
