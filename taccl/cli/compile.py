@@ -3,11 +3,29 @@
 from __future__ import annotations
 
 import time
+from collections import deque
+from collections.abc import Iterator
 from itertools import chain
 
 import click
 
-from taccl.cli.warm_up import compile_engines, compile_stages
+from taccl.api import make_problem, synthesize
+from taccl.backend.lower import lower
+from taccl.backend.msccl_xml.reader import parse_document
+from taccl.backend.msccl_xml.writer import to_xml
+from taccl.backend.simulate import simulate_program
+from taccl.backend.verify.msccl_xml.verifier import verify_document
+from taccl.encoding.bounds import all_bounds
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.engines.registry import ENGINES
+from taccl.encoding.instance import Instance
+from taccl.support.budget import Budget
+from taccl.support.jit import ahead_of_time
+
+#: The first is answered by trees, the second by paths.
+_COLLECTIVES = ("allreduce", "alltoall")
+#: Units of work: enough for a first schedule.
+_WORK = 50
 
 
 @click.command("compile")
@@ -24,3 +42,45 @@ def compile() -> None:  # the command's name: nothing here needs the function th
         now = time.monotonic()
         click.echo(f"{name:12} {'cached' if was_there else f'compiled in {now - began:.1f} s'}")
         began = now
+
+
+def compile_engines() -> Iterator[tuple[str, bool]]:
+    """Compile the loops of each engine that has any, once on a computer.
+
+    Yields the engine's name, and whether its loops were machine code already. Compiling takes some thirty
+    seconds for an engine; what was compiled is kept next to the package, or where `NUMBA_CACHE_DIR` says.
+    """
+    problems = [
+        make_problem(each, topology="mesh:2x2", size="1MB", chunks=2).problem for each in _COLLECTIVES
+    ]
+    for engine in ENGINES:
+        if engine.is_compiled is None:
+            continue
+        was_there = engine.is_compiled()
+        for instance in () if was_there else map(Instance, problems):
+            if engine.can(instance):
+                deque(engine.run(instance, SearchOptions(), Budget.of_work(_WORK), None), maxlen=0)
+        yield engine.name, was_there
+
+
+def compile_stages() -> Iterator[tuple[str, bool]]:
+    """Compile the loops of bounds, and those that long files need: lowering, verifying, simulating.
+
+    Yields the stage's name, and whether all its loops were machine code already.
+    """
+    # Sums and fused steps each have a loop of their own: an AllReduce for msccl meets both, and all others.
+    schedule = synthesize(
+        "allreduce", topology="mesh:2x2", size="1MB", chunks=2, effort=_WORK, file=False
+    ).schedule
+    with ahead_of_time() as loops:
+        all_bounds(schedule.problem)
+    yield "bounds", all(loops.values())
+    with ahead_of_time() as loops:
+        program = lower(schedule, runtimes="msccl")[0].program
+    yield "lower", all(loops.values())
+    with ahead_of_time() as loops:
+        verify_document(parse_document(to_xml(program)), targets=None)
+    yield "verify", all(loops.values())
+    with ahead_of_time() as loops:
+        simulate_program(program, schedule.problem.topology, schedule.problem.chunk_mb)
+    yield "simulate", all(loops.values())

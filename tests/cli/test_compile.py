@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from taccl.cli.warm_up import compile_engines, compile_stages
+from taccl.cli.compile import compile_engines, compile_stages
 from taccl.encoding.core import scheduler
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.registry import ENGINES, engine_named
@@ -25,7 +25,7 @@ def test_an_engine_runs_once_if_its_loops_are_not_at_hand(
         yield Update("routes")
 
     toy = replace(engine_named("routes"), run=run, is_compiled=lambda: was_there)
-    monkeypatch.setattr("taccl.cli.warm_up.ENGINES", (engine_named("greedy"), toy))
+    monkeypatch.setattr("taccl.cli.compile.ENGINES", (engine_named("greedy"), toy))
     assert list(compile_engines()) == [("routes", was_there)]
     assert ran == ([] if was_there else ["routes"] * 2)
 
@@ -40,7 +40,7 @@ def test_every_engine_with_loops_serves_a_problem_that_compiles_them(
         return lambda *_: iter([ran.append(name)])
 
     toys = tuple(replace(each, run=runs(each.name), is_compiled=lambda: False) for each in with_loops)
-    monkeypatch.setattr("taccl.cli.warm_up.ENGINES", toys)
+    monkeypatch.setattr("taccl.cli.compile.ENGINES", toys)
     assert [name for name, _ in compile_engines()] == ["routes"]
     assert ran == ["routes"] * 2
 
