@@ -18,7 +18,7 @@ class Choice:
     ----------
     most : how many chunks may share a send in a pipeline, the likeliest number first.
     powers : by which powers of the load the rest of a way may count in a pipeline.
-    noisy : whether chance decides between rows that are equally urgent.
+    chance : by what part chance changes how urgent a row is in a pipeline.
     turns_back : whether pipelines are scheduled again from their ends.
     matches : whether matchings are tried, too.
     """
@@ -26,7 +26,7 @@ class Choice:
     routes: Routes
     most: tuple[int, ...]
     powers: tuple[float, ...] = (0.0,)
-    noisy: bool = False
+    chance: float = 0.0
     turns_back: bool = False
     matches: bool = False
 

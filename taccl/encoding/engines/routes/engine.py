@@ -27,6 +27,7 @@ from taccl.encoding.engines.routes.pairs import pairs
 from taccl.encoding.engines.routes.search import Search
 from taccl.encoding.engines.routes.shortest import along_shortest_paths
 from taccl.encoding.engines.routes.tuning import (
+    CHANCE,
     COMPILING_S,
     FOR_PROGRAM,
     FOR_QUOTIENT,
@@ -136,7 +137,7 @@ def _shortest(instance: Instance, seed: int, budget: Budget) -> Iterator[Choice]
     routes = along_shortest_paths(instance.problem)
     if routes is not None:
         most = min(instance.problem.max_group, MOST_TOGETHER, instance.problem.num_chunks)
-        yield Choice(routes, powers_of_two(most), POWERS, noisy=True, matches=True)
+        yield Choice(routes, powers_of_two(most), POWERS, CHANCE, matches=True)
 
 
 def _lifted(

@@ -11,13 +11,18 @@ so that the next portion goes round what is busy. Every portion is then routed a
 prices that rise more sharply: the smaller the portions, the nearer this comes to the optimum of the linear
 program over all paths (multiplicative weights: Plotkin, Shmoys and Tardos 1995). Of equally busy paths the
 shortest is taken, and of equally short ones another one by each portion.
+
+Large chunks of unequal sizes are no small portions. So they may be routed once more, one by one, the largest
+first: each on the path that raises the sum of all prices least, its own load counted. Every such step lowers
+that sum, so chunks do not chase each other to the port that was idle last. Alpha counts once for a link
+there, since chunks that wait for one link leave together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,7 +32,12 @@ from taccl.encoding.engines.routes.choice import Choice, powers_of_two
 from taccl.encoding.engines.routes.columns import Routes, turns
 from taccl.encoding.engines.routes.kinds import kinds_of
 from taccl.encoding.engines.routes.tuning import (
+    CHANCE,
     MOST_TOGETHER,
+    PAIRS_ALONE_CHANCE,
+    PAIRS_ALONE_LOOKS,
+    PAIRS_ALONE_LOOKS_PER_UNIT,
+    PAIRS_ALONE_SHARPNESS,
     PAIRS_BLENDS,
     PAIRS_LOOKS,
     PAIRS_SHARPNESS,
@@ -40,7 +50,7 @@ from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray, LogicalTopology
 from taccl.model.problem import Problem
-from taccl.support.budget import Budget
+from taccl.support.budget import UNITS_PER_S, Budget
 from taccl.support.jit import compiled, is_at_hand
 
 
@@ -55,17 +65,25 @@ def pairs(instance: Instance, seed: int, budget: Budget) -> Iterator[Choice]:
     most = powers_of_two(min(problem.max_group, MOST_TOGETHER, len(ends)))
     blends = PAIRS_BLENDS if 1 < topology.num_nodes < topology.num_ranks else PAIRS_BLENDS[-1:]
     turn_of = turns(ends.source)
-    for number in range(SEEDS):
-        for blend in blends:
-            paths = choose(topology, costs, usable, ends, mb, blend, seed + number)
-            if paths is None:
-                return
-            of = np.repeat(np.arange(len(ends)), np.diff(paths.first))
-            none = np.zeros(len(of), dtype=np.bool_)
-            routes = Routes(
-                ends.chunk[of], paths.link.astype(np.int64), none, paths.tree[of], turn_of[of], mixes=True
-            )
-            yield Choice(routes, most, POWERS, noisy=True, matches=True)
+    rounds = [(number, blend, False) for number in range(SEEDS) for blend in blends]
+    looks = len(PAIRS_ALONE_SHARPNESS) * len(ends) * topology.num_links
+    units = looks / PAIRS_ALONE_LOOKS_PER_UNIT
+    if problem.sizes is not None and looks <= PAIRS_ALONE_LOOKS:
+        rounds = [(number, blends[-1], True) for number in range(SEEDS)] + rounds
+    for number, blend, alone in rounds:
+        if alone:
+            if budget.remaining_s() < 2 * units / UNITS_PER_S:
+                continue
+            budget.spend(units)
+        paths = choose(topology, costs, usable, ends, mb, blend, seed + number, alone)
+        if paths is None:
+            return
+        of = np.repeat(np.arange(len(ends)), np.diff(paths.first))
+        none = np.zeros(len(of), dtype=np.bool_)
+        routes = Routes(
+            ends.chunk[of], paths.link.astype(np.int64), none, paths.tree[of], turn_of[of], mixes=True
+        )
+        yield Choice(routes, most, POWERS, PAIRS_ALONE_CHANCE if alone else CHANCE, matches=not alone)
 
 
 def _ends(problem: Problem, chunks: IntArray, kind: IntArray) -> Ends:
@@ -124,6 +142,7 @@ def choose(
     mb: FloatArray,
     blend: float,
     seed: int,
+    alone: bool = False,
 ) -> Paths | None:
     """A path for each chunk; None if one has no way to its target.
 
@@ -132,6 +151,7 @@ def choose(
     usable : shape (num_kinds, num_links).
     mb : shape (num_moving,); the size of each chunk.
     blend : how much the way from the source counts next to the price of a link: 1 for least paths.
+    alone : whether chunks are routed once more, one by one.
     """
     order = np.argsort(topology.src, kind="stable")
     first_out = np.searchsorted(topology.src[order], np.arange(topology.num_ranks + 1))
@@ -145,16 +165,29 @@ def choose(
     # Companies in an order of chance are dealt out to the portions, in another order for each source.
     portion = rng.permutation(int(ends.company.max(initial=0)) + 1)[ends.company]
     portion = (portion + np.repeat(np.arange(len(begins) - 1), np.diff(begins))) % portions
+    group = np.repeat(np.arange(len(begins) - 1), np.diff(begins))
+    key, turn = portion * len(begins) + group, group * 7919 + portion * 104729
+    members = np.argsort(key, kind="stable")
+    batch = _Batches(members, np.flatnonzero(np.diff(key[members], prepend=-1, append=-1)), turn)
+    single = _Batches(np.argsort(-mb, kind="stable"), np.arange(len(ends) + 1), turn)
     at, many, link = _choose(
-        topology.src, topology.dst, first_out, order, costs, usable, begins, portion, portions,
+        topology.src, topology.dst, first_out, order, costs, usable, batch, single,
         ends.source, ends.target, ends.kind, mb, blend, tie, np.array(PAIRS_SHARPNESS),
+        np.array(PAIRS_ALONE_SHARPNESS if alone else ()),
     )  # fmt: skip
     if len(at) < len(ends):
         return None
     first = np.concatenate([[0], np.cumsum(many)])
     place = np.repeat(at - first[:-1], many) + np.arange(first[-1])
-    group = np.repeat(np.arange(len(begins) - 1), np.diff(begins))
     return Paths(first, link[place], group * portions + portion)
+
+
+class _Batches(NamedTuple):
+    """Chunks that are routed together: batch i is `chunk[first[i]:first[i + 1]]`; `turn` is of each chunk."""
+
+    chunk: IntArray
+    first: IntArray
+    turn: IntArray
 
 
 def choosing_is_compiled() -> bool:
@@ -194,26 +227,48 @@ def _tree(
                 size += 1
 
 
+#: A price with a larger exponent is as good as infinite, and one with a smaller than minus this is nothing.
+_MOST_EXPONENT = 40.0
+
+
 @compiled
-def _use(sign: float, link: int, mb: float, costs: Any, load: Any) -> None:
-    """Add what a chunk keeps the ports of a link busy, or take it off."""
+def _use(sign: float, link: int, mb: float, alpha: float, costs: Any, load: Any) -> None:
+    """Add what a chunk keeps the ports of a link busy, with this part of alpha, or take it off."""
     for pair in range(costs.first[link], costs.first[link + 1]):
-        load[costs.port[pair]] += sign * (costs.busy_alpha_us[pair] + mb * costs.busy_beta_us[pair])
+        busy = alpha * costs.busy_alpha_us[pair] + mb * costs.busy_beta_us[pair]
+        load[costs.port[pair]] += sign * busy
 
 
 @compiled
 def _set_lengths(
-    costs: Any, mb: float, sharpness: float, load: Any, tie: Any, shift: int, price: Any, length: Any
+    costs: Any,
+    mb: float,
+    sharpness: float,
+    alone: bool,
+    chunks: Any,
+    load: Any,
+    tie: Any,
+    shift: int,
+    length: Any,
 ) -> None:
-    """Set the prices of ports by their loads, and the lengths of links by their ports' prices."""
+    """Set the lengths of links by their ports' prices.
+
+    `alone` : by what a chunk would raise the prices; `chunks`, shape (num_links,), are on each link then.
+    """
     most, num_links = max(load.max(), 1e-300), len(length)
-    for p in range(costs.num_ports):
-        price[p] = np.exp(sharpness * (load[p] / most - 1.0))
+    price = np.exp(sharpness * (load / most - 1.0))
     for link in range(num_links):
+        alpha = 0.0 if alone and chunks[link] else 1.0
         total = PAIRS_SHORTNESS * (costs.alpha_us[link] + mb * costs.beta_us[link])
         for pair in range(costs.first[link], costs.first[link + 1]):
-            busy = costs.busy_alpha_us[pair] + mb * costs.busy_beta_us[pair]
-            total += price[costs.port[pair]] * busy
+            busy = alpha * costs.busy_alpha_us[pair] + mb * costs.busy_beta_us[pair]
+            if alone:
+                exponent = sharpness * ((load[costs.port[pair]] + busy) / most - 1.0)
+                if exponent > -_MOST_EXPONENT:
+                    rise = np.exp(min(exponent, _MOST_EXPONENT)) - price[costs.port[pair]]
+                    total += rise * most / sharpness
+            else:
+                total += price[costs.port[pair]] * busy
         length[link] = total * tie[(link + shift) % num_links]
 
 
@@ -225,9 +280,8 @@ def _choose(
     order: Any,
     costs: Any,
     usable: Any,
-    begins: Any,
-    portion_of: Any,
-    portions: int,
+    batch: Any,
+    single: Any,
     source: Any,
     target: Any,
     kind: Any,
@@ -235,6 +289,7 @@ def _choose(
     blend: float,
     tie: Any,
     sharpness: Any,
+    sharpness_alone: Any,
 ) -> Any:
     """Where each chunk's path begins in a column of links, how long it is, and that column.
 
@@ -243,39 +298,46 @@ def _choose(
     num_links, num_ranks, many = len(src), len(first_out) - 1, len(source)
     at, steps = np.zeros(many, np.int64), np.zeros(many, np.int64)
     links, used = np.zeros(4 * many + 16, np.int32), 0
-    load = np.zeros(costs.num_ports)
-    price, length = np.zeros(costs.num_ports), np.zeros(num_links)
-    via = np.zeros(num_ranks, np.int64)
-    for attempt in range(len(sharpness)):
-        for portion in range(portions):
-            for g in range(len(begins) - 1):
-                mine = begins[g] + np.flatnonzero(portion_of[begins[g] : begins[g + 1]] == portion)
-                if not len(mine):
-                    continue
-                if attempt:
-                    for c in mine:
-                        for step in range(at[c], at[c] + steps[c]):
-                            _use(-1.0, links[step], mb[c], costs, load)
-                shift = (g * 7919 + portion * 104729 + attempt * 31) % num_links
-                _set_lengths(costs, mb[mine].mean(), sharpness[attempt], load, tie, shift, price, length)
-                c = mine[0]
-                _tree(source[c], blend, length, usable[kind[c]], first_out, order, dst, via)
+    load, chunks = np.zeros(costs.num_ports), np.zeros(num_links, np.int64)
+    length, via = np.zeros(num_links), np.zeros(num_ranks, np.int64)
+    for attempt in range(len(sharpness) + len(sharpness_alone)):
+        alone = attempt >= len(sharpness)
+        sharp = sharpness_alone[attempt - len(sharpness)] if alone else sharpness[attempt]
+        batches = single if alone else batch
+        if attempt == len(sharpness):
+            load[:] = 0.0
+            for c in range(many):
+                for step in range(at[c], at[c] + steps[c]):
+                    _use(1.0, links[step], mb[c], 0.0 if chunks[links[step]] else 1.0, costs, load)
+                    chunks[links[step]] += 1
+        for number in range(len(batches.first) - 1):
+            mine = batches.chunk[batches.first[number] : batches.first[number + 1]]
+            if attempt:
                 for c in mine:
-                    rank, count = target[c], 0
-                    while rank != source[c]:
-                        if via[rank] < 0:
-                            return at[:0], steps, links
-                        rank = src[via[rank]]
-                        count += 1
-                    if attempt == 0 or count > steps[c]:
-                        if used + count > len(links):
-                            links = np.concatenate((links, np.zeros(len(links) + count, np.int32)))
-                        at[c] = used
-                        used += count
-                    steps[c] = count
-                    rank = target[c]
-                    for step in range(at[c] + count - 1, at[c] - 1, -1):
-                        links[step] = via[rank]
-                        _use(1.0, via[rank], mb[c], costs, load)
-                        rank = src[via[rank]]
+                    for step in range(at[c], at[c] + steps[c]):
+                        chunks[links[step]] -= alone
+                        _use(-1.0, links[step], mb[c], 0.0 if chunks[links[step]] else 1.0, costs, load)
+            shift = (batches.turn[mine[0]] + attempt * 31) % num_links
+            _set_lengths(costs, mb[mine].mean(), sharp, alone, chunks, load, tie, shift, length)
+            c = mine[0]
+            _tree(source[c], blend, length, usable[kind[c]], first_out, order, dst, via)
+            for c in mine:
+                rank, count = target[c], 0
+                while rank != source[c]:
+                    if via[rank] < 0:
+                        return at[:0], steps, links
+                    rank = src[via[rank]]
+                    count += 1
+                if attempt == 0 or count > steps[c]:
+                    if used + count > len(links):
+                        links = np.concatenate((links, np.zeros(len(links) + count, np.int32)))
+                    at[c] = used
+                    used += count
+                steps[c] = count
+                rank = target[c]
+                for step in range(at[c] + count - 1, at[c] - 1, -1):
+                    links[step] = via[rank]
+                    _use(1.0, via[rank], mb[c], 0.0 if chunks[via[rank]] else 1.0, costs, load)
+                    chunks[via[rank]] += alone
+                    rank = src[via[rank]]
     return at, steps, links

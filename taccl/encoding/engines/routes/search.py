@@ -16,7 +16,6 @@ from taccl.encoding.engines.routes.choice import Choice, Chooser
 from taccl.encoding.engines.routes.columns import Grouping, groupings
 from taccl.encoding.engines.routes.orders import Open, Order
 from taccl.encoding.engines.routes.tuning import (
-    CHANCE,
     CHANCES,
     MANY,
     MOST_GROUPINGS,
@@ -173,8 +172,8 @@ class _Stream:
         if setting.most >= len(choice.most):
             return None
         noise = None
-        if choice.noisy:
-            noise = 1.0 + CHANCE * np.random.default_rng(seed).random(len(choice.routes))
+        if choice.chance:
+            noise = 1.0 + choice.chance * np.random.default_rng(seed).random(len(choice.routes))
         return opened.pipeline(setting.wave, setting.power, choice.most[setting.most], noise)
 
     def _first_settings(self, choice: Choice) -> list[_Setting]:

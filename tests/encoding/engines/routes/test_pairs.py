@@ -55,6 +55,16 @@ def test_every_schedule_is_valid_and_no_faster_than_the_bounds(topology, name, c
     assert times == sorted(times, reverse=True)
 
 
+def test_large_parts_of_unequal_sizes_share_the_ports_of_a_node_evenly() -> None:
+    # GPU 0 has three parts of 3, 2 and 2 MB for GPU 8's node, GPU 1 has one of 5 MB: seven and five on their own
+    # NICs of 21.8 us per MB, at most five on one if another GPU of the node takes a part.
+    sizes = np.zeros((16, 16), dtype=np.int64)
+    sizes[0, 8:11] = np.array([3, 2, 2]) * 2**20
+    sizes[1, 11] = 5 * 2**20
+    requested = make_problem("alltoall", topology="dgx-h100", nodes=2, sizes=sizes).problem
+    assert fastest(requested, 1000).makespan_us < 5.5 * 21.85
+
+
 def test_two_ways_round_a_ring_of_four_are_used_alike() -> None:
     # 1 us for each of four chunks to a neighbour in each direction, and two to the opposite rank: 16 us of
     # transfers on 8 links.
