@@ -56,8 +56,8 @@ def test_every_schedule_is_valid_and_no_faster_than_the_bounds(topology, name, c
 
 
 def test_large_parts_of_unequal_sizes_share_the_ports_of_a_node_evenly() -> None:
-    # GPU 0 has three parts of 3, 2 and 2 MB for GPU 8's node, GPU 1 has one of 5 MB: seven and five on their own
-    # NICs of 21.8 us per MB, at most five on one if another GPU of the node takes a part.
+    # GPU 0 has parts of 3, 2 and 2 MB for the other node, GPU 1 has one of 5 MB: 7 MB on its own NIC, at most
+    # 5 on any if another GPU of the node takes a part. A NIC takes 21.8 us per MB.
     sizes = np.zeros((16, 16), dtype=np.int64)
     sizes[0, 8:11] = np.array([3, 2, 2]) * 2**20
     sizes[1, 11] = 5 * 2**20
