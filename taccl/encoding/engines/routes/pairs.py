@@ -240,6 +240,29 @@ def _use(sign: float, link: int, mb: float, alpha: float, costs: Any, load: Any)
 
 
 @compiled
+def _carry(sign: int, path: Any, mb: float, alone: bool, costs: Any, load: Any, chunks: Any) -> None:
+    """Add a chunk to the loads of its path, or take it off; `alone`: alpha counts once for a link."""
+    for link in path:
+        if alone and sign < 0:
+            chunks[link] -= 1
+        _use(sign, link, mb, 0.0 if alone and chunks[link] else 1.0, costs, load)
+        if alone and sign > 0:
+            chunks[link] += 1
+
+
+@compiled
+def _steps_back(source: int, target: int, src: Any, via: Any) -> int:
+    """How many links lead from the source to the target; -1: the target was not reached."""
+    rank, count = target, 0
+    while rank != source:
+        if via[rank] < 0:
+            return -1
+        rank = src[via[rank]]
+        count += 1
+    return count
+
+
+@compiled
 def _set_lengths(
     costs: Any,
     mb: float,
@@ -307,27 +330,20 @@ def _choose(
         if attempt == len(sharpness):
             load[:] = 0.0
             for c in range(many):
-                for step in range(at[c], at[c] + steps[c]):
-                    _use(1.0, links[step], mb[c], 0.0 if chunks[links[step]] else 1.0, costs, load)
-                    chunks[links[step]] += 1
+                _carry(1, links[at[c] : at[c] + steps[c]], mb[c], True, costs, load, chunks)
         for number in range(len(batches.first) - 1):
             mine = batches.chunk[batches.first[number] : batches.first[number + 1]]
             if attempt:
                 for c in mine:
-                    for step in range(at[c], at[c] + steps[c]):
-                        chunks[links[step]] -= alone
-                        _use(-1.0, links[step], mb[c], 0.0 if chunks[links[step]] else 1.0, costs, load)
+                    _carry(-1, links[at[c] : at[c] + steps[c]], mb[c], alone, costs, load, chunks)
             shift = (batches.turn[mine[0]] + attempt * 31) % num_links
             _set_lengths(costs, mb[mine].mean(), sharp, alone, chunks, load, tie, shift, length)
             c = mine[0]
             _tree(source[c], blend, length, usable[kind[c]], first_out, order, dst, via)
             for c in mine:
-                rank, count = target[c], 0
-                while rank != source[c]:
-                    if via[rank] < 0:
-                        return at[:0], steps, links
-                    rank = src[via[rank]]
-                    count += 1
+                count = _steps_back(source[c], target[c], src, via)
+                if count < 0:
+                    return at[:0], steps, links
                 if attempt == 0 or count > steps[c]:
                     if used + count > len(links):
                         links = np.concatenate((links, np.zeros(len(links) + count, np.int32)))
@@ -337,7 +353,6 @@ def _choose(
                 rank = target[c]
                 for step in range(at[c] + count - 1, at[c] - 1, -1):
                     links[step] = via[rank]
-                    _use(1.0, via[rank], mb[c], 0.0 if chunks[via[rank]] else 1.0, costs, load)
-                    chunks[via[rank]] += alone
                     rank = src[via[rank]]
+                _carry(1, links[at[c] : at[c] + count], mb[c], alone, costs, load, chunks)
     return at, steps, links
