@@ -71,6 +71,29 @@ def test_an_allreduce_through_a_server_takes_each_byte_once_each_way():
     assert 104.86 < result.time_us < 140
 
 
+def test_the_first_schedules_make_sums_at_the_server_one_after_another():
+    """In two parts each: 1 + 8 * 13.1 us into the server, 8 alphas, and one more hop for the last sum."""
+    result = synthesize("allreduce", topology=parse_topology(STAR), size="1MB", effort=300, file=False)
+    assert result.time_us < 127
+
+
+RELAY = """\
+name: relayed
+gpus: 3
+helpers: [{name: relay, CANNOT}]
+links:
+  - {from: gpus, to: relay, alpha_us: 1, bandwidth_gbps: 10}
+"""
+
+
+@pytest.mark.parametrize("cannot", ["sums: false", "copies: false", "sums: false, copies: false"])
+def test_an_allreduce_through_a_relay_whatever_it_cannot_do(cannot):
+    machine = parse_topology(RELAY.replace("CANNOT", cannot))
+    result = synthesize("allreduce", topology=machine, size="1MB", chunks=1, effort=200, file=False)
+    result.schedule.check()
+    assert result.time_us < 216
+
+
 def test_targets_refuse_helpers_with_the_reason():
     with pytest.raises(TacclError, match="its ranks all hold data, sum and copy"):
         synthesize("allreduce", topology=parse_topology(STAR), size="1MB", effort=100)

@@ -9,6 +9,8 @@ It asks nothing about load, so where chunks crowd on a link it is slow.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from taccl.encoding.core.distance import distances_from
@@ -22,7 +24,7 @@ from taccl.model.tolerance import EQUAL
 
 def along_shortest_paths(problem: Problem) -> Routes | None:
     """A row for each transfer of each chunk; None if some chunk does not get where it is wanted."""
-    trees = _Trees(problem)
+    trees = Trees(problem)
     rows: list[tuple[int, int, bool]] = []
     for chunk in range(problem.num_chunks):
         links = trees.summed(chunk) if problem.collective.reduces[chunk] else trees.copied(chunk)
@@ -34,7 +36,7 @@ def along_shortest_paths(problem: Problem) -> Routes | None:
     return Routes(chunk, link, adds.astype(np.bool_), chunk, chunk / max(1, problem.num_chunks), mixes=True)
 
 
-class _Trees:
+class Trees:
     """The trees of one problem, each found once."""
 
     def __init__(self, problem: Problem) -> None:
@@ -50,21 +52,39 @@ class _Trees:
 
     def copied(self, chunk: int) -> list[tuple[int, bool]] | None:
         """The links of a chunk that is not summed, and that none of them carries a sum."""
-        links = self._tree(chunk, False, self._starts[chunk], tuple(rank for rank, _ in self._wanted[chunk]))
+        links = self._tree(chunk, False, self._starts[chunk], self.wanted(chunk))
         return None if links is None else [(link, False) for link in links]
 
     def summed(self, chunk: int) -> list[tuple[int, bool]] | None:
         """Links and whether they carry sums: at the first rank, the nearest first, with links in and out."""
-        contributors = tuple(rank for rank, _ in self._starts[chunk])
-        wanted = tuple(rank for rank, _ in self._wanted[chunk])
-        for root in self._roots(chunk):
+        contributors, wanted = self.contributors(chunk), self.wanted(chunk)
+        for root in self.roots(chunk):
             into = self._tree(chunk, True, ((root, 0.0),), contributors)
-            out = self._tree(chunk, False, ((root, 0.0),), wanted)
+            out = self.copies_from(chunk, root, wanted)
             if into is not None and out is not None:
                 return [(link, True) for link in reversed(into)] + [(link, False) for link in out]
         return None
 
-    def _roots(self, chunk: int) -> list[int]:
+    def contributors(self, chunk: int) -> tuple[int, ...]:
+        """Where a chunk starts, ascending."""
+        return tuple(rank for rank, _ in self._starts[chunk])
+
+    def wanted(self, chunk: int) -> tuple[int, ...]:
+        """Who wants a chunk, ascending."""
+        return tuple(rank for rank, _ in self._wanted[chunk])
+
+    def copies_from(self, chunk: int, rank: int, wanted: tuple[int, ...]) -> list[int] | None:
+        """The links that bring a chunk from one rank to others, in order; None: none found."""
+        return self._tree(chunk, False, ((rank, 0.0),), wanted)
+
+    def apart_to(self, chunk: int, root: int) -> list[int] | None:
+        """Links of all contributions to a rank, farthest first; who may not sum passes several parts on."""
+        network = self._network(chunk, True)
+        free = replace(network.topology, may_sum=None, may_copy=None)
+        links = replace(network, topology=free).tree({root: 0.0}, self.contributors(chunk))
+        return None if links is None else links[::-1]
+
+    def roots(self, chunk: int) -> list[int]:
         """Ranks where the sum could be made, those with the shortest way in and out first."""
         into, out = (
             np.max(
