@@ -16,6 +16,7 @@ from taccl.encoding.engines.registry import engine_named, verdict_of
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.alongside import BoundsAlongside
 from taccl.encoding.portfolio.contenders import contenders_for
+from taccl.encoding.portfolio.impossible import limited_ranks, why_impossible
 from taccl.encoding.portfolio.journal import Journal
 from taccl.encoding.portfolio.lineup import lineup_for
 from taccl.encoding.portfolio.opening import opened
@@ -48,7 +49,8 @@ def solve(
     ------
     SolverError : an engine or solver that is unknown or not installed, or an engine that does not serve
         the problem and was requested by name.
-    TopologyError : a link that takes no time at all, so that "earlier" has no meaning on it.
+    TopologyError : a link that takes no time at all, so that "earlier" has no meaning on it; ranks that may
+        not sum or not copy, so that there is no schedule.
     NoScheduleInTime : there is no first schedule.
     """
     check_solver(options.solver)
@@ -160,9 +162,14 @@ class _Search:
     def _found_at_once(self) -> Update:
         first = opened(self._instance, self._options, self._budget, self._journal)
         if first is None:
+            reason = why_impossible(self._instance.problem)
+            if reason is not None:
+                raise TopologyError(reason[0], hint=reason[1])
             raise NoScheduleInTime(self._why_no_first())
         return first
 
     def _why_no_first(self) -> str:
         failures = "; ".join(f"{each.name} failed: {each.text}" for each in self._journal.failures)
-        return failures or "no policy of list scheduling meets every demand of this problem"
+        limited = limited_ranks(self._instance.problem.topology)
+        found_none = f"no engine found a schedule, with ranks that are limited: {limited}" if limited else ""
+        return failures or found_none or "no policy of list scheduling meets every demand of this problem"

@@ -1,0 +1,116 @@
+"""Why a problem whose ranks may not all sum or copy has no schedule, in the words of the machine's file.
+
+Each reason is a proof: it holds for every schedule. Where none applies, there may be a schedule that no
+engine finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+import numpy as np
+
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Problem
+from taccl.support.lists import few
+
+
+def why_impossible(problem: Problem) -> tuple[str, str] | None:
+    """Why there is no schedule, and what would help; None: no reason is known."""
+    return next(_reasons(problem), None)
+
+
+def limited_ranks(topology: LogicalTopology) -> str:
+    """The ranks that may not sum or not copy, with the key that says so."""
+    listed = [
+        f"{rank_name(topology, rank)} has `{key}: false`"
+        for key, may in (("sums", topology.may_sum), ("copies", topology.may_copy))
+        if may is not None
+        for rank in np.flatnonzero(~may).tolist()
+    ]
+    return few(listed, 4)
+
+
+def rank_name(topology: LogicalTopology, rank: int) -> str:
+    """`rank 2`, or `relay (rank 3)` for a helper whose ports say its name."""
+    ends = zip((topology.src, topology.dst), (0, 1), strict=True)
+    names = {
+        topology.port_names[port].split(" -> ")[position]
+        for end, position in ends
+        for link in np.flatnonzero(end == rank).tolist()
+        for port in topology.ports[link]
+        if " -> " in topology.port_names[port]
+    }
+    is_helper = topology.is_helper is not None and bool(topology.is_helper[rank])
+    return f"{names.pop()} (rank {rank})" if is_helper and len(names) == 1 else f"rank {rank}"
+
+
+def _reasons(problem: Problem) -> Iterator[tuple[str, str]]:
+    collective, topology = problem.collective, problem.topology
+    for chunk in range(collective.num_chunks):
+        ways = _ways(problem, chunk)
+        sources, wanted = (
+            set(placement.rank[placement.chunk == chunk].tolist())
+            for placement in (collective.inputs, collective.outputs)
+        )
+        which = collective.describe_chunk(chunk)
+        if collective.reduces[chunk]:
+            yield from _nobody_can_sum(topology, ways, which, sources, wanted)
+        else:
+            yield from _one_copy_is_not_enough(topology, ways, which, sources, wanted)
+
+
+def _nobody_can_sum(
+    topology: LogicalTopology, ways: list[list[int]], which: str, sources: set[int], wanted: set[int]
+) -> Iterator[tuple[str, str]]:
+    """The last two parts of a sum meet at a rank that may sum, that all contributions reach."""
+    if topology.may_sum is None or len(sources) < 2:
+        return
+    meets = set(np.flatnonzero(topology.may_sum).tolist())
+    for source in sources:
+        meets &= _reached(ways, {source})
+    for rank in sorted(wanted - _reached(ways, meets)):
+        yield (
+            f"{which} cannot be summed for {rank_name(topology, rank)}: no rank that may sum "
+            f"is reached by all contributions and reaches it; {limited_ranks(topology)}",
+            "let one of these sum, or link it to one that does",
+        )
+
+
+def _one_copy_is_not_enough(
+    topology: LogicalTopology, ways: list[list[int]], which: str, sources: set[int], wanted: set[int]
+) -> Iterator[tuple[str, str]]:
+    """Who may not copy has a chunk once and passes it to one rank; who depends on it must be behind that."""
+    limited = [] if topology.may_copy is None else np.flatnonzero(~topology.may_copy).tolist()
+    for relay in limited:
+        behind = wanted - sources - {relay} - _reached(ways, sources - {relay}, without=relay)
+        keeps = relay in wanted
+        if not behind or (not keeps and any(behind <= _reached(ways, {x}, relay) for x in ways[relay])):
+            continue
+        to = f"to {'itself and ' * keeps}ranks {few(sorted(behind))}"
+        yield (
+            f"{which} cannot come {to}: every way leads through {rank_name(topology, relay)}, which has "
+            "`copies: false` and passes a chunk on to one rank, once",
+            f"let {rank_name(topology, relay)} copy, or link these ranks in another way",
+        )
+
+
+def _ways(problem: Problem, chunk: int) -> list[list[int]]:
+    """The ranks to which each rank may send a chunk."""
+    topology = problem.topology
+    ways: list[list[int]] = [[] for _ in range(topology.num_ranks)]
+    for link in np.flatnonzero(problem.usable(chunk)).tolist():
+        ways[int(topology.src[link])].append(int(topology.dst[link]))
+    return ways
+
+
+def _reached(ways: list[list[int]], begin: Collection[int], without: int = -1) -> set[int]:
+    """The ranks to which some ranks have a way that does not pass `without`, with these."""
+    reached = set(begin) - {without}
+    look = list(reached)
+    for rank in look:
+        for other in ways[rank]:
+            if other not in reached and other != without:
+                reached.add(other)
+                look.append(other)
+    return reached
