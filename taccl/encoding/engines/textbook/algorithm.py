@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from taccl.encoding.engines.textbook.parts import Cut, Parts
 from taccl.encoding.engines.textbook.sends import Sends, together
 from taccl.model.collective import IntArray
 
-#: What some units of a cut do; None where the algorithm is not for this many ranks.
-Way = Callable[[Cut, IntArray], Sends | None]
+#: What some units of a cut do.
+Way = Callable[[Cut, IntArray], Sends]
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,18 +36,20 @@ class Algorithm:
     shares: int = 1
     is_explicit: bool = False
 
-    def most_batches(self, parts: Parts) -> int:
-        """Into this many batches can the pieces be split that a variant has of a part."""
-        return -(-parts.most_pieces // (len(self.routes) * self.shares))
+    def numbers_of_batches(self, parts: Parts) -> Iterator[int]:
+        """1, 2, 4, ... and as many as the pieces can be split into that a variant has of a part."""
+        batches, most = 1, -(-parts.most_pieces // (len(self.routes) * self.shares))
+        while batches < most:
+            yield batches
+            batches *= 2
+        yield most
 
-    def built(self, parts: Parts, batches: int) -> tuple[Cut, Sends] | None:
+    def built(self, parts: Parts, batches: int) -> tuple[Cut, Sends]:
         """What is sent if each part is cut into batches; each follows a step behind the one before."""
         variants = len(self.routes)
         cut = parts.cut(self.first % variants, variants, batches * self.shares)
-        streams = []
-        for batch, variant, units in cut.streams(self.shares):
-            sends = self.routes[variant](cut, units)
-            if sends is None:
-                return None
-            streams.append(sends.later(batch))
+        streams = [
+            self.routes[variant](cut, units).later(batch)
+            for batch, variant, units in cut.streams(self.shares)
+        ]
         return cut, together(streams)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -48,6 +49,7 @@ class Work:
 class Candidate:
     """An algorithm with a number of batches, and about how long it will take."""
 
+    books: Books
     algorithm: Algorithm
     batches: int
     estimate_us: float
@@ -56,46 +58,40 @@ class Candidate:
     def name(self) -> str:
         return self.algorithm.name + (f", {self.batches} batches" if self.batches > 1 else "")
 
-    def work(self, parts: Parts) -> int:
+    @property
+    def work(self) -> int:
         """About how much work it is to time it, in sends."""
         sends = self.batches * self.algorithm.shares * self.algorithm.moves
         if sends > MOST_TO_REORDER and not self.algorithm.is_explicit:
             sends //= COLUMNS_AS_TIMED
-        return sends + self.algorithm.rows * parts.most_pieces // CHUNKS_AS_TIMED
+        return sends + self.algorithm.rows * self.books.parts.most_pieces // CHUNKS_AS_TIMED
+
+    def schedule(self, seen: set[int]) -> Schedule | None:
+        """What it comes to; None if it cannot be, or is one of those `seen` by their hash."""
+        return self.books.schedule(self.algorithm, self.batches, seen)
 
 
+@dataclass(frozen=True, eq=False)
 class Books:
-    """The algorithms for an instance, and what was estimated of them so far; `instance.once(Books)`.
+    """The algorithms for an instance, and what was estimated of them so far.
 
-    Where all chunks are sums for one rank each, they are those of the reversed problem, which copies.
+    Parameters
+    ----------
+    problem : what schedules are for.
+    requested : the same, or, where all chunks are sums for one rank each, the reversed problem, which copies.
+    parts : of `requested`.
     """
 
-    def __init__(self, instance: Instance) -> None:
-        demand = instance.demand
-        copying = instance.reversed if demand.reduces.all() and demand.to_one else instance
-        self._problem, self.requested = instance.problem, copying.problem
-        self._parts = copying.once(parts_of)
-        self._algorithms: tuple[Algorithm, ...] | None = None
-        self._estimates_us = dict[tuple[Algorithm, int], float | None]()
+    problem: Problem
+    requested: Problem
+    parts: Parts
+    _estimates_us: dict[tuple[Algorithm, int], float | None] = field(default_factory=dict)
 
-    def __bool__(self) -> bool:
-        """Whether there are algorithms for the demand."""
-        return self._parts is not None
-
-    @property
-    def parts(self) -> Parts:
-        assert self._parts is not None
-        return self._parts
-
-    @property
+    @cached_property
     def algorithms(self) -> tuple[Algorithm, ...]:
         """All that are not too large to be timed."""
-        if self._algorithms is None:
-            every = algorithms(self.requested, self.parts)
-            self._algorithms = tuple(
-                each for each in every if each.rows * self.parts.most_pieces <= MOST_ROWS
-            )
-        return self._algorithms
+        every = algorithms(self.requested, self.parts)
+        return tuple(each for each in every if each.rows * self.parts.most_pieces <= MOST_ROWS)
 
     def candidates(
         self,
@@ -115,43 +111,46 @@ class Books:
         named = (algorithm for algorithm in self.algorithms if wanted(algorithm.name))
         soonest = _moves if _is_small(self.requested) else _size
         for algorithm in sorted(named, key=soonest if first is None else lambda each: first(each.name)):
-            batches, least_us, most = 1, float("inf"), algorithm.most_batches(self.parts)
-            while True:
-                sends = max(_written(algorithm, batches * algorithm.shares), dealt)
-                if (algorithm, batches) in self._estimates_us:
-                    sends = 0
+            least_us = float("inf")
+            for batches in algorithm.numbers_of_batches(self.parts):
+                is_estimated = (algorithm, batches) in self._estimates_us
+                sends = 0 if is_estimated else max(_written(algorithm, batches), dealt)
                 if not work.allows(sends):
                     break
                 time_us = self._estimate_us(algorithm, batches)
                 if time_us is None or time_us > PROMISING * least_us:
                     break
                 work.did(sends)
-                yield Candidate(algorithm, batches, time_us)
-                if batches == most:
-                    break
-                batches, least_us = min(2 * batches, most), min(least_us, time_us)
+                yield Candidate(self, algorithm, batches, time_us)
+                least_us = min(least_us, time_us)
 
     def _estimate_us(self, algorithm: Algorithm, batches: int) -> float | None:
-        """About how long this many batches take; None if they cannot be."""
+        """About how long this many batches take; None if a link is missing."""
         key = algorithm, batches
         if key not in self._estimates_us:
-            made = algorithm.built(self.parts, batches)
-            self._estimates_us[key] = (
-                None if made is None else estimate_us(self.requested, made[1], made[0], batches)
-            )
+            cut, sends = algorithm.built(self.parts, batches)
+            self._estimates_us[key] = estimate_us(self.requested, sends, cut, batches)
         return self._estimates_us[key]
 
     def schedule(self, algorithm: Algorithm, batches: int, seen: set[int]) -> Schedule | None:
         """What an algorithm comes to; None if it cannot be, or is one of those `seen` by their hash."""
-        made = algorithm.built(self.parts, batches)
-        rows = None if made is None else rows_of(self.requested, made[1], made[0])
-        if made is None or rows is None or hash(rows) in seen:
+        cut, sends = algorithm.built(self.parts, batches)
+        rows = rows_of(self.requested, sends, cut)
+        if rows is None or hash(rows) in seen:
             return None
         seen.add(hash(rows))
-        schedule = timed(self.requested, made[1], rows)
-        if schedule is None or self.requested is self._problem:
+        schedule = timed(self.requested, sends, rows)
+        if schedule is None or self.requested is self.problem:
             return schedule
-        return backwards(self._problem, schedule)
+        return backwards(self.problem, schedule)
+
+
+def books_of(instance: Instance) -> Books | None:
+    """The algorithms for an instance; None: there are none for its demand. `instance.once(books_of)`."""
+    demand = instance.demand
+    copying = instance.reversed if demand.reduces.all() and demand.to_one else instance
+    parts = copying.once(parts_of)
+    return None if parts is None else Books(instance.problem, copying.problem, parts)
 
 
 def _is_small(requested: Problem) -> bool:
@@ -168,10 +167,10 @@ def _moves(algorithm: Algorithm) -> int:
 
 def _size(algorithm: Algorithm) -> int:
     """A key to sort by: what takes long to write down comes last; the others keep their order."""
-    size = _written(algorithm, algorithm.shares)
+    size = _written(algorithm, 1)
     return size if size > SOON_WRITTEN else 0
 
 
 def _written(algorithm: Algorithm, batches: int) -> int:
     """About how much there is to write down for this many batches, in sends."""
-    return batches * (algorithm.moves + algorithm.rows // PARTS_AS_WRITTEN)
+    return batches * algorithm.shares * (algorithm.moves + algorithm.rows // PARTS_AS_WRITTEN)

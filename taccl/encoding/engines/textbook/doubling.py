@@ -15,22 +15,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from taccl.encoding.engines.textbook.line import (
-    Hops,
-    LineAlgorithm,
-    Totals,
-    hops,
-    is_power_of_two,
-    joined,
-)
+from taccl.encoding.engines.textbook.line import Hops, LineAlgorithm, hops, joined
 from taccl.model.collective import IntArray
+
+
+def _is_power_of_two(n: int) -> bool:
+    return n > 0 and n & (n - 1) == 0
 
 
 def _bits(n: int) -> range:
     return range(n.bit_length() - 1)
 
 
-def _near_first(n: int, begin: IntArray) -> Hops | None:
+def _near_first(n: int, begin: IntArray) -> Hops:
     """Bit 0 first, so that most is sent over the longest distance."""
     block = np.arange(len(begin))[:, None]
 
@@ -38,10 +35,10 @@ def _near_first(n: int, begin: IntArray) -> Hops | None:
         src = (begin >> bit << bit)[:, None] + np.arange(1 << bit)
         return hops(bit, src, src ^ 1 << bit, block)
 
-    return joined(*map(across, _bits(n))) if is_power_of_two(n) else None
+    return joined(*map(across, _bits(n)))
 
 
-def _far_first(n: int, begin: IntArray) -> Hops | None:
+def _far_first(n: int, begin: IntArray) -> Hops:
     """The highest bit first, so that most is sent to neighbours."""
     block = np.arange(len(begin))[:, None]
 
@@ -49,10 +46,10 @@ def _far_first(n: int, begin: IntArray) -> Hops | None:
         src = begin[:, None] % (2 << bit) + np.arange(0, n, 2 << bit)
         return hops(step, src, src ^ 1 << bit, block)
 
-    return joined(*map(across, _bits(n), reversed(_bits(n)))) if is_power_of_two(n) else None
+    return joined(*map(across, _bits(n), reversed(_bits(n))))
 
 
-def _route(n: int, begin: IntArray, end: IntArray) -> Hops | None:
+def _route(n: int, begin: IntArray, end: IntArray) -> Hops:
     """Across each bit that differs, the highest first: what a binomial tree scatters halves each time."""
 
     def across(step: int, bit: int) -> Hops:
@@ -61,14 +58,12 @@ def _route(n: int, begin: IntArray, end: IntArray) -> Hops | None:
         at = end[block] & ~lower | begin[block] & lower
         return hops(step, at, at ^ 1 << bit, block)
 
-    return joined(*map(across, _bits(n), reversed(_bits(n)))) if is_power_of_two(n) else None
+    return joined(*map(across, _bits(n), reversed(_bits(n))))
 
 
-def _total(n: int) -> Totals | None:
-    if not is_power_of_two(n):
-        return None
+def _total(n: int) -> tuple[Hops, IntArray]:
     bit, rank = np.indices((len(_bits(n)), n)).reshape(2, -1)
-    return Totals(bit, rank, rank ^ 1 << bit, since=np.array(_bits(n)))
+    return hops(bit, rank, rank ^ 1 << bit, 0), np.array(_bits(n))
 
 
 DOUBLING = LineAlgorithm(
@@ -79,7 +74,12 @@ DOUBLING = LineAlgorithm(
     total=_total,
     adds=lambda n: len(_bits(n)),
     mean_hops=lambda n: n.bit_length() / 2,
+    fits=_is_power_of_two,
 )
 DOUBLING_FAR_FIRST = LineAlgorithm(
-    "recursive doubling, far first", _far_first, sends=lambda n: len(_bits(n)), is_variant=True
+    "recursive doubling, far first",
+    _far_first,
+    sends=lambda n: len(_bits(n)),
+    fits=_is_power_of_two,
+    is_variant=True,
 )

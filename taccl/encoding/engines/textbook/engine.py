@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
-from taccl.encoding.engines.textbook.books import Books, Candidate, Work
+from taccl.encoding.engines.textbook.books import Books, Candidate, Work, books_of
 from taccl.encoding.engines.textbook.plans import algorithm_named
 from taccl.encoding.engines.textbook.tuning import (
     BEFORE_HOPELESS,
@@ -41,16 +41,14 @@ def textbook(
     instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
 ) -> Iterator[Update]:
     """Yield textbook schedules better than `incumbent`, until all are tried or the budget is over."""
-    best = None if incumbent is None else incumbent.makespan_us
-    for _, schedule in built(instance, budget):
-        if best is None or schedule.makespan_us < best - TOLERANCE_US:
-            best = schedule.makespan_us
-            yield Update("textbook", compacted(schedule))
+    best_us = float("inf") if incumbent is None else incumbent.makespan_us
+    for schedule in _each_faster(built(instance, budget), best_us):
+        yield Update("textbook", schedule)
 
 
 def serves(instance: Instance) -> Verdict:
     """Whether there are textbook algorithms for what is requested."""
-    return YES if instance.once(Books) else no("no textbook has an algorithm for this demand")
+    return YES if instance.once(books_of) else no("no textbook has an algorithm for this demand")
 
 
 def built(
@@ -62,32 +60,15 @@ def built(
 
     `wanted` : whether an algorithm of that name is.
     """
-    books = instance.once(Books)
-    if not books:
-        return
-    candidates = sorted(
-        books.candidates(budget.share(WRITING), wanted), key=lambda candidate: candidate.estimate_us
-    )
-    best_us, seen, work = float("inf"), set[int](), Work(budget, SURELY_TIMED, TIMED_PER_S)
-    in_vain = 0
-    for candidate in candidates:
-        hopeless = in_vain >= MOST_IN_VAIN or candidate.estimate_us > HOPELESS * best_us
-        if hopeless and work.done > BEFORE_HOPELESS:
-            return
-        if not work.allows(sends := candidate.work(books.parts)):
-            continue
-        schedule = books.schedule(candidate.algorithm, candidate.batches, seen)
-        if schedule is not None:
-            work.did(sends)
-            in_vain = 0 if schedule.makespan_us < best_us - TOLERANCE_US else in_vain + 1
-            best_us = min(best_us, schedule.makespan_us)
-            yield candidate.name, schedule
+    if books := instance.once(books_of):
+        candidates = sorted(books.candidates(budget.share(WRITING), wanted), key=_estimate_us)
+        yield from _in_time(candidates, budget, BEFORE_HOPELESS, MOST_IN_VAIN)
 
 
 def by_name(
     instance: Instance, name: str, batches: int = 1, orders: Sequence[Sequence[int]] | None = None
 ) -> Schedule | None:
-    """The schedule of one algorithm; None if the machine lacks a link, or it is not for this demand.
+    """The schedule of one algorithm; None if the machine lacks a link, or no algorithm is for this demand.
 
     Parameters
     ----------
@@ -97,12 +78,28 @@ def by_name(
 
     Raises
     ------
-    KeyError : no algorithm for the demand has that name.
+    KeyError : no algorithm for the demand and this many ranks has that name.
     """
-    books = instance.once(Books)
-    if not books:
+    books = instance.once(books_of)
+    if books is None:
         return None
     return books.schedule(algorithm_named(books.requested, books.parts, name, orders), batches, set())
+
+
+def fastest(instances: Sequence[Instance], budget: Budget) -> Iterator[Schedule]:
+    """Schedules of the same size cut into different numbers of chunks, each faster than those before.
+
+    `instances` : the coarsest first, which says which algorithms are promising.
+    """
+    every = [books for instance in instances if (books := instance.once(books_of))]
+    if not every:
+        return
+    promise = _promising(every[0], budget.share(FOR_PROMISE))
+    writing, candidates = budget.share(WRITING), list[Candidate]()
+    for number, books in enumerate(every):
+        share = writing.share(1 / (len(every) - number))
+        candidates += books.candidates(share, promise.__contains__, promise.__getitem__)
+    yield from _each_faster(_in_time(few_equivalent_first(candidates), budget))
 
 
 def fastest_valid(instance: Instance, budget: Budget, most: int) -> list[Schedule]:
@@ -121,44 +118,53 @@ def _is_valid(schedule: Schedule) -> bool:
     return True
 
 
-def fastest(instances: Sequence[Instance], budget: Budget) -> Iterator[Schedule]:
-    """Schedules of the same size cut into different numbers of chunks, each faster than those before.
+def _in_time(
+    candidates: Iterable[Candidate], budget: Budget, surely: int = -1, most_in_vain: float = float("inf")
+) -> Iterator[tuple[str, Schedule]]:
+    """Schedules of those candidates that there is time for, with their names; no schedule twice.
 
-    `instances` : the coarsest first, which says which algorithms are promising.
+    Once more than `surely` sends were timed, those are left out that promise too little, and all if the last
+    `most_in_vain` were no better than what was there.
     """
-    every = [books for books in (instance.once(Books) for instance in instances) if books]
-    if not every:
-        return
-    promise = _promising(every[0], budget.share(FOR_PROMISE))
-    writing, pool = budget.share(WRITING), list[tuple[Books, Candidate]]()
-    for number, books in enumerate(every):
-        share = writing.share(1 / (len(every) - number))
-        candidates = books.candidates(share, promise.__contains__, promise.__getitem__)
-        pool += [(books, candidate) for candidate in candidates]
-    best_us, seen, work = float("inf"), set[int](), Work(budget, SURELY_TIMED, TIMED_PER_S)
-    for books, candidate in few_equivalent_first(pool):
-        if candidate.estimate_us > HOPELESS * best_us or not work.allows(
-            sends := candidate.work(books.parts)
-        ):
+    best_us, in_vain, seen, work = float("inf"), 0, set[int](), Work(budget, SURELY_TIMED, TIMED_PER_S)
+    for candidate in candidates:
+        hopeless = in_vain >= most_in_vain or candidate.estimate_us > HOPELESS * best_us
+        if (hopeless and work.done > surely) or not work.allows(candidate.work):
             continue
-        schedule = books.schedule(candidate.algorithm, candidate.batches, seen)
-        work.did(sends)
-        if schedule is not None and schedule.makespan_us < best_us - TOLERANCE_US:
+        schedule = candidate.schedule(seen)
+        if schedule is not None:
+            work.did(candidate.work)
+            in_vain = 0 if schedule.makespan_us < best_us - TOLERANCE_US else in_vain + 1
+            best_us = min(best_us, schedule.makespan_us)
+            yield candidate.name, schedule
+
+
+def _each_faster(
+    schedules: Iterable[tuple[str, Schedule]], best_us: float = float("inf")
+) -> Iterator[Schedule]:
+    """Those that are faster than all before."""
+    for _, schedule in schedules:
+        if schedule.makespan_us < best_us - TOLERANCE_US:
             best_us = schedule.makespan_us
             yield compacted(schedule)
 
 
-def few_equivalent_first(pool: Iterable[tuple[Books, Candidate]]) -> list[tuple[Books, Candidate]]:
+def _estimate_us(candidate: Candidate) -> float:
+    """A key to sort by."""
+    return candidate.estimate_us
+
+
+def few_equivalent_first(candidates: Iterable[Candidate]) -> list[Candidate]:
     """The most promising first; of those of one instance with the same estimate, some after all others.
 
     They are often the same in other words. And with more chunks, sends above the largest group are cut, of
     which a schedule in another order may be faster than its estimate says.
     """
-    equivalent = Counter[tuple[int, float]]()
-    turns = list[tuple[int, float, tuple[Books, Candidate]]]()
-    for books, candidate in pool:
-        key = id(books), round(candidate.estimate_us, 3)
-        turns.append((equivalent[key] // _EQUIVALENT, candidate.estimate_us, (books, candidate)))
+    equivalent = Counter[tuple[Books, float]]()
+    turns = list[tuple[int, float, Candidate]]()
+    for candidate in candidates:
+        key = candidate.books, round(candidate.estimate_us, 3)
+        turns.append((equivalent[key] // _EQUIVALENT, candidate.estimate_us, candidate))
         equivalent[key] += 1
     return [turn[2] for turn in sorted(turns, key=lambda turn: turn[:2])]
 
@@ -168,8 +174,6 @@ def _promising(books: Books, budget: Budget) -> dict[str, float]:
 
     Each has its estimate, microseconds.
     """
-    every = list(books.candidates(budget))
-    least_us = min((candidate.estimate_us for candidate in every), default=0.0)
-    worth = [candidate for candidate in every if candidate.estimate_us <= WORTH * least_us]
-    worth.sort(key=lambda candidate: candidate.estimate_us)
+    every = sorted(books.candidates(budget), key=_estimate_us)
+    worth = [each for each in every if each.estimate_us <= WORTH * every[0].estimate_us]
     return {each.algorithm.name: each.estimate_us for each in reversed(worth[:MOST_PROMISING])}

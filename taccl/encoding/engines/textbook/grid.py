@@ -78,12 +78,9 @@ class GridAlgorithm:
         for axis, algorithm in self.stages:
             first = np.moveaxis(self.grid, axis, 0)[:2].ravel()
             moves = algorithm.spread(self.grid.shape[axis], self.position[first, axis])
-            if moves is not None:
-                moves = self.on_lines(axis, moves, first)
-                if not all(
-                    pair in index for pair in zip(moves.src.tolist(), moves.dst.tolist(), strict=True)
-                ):
-                    return False
+            moves = self.on_lines(axis, moves, first)
+            if not all(pair in index for pair in zip(moves.src.tolist(), moves.dst.tolist(), strict=True)):
+                return False
         return True
 
     def on_lines(self, axis: int, moves: Hops, rank: IntArray) -> Hops:
@@ -92,68 +89,54 @@ class GridAlgorithm:
         return moves._replace(src=self.moved(line, axis, moves.src), dst=self.moved(line, axis, moves.dst))
 
 
-def sends_of(plan: GridAlgorithm, kind: Kind, cut: Cut, units: IntArray) -> Sends | None:
-    """What the plan does with some units of a demand; None where an algorithm is not for this many ranks."""
+def sends_of(plan: GridAlgorithm, kind: Kind, cut: Cut, units: IntArray) -> Sends:
+    """What the plan does with some units of a demand."""
     begin = cut.begin[units]
     if kind == "routed":
         return routed(plan, begin, cut.end[units], units)
     return spread(plan, begin, units) if kind == "spread" else summed(plan, begin, units)
 
 
-def spread(plan: GridAlgorithm, begin: IntArray, units: IntArray) -> Sends | None:
+def spread(plan: GridAlgorithm, begin: IntArray, units: IntArray) -> Sends:
     """Copies by which every rank gets each unit from the rank where it begins."""
     made = []
     for number, (axis, algorithm) in enumerate(plan.stages):
         # What a rank has by now: what began where the positions on all axes that are left are its own.
         sharing = plan.sharing(plan.stages[number:])
-        held = _by_key(sharing[begin], units, int(sharing.max()) + 1)
+        held = Ragged.by_key(sharing[begin], int(sharing.max()) + 1, units)
         rank = np.flatnonzero(held.count[sharing])
         moves = algorithm.spread(plan.grid.shape[axis], plan.position[rank, axis])
-        if moves is None:
-            return None
         moves = plan.on_lines(axis, moves, rank)
         made.append(Sends.of(moves, held.take(sharing[rank]), plan.grid.size))
     return in_turn(made)
 
 
-def routed(plan: GridAlgorithm, begin: IntArray, end: IntArray, units: IntArray) -> Sends | None:
+def routed(plan: GridAlgorithm, begin: IntArray, end: IntArray, units: IntArray) -> Sends:
     """Copies by which each unit gets from one rank to another."""
     made, at = [], begin
     for axis, algorithm in plan.stages:
         there = plan.position[end, axis]
+        assert algorithm.route is not None
         moves = algorithm.route(plan.grid.shape[axis], plan.position[at, axis], there)
-        if moves is None:
-            return None
         blocks = Ragged(units, np.ones_like(units))
         made.append(Sends.of(plan.on_lines(axis, moves, at), blocks, plan.grid.size))
         at = plan.moved(at, axis, there)
     return in_turn(made)
 
 
-def summed(plan: GridAlgorithm, owner: IntArray, units: IntArray) -> Sends | None:
+def summed(plan: GridAlgorithm, owner: IntArray, units: IntArray) -> Sends:
     """Sums and copies by which every rank gets the sum of each unit; the ranks of a share are its owners."""
     back = replace(plan, stages=plan.stages[::-1])
     copies = spread(back, owner, units)
     sums = spread(replace(back, grid=np.flip(plan.grid)), owner, units) if plan.sums_ahead else copies
-    if copies is None or sums is None:
-        return None
     made = [sums.backwards()]
     sharing = plan.sharing(plan.stages)
-    held = _by_key(sharing[owner], units, int(sharing.max()) + 1)
+    held = Ragged.by_key(sharing[owner], int(sharing.max()) + 1, units)
     for axis, algorithm in plan.whole:
-        totals = algorithm.total(plan.grid.shape[axis])
-        if totals is None:
-            return None
+        assert algorithm.total is not None
+        totals, since = algorithm.total(plan.grid.shape[axis])
         step, src, dst = (column[:, None] for column in totals[:3])
         first = np.moveaxis(plan.grid, axis, 0)[0].ravel()  # of each line
         moves = plan.on_lines(axis, hops(step, src, dst, np.arange(len(first))), first)
-        adding = Sends.of(moves, held.take(sharing[first]), plan.grid.size)
-        since = totals.since[adding.step]
-        made.append(replace(adding, adds=np.ones_like(adding.adds), since=since))
+        made.append(Sends.of(moves, held.take(sharing[first]), plan.grid.size).adding(since))
     return in_turn([*made, copies])
-
-
-def _by_key(key: IntArray, units: IntArray, rows: int) -> Ragged:
-    """The units with each key."""
-    equal = Ragged.by_key(key, rows)
-    return Ragged(units[equal.values], equal.count)

@@ -12,7 +12,7 @@ performance", IPDPS 2000; Thakur, Rabenseifner and Gropp, IJHPCA 19 (2005), sect
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 
@@ -24,6 +24,7 @@ from taccl.encoding.engines.textbook.layouts import by_nodes
 from taccl.encoding.engines.textbook.line import Hops, LineAlgorithm, hops, joined
 from taccl.encoding.engines.textbook.parts import Cut, Parts
 from taccl.encoding.engines.textbook.sends import Ragged, Sends, in_turn
+from taccl.encoding.engines.textbook.trees import depths, down_tree
 from taccl.encoding.engines.textbook.tuning import LEADERS_MOST_LEADERS, LEADERS_MOST_RANKS
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.problem import Problem
@@ -107,18 +108,9 @@ def _tree(
     return above
 
 
-def _depth(above: IntArray) -> IntArray:
-    """How far each rank is from the top, shape (num_ranks,)."""
-    depth, at = np.zeros_like(above), np.arange(len(above))
-    while (at >= 0).any():
-        at = np.where(at >= 0, above[at], -1)
-        depth += at >= 0
-    return depth
-
-
 def _up(above: IntArray) -> Hops:
     """What each rank has to the top, past all that stand between, once all that comes by has come."""
-    depth, block = _depth(above), np.flatnonzero(above >= 0)
+    depth, block = depths(above), np.flatnonzero(above >= 0)
     at, made = block, [hops(0, block[:0], block[:0], block[:0])]
     while len(block):
         made.append(hops(int(depth.max()) - depth[at], at, above[at], block))
@@ -127,12 +119,10 @@ def _up(above: IntArray) -> Hops:
     return joined(*made)
 
 
-def _spread(team: _Team, across: LineAlgorithm, cut: Cut, units: IntArray) -> Sends | None:
+def _spread(team: _Team, across: LineAlgorithm, cut: Cut, units: IntArray) -> Sends:
     """Up to the senders, across, and down from the receivers; what a node has of its own down at once."""
     moves = across.spread(len(team.nodes), np.arange(len(team.nodes)))
-    if moves is None:
-        return None
-    up, height, last = _up(team.up), int(_depth(team.up).max()), int(moves.step.max()) + 1
+    up, height, last = _up(team.up), int(depths(team.up).max()), int(moves.step.max()) + 1
     src, dst = team.senders[moves.src], team.receivers[moves.dst]
     exchange = hops(height + moves.step, src, dst, team.nodes[moves.block].T)
     ranks = team.nodes.size
@@ -142,27 +132,18 @@ def _spread(team: _Team, across: LineAlgorithm, cut: Cut, units: IntArray) -> Se
 
     def down(above: IntArray, first: int, some: BoolArray) -> Hops:
         below = some & (above[rank] >= 0)
-        depth = _depth(above)[rank]
+        depth = depths(above)[rank]
         return hops(first + depth - 1, above[rank], rank, block).where(below)
 
     every = joined(up, exchange, down(team.own_down, height, is_own), down(team.down, height + last, ~is_own))
-    held = Ragged.by_key(cut.begin[units], ranks)
-    sends = Sends.of(every, Ragged(units[held.values], held.count), ranks)
+    sends = Sends.of(every, Ragged.by_key(cut.begin[units], ranks, units), ranks)
     return sends.without_repeats(cut.begin, ranks)
 
 
-def _summed(team: _Team, across: LineAlgorithm, cut: Cut, units: IntArray) -> Sends | None:
+def _summed(team: _Team, across: LineAlgorithm, cut: Cut, units: IntArray) -> Sends:
     """Partial sums up, the sum at every leader by itself, and copies of it down."""
-    totals = across.total(len(team.nodes))
-    if totals is None:
-        return None
-    every, ranks = Ragged(units, np.array([len(units)])), team.nodes.size
-
-    def tree(above: IntArray) -> Sends:
-        rank = np.flatnonzero(above >= 0)
-        return Sends.of(hops(_depth(above)[rank] - 1, above[rank], rank, 0), every, ranks)
-
-    src, dst = team.senders[totals.src], team.senders[totals.dst]
-    exchange = Sends.of(hops(totals.step, src, dst, 0), every, ranks)
-    adds, since = np.ones_like(exchange.adds), totals.since[exchange.step]
-    return in_turn([tree(team.up).backwards(), replace(exchange, adds=adds, since=since), tree(team.down)])
+    assert across.total is not None
+    totals, since = across.total(len(team.nodes))
+    moves = hops(totals.step, team.senders[totals.src], team.senders[totals.dst], 0)
+    exchange = Sends.of(moves, Ragged(units, np.array([len(units)])), team.nodes.size).adding(since)
+    return in_turn([down_tree(team.up, units).backwards(), exchange, down_tree(team.down, units)])

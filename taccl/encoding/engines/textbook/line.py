@@ -44,21 +44,6 @@ def joined(*some: Hops) -> Hops:
     return Hops(*(np.concatenate(columns) for columns in zip(*some, strict=True)))
 
 
-class Totals(NamedTuple):
-    """Sends of sums by which every position ends with the sum over all, each adding up for itself.
-
-    Parameters
-    ----------
-    step, src, dst : columns of one length.
-    since : for each step, the step before which what is sent in it was complete at its sender.
-    """
-
-    step: IntArray
-    src: IntArray
-    dst: IntArray
-    since: IntArray
-
-
 @dataclass(frozen=True)
 class LineAlgorithm:
     """An algorithm for a line of n positions, as far as it has an answer to each of three questions.
@@ -67,26 +52,24 @@ class LineAlgorithm:
     ----------
     name : as people call it.
     spread : (n, begin) -> the hops by which the block that begins at each of these positions gets to all
-        others; None: not for this n. Read backwards, on links turned round, it adds up blocks there.
+        others. Read backwards, on links turned round, it adds up blocks there.
     route : (n, begin, end) -> the hops of blocks from one position to another, such that blocks that move
-        together share a send; None: not for this n.
-    total : n -> sums that every position makes for itself; None: not for this n.
+        together share a send.
+    total : n -> the hops of partial sums by which every position ends with the sum over all, each adding up
+        for itself; and for each step, the step before which what is sent in it was complete at its sender.
     sends : n -> how many sends each position makes in `spread`, if there is a block at each.
     adds : n -> how many sends each position makes in `total`.
     mean_hops : n -> how many hops a block has on average in `route`, about.
+    fits : whether it is for n positions; the others are only called where it is.
     is_variant : whether there is another that is mostly as good, so that this one may come later.
     """
 
     name: str
-    spread: Callable[[int, IntArray], Hops | None]
+    spread: Callable[[int, IntArray], Hops]
     sends: Callable[[int], int]
-    route: Callable[[int, IntArray, IntArray], Hops | None] = lambda n, begin, end: None
-    total: Callable[[int], Totals | None] = lambda n: None
+    route: Callable[[int, IntArray, IntArray], Hops] | None = None
+    total: Callable[[int], tuple[Hops, IntArray]] | None = None
     adds: Callable[[int], int] = lambda n: 0
     mean_hops: Callable[[int], float] = lambda n: 1.0
+    fits: Callable[[int], bool] = lambda n: True
     is_variant: bool = False
-
-
-def is_power_of_two(n: int) -> bool:
-    """Whether n is 1, 2, 4, 8, ..."""
-    return n > 0 and n & (n - 1) == 0

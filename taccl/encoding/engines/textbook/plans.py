@@ -18,7 +18,7 @@ from taccl.encoding.engines.textbook.doubling import DOUBLING, DOUBLING_FAR_FIRS
 from taccl.encoding.engines.textbook.grid import GridAlgorithm, sends_of
 from taccl.encoding.engines.textbook.layouts import by_nodes, sides
 from taccl.encoding.engines.textbook.leaders import by_leaders
-from taccl.encoding.engines.textbook.line import LineAlgorithm, is_power_of_two
+from taccl.encoding.engines.textbook.line import LineAlgorithm
 from taccl.encoding.engines.textbook.parts import Parts
 from taccl.encoding.engines.textbook.ring import RING, RING_BOTH_DIRECTIONS
 from taccl.encoding.engines.textbook.scattered import by_scattering
@@ -54,7 +54,7 @@ def algorithm_named(
 
     Raises
     ------
-    KeyError : there is none for this demand.
+    KeyError : there is none for this demand and number of ranks.
     """
     every = algorithms(problem, parts) if orders is None else _on_orders(problem, parts, orders)
     several = f"{len(orders or ())} routes: "
@@ -62,12 +62,14 @@ def algorithm_named(
 
 
 def _on_orders(problem: Problem, parts: Parts, orders: Sequence[Sequence[int]]) -> Iterator[Algorithm]:
-    """All algorithms for ranks in a line, on lines that are given, whether or not there are the links."""
+    """All algorithms for so many ranks in a line, on given lines, whether or not there are the links."""
     grids = [np.array(order) for order in orders]
-    every = [tuple(_one(grid, algorithm) for grid in grids) for algorithm in LINE_ALGORITHMS]
+    lines = [algorithm for algorithm in LINE_ALGORITHMS if algorithm.fits(problem.num_ranks)]
+    staged = (algorithm for algorithm in lines if parts.kind != "routed" or algorithm.route)
+    every = [tuple(_one(grid, algorithm) for grid in grids) for algorithm in staged]
     if parts.kind == "summed":
         every += list(_with_sums_ahead(every))
-        wholes = (algorithm for algorithm in LINE_ALGORITHMS if algorithm.adds(len(grids[0])))
+        wholes = (algorithm for algorithm in lines if algorithm.total)
         every += [tuple(GridAlgorithm(grid, (), ((0, algorithm),)) for grid in grids) for algorithm in wholes]
     yield from (_algorithm(plans, parts) for plans in every)
     yield from on_trees(problem, parts, orders[0])
@@ -154,20 +156,20 @@ def _spreads(size: int) -> tuple[LineAlgorithm, ...]:
     """Routes to spread along a line of this many: those that differ."""
     if size == 2:
         return (ALL_PAIRS,)
-    doubling = (DOUBLING, DOUBLING_FAR_FIRST) if is_power_of_two(size) else (BRUCK,)
+    doubling = (DOUBLING, DOUBLING_FAR_FIRST) if DOUBLING.fits(size) else (BRUCK,)
     return (RING, *((RING_BOTH_DIRECTIONS,) if size > 3 else ()), ALL_PAIRS, *doubling)
 
 
 def _totals(size: int) -> tuple[LineAlgorithm, ...]:
     """Routes to sum up along a line of this many at all of them: those that differ."""
-    return (ALL_PAIRS,) if size == 2 else (ALL_PAIRS, DOUBLING if is_power_of_two(size) else BRUCK)
+    return (ALL_PAIRS,) if size == 2 else (ALL_PAIRS, DOUBLING if DOUBLING.fits(size) else BRUCK)
 
 
 def _routes(size: int) -> tuple[LineAlgorithm, ...]:
     """Routes to route along a line of this many: those that differ."""
     if size == 2:
         return (ALL_PAIRS,)
-    return (ALL_PAIRS, RING_BOTH_DIRECTIONS, RING, DOUBLING if is_power_of_two(size) else BRUCK)
+    return (ALL_PAIRS, RING_BOTH_DIRECTIONS, RING, DOUBLING if DOUBLING.fits(size) else BRUCK)
 
 
 def _stages(grid: IntArray, order: tuple[int, ...], algorithms: tuple[LineAlgorithm, ...]) -> GridAlgorithm:

@@ -44,11 +44,9 @@ def by_scattering(
         yield Algorithm(name, 2 * ranks, (partial(_way, *plans),), np.arange(ranks), ranks * ranks, shares)
 
 
-def _way(scatter: GridAlgorithm, gather: GridAlgorithm, cut: Cut, units: IntArray) -> Sends | None:
+def _way(scatter: GridAlgorithm, gather: GridAlgorithm, cut: Cut, units: IntArray) -> Sends:
     """The units dealt out to ranks, and from there to all who lack them."""
     owner = np.resize(scatter.grid, len(units))
     out = routed(scatter, cut.begin[units], owner, units)
     back = spread(gather, owner, units)
-    if out is None or back is None:
-        return None
     return in_turn([out, back]).without_repeats(cut.begin, scatter.grid.size)

@@ -20,9 +20,10 @@ class Ragged:
     count: IntArray
 
     @staticmethod
-    def by_key(key: IntArray, rows: int = 0) -> Ragged:
-        """Row k has the positions at which `key` is k; as many rows as keys, or at least `rows`."""
-        return Ragged(np.argsort(key, kind="stable"), np.bincount(key, minlength=rows))
+    def by_key(key: IntArray, rows: int = 0, values: IntArray | None = None) -> Ragged:
+        """Row k has the values, or the positions, where `key` is k; as many as keys, or at least `rows`."""
+        order = np.argsort(key, kind="stable")
+        return Ragged(order if values is None else values[order], np.bincount(key, minlength=rows))
 
     @property
     def first(self) -> IntArray:
@@ -94,6 +95,10 @@ class Sends:
     def later(self, steps: int) -> Sends:
         """The same, begun this many steps later."""
         return replace(self, step=self.step + steps, since=None if self.since is None else self.since + steps)
+
+    def adding(self, since: IntArray) -> Sends:
+        """The same as partial sums; `since` : for each step, the one before which they were complete."""
+        return replace(self, adds=np.ones_like(self.adds), since=since[self.step])
 
     def backwards(self) -> Sends:
         """Copies read backwards on links turned round: the sums of what they spread, where that began."""

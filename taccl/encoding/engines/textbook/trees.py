@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import pairwise
 
 import numpy as np
 
@@ -30,82 +29,87 @@ from taccl.encoding.engines.textbook.sends import Ragged, Sends, in_turn
 from taccl.model.collective import IntArray
 from taccl.model.problem import Problem
 
-#: The rank from which each rank has what comes down; the root is not in it.
-Parents = dict[int, int]
-
 
 def on_trees(problem: Problem, parts: Parts, order: Sequence[int] | None = None) -> Iterator[Algorithm]:
     """Double binary trees for one source, and for sums for all; nothing for other demands."""
-    ranks = list(range(problem.num_ranks) if order is None else order)
-    first = np.arange(problem.num_ranks)
+    count = problem.num_ranks
+    ranks = np.arange(count) if order is None else np.array(order)
     if parts.kind == "spread" and parts.is_from_one:
         root = int(parts.begin[0])
-        at = ranks.index(root)
-        others = ranks[at + 1 :] + ranks[:at]
-        trees = [{**_renamed(parents, others), others[top]: root} for parents, top in double(len(others))]
-        yield _on(trees, parts, "double binary tree", first)
+        others = np.roll(ranks, -int(np.flatnonzero(ranks == root)[0]))[1:]
+        trees = [_placed(above, others, count, root) for above in double(len(others))]
+        yield _on(trees, parts, "double binary tree")
     if parts.kind != "summed":
         return
-    trees = [_renamed(parents, ranks) for parents, _ in double(len(ranks))]
-    yield _on(trees, parts, "double binary tree", first)
+    yield _on([_placed(above, ranks, count) for above in double(count)], parts, "double binary tree")
     nodes = by_nodes(problem.topology)
     if nodes is not None:
         trees = []
         for place in range(nodes.shape[1]):
-            chain = np.roll(nodes, -place, axis=1).tolist()
-            inside = {after: before for node in chain for before, after in pairwise(node)}
-            leaders = [node[0] for node in chain]
-            trees += [inside | _renamed(parents, leaders) for parents, _ in double(len(leaders))]
-        yield _on(trees, parts, "double binary tree of nodes, chains inside", first)
+            chain = np.roll(nodes, -place, axis=1)
+            for above in double(len(chain)):
+                trees.append(_placed(above, chain[:, 0], count))
+                trees[-1][chain[:, 1:]] = chain[:, :-1]
+        yield _on(trees, parts, "double binary tree of nodes, chains inside")
 
 
-def _on(trees: list[Parents], parts: Parts, name: str, first: IntArray) -> Algorithm:
-    routes = tuple(partial(_along, parents, parts.kind == "summed") for parents in trees)
-    both = 2 if parts.kind == "summed" else 1
-    rows, moves = both * parts.num_parts * len(first), both * len(routes) * len(first)
-    return Algorithm(name, rows, routes, first, min(rows, moves))
+def _on(trees: list[IntArray], parts: Parts, name: str) -> Algorithm:
+    ranks, both = len(trees[0]), 2 if parts.kind == "summed" else 1
+    routes = tuple(partial(_along, above, parts.kind == "summed") for above in trees)
+    rows, moves = both * parts.num_parts * ranks, both * len(routes) * ranks
+    return Algorithm(name, rows, routes, np.arange(ranks), min(rows, moves))
 
 
-def double(n: int) -> list[tuple[Parents, int]]:
-    """Two binary trees over 0 .. n - 1, each with its root; what is inside one is a leaf of the other.
+def double(n: int) -> list[IntArray]:
+    """Two binary trees over 0 .. n - 1, as the one above each, -1 at the root; an inner one is a leaf in the
+    other tree.
 
-    For fewer than three positions there is one tree only.
+    For one position there is one tree only.
     """
-    parents: Parents = {}
-    top = _in_order(1, n, parents)
-    if top is None:
-        return [({}, 0)]
-    parents[top] = 0
-    turned = {place: n - 1 - place if n % 2 == 0 else (place + 1) % n for place in range(n)}
-    return [(parents, 0), ({turned[a]: turned[b] for a, b in parents.items()}, turned[0])]
+    above = np.full(n, -1)
+    top = _in_order(1, n, above)
+    if top < 0:
+        return [above]
+    above[top] = 0
+    turned = np.arange(n)[::-1] if n % 2 == 0 else np.roll(np.arange(n), -1)
+    return [above, _placed(above, turned, n)]
 
 
-def _in_order(begin: int, end: int, parents: Parents) -> int | None:
-    """The root of the tree over begin .. end - 1, whose parents are noted."""
+def _in_order(begin: int, end: int, above: IntArray) -> int:
+    """The root of the tree over begin .. end - 1, which is noted in `above`; -1: it is empty."""
     if begin >= end:
-        return None
+        return -1
     middle = max(range(begin, end), key=lambda place: place & -place)
-    for child in (_in_order(begin, middle, parents), _in_order(middle + 1, end, parents)):
-        if child is not None:
-            parents[child] = middle
+    for child in (_in_order(begin, middle, above), _in_order(middle + 1, end, above)):
+        if child >= 0:
+            above[child] = middle
     return middle
 
 
-def _renamed(parents: Parents, names: list[int]) -> Parents:
-    return {names[child]: names[parent] for child, parent in parents.items()}
+def _placed(above: IntArray, names: IntArray, count: int, root: int = -1) -> IntArray:
+    """A tree over 0 .. n - 1 as one over `names` among `count` ranks; its top hangs from `root`."""
+    tree = np.full(count, -1)
+    tree[names] = np.append(names, root)[above]
+    return tree
 
 
-def _along(parents: Parents, summed: bool, cut: Cut, units: IntArray) -> Sends:
+def _along(above: IntArray, summed: bool, cut: Cut, units: IntArray) -> Sends:
     """Units up the tree as sums, if they are summed, and then down as copies."""
-    rank = np.array(sorted(parents), dtype=np.int64)
-    parent = np.array([parents[child] for child in rank.tolist()], dtype=np.int64)
-    depth = np.array([_depth(parents, child) for child in rank.tolist()], dtype=np.int64)
-    down = Sends.of(hops(depth - 1, parent, rank, 0), Ragged(units, np.array([len(units)])), len(rank) + 1)
+    down = down_tree(above, units)
     return in_turn([down.backwards(), down]) if summed else down
 
 
-def _depth(parents: Parents, rank: int) -> int:
-    depth = 0
-    while rank in parents:
-        rank, depth = parents[rank], depth + 1
+def down_tree(above: IntArray, units: IntArray) -> Sends:
+    """Copies of units from the top to all; `above` : the rank above each, -1 at the top and outside."""
+    rank = np.flatnonzero(above >= 0)
+    moves = hops(depths(above)[rank] - 1, above[rank], rank, 0)
+    return Sends.of(moves, Ragged(units, np.array([len(units)])), len(above))
+
+
+def depths(above: IntArray) -> IntArray:
+    """How far each rank is from the top, shape (num_ranks,)."""
+    depth, at = np.zeros_like(above), np.arange(len(above))
+    while (at >= 0).any():
+        at = np.where(at >= 0, above[at], -1)
+        depth += at >= 0
     return depth

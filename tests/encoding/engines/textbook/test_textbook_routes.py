@@ -22,7 +22,7 @@ from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.textbook.bruck import addition_chain
 from taccl.encoding.engines.textbook.cycles import chains, cycles, disjoint, snakes, through_doors
 from taccl.encoding.engines.textbook.layouts import sides
-from taccl.encoding.engines.textbook.trees import double
+from taccl.encoding.engines.textbook.trees import depths, double
 from taccl.encoding.portfolio.solve import solve
 from taccl.model.network import LogicalTopology
 
@@ -31,15 +31,12 @@ from taccl.model.network import LogicalTopology
 def test_what_is_inside_one_of_two_trees_is_a_leaf_of_the_other(n: int) -> None:
     trees = double(n)
     inner = []
-    for parents, top in trees:
-        assert set(parents) == set(range(n)) - {top}
-        assert max((list(parents.values()).count(parent) for parent in parents.values()), default=0) <= 2
-        for rank in range(n):
-            at, height = rank, 0
-            while at != top:
-                at, height = parents[at], height + 1
-            assert height <= n.bit_length()
-        inner.append(set(parents.values()) - {top})
+    for above in trees:
+        (top,) = np.flatnonzero(above < 0).tolist()
+        parents = np.delete(above, top).tolist()
+        assert max(map(parents.count, parents), default=0) <= 2
+        assert depths(above).max() <= n.bit_length()
+        inner.append(set(parents) - {top})
     assert len(inner) == 1 or not inner[0] & inner[1]
 
 
