@@ -66,10 +66,6 @@ class Candidate:
             sends //= COLUMNS_AS_TIMED
         return sends + self.algorithm.rows * self.books.parts.most_pieces // CHUNKS_AS_TIMED
 
-    def schedule(self, seen: set[int]) -> Schedule | None:
-        """What it comes to; None if it cannot be, or is one of those `seen` by their hash."""
-        return self.books.schedule(self.algorithm, self.batches, seen)
-
 
 @dataclass(frozen=True, eq=False)
 class Books:

@@ -8,11 +8,12 @@ finds one after few wrong turns.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 
-from taccl.encoding.engines.textbook.layouts import sides
+from taccl.encoding.engines.textbook.grid import sides
 from taccl.encoding.engines.textbook.tuning import (
     CYCLES_MOST_LINKS,
     CYCLES_MOST_RANKS,
@@ -39,12 +40,12 @@ def cycles(problem: Problem, among: Sequence[int] | None = None) -> list[Cycle]:
 
 
 def disjoint(rings: list[Cycle], both_directions: bool) -> list[Cycle]:
-    """Rings that share no link with one taken before; with `both_ways`, also their reverses."""
+    """Rings that share no link with one taken before; with `both_directions`, also their reverses."""
     taken: list[Cycle] = []
     used: set[tuple[int, int]] = set()
     for ring in rings:
         for cycle in (ring, ring[::-1]) if both_directions else (ring,):
-            links = set(zip(cycle, (*cycle[1:], cycle[0]), strict=True))
+            links = _links(cycle)
             if not links & used:
                 taken.append(cycle)
                 used |= links
@@ -68,6 +69,16 @@ def _is_searchable(problem: Problem) -> bool:
     return problem.num_ranks <= CYCLES_MOST_RANKS and problem.topology.num_links <= CYCLES_MOST_LINKS
 
 
+def is_ring(ranks: Sequence[int], index: Container[tuple[int, int]]) -> bool:
+    """Whether each rank has a link to the next one, and the last to the first."""
+    return all(pair in index for pair in _links(ranks))
+
+
+def _links(ranks: Sequence[int]) -> set[tuple[int, int]]:
+    """The ends of the links round a ring."""
+    return set(pairwise((*ranks, ranks[0])))
+
+
 def _turned(cycle: Cycle) -> Cycle:
     """The same cycle, begun at its least rank."""
     first = cycle.index(min(cycle))
@@ -76,14 +87,9 @@ def _turned(cycle: Cycle) -> Cycle:
 
 def _tried(problem: Problem, ranks: Cycle) -> Iterator[Cycle]:
     index = problem.topology.link_index
-    for order in (ranks, ranks[::-1]):
-        if all(pair in index for pair in zip(order, (*order[1:], order[0]), strict=True)):
-            yield order
-            break
+    yield from [order for order in (ranks, ranks[::-1]) if is_ring(order, index)][:1]
     if len(ranks) == problem.num_ranks:
-        for snake in snakes(problem.num_ranks):
-            if all(pair in index for pair in zip(snake, (*snake[1:], snake[0]), strict=True)):
-                yield snake
+        yield from (snake for snake in snakes(problem.num_ranks) if is_ring(snake, index))
     if not _is_searchable(problem):
         return
     if len(ranks) == problem.num_ranks:
@@ -96,7 +102,7 @@ def _tried(problem: Problem, ranks: Cycle) -> Iterator[Cycle]:
             if cycle is None:
                 break
             yield cycle
-            used |= set(zip(cycle, (*cycle[1:], cycle[0]), strict=True))
+            used |= _links(cycle)
 
 
 def snakes(num_ranks: int) -> Iterator[Cycle]:
@@ -155,7 +161,7 @@ def through_doors(problem: Problem) -> list[Cycle]:
 def _along(nodes: list[list[int]], out: int, into: int, routes: _Routes) -> Cycle | None:
     """The ring over all nodes that enters each at one place and leaves it at another."""
     for limit in routes.speeds(inside=True):
-        paths = [routes.walk(node[into], node[out], node, limit, closed=False) for node in nodes]
+        paths = [routes.walk(node[into], node[out], node, limit) for node in nodes]
         if all(path is not None for path in paths):
             return tuple(rank for path in paths if path is not None for rank in path)
     return None
@@ -186,15 +192,13 @@ class _Routes:
         last: int | None,
         among: Iterable[int],
         limit: float,
-        used: set[tuple[int, int]] | None = None,
-        closed: bool = True,
+        used: Container[tuple[int, int]] = (),
     ) -> Cycle | None:
         """A way past all of some ranks, over links that cost at most `limit`; None if none is found soon.
 
-        It begins at `first`. With `last` it ends there; if `closed`, it ends at a rank with a link to `last`.
+        It begins at `first` and ends at `last`, or anywhere; if both are one, at a rank with a link to it.
         """
         inside = {int(rank) for rank in among}
-        used = used or set()
         routes = {
             rank: [
                 other
@@ -207,7 +211,7 @@ class _Routes:
         for sender, others in routes.items():
             for other in others:
                 into[other].append(sender)
-        end = None if closed else last
+        end = None if last == first else last
         if len(inside) == 1:
             return (first,)
         path, left = [first], inside - {first}
@@ -222,7 +226,7 @@ class _Routes:
                 continue
             path.append(rank)
             left.discard(rank)
-            if not left and (last is None or (rank == last if not closed else last in routes[rank])):
+            if not left and (last is None or rank == end or (last == first and first in routes[rank])):
                 return tuple(path)
             trials.append(iter(self._by_few_routes(rank, routes, into, left, end)))
         return None

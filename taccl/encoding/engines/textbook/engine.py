@@ -42,7 +42,7 @@ def textbook(
 ) -> Iterator[Update]:
     """Yield textbook schedules better than `incumbent`, until all are tried or the budget is over."""
     best_us = float("inf") if incumbent is None else incumbent.makespan_us
-    for schedule in _each_faster(built(instance, budget), best_us):
+    for schedule in _improving(built(instance, budget), best_us):
         yield Update("textbook", schedule)
 
 
@@ -99,7 +99,7 @@ def fastest(instances: Sequence[Instance], budget: Budget) -> Iterator[Schedule]
     for number, books in enumerate(every):
         share = writing.share(1 / (len(every) - number))
         candidates += books.candidates(share, promise.__contains__, promise.__getitem__)
-    yield from _each_faster(_in_time(few_equivalent_first(candidates), budget))
+    yield from _improving(_in_time(few_equivalent_first(candidates), budget))
 
 
 def fastest_valid(instance: Instance, budget: Budget, most: int) -> list[Schedule]:
@@ -131,7 +131,7 @@ def _in_time(
         hopeless = in_vain >= most_in_vain or candidate.estimate_us > HOPELESS * best_us
         if (hopeless and work.done > surely) or not work.allows(candidate.work):
             continue
-        schedule = candidate.schedule(seen)
+        schedule = candidate.books.schedule(candidate.algorithm, candidate.batches, seen)
         if schedule is not None:
             work.did(candidate.work)
             in_vain = 0 if schedule.makespan_us < best_us - TOLERANCE_US else in_vain + 1
@@ -139,7 +139,7 @@ def _in_time(
             yield candidate.name, schedule
 
 
-def _each_faster(
+def _improving(
     schedules: Iterable[tuple[str, Schedule]], best_us: float = float("inf")
 ) -> Iterator[Schedule]:
     """Those that are faster than all before."""

@@ -21,7 +21,7 @@ Cho et al., "BlueConnect: decomposing all-reduce for deep learning on heterogene
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -30,7 +30,35 @@ import numpy as np
 from taccl.encoding.engines.textbook.line import Hops, LineAlgorithm, hops
 from taccl.encoding.engines.textbook.parts import Cut, Kind
 from taccl.encoding.engines.textbook.sends import Ragged, Sends, in_turn
+from taccl.encoding.engines.textbook.tuning import GRID_MOST_SHAPES
 from taccl.model.collective import IntArray
+from taccl.model.network import LogicalTopology
+
+
+def by_nodes(topology: LogicalTopology) -> IntArray | None:
+    """Nodes on axis 0, their ranks on axis 1; None for one node, nodes of one rank, or unequal nodes."""
+    nodes = topology.equal_nodes
+    return None if nodes is None or nodes.shape[1] == 1 else nodes
+
+
+def sides(num_ranks: int) -> Iterator[IntArray]:
+    """Grids of two and three axes, the most even first: the tori that ranks may be numbered along."""
+    shapes = [
+        shape for count in (2, 3) for shape in _factors(num_ranks, count) if all(side > 1 for side in shape)
+    ]
+    shapes.sort(key=lambda shape: (max(shape) / min(shape), len(shape)))
+    for shape in shapes[:GRID_MOST_SHAPES]:
+        yield np.arange(num_ranks).reshape(shape)
+
+
+def _factors(number: int, count: int) -> Iterator[tuple[int, ...]]:
+    if count == 1:
+        yield (number,)
+        return
+    for first in range(2, number // 2 + 1):
+        if number % first == 0:
+            for rest in _factors(number // first, count - 1):
+                yield (first, *rest)
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,7 @@ import numpy as np
 
 from taccl.encoding.core.distance import ShortestPaths
 from taccl.encoding.engines.textbook.algorithm import Algorithm
-from taccl.encoding.engines.textbook.layouts import by_nodes
+from taccl.encoding.engines.textbook.grid import by_nodes
 from taccl.encoding.engines.textbook.line import Hops, LineAlgorithm, hops, joined
 from taccl.encoding.engines.textbook.parts import Cut, Parts
 from taccl.encoding.engines.textbook.sends import Ragged, Sends, in_turn

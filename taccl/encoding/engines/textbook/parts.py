@@ -14,6 +14,7 @@ import numpy as np
 from taccl.encoding.engines.textbook.sends import Ragged
 from taccl.encoding.instance import Instance
 from taccl.model.collective import IntArray
+from taccl.model.schedule.numbering import different
 
 #: What is requested: every part at every rank (AllGather, Broadcast); each part at one rank (AlltoAll,
 #: Scatter, Gather); the sum over all ranks at every rank (AllReduce).
@@ -68,10 +69,10 @@ class Parts:
         """
         ranks = len(variants)
         variant = (variants[self.begin] + self.piece) % count
-        share = _numbered((self.begin * ranks + self.end) * count + variant)
+        share = different((self.begin * ranks + self.end) * count + variant)[1]
         size = np.bincount(share)
         batch = _among_equals(share, self.piece) * np.minimum(batches, size[share]) // size[share]
-        unit = _numbered(batch * len(size) + share)
+        unit = different(batch * len(size) + share)[1]
         chunks = Ragged.by_key(unit)
         first = chunks.values[chunks.first]
         return Cut(chunks, self.begin[first], self.end[first], batch[first], variant[first])
@@ -93,14 +94,9 @@ class Cut:
     def streams(self, shares: int = 1) -> Iterator[tuple[int, int, IntArray]]:
         """(batch, variant, units) of what goes the same way together; `shares` batches count as one."""
         variants = int(self.variant.max()) + 1
-        together = Ragged.by_key(_numbered(key := self.batch // shares * variants + self.variant))
+        together = Ragged.by_key(different(key := self.batch // shares * variants + self.variant)[1])
         for units in together.rows():
             yield (*divmod(int(key[units[0]]), variants), units)
-
-
-def _numbered(key: IntArray) -> IntArray:
-    """The number of each key among all that there are."""
-    return np.unique(key, return_inverse=True)[1]
 
 
 def _among_equals(key: IntArray, rank: IntArray) -> IntArray:
@@ -130,6 +126,6 @@ def parts_of(instance: Instance) -> Parts | None:
     else:
         return None
     end = collective.destination if kind == "routed" else begin
-    part = _numbered(begin * ranks + end)
+    part = different(begin * ranks + end)[1]
     piece = _among_equals(part, np.arange(chunks))
     return Parts(kind, begin, end, piece, np.bincount(part)[part])

@@ -13,10 +13,9 @@ import numpy as np
 from taccl.encoding.engines.textbook.algorithm import Algorithm
 from taccl.encoding.engines.textbook.all_pairs import ALL_PAIRS
 from taccl.encoding.engines.textbook.bruck import BRUCK
-from taccl.encoding.engines.textbook.cycles import chains, cycles, disjoint, through_doors
+from taccl.encoding.engines.textbook.cycles import chains, cycles, disjoint, is_ring, through_doors
 from taccl.encoding.engines.textbook.doubling import DOUBLING, DOUBLING_FAR_FIRST
-from taccl.encoding.engines.textbook.grid import GridAlgorithm, sends_of
-from taccl.encoding.engines.textbook.layouts import by_nodes, sides
+from taccl.encoding.engines.textbook.grid import GridAlgorithm, by_nodes, sends_of, sides
 from taccl.encoding.engines.textbook.leaders import by_leaders
 from taccl.encoding.engines.textbook.line import LineAlgorithm
 from taccl.encoding.engines.textbook.parts import Parts
@@ -62,15 +61,14 @@ def algorithm_named(
 
 
 def _on_orders(problem: Problem, parts: Parts, orders: Sequence[Sequence[int]]) -> Iterator[Algorithm]:
-    """All algorithms for so many ranks in a line, on given lines, whether or not there are the links."""
-    grids = [np.array(order) for order in orders]
+    """All algorithms for ranks in a line, on given lines of this length, whether or not there are links."""
     lines = [algorithm for algorithm in LINE_ALGORITHMS if algorithm.fits(problem.num_ranks)]
     staged = (algorithm for algorithm in lines if parts.kind != "routed" or algorithm.route)
-    every = [tuple(_one(grid, algorithm) for grid in grids) for algorithm in staged]
+    every = [tuple(_one(order, algorithm) for order in orders) for algorithm in staged]
     if parts.kind == "summed":
         every += list(_with_sums_ahead(every))
         wholes = (algorithm for algorithm in lines if algorithm.total)
-        every += [tuple(GridAlgorithm(grid, (), ((0, algorithm),)) for grid in grids) for algorithm in wholes]
+        every += [tuple(_whole_buffers(order, algorithm) for order in orders) for algorithm in wholes]
     yield from (_algorithm(plans, parts) for plans in every)
     yield from on_trees(problem, parts, orders[0])
 
@@ -172,13 +170,14 @@ def _routes(size: int) -> tuple[LineAlgorithm, ...]:
     return (ALL_PAIRS, RING_BOTH_DIRECTIONS, RING, DOUBLING if DOUBLING.fits(size) else BRUCK)
 
 
-def _stages(grid: IntArray, order: tuple[int, ...], algorithms: tuple[LineAlgorithm, ...]) -> GridAlgorithm:
-    """A plan of stages along the axes in that order; `algorithms` has one for each axis of the grid."""
-    return GridAlgorithm(grid, tuple((axis, algorithms[axis]) for axis in order))
+def _one(line: Sequence[int] | IntArray, algorithm: LineAlgorithm) -> GridAlgorithm:
+    """A plan of one stage, on ranks in a line."""
+    return GridAlgorithm(np.asarray(line), ((0, algorithm),))
 
 
-def _one(grid: IntArray, algorithm: LineAlgorithm) -> GridAlgorithm:
-    return _stages(grid, tuple(range(grid.ndim)), (algorithm,) * grid.ndim)
+def _whole_buffers(line: Sequence[int] | IntArray, algorithm: LineAlgorithm) -> GridAlgorithm:
+    """A plan by which ranks in a line sum up whole buffers, each for itself."""
+    return GridAlgorithm(np.asarray(line), (), ((0, algorithm),))
 
 
 def _grids(problem: Problem) -> Iterator[tuple[IntArray, bool]]:
@@ -203,7 +202,7 @@ def _on_lines(problem: Problem, parts: Parts) -> Iterator[Plans]:
     ranks, line = problem.num_ranks, np.arange(problem.num_ranks)
     if parts.kind == "summed":
         for algorithm in dict.fromkeys((*_totals(ranks), BRUCK)):
-            yield (GridAlgorithm(line, (), ((0, algorithm),)),)
+            yield (_whole_buffers(line, algorithm),)
     for algorithm in dict.fromkeys((*_lines(parts)(ranks), BRUCK)):
         yield (_one(line, algorithm),)
     yield from _rings(problem, parts)
@@ -225,11 +224,11 @@ def _staged(grid: IntArray, combined: bool, lines: Lines) -> Iterator[Plans]:
     """Plans of stages only: along one axis, and then along the next."""
     orders = list(permutations(range(grid.ndim)))
     for algorithms in _for_axes(grid, lines, combined):
-        plans = {order: _stages(grid, order, algorithms) for order in orders}
-        yield from ((plan,) for plan in plans.values())
+        plans = [GridAlgorithm(grid, tuple((axis, algorithms[axis]) for axis in order)) for order in orders]
+        yield from ((plan,) for plan in plans)
         if len(set(algorithms)) == 1:
             # Each part of the data begins along another axis, so that all axes have work at all times.
-            yield tuple(plan for order, plan in plans.items() if _is_turned(order))
+            yield tuple(plan for order, plan in zip(orders, plans, strict=True) if _is_turned(order))
 
 
 def _whole(grid: IntArray, combined: bool) -> Iterator[Plans]:
@@ -248,15 +247,13 @@ def _for_axes(
     grid: IntArray, lines: Lines, combined: bool, axes: tuple[int, ...] | None = None
 ) -> Iterator[tuple[LineAlgorithm, ...]]:
     """Line algorithms for the axes that count: all combinations, or the same along all where that can be."""
-    used = [axis in (range(grid.ndim) if axes is None else axes) for axis in range(grid.ndim)]
     choices = [
-        lines(size) if is_used else (ALL_PAIRS,) for size, is_used in zip(grid.shape, used, strict=True)
+        lines(size) if axes is None or axis in axes else (ALL_PAIRS,) for axis, size in enumerate(grid.shape)
     ]
     if combined:
         yield from product(*choices)
         return
-    most = max(choices, key=len)
-    for algorithm in most:
+    for algorithm in max(choices, key=len):
         yield tuple(algorithm if algorithm in choice else choice[0] for choice in choices)
 
 
@@ -273,9 +270,7 @@ def _ring_orders(problem: Problem, nodes: IntArray) -> Iterator[list[int]]:
     first: list[int] = nodes[0].tolist()
     for ring in cycles(problem, first)[:2]:
         order = [first.index(rank) for rank in ring]
-        here = nodes[:, order]
-        pairs = zip(here.ravel().tolist(), np.roll(here, -1, axis=1).ravel().tolist(), strict=True)
-        if order != list(range(size)) and all(pair in index for pair in pairs):
+        if order != list(range(size)) and all(is_ring(here, index) for here in nodes[:, order].tolist()):
             yield order
 
 
@@ -283,15 +278,14 @@ def _rings(problem: Problem, parts: Parts) -> Iterator[Plans]:
     """Rings over all ranks: one, one and its reverse, several that use different links or NICs."""
     found = cycles(problem)
     for ring in found[:4]:
-        grid = np.array(ring)
         if ring != tuple(range(problem.num_ranks)):  # those are there already
-            yield (_one(grid, RING),)
-            yield (_one(grid, RING_BOTH_DIRECTIONS),)
-        yield _one(grid, RING), _one(grid[::-1], RING)
+            yield (_one(ring, RING),)
+            yield (_one(ring, RING_BOTH_DIRECTIONS),)
+        yield _one(ring, RING), _one(ring[::-1], RING)
     sets = (disjoint(found, False), disjoint(found, True), through_doors(problem))
     for rings, algorithm in product(sets, (RING, RING_BOTH_DIRECTIONS)):
         if len(rings) > 1:
-            yield tuple(_one(np.array(ring), algorithm) for ring in rings)
+            yield tuple(_one(ring, algorithm) for ring in rings)
     if parts.is_from_one and parts.kind != "summed":
         for chain in chains(problem, int(parts.begin[0]))[:3]:
-            yield (_one(np.array(chain), RING),)
+            yield (_one(chain, RING),)

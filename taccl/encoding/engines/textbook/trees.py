@@ -22,7 +22,7 @@ from functools import partial
 import numpy as np
 
 from taccl.encoding.engines.textbook.algorithm import Algorithm
-from taccl.encoding.engines.textbook.layouts import by_nodes
+from taccl.encoding.engines.textbook.grid import by_nodes
 from taccl.encoding.engines.textbook.line import hops
 from taccl.encoding.engines.textbook.parts import Cut, Parts
 from taccl.encoding.engines.textbook.sends import Ragged, Sends, in_turn

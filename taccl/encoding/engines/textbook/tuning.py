@@ -49,10 +49,10 @@ WORTH, MOST_PROMISING = 2.0, 12
 #: when the estimate of the next is this many times the best time.
 BEFORE_HOPELESS, MOST_IN_VAIN, HOPELESS = 40_000, 30, 1.3
 
-# --- layouts
+# --- grid
 
-#: Grids of one machine, nodes included.
-LAYOUTS_MOST_GRIDS = 12
+#: Shapes of one machine as a torus, and of its nodes.
+GRID_MOST_SHAPES = 12
 
 # --- leaders
 

@@ -30,8 +30,7 @@ from taccl.encoding.engines.textbook.books import Candidate, books_of
 from taccl.encoding.engines.textbook.bruck import BRUCK, addition_chain
 from taccl.encoding.engines.textbook.doubling import DOUBLING, DOUBLING_FAR_FIRST
 from taccl.encoding.engines.textbook.engine import by_name, few_equivalent_first
-from taccl.encoding.engines.textbook.grid import GridAlgorithm, sends_of
-from taccl.encoding.engines.textbook.layouts import by_nodes
+from taccl.encoding.engines.textbook.grid import GridAlgorithm, by_nodes, sends_of
 from taccl.encoding.engines.textbook.line import LineAlgorithm
 from taccl.encoding.engines.textbook.parts import parts_of
 from taccl.encoding.engines.textbook.ring import RING, RING_BOTH_DIRECTIONS

@@ -21,7 +21,7 @@ from textbook_machines import all_built, railed_nodes, torus
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.textbook.bruck import addition_chain
 from taccl.encoding.engines.textbook.cycles import chains, cycles, disjoint, snakes, through_doors
-from taccl.encoding.engines.textbook.layouts import sides
+from taccl.encoding.engines.textbook.grid import sides
 from taccl.encoding.engines.textbook.trees import depths, double
 from taccl.encoding.portfolio.solve import solve
 from taccl.model.network import LogicalTopology
