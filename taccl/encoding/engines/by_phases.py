@@ -78,7 +78,10 @@ def _in_phases(
     """Better and better schedules of a problem with sums, from schedules of its phases."""
     parts = instance.phases
     if best is not None and best.sums is None and parts.broadcast_phase is not None:
-        parts = instance.phases_at(owners_of(best))
+        owners = owners_of(best)
+        # A helper holds no data, so it is no end of a phase.
+        if (owners < instance.problem.topology.num_members).all():
+            parts = instance.phases_at(owners)
     left_s, care_s = budget.remaining_s(), care_takes_s(instance.problem)
     with_care = care_s < BY_PHASES_MOST_FOR_CARE * left_s
     share = budget.share(1.0 - with_care * care_s / max(left_s, care_s))
@@ -127,8 +130,8 @@ def _pairs(
 
     What an engine proves of sums alone, read backwards, it proves of the problem: that is passed on, where
     the topology's schedules read backwards are schedules. (Sums that each go to one rank may as well leave
-    each rank once; `bounds` says why.) Sums alone begin with the best schedule of the problem, read
-    backwards.
+    each rank once, if all ranks may sum; `bounds` says why.) Sums alone begin with the best schedule of the
+    problem, read backwards.
     """
     if best is not None and _is_long(best, budget):
         return
@@ -137,7 +140,9 @@ def _pairs(
         for update in engine(parts.reduce_phase, options, budget, incumbent):
             if update.schedule is not None:
                 yield update.stage, update.schedule, None
-            if update.lower_bound_us and parts.reduce_phase.problem.topology.reads_backwards:
+            reduced = parts.reduce_phase.problem.topology
+            # Read backwards, who may not sum may not copy. Forwards its parts may leave one after another.
+            if update.lower_bound_us and reduced.reads_backwards and reduced.may_copy is None:
                 yield replace(update, schedule=None)
         return
     assert parts.reduce_phase is not None and parts.broadcast_phase is not None

@@ -42,6 +42,8 @@ GROUP = "taccl.engines"
 
 #: What the scheduling model for CP-SAT knows.
 _OF_THE_MODEL = COPIES_AND_SUMS | {"sizes", "ready_times", "tails"}
+#: What it knows of whole problems: local search asks it about parts of a schedule, and no helpers.
+_OF_WHOLE_PROBLEMS = _OF_THE_MODEL | {"helpers"}
 
 
 def _first(
@@ -148,7 +150,7 @@ ENGINES: tuple[Engine, ...] = (
     Engine(
         name="cp",
         about="routes, orders and groups at once, by constraint programming",
-        features=_OF_THE_MODEL,
+        features=_OF_WHOLE_PROBLEMS,
         serves=cp.serves,
         run=beginning_with(_first, cp.jointly),
         role="prove",
@@ -157,7 +159,7 @@ ENGINES: tuple[Engine, ...] = (
     Engine(
         name="joint",
         about="constraint programming over sums and copies at once, with each sum made once",
-        features=_OF_THE_MODEL,
+        features=_OF_WHOLE_PROBLEMS,
         serves=cp.serves_jointly,
         run=beginning_with(_first_of_sums, cp.jointly),
         takes_sums=True,

@@ -17,6 +17,10 @@ send s over a link l, members(s) are the items that may be in it; |i| is what a 
                       <= 1 elsewhere
     held first        use[i, l] <= sum over links k into src(l) of use[i, k]
     passed on once    of sums, sum over l out of r of use[i, l] = 1 - root[i, r]
+    helpers           of sums, where r has no contribution: use[i, k] <= sum over l out of r of use[i, l] +
+                      root[c, r] <= sum over l into r of use[i, l], for each link k into r
+    no sums           sum over l into r of use[i, l] <= 1, 0 where r contributes, if r may not sum
+    no copies         sum over l out of r of use[i, l] <= 1, 0 where r wants i, if r may not copy
     one root          sum over r of root[c, r] = 1, and root[c, r]  =>  at[copy of c, r] >= at[sum of c, r]
     presence          in[i, s]  =>  start[s] >= at[i, src(l)]  and  at[i, dst(l)] >= end[s]
     ports             the times for which sends keep a port busy do not overlap

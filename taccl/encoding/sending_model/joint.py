@@ -94,7 +94,8 @@ def build(
     With no symmetry, `every_candidate`, all slots and no own-first rule, the optimum of the model is no later
     than any schedule of the problem, if no schedule lasts less than `lasting[0]` and one lasts no more than
     `lasting[1]`. (With sums that are copied on: than any in which each sum is made at one rank, each other
-    rank passes its part on once, and no send mixes partial sums and copies.) For take a fastest schedule. Of
+    rank passes its part on once, a rank that may not sum has one part only, and no send mixes partial sums
+    and copies.) For take a fastest schedule. Of
     the copies of a chunk that come to a rank, all but the first can be left out, and so can what nobody uses
     and what comes back to a source: groups get smaller, nothing gets later. What is left passes every rule of
     the model, except that starts are no whole ticks. Rounded down, with durations rounded down, they are, and
@@ -148,6 +149,7 @@ class _Writer:
         if self.items > self.chunks:
             self._each_sum_is_made_at_one_rank()
         self._copies_come_once_sums_leave_once_and_what_is_sent_is_held()
+        self._limited_ranks_sum_and_copy_no_more_than_they_may()
         self._what_one_rank_wants_takes_one_path()
         for item, link in self.alone:
             rules.sends_start_when_their_items_are_there(self.model, item, link)
@@ -276,11 +278,24 @@ class _Writer:
             if made or not collective.pre[chunk, rank]:
                 rules.an_item_comes_once(model, chunk, rank, bool(collective.post[chunk, rank]), made)
         for chunk, rank in self.orbits.cells(self.chunks) if model.root else ():
-            rules.a_sum_leaves_once(model, self.chunks + chunk, rank, [model.root[chunk, rank]])
+            contributes = collective.pre[chunk, rank]
+            leaves = rules.a_sum_leaves_once if contributes else rules.a_helper_passes_on_the_sum_that_it_has
+            leaves(model, self.chunks + chunk, rank, [model.root[chunk, rank]])
         for chunk, link in self.orbits.used:
             sender = model.src[link]
             if chunk < self.chunks and not (collective.pre[chunk, sender] or collective.post[chunk, sender]):
-                rules.an_item_is_held_before_it_is_sent(model, chunk, link)
+                made = [model.root[chunk, sender]] if model.root else []
+                rules.an_item_is_held_before_it_is_sent(model, chunk, link, made)
+
+    def _limited_ranks_sum_and_copy_no_more_than_they_may(self) -> None:
+        collective, topology, model = self.problem.collective, self.problem.topology, self.model
+        for chunk, rank in self.orbits.cells(self.chunks):
+            if topology.may_copy is not None and not topology.may_copy[rank]:
+                keeps_it = bool(collective.post[chunk, rank])
+                rules.a_rank_that_may_not_copy_has_one_use(model, chunk, rank, keeps_it)
+            if model.root and topology.may_sum is not None and not topology.may_sum[rank]:
+                contributes = bool(collective.pre[chunk, rank])
+                rules.a_rank_that_may_not_sum_has_one_part(model, self.chunks + chunk, rank, contributes)
 
     def _what_one_rank_wants_takes_one_path(self) -> None:
         collective = self.problem.collective

@@ -83,6 +83,37 @@ def a_sum_leaves_once(model: SendingModel[ItemT], item: ItemT, rank: int, made: 
     model.cp.add_exactly_one([*model.out_of.get((item, rank), ()), *made])
 
 
+def a_helper_passes_on_the_sum_that_it_has(
+    model: SendingModel[ItemT], item: ItemT, rank: int, made: Sequence[Any]
+) -> None:
+    """Helpers: without a contribution of its own, a rank has of a partial sum what comes, if any does.
+
+        sum over l out of r of use[i, l] + root[r]  <=  1
+        use[i, k]  <=  sum over l out of r of use[i, l] + root[r]  <=  sum over l into r of use[i, l]
+
+    for each link k into r.
+    """
+    into, leaves = model.into.get((item, rank), ()), [*model.out_of.get((item, rank), ()), *made]
+    model.cp.add_at_most_one(leaves)
+    model.cp.add(sum(leaves) <= sum(into))
+    for arrival in into:
+        model.cp.add(arrival <= sum(leaves))
+
+
+def a_rank_that_may_not_sum_has_one_part(
+    model: SendingModel[ItemT], item: ItemT, rank: int, has_its_own: bool
+) -> None:
+    """No sums: sum over l into r of use[i, l] <= 1, and 0 where r has a contribution of its own."""
+    model.cp.add(sum(model.into.get((item, rank), ())) <= 1 - has_its_own)
+
+
+def a_rank_that_may_not_copy_has_one_use(
+    model: SendingModel[ItemT], item: ItemT, rank: int, keeps_it: bool
+) -> None:
+    """No copies: sum over l out of r of use[i, l] <= 1, and 0 where r wants i itself."""
+    model.cp.add(sum(model.out_of.get((item, rank), ())) <= 1 - keeps_it)
+
+
 def a_sum_is_made_at_one_rank(
     model: SendingModel[ItemT], chunk: int, copy: ItemT, parts: ItemT, ranks: Iterable[int]
 ) -> None:

@@ -129,7 +129,7 @@ def is_small(problem: Problem) -> bool:
 def serves_jointly(instance: Instance) -> Verdict:
     """Whether every chunk is summed over all ranks for all ranks, and the problem is small."""
     problem = instance.problem
-    collective, everywhere = problem.collective, problem.num_chunks * problem.num_ranks
+    collective, everywhere = problem.collective, problem.num_chunks * problem.topology.num_members
     if not (collective.reduces.all() and len(collective.inputs) == len(collective.outputs) == everywhere):
         return no("it is for sums over all ranks that all ranks want")
     if 2 * problem.num_chunks * problem.topology.num_links > MOST_JOINT:
@@ -204,9 +204,15 @@ def add_hint(model: JointModel, schedule: Schedule) -> None:
     for item, rank, when in zip(items, schedule.dst.tolist(), ends, strict=True):
         hints.hint(at[item, rank], when, largest=True)
     adds = schedule.reduce
-    passes_on = set(zip(schedule.chunk[adds].tolist(), schedule.src[adds].tolist(), strict=True))
+    passes_on, receives = (
+        set(zip(schedule.chunk[adds].tolist(), end[adds].tolist(), strict=True))
+        for end in (schedule.src, schedule.dst)
+    )
+    contributes = schedule.problem.collective.pre
     for (chunk, rank), root in model.sending.root.items():
-        hints.hint(root, (chunk, rank) not in passes_on)
-        if (chunk, rank) not in passes_on:
+        has_part = contributes[chunk, rank] or (chunk, rank) in receives
+        is_root = bool(has_part) and (chunk, rank) not in passes_on
+        hints.hint(root, is_root)
+        if is_root:
             hints.hint(at[chunk, rank], hints.value(at[chunks + chunk, rank]) or 0, largest=True)
     hints.add()

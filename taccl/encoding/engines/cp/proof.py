@@ -42,6 +42,7 @@ from taccl.support.budget import Budget
 
 #: Which schedules with sums the model allows, for notes.
 _ONCE = "that makes each sum once, at one rank,"
+_ONE_PART = "that makes each sum once, at one rank, with one part at ranks that may not sum,"
 _NO_OTHERS = "which says nothing of others"
 
 
@@ -105,9 +106,10 @@ def proved(problem: Problem, least_us: float, best: Schedule) -> Update:
         links = problem.topology.num_links
         witness = f"CP-SAT: all routes, orders and groups of {problem.num_chunks} chunks on {links} links"
         return Update("cp", None, least_us, witness)
+    once = _ONCE if problem.topology.may_sum is None else _ONE_PART
     if is_optimal(best.makespan_us, least_us):
-        return Update("cp", note=f"no schedule {_ONCE} is faster (proved by CP-SAT, {_NO_OTHERS})")
-    return Update("cp", note=f"no schedule {_ONCE} takes less than {least_us:.2f} us (CP-SAT, {_NO_OTHERS})")
+        return Update("cp", note=f"no schedule {once} is faster (proved by CP-SAT, {_NO_OTHERS})")
+    return Update("cp", note=f"no schedule {once} takes less than {least_us:.2f} us (CP-SAT, {_NO_OTHERS})")
 
 
 def prove(
