@@ -67,8 +67,11 @@ def is_collective_file(name: str | Path) -> bool:
 def load_collective(path: str | Path, num_ranks: int | None = None, pieces: int = 1) -> Collective:
     """The collective of `load_demand`, or of a table of sizes (`.csv`, `.npy`), to check a file against.
 
-    Chunks of unequal sizes are cut into equal ones, the largest that divide all sizes; more of them than any
-    file can be checked for stay whole.
+    Chunks of unequal sizes are cut into equal ones, the largest that divide all sizes.
+
+    Raises
+    ------
+    FileError, CollectiveError : as `load_demand`; more of them than any file can be checked for.
     """
     if str(path).endswith(SUFFIXES_OF_SIZES):
         demand = alltoallv(size_matrix(path, num_ranks), pieces)
@@ -80,7 +83,11 @@ def load_collective(path: str | Path, num_ranks: int | None = None, pieces: int 
     whole = [int(ratio * lcm(*(each.denominator for each in ratios))) for ratio in ratios]
     elements = [each // gcd(*whole) for each in whole]
     if sum(elements) > MAX_CELLS:
-        return demand.collective
+        raise CollectiveError(
+            f"the sizes in {path} are {sum(elements)} times what divides them all, and a file can be checked "
+            f"for {MAX_CELLS} at most",
+            hint="round the sizes up to multiples of 4KB, in the file too",
+        )
     return in_elements(demand.collective, np.array(elements, dtype=np.int64))
 
 

@@ -17,7 +17,7 @@ from taccl.backend.lower.instances import cut_in_place
 from taccl.backend.machine.acts import Machine
 from taccl.backend.machine.contents import carry_out
 from taccl.backend.machine.deadlock import find_cycle, wait_in_words
-from taccl.backend.machine.expected import STANDARD, Expectation, Value, specification
+from taccl.backend.machine.expected import MAX_CELLS, STANDARD, Expectation, Value, specification
 from taccl.backend.machine.meaning import check_meaning
 from taccl.backend.machine.race_findings import check_races_of_steps
 from taccl.backend.machine.races import conflicts
@@ -109,8 +109,13 @@ def _check_requested(
     if collective is None:
         return
     elements = np.array(program.chunk_elements, dtype=np.int64)
-    if collective.num_chunks <= len(program.sums):
-        elements[:] = 1  # else its unequal chunks are cut into elements
+    elements //= np.gcd.reduce(elements)  # equal chunks are one each
+    if elements.sum() > MAX_CELLS:
+        many = f"{elements.sum()} elements are more than the {MAX_CELLS} that are compared"
+        message = f"the sizes of its chunks are not held against {collective.name}: {many}"
+        hint = "chunks of multiples of 4KB are"
+        collector.add(Finding("meaning", "warning", "sizes-not-compared", message, hint=hint))
+        elements[:] = 1
     pieces, rest = divmod(int(elements.sum()), collective.num_chunks)
     if pieces > 1 and not rest:
         collective = cut_in_place(collective, pieces)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+
 from taccl.backend.flat_json.document import ActionsProgram
 from taccl.backend.flat_json.lowering import lower_flat
 from taccl.backend.flat_json.reader import begins_as_actions, parse_actions_document
@@ -12,13 +14,20 @@ from taccl.backend.flat_json.unfolded import Flat
 from taccl.backend.flat_json.verify import RUNTIME, verify_actions
 from taccl.backend.flat_json.writer import actions_to_json
 from taccl.backend.lower.carried import FEATURES, REASONS
+from taccl.backend.lower.unequal import in_elements
+from taccl.backend.machine.expected import MAX_CELLS
 from taccl.backend.target import Lowered, LoweringOptions, Target, TargetLimits
 from taccl.model import units
 from taccl.model.schedule import Schedule
 
 
 def _lower(schedule: Schedule, options: LoweringOptions) -> tuple[Lowered[ActionsProgram], ...]:
-    return (Lowered(lower_flat(schedule, options), (RUNTIME,)),)
+    program, collective = lower_flat(schedule, options), None
+    elements = np.array(program.chunk_elements, dtype=np.int64)
+    elements //= np.gcd.reduce(elements)
+    if 1 < elements.max() and elements.sum() <= MAX_CELLS:
+        collective = in_elements(schedule.problem.collective, elements)
+    return (Lowered(program, (RUNTIME,), collective),)
 
 
 def _parse(content: bytes, path: str | None, look: Callable[[], None]) -> ActionsProgram:

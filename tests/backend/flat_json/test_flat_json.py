@@ -21,6 +21,7 @@ from taccl.backend.flat_json.unfolded import Flat
 from taccl.backend.flat_json.verify import verify_actions
 from taccl.backend.simulate.settings import SimulationSettings
 from taccl.backend.target import LoweringOptions
+from taccl.backend.targets.flat_json import TARGETS
 from taccl.errors import CollectiveError, FileError, TacclError, VerificationError
 from taccl.model.schedule import Schedule
 from taccl.synthesis.collective_file import load_collective
@@ -69,10 +70,12 @@ def run(text: str, seed: int = 0, **requested: Any) -> taccl.Execution:
 
 @pytest.mark.parametrize("name", [*NAMES, "unequal"])
 def test_a_schedule_becomes_a_file_that_is_right_in_every_order(name: str) -> None:
-    program = lower_flat(scheduled(name), LoweringOptions())
+    (lowered,) = TARGETS[0].lower(scheduled(name), LoweringOptions())
     document = parse_actions_document(text_of(name))
-    assert document.whole() == program
-    report = verify_actions(document, collective=scheduled(name).problem.collective)
+    assert document.whole() == lowered.program
+    is_whole = lowered.collective is None
+    wanted = scheduled(name).problem.collective if is_whole else lowered.collective
+    report = verify_actions(document, collective=wanted)
     assert report.findings == ()
     assert (report.facts.out_of_place, report.facts.races, report.facts.deadlock) == ("right", 0, False)
     for seed in range(5):
@@ -214,6 +217,31 @@ def test_a_collective_is_verified_in_the_pieces_of_the_file(tmp_path: Path) -> N
     text = actions_to_json(lower_flat(found.schedule, LoweringOptions()))
     report = verify_actions(parse_actions_document(text), collective=load_collective(path, 3))
     assert report.findings == ()
+
+
+def test_a_file_of_unequal_chunks_is_not_for_as_many_chunks_of_other_sizes(tmp_path: Path) -> None:
+    sizes = "0,480,96\n1440,0,48\n0,0,96\n"
+    tables = {"own": sizes, "equal": "0,48,48\n48,0,48\n0,0,48\n"}
+    for name, text in tables.items():
+        (tmp_path / f"{name}.csv").write_text(text)
+    table = np.array([line.split(",") for line in sizes.split()], dtype=np.int64)
+    for chunks in (1, 3):
+        schedule = taccl.synthesize(
+            "alltoall", topology="ring:3", sizes=table, chunks=chunks, file=False, effort=20
+        ).schedule
+        document = parse_actions_document(actions_to_json(lower_flat(schedule, LoweringOptions())))
+        own, equal = (load_collective(tmp_path / f"{name}.csv") for name in tables)
+        assert not verify_actions(document, collective=own).errors
+        assert [each.rule for each in verify_actions(document, collective=equal).errors] == [
+            "other-collective"
+        ]
+
+
+def test_sizes_that_no_file_can_be_checked_for_are_refused(tmp_path: Path) -> None:
+    table = tmp_path / "prime.csv"
+    table.write_text("0,1GB\n3,0\n")
+    with pytest.raises(CollectiveError, match="times what divides them all"):
+        load_collective(table)
 
 
 def test_unequal_chunks_are_counted_in_their_largest_common_measure() -> None:

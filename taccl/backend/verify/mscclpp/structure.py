@@ -73,6 +73,8 @@ def _chunks_have_one_size(subject: Subject) -> None:
         "reducescatter": (plan.num_ranks, 1),
         **dict.fromkeys(("allreduce", "alltoall", "sendrecv", "broadcast"), (1, 1)),
     }
+    if plan.collective == "custom":
+        _buffers_of_a_custom_call(subject)
     if plan.collective not in of_output or not plan.ranks:
         return
     inputs, outputs = of_output[plan.collective]
@@ -93,6 +95,20 @@ def _chunks_have_one_size(subject: Subject) -> None:
             subject.rank(
                 number, "chunk-size", message, "cut the buffers of all ranks into equal chunks", fatal=True
             )
+
+
+def _buffers_of_a_custom_call(subject: Subject) -> None:
+    """A call of one size on all ranks gives all chunks one size only where all buffers have as many."""
+    counts = [(rank.input_chunks, rank.output_chunks) for rank in subject.plan.ranks]
+    usual = Counter(count for of_rank in counts for count in of_rank).most_common(1)[0][0] if counts else 0
+    for number, (inputs, outputs) in enumerate(counts):
+        if {inputs, outputs} != {usual}:
+            message = (
+                f"has {inputs} input chunks and {outputs} output chunks where other buffers have {usual}: "
+                "its call must have buffers in that proportion, or chunks have two sizes"
+            )
+            hint = "cut the buffers of all ranks into as many chunks"
+            subject.rank(number, "chunk-size", message, hint, severity="warning")
 
 
 def _peers_are_other_ranks(subject: Subject) -> None:

@@ -98,6 +98,13 @@ def test_what_is_wrong_with_ranks_channels_and_sizes(name: str, places: Places, 
     assert rules(changed(name, places)) == {rule}
 
 
+def test_a_custom_plan_whose_buffers_differ_is_only_right_for_calls_that_know_it() -> None:
+    assert "chunk-size" not in rules(changed(ALLREDUCE, {"collective": "custom"}), "warning")
+    differ = changed(ALLREDUCE, {"collective": "custom", "g0.input_chunks": 3})
+    assert "chunk-size" in rules(differ, "warning")
+    assert "chunk-size" not in rules(differ)
+
+
 @pytest.mark.parametrize(
     ("places", "rule"),
     [
