@@ -290,7 +290,7 @@ class _Rounds:
         reason = reasons.get(last.configuration, "there was no time for it")
         choice = unpredicted(last, f"no time is predicted for a file of {last.configuration}: {reason}")
         rows = tuple(
-            _skipped(configuration, reasons.get(configuration, NOT_TRIED))
+            FileTried.skipped(configuration, reasons.get(configuration, NOT_TRIED))
             for configuration in self._configurations
         )
         return replace(
@@ -331,7 +331,7 @@ class _Rounds:
         known = {each.configuration for each in predicted}
         for configuration in self._configurations:
             if configuration not in known and configuration not in self._predictor.left_out:
-                yield _skipped(
+                yield FileTried.skipped(
                     configuration,
                     self._predictor.reasons.get(configuration, f"{NOT_TRIED}: there was no time"),
                 )
@@ -364,20 +364,6 @@ class _Rounds:
     def _out_of_time(self) -> str:
         many = sum(self._is_left(configuration) for configuration in self._configurations)
         return f" (no time for {many} others)" if many else ""
-
-
-def _skipped(configuration: Configuration, reason: str) -> FileTried:
-    return FileTried(
-        configuration.protocol,
-        configuration.instances,
-        configuration.thread_blocks,
-        None,
-        None,
-        None,
-        None,
-        None,
-        reason,
-    )
 
 
 def _distinct(searched: Searched) -> list[Schedule]:

@@ -34,15 +34,7 @@ from taccl.synthesis.autotune.tuning import (
     CHUNK_SEARCH_TWO,
 )
 from taccl.synthesis.formulated import Formulated
-from taccl.synthesis.search import (
-    STOP,
-    Answer,
-    Found,
-    Observer,
-    Progress,
-    relative_gap,
-    status_of,
-)
+from taccl.synthesis.search import STOP, Answer, Found, Observer, Progress, relative_gap, status_of
 from taccl.synthesis.searcher import Alone, Searcher
 
 #: Parts of the budget: for short trials by list scheduling, for longer ones of the best few, and for a bound

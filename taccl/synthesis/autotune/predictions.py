@@ -65,6 +65,12 @@ class FileTried:
     bound_source: str | None
     remark: str
 
+    @classmethod
+    def skipped(cls, configuration: Configuration, reason: str) -> FileTried:
+        """A configuration of which there is no file."""
+        names = configuration.protocol, configuration.instances, configuration.thread_blocks
+        return cls(*names, None, None, None, None, None, reason)
+
     @property
     def gap(self) -> float | None:
         """(time - bound) / time, a fraction."""
