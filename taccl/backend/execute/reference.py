@@ -158,7 +158,9 @@ class Answer:
 def any_integers(dice: np.random.Generator, dtype: np.dtype[Any], size: int) -> Array:
     """Random numbers, all of the type equally likely."""
     info = np.iinfo(dtype)
-    numbers: Array = dice.integers(info.min, info.max, size=size, dtype=dtype, endpoint=True)
+    # A draw of bytes throws away what is left of a word, so blocks of them would differ from the whole.
+    drawn = np.promote_types(dtype, np.int32)
+    numbers: Array = dice.integers(info.min, info.max, size=size, dtype=drawn, endpoint=True).astype(dtype)
     return numbers
 
 
