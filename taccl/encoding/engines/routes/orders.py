@@ -230,8 +230,9 @@ class Open:
         gives = ~cells.is_sum
         needs = np.repeat(np.arange(len(routes)), np.diff(graph.sends.first_need))
         gives[graph.sends.need[(routes.is_sum == self.backwards)[needs]]] = True
-        if topology.may_copy is not None:
-            gives &= (topology.may_sum if self.backwards else topology.may_copy)[cells.rank]  # type: ignore[index]
+        may_copy = topology.may_sum if self.backwards else topology.may_copy
+        if may_copy is not None:
+            gives &= may_copy[cells.rank]
         usable, kind = kinds_of(problem)
         out = np.argsort(src, kind="stable")
         row_of_send = np.full(len(routes), -1)
