@@ -83,6 +83,9 @@ def _sets_or_copies(schedule: Schedule) -> list[int]:
 class Ports:
     """When each port is free, as sends are placed one after another.
 
+    For engines that decide routes and times together (greedy and its matching): what a send is follows from
+    when its ports are free, so there is nothing for the scheduler, which reads sends that are decided.
+
     The size of a send is in units of the problem's `chunk_mb` (`Problem.units`): where all chunks are equal,
     how many there are.
     """
