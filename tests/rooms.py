@@ -47,6 +47,11 @@ ROOMS = (
         ("model",),
     ),
     Room(
+        "baselines",
+        "what stock libraries do: NCCL's choice and time, RCCL's choice, published measurements",
+        ("topologies",),
+    ),
+    Room(
         "sketch",
         "the sketch language: a sketch, a machine and a collective become a `Problem`",
         ("topologies",),
@@ -65,7 +70,7 @@ ROOMS = (
     Room(
         "analysis",
         "questions about a problem, a machine or a file: bounds, explanations, SCCL's frontier, simulation",
-        ("api",),
+        ("api", "baselines"),
     ),
     Room(
         "calibration",

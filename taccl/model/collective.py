@@ -297,12 +297,7 @@ class Collective:
     @property
     def busbw_factor(self) -> float:
         """nccl-tests' factor from algbw to busbw."""
-        n = self.num_members
-        if self.name == "allreduce":
-            return 2 * (n - 1) / n
-        if self.name in ("allgather", "reducescatter", "alltoall", "gather", "scatter"):
-            return (n - 1) / n
-        return 1.0
+        return busbw_factor(self.name, self.num_members)
 
     def describe_chunk(self, chunk: int) -> str:
         """A chunk in the user's words: `chunk 5 (piece 1 of rank 2's part)`."""
@@ -350,6 +345,15 @@ class Collective:
             RankSets.of(self.num_chunks, rows.chunk, rows.rank) for rows in (self.inputs, self.outputs)
         )
         return ChunkClasses.of(self.owner, 2 * labels + self.reduces, starts, wanted)
+
+
+def busbw_factor(name: str, ranks: int) -> float:
+    """nccl-tests' factor from algbw to busbw for a collective by name, and its ranks with data."""
+    if name == "allreduce":
+        return 2 * (ranks - 1) / ranks
+    if name in ("allgather", "reducescatter", "alltoall", "gather", "scatter"):
+        return (ranks - 1) / ranks
+    return 1.0
 
 
 def _first_pair_that_repeats(chunk: IntArray, rank: IntArray) -> tuple[int, int] | None:
