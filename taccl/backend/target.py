@@ -228,7 +228,9 @@ class Target(Generic[ProgramT, DocumentT]):
         TacclError : with the reason.
         """
         hint = "another --target, or --no-file for the schedule alone"
-        refuse_features(self.name, problem, self.features, self.reasons, hint)
+        without = "--without NAME leaves a helper out (--without nvswitch), "
+        helps = without * bool(problem.topology.num_helpers) + hint
+        refuse_features(self.name, problem, self.features, self.reasons, helps)
         self.files_for(problem.collective.name)
         most = self.limits.ranks
         if most is not None and problem.num_ranks > most:

@@ -94,9 +94,11 @@ def test_an_allreduce_through_a_relay_whatever_it_cannot_do(cannot):
     assert result.time_us < 216
 
 
-def test_targets_refuse_helpers_with_the_reason():
-    with pytest.raises(TacclError, match="its ranks all hold data, sum and copy"):
-        synthesize("allreduce", topology=parse_topology(STAR), size="1MB", effort=100)
+@pytest.mark.parametrize("target", ["all", "msccl", "executor", "rccl", "json"])
+def test_targets_refuse_helpers_with_the_reason_and_say_how_to_leave_them_out(target):
+    with pytest.raises(TacclError, match="its ranks all hold data, sum and copy") as caught:
+        synthesize("allreduce", topology=parse_topology(STAR), size="1MB", target=target, effort=100)
+    assert "--without nvswitch" in caught.value.hint
 
 
 def test_a_sketch_that_chooses_links_is_refused():

@@ -7,7 +7,7 @@ from taccl.model.problem import Feature
 #: What follows an output is nothing that a file does, so it may be there.
 FEATURES: frozenset[Feature] = frozenset({"reductions", "sizes", "tails"})
 REASONS: dict[Feature, str] = {
-    "helpers": "its ranks all hold data, sum and copy",
+    "helpers": "its ranks all hold data, sum and copy, and nothing does it for them",
     "ready_times": "it takes all inputs to be there when the call begins",
 }
 
