@@ -5,30 +5,28 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from taccl.errors import TopologyError
 from taccl.support.arguments import is_whole, shown, word
 from taccl.topologies import generators
 from taccl.topologies.devices import NO_NODE
-from taccl.topologies.machines import boxes, pcie, published, tpu
-from taccl.topologies.machines.boxes import Box
+from taccl.topologies.machines import amd, clouds, nvidia, pcie, published, tpu
 from taccl.topologies.machines.dragonfly import DRAGONFLY_FIGURES, dragonfly
 from taccl.topologies.machines.fat_tree import FAT_TREE_FIGURES, fat_tree
 from taccl.topologies.machines.figures import Bandwidth, Figure
+from taccl.topologies.machines.machine import CONFIDENCE, Confidence, Machine
 from taccl.topologies.model import PhysicalTopology
 from taccl.topologies.strict_yaml import nearest
 
-Confidence = Literal["measured", "dump", "vendor", "model", "shape"]
-
-#: What stands behind a machine, from what is surest to what is nobody's machine.
-CONFIDENCE: dict[Confidence, str] = {
-    "measured": "its costs were measured and published",
-    "dump": "its counts were read from a real machine's dump; its speeds are a library's constants",
-    "vendor": "its counts are the vendor's or the cloud's; its speeds are a library's constants",
-    "model": "a study published it as its model of a machine",
-    "shape": "no machine, but a shape",
-}
+__all__ = [
+    "CONFIDENCE",
+    "CatalogueEntry",
+    "build_topology",
+    "catalogue",
+    "catalogue_entry",
+    "is_catalogue_name",
+]
 
 
 @dataclass(frozen=True)
@@ -50,19 +48,6 @@ class CatalogueEntry:
     confidence: Confidence = "shape"
     source: str = ""
     figures: tuple[Figure, ...] = ()
-
-
-@dataclass(frozen=True)
-class _Machine:
-    """`build` takes the number of nodes, and of two speeds of each link, where it has two, which counts."""
-
-    build: Callable[[str, int, Bandwidth], PhysicalTopology]
-    summary: str
-    confidence: Confidence
-    source: str
-    figures: tuple[Figure, ...]
-    default_nodes: int = 2
-    has_peak: bool = True
 
 
 @dataclass(frozen=True)
@@ -88,110 +73,13 @@ def _one_way_ring(gpus: int, **params: Any) -> PhysicalTopology:
     return generators.ring(gpus, unidirectional=True, **params)
 
 
-def _published(
-    build: Callable[[int], PhysicalTopology],
-    summary: str,
-    confidence: Confidence,
-    source: str,
-    figures: tuple[Figure, ...],
-    nodes: int = 2,
-) -> _Machine:
-    return _Machine(
-        lambda _, count, __: build(count), summary, confidence, source, figures, nodes, has_peak=False
-    )
-
-
-def _box(box: Box, summary: str, confidence: Confidence, source: str, nodes: int = 2) -> _Machine:
-    return _Machine(box.build, summary, confidence, source, box.figures(), nodes)
-
-
-_MACHINES: dict[str, _Machine] = {
-    "dgx2": _published(
-        published.dgx2,
-        "NVIDIA DGX-2: 16 V100s behind NVSwitches, a NIC for each pair of GPUs",
-        *("measured", published.TACCL, published.DGX2_FIGURES),
-    ),
-    "ndv2": _published(
-        published.ndv2,
-        "Azure NDv2: 8 V100s in a hybrid cube mesh, one NIC next to GPUs 0 and 1",
-        *("measured", published.TACCL, published.NDV2_FIGURES),
-    ),
-    "a100": _published(
-        published.a100,
-        "DGX A100: 8 A100s behind NVSwitches, a NIC of 25 GB/s for each GPU",
-        *("model", published.FORESTCOLL, published.A100_FIGURES),
-    ),
-    "dgx-a100": _box(
-        boxes.DGX_A100,
-        "NVIDIA DGX A100: 8 A100s, 12 NVLinks each, 8 NICs of 200 Gb/s",
-        "vendor",
-        "NVIDIA; links as in a dump",
-    ),
-    "hgx-a100": _box(
-        boxes.DGX_A100,
-        "8 A100s on NVIDIA's HGX board, 8 NICs of 200 Gb/s",
-        "vendor",
-        "NVIDIA; links as in a dump",
-    ),
-    "dgx-h100": _box(
-        boxes.DGX_H100,
-        "NVIDIA DGX H100: 8 H100s, 18 NVLinks each, 8 NICs of 400 Gb/s",
-        "vendor",
-        "NVIDIA; links as in a dump",
-    ),
-    "dgx-h200": _box(
-        boxes.DGX_H200,
-        "NVIDIA DGX H200: 8 H200s, 18 NVLinks each, 8 NICs of 400 Gb/s",
-        "vendor",
-        "NVIDIA; links as in a dump",
-    ),
-    "hgx-h800": _box(
-        boxes.HGX_H800, "8 H800s, 8 NVLinks each, 8 NICs of 400 Gb/s", "dump", "NCCL's topology file"
-    ),
-    "dgx-b200": _box(
-        boxes.DGX_B200, "NVIDIA DGX B200: 8 B200s, 18 NVLinks 5 each, 8 NICs of 400 Gb/s", "vendor", "NVIDIA"
-    ),
-    "gb200-nvl72": _box(
-        boxes.GB200_NVL72,
-        "NVIDIA GB200 NVL72: racks of 72 GPUs at one NVLink fabric, each a node; 72 NICs of 400 Gb/s",
-        *("vendor", "NVIDIA; trays as in a dump", 1),
-    ),
-    "p4d": _box(boxes.P4D, "AWS p4d: 8 A100s, 4 NICs of 100 Gb/s, each next to 2 GPUs", "dump", "AWS's file"),
-    "ndv4": _box(
-        boxes.NDV4, "Azure ND A100 v4: 8 A100s, 8 NICs of 200 Gb/s, 2 next to 2 GPUs", "dump", "Azure's file"
-    ),
-    "ndv5": _box(
-        boxes.NDV5, "Azure ND H100 v5: 8 H100s, a NIC of 400 Gb/s for each GPU", "vendor", "Microsoft"
-    ),
-    "mi250x": _box(
-        boxes.MI250X,
-        "8 AMD MI250X, 16 GCDs, 7 xGMI links each, not all wired equivalent; 8 NICs of 200 Gb/s",
-        *("dump", "RCCL's topology file"),
-    ),
-    "mi300x": _box(
-        boxes.MI300X,
-        "8 AMD MI300X, all joined by xGMI, a NIC of 400 Gb/s for each GPU",
-        "dump",
-        "RCCL's topology file",
-    ),
-    "mi350x": _box(
-        boxes.MI350X, "8 AMD MI350X, all joined by xGMI, a NIC of 400 Gb/s for each GPU", "vendor", "AMD"
-    ),
-    "l40s": _Machine(
-        pcie.l40s,
-        "8 NVIDIA L40S on PCIe 4: 2 CPUs, 2 GPUs and a NIC of 200 Gb/s at each of 4 switches",
-        *("vendor", "NVIDIA's 2-8-5 design", pcie.L40S_FIGURES),
-    ),
-    "dgx2-teccl": _published(
-        published.dgx2_teccl,
-        "DGX-2 as TE-CCL models it: odd to even GPUs, pipelined",
-        *("model", published.TECCL, published.DGX2_TECCL_FIGURES),
-    ),
-    "ndv2-teccl": _published(
-        published.ndv2_teccl,
-        "NDv2 as TE-CCL models it: GPU 0 to GPU 1, pipelined",
-        *("model", published.TECCL, published.NDV2_TECCL_FIGURES, 4),
-    ),
+#: Those that results are compared on first, then those that people have.
+_MACHINES: dict[str, Machine] = {
+    **published.MACHINES,
+    **nvidia.MACHINES,
+    **clouds.MACHINES,
+    **amd.MACHINES,
+    **pcie.MACHINES,
 }
 
 #: Any number of sizes: the generator says how many are too many.

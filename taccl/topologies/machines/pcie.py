@@ -12,6 +12,7 @@ from taccl.support.size_limits import MAX_LINKS
 from taccl.topologies.devices import MAX_GPUS, Device
 from taccl.topologies.generators import hop_cost
 from taccl.topologies.machines.figures import Bandwidth, Figure
+from taccl.topologies.machines.machine import Machine
 from taccl.topologies.machines.parts import Parts, Wire, both_directions, counted, of_nodes
 from taccl.topologies.machines.rates import (
     BETWEEN_CPUS_ALPHA,
@@ -117,3 +118,11 @@ PCIE_BOX_FIGURES = (
     PCIE_ALPHA.figure("GPU to GPU at one CPU, unless given"),
     BETWEEN_CPUS_ALPHA.figure("more between CPUs"),
 )
+
+MACHINES = {
+    "l40s": Machine(
+        l40s,
+        "8 NVIDIA L40S on PCIe 4: 2 CPUs, 2 GPUs and a NIC of 200 Gb/s at each of 4 switches",
+        *("vendor", "NVIDIA's 2-8-5 design", L40S_FIGURES),
+    ),
+}

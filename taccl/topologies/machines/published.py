@@ -8,12 +8,14 @@ on them, so nothing newer may change a number here.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from taccl.errors import TopologyError
 from taccl.model.units import beta_from_bandwidth
 from taccl.topologies.devices import NO_NODE, Device, Link
-from taccl.topologies.machines.figures import Figure
+from taccl.topologies.machines.figures import Bandwidth, Figure
+from taccl.topologies.machines.machine import Confidence, Machine
 from taccl.topologies.machines.parts import Parts, Wire, counted, gpu_name, of_nodes
 from taccl.topologies.model import PhysicalTopology
 
@@ -172,3 +174,48 @@ def ndv2_teccl(nodes: int = 4) -> PhysicalTopology:
     ]
     devices = (*machine.devices, Device("fabric", "fabric", NO_NODE, 0))
     return replace(machine, devices=devices, links=(*machine.links, *between))
+
+
+def _machine(
+    build: Callable[[int], PhysicalTopology],
+    summary: str,
+    confidence: Confidence,
+    source: str,
+    figures: tuple[Figure, ...],
+    default_nodes: int = 2,
+) -> Machine:
+    """A row of the catalogue; the links of these machines have one speed each."""
+
+    def named(_: str, nodes: int, __: Bandwidth) -> PhysicalTopology:
+        return build(nodes)
+
+    return Machine(named, summary, confidence, source, figures, default_nodes, has_peak=False)
+
+
+MACHINES = {
+    "dgx2": _machine(
+        dgx2,
+        "NVIDIA DGX-2: 16 V100s behind NVSwitches, a NIC for each pair of GPUs",
+        *("measured", TACCL, DGX2_FIGURES),
+    ),
+    "ndv2": _machine(
+        ndv2,
+        "Azure NDv2: 8 V100s in a hybrid cube mesh, one NIC next to GPUs 0 and 1",
+        *("measured", TACCL, NDV2_FIGURES),
+    ),
+    "a100": _machine(
+        a100,
+        "DGX A100: 8 A100s behind NVSwitches, a NIC of 25 GB/s for each GPU",
+        *("model", FORESTCOLL, A100_FIGURES),
+    ),
+    "dgx2-teccl": _machine(
+        dgx2_teccl,
+        "DGX-2 as TE-CCL models it: odd to even GPUs, pipelined",
+        *("model", TECCL, DGX2_TECCL_FIGURES),
+    ),
+    "ndv2-teccl": _machine(
+        ndv2_teccl,
+        "NDv2 as TE-CCL models it: GPU 0 to GPU 1, pipelined",
+        *("model", TECCL, NDV2_TECCL_FIGURES, 4),
+    ),
+}

@@ -1,0 +1,80 @@
+"""NVIDIA's machines with NVLinks: DGX and HGX nodes of 8 GPUs, racks of 72."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from taccl.topologies.machines.boxes import Box, one_each
+from taccl.topologies.machines.rates import (
+    NETWORK_ALPHA,
+    NIC_200G,
+    NIC_400G,
+    NVLINK3,
+    NVLINK4,
+    NVLINK5,
+    NVLINK_ALPHA,
+    PCIE4_X16,
+    PCIE5_X16,
+)
+
+DGX_A100 = Box(
+    gpus=8,
+    link=NVLINK3,
+    link_alpha=NVLINK_ALPHA,
+    switch_links=12,
+    nics=one_each(8),
+    nic=NIC_200G,
+    network_alpha=NETWORK_ALPHA,
+    pcie=PCIE4_X16,
+    counts="vendor",
+    counts_source="NVIDIA, DGX A100; links as in a dump of 8 A100",
+)
+DGX_H100 = replace(
+    DGX_A100,
+    link=NVLINK4,
+    switch_links=18,
+    nic=NIC_400G,
+    pcie=PCIE5_X16,
+    counts_source="NVIDIA, DGX H100; links as in a dump of 8 H100",
+)
+DGX_H200 = replace(DGX_H100, counts_source="NVIDIA, DGX H200; links as in a dump of 8 H200")
+#: The H100 with fewer NVLinks.
+HGX_H800 = replace(
+    DGX_H100, switch_links=8, counts="dump", counts_source="NCCL topology of a machine of 8 H800"
+)
+DGX_B200 = replace(DGX_H100, link=NVLINK5, counts_source="NVIDIA, DGX B200")
+#: A rack is one node here: 18 trays of 4 GPUs at one NVLink fabric, and a NIC for each GPU.
+GB200_NVL72 = replace(
+    DGX_B200,
+    gpus=72,
+    nics=one_each(72),
+    counts_source="NVIDIA, GB200 NVL72: 18 trays of 4 GPUs and 4 ConnectX-7, as in a cluster's ibnetdiscover",
+)
+
+MACHINES = {
+    "dgx-a100": DGX_A100.machine(
+        "NVIDIA DGX A100: 8 A100s, 12 NVLinks each, 8 NICs of 200 Gb/s",
+        *("vendor", "NVIDIA; links as in a dump"),
+    ),
+    "hgx-a100": DGX_A100.machine(
+        "8 A100s on NVIDIA's HGX board, 8 NICs of 200 Gb/s", "vendor", "NVIDIA; links as in a dump"
+    ),
+    "dgx-h100": DGX_H100.machine(
+        "NVIDIA DGX H100: 8 H100s, 18 NVLinks each, 8 NICs of 400 Gb/s",
+        *("vendor", "NVIDIA; links as in a dump"),
+    ),
+    "dgx-h200": DGX_H200.machine(
+        "NVIDIA DGX H200: 8 H200s, 18 NVLinks each, 8 NICs of 400 Gb/s",
+        *("vendor", "NVIDIA; links as in a dump"),
+    ),
+    "hgx-h800": HGX_H800.machine(
+        "8 H800s, 8 NVLinks each, 8 NICs of 400 Gb/s", "dump", "NCCL's topology file"
+    ),
+    "dgx-b200": DGX_B200.machine(
+        "NVIDIA DGX B200: 8 B200s, 18 NVLinks 5 each, 8 NICs of 400 Gb/s", "vendor", "NVIDIA"
+    ),
+    "gb200-nvl72": GB200_NVL72.machine(
+        "NVIDIA GB200 NVL72: racks of 72 GPUs at one NVLink fabric, each a node; 72 NICs of 400 Gb/s",
+        *("vendor", "NVIDIA; trays as in a dump", 1),
+    ),
+}
