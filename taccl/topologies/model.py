@@ -45,6 +45,7 @@ class PhysicalTopology:
     occupancy : `serial` (a port is busy for alpha + size * beta) or `pipelined` (for size * beta).
     chunk_bytes : the chunk size that the costs were measured for, where a profile says so.
     executor : what executing costs next to the links, where that is known.
+    gpu : the model of its GPUs, such as `H100`, where all are of one and that is known.
 
     Raises
     ------
@@ -57,6 +58,7 @@ class PhysicalTopology:
     occupancy: Occupancy = "serial"
     chunk_bytes: int | None = field(default=None)
     executor: Executor | None = None
+    gpu: str | None = None
 
     def __post_init__(self) -> None:
         text(self.name, "the name of a topology", TopologyError)

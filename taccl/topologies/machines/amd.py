@@ -30,6 +30,7 @@ MI250X_PAIRS = {
 
 #: The two GCDs of a package share a NIC; each has half of a PCIe 4 x16 to itself.
 MI250X = Box(
+    gpu="MI250X",
     gpus=16,
     link=XGMI_MI250X,
     link_alpha=XGMI_ALPHA,
@@ -42,6 +43,7 @@ MI250X = Box(
     counts_source="RCCL's topology of a machine of 8 MI250X",
 )
 MI300X = Box(
+    gpu="MI300X",
     gpus=8,
     link=XGMI_MI300X,
     link_alpha=XGMI_ALPHA,
@@ -53,7 +55,9 @@ MI300X = Box(
     counts="dump",
     counts_source="RCCL's topology of a machine of 8 MI300X",
 )
-MI350X = replace(MI300X, link=XGMI_MI350X, counts="vendor", counts_source="AMD, MI350X platform of 8")
+MI350X = replace(
+    MI300X, gpu="MI350X", link=XGMI_MI350X, counts="vendor", counts_source="AMD, MI350X platform of 8"
+)
 
 MACHINES = {
     "mi250x": MI250X.machine(

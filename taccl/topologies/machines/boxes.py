@@ -21,6 +21,7 @@ class Box:
 
     Parameters
     ----------
+    gpu : the model of its GPUs.
     gpus : how many.
     link, link_alpha : one link between GPUs, or from a GPU to the switch; the alpha is from GPU to GPU.
     switch_links : links of each GPU into the switch between all of them; 0: there is none.
@@ -31,6 +32,7 @@ class Box:
     counts, counts_source : how the numbers of GPUs, links and NICs are known.
     """
 
+    gpu: str
     gpus: int
     link: Rate
     link_alpha: Alpha
@@ -56,7 +58,7 @@ class Box:
             "nic": counted("nic", len(self.nics)),
         }
         network = (self.network_alpha.us, beta_from_bandwidth(self.nic.of(bandwidth)))
-        return of_nodes(name, nodes, parts, list(self._wires(bandwidth)), network)
+        return of_nodes(name, nodes, parts, list(self._wires(bandwidth)), network, gpu=self.gpu)
 
     def figures(self) -> tuple[Figure, ...]:
         """All numbers of the machine that `build` makes, each with its source."""

@@ -18,6 +18,7 @@ from taccl.topologies.machines.rates import (
 )
 
 DGX_A100 = Box(
+    gpu="A100",
     gpus=8,
     link=NVLINK3,
     link_alpha=NVLINK_ALPHA,
@@ -31,21 +32,23 @@ DGX_A100 = Box(
 )
 DGX_H100 = replace(
     DGX_A100,
+    gpu="H100",
     link=NVLINK4,
     switch_links=18,
     nic=NIC_400G,
     pcie=PCIE5_X16,
     counts_source="NVIDIA, DGX H100; links as in a dump of 8 H100",
 )
-DGX_H200 = replace(DGX_H100, counts_source="NVIDIA, DGX H200; links as in a dump of 8 H200")
+DGX_H200 = replace(DGX_H100, gpu="H200", counts_source="NVIDIA, DGX H200; links as in a dump of 8 H200")
 #: The H100 with fewer NVLinks.
 HGX_H800 = replace(
-    DGX_H100, switch_links=8, counts="dump", counts_source="NCCL topology of a machine of 8 H800"
+    DGX_H100, gpu="H800", switch_links=8, counts="dump", counts_source="NCCL topology of a machine of 8 H800"
 )
-DGX_B200 = replace(DGX_H100, link=NVLINK5, counts_source="NVIDIA, DGX B200")
+DGX_B200 = replace(DGX_H100, gpu="B200", link=NVLINK5, counts_source="NVIDIA, DGX B200")
 #: A rack is one node here: 18 trays of 4 GPUs at one NVLink fabric, and a NIC for each GPU.
 GB200_NVL72 = replace(
     DGX_B200,
+    gpu="GB200",
     gpus=72,
     nics=one_each(72),
     counts_source="NVIDIA, GB200 NVL72: 18 trays of 4 GPUs and 4 ConnectX-7, as in a cluster's ibnetdiscover",

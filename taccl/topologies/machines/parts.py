@@ -46,6 +46,7 @@ def of_nodes(
     wires: Sequence[Wire],
     network: tuple[float, float] | None = None,
     occupancy: Occupancy = "serial",
+    gpu: str | None = None,
 ) -> PhysicalTopology:
     """The machine of equal nodes.
 
@@ -54,6 +55,7 @@ def of_nodes(
     devices, wires : of one node, by the names in it.
     network : alpha from NIC to NIC and beta of a NIC's link to the one fabric that joins all NICs of several
         nodes; None where there is no such fabric.
+    gpu : the model of the GPUs.
 
     Raises
     ------
@@ -77,4 +79,4 @@ def of_nodes(
         nics = [device.name for device in made if device.kind == "nic"]
         made.append(Device("fabric", "fabric", NO_NODE, 0))
         links += [link for nic in nics for link in both_directions(nic, "fabric", alpha / 2, beta)]
-    return PhysicalTopology(name, tuple(made), tuple(links), occupancy)
+    return PhysicalTopology(name, tuple(made), tuple(links), occupancy, gpu=gpu)

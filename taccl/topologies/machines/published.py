@@ -80,7 +80,7 @@ def dgx2(nodes: int = 2) -> PhysicalTopology:
     for gpu in range(16):
         wires.append((f"gpu{gpu}", "nvswitch", NVLINK_ALPHA_US / 2, DGX2_NVLINK_BETA))
         wires.append((f"gpu{gpu}", f"nic{gpu // 2}", 0.0, INFINIBAND_BETA))
-    return _switched("dgx2", nodes, 16, 8, wires, INFINIBAND_BETA)
+    return _switched("dgx2", "V100", nodes, 16, 8, wires, INFINIBAND_BETA)
 
 
 def a100(nodes: int = 2) -> PhysicalTopology:
@@ -94,15 +94,15 @@ def a100(nodes: int = 2) -> PhysicalTopology:
     for gpu in range(8):
         wires.append((f"gpu{gpu}", "nvswitch", NVLINK_ALPHA_US / 2, beta_from_bandwidth(300)))
         wires.append((f"gpu{gpu}", f"nic{gpu}", 0.0, nic_beta))
-    return _switched("a100", nodes, 8, 8, wires, nic_beta)
+    return _switched("a100", "A100", nodes, 8, 8, wires, nic_beta)
 
 
 def _switched(
-    name: str, nodes: int, gpus: int, nics: int, wires: list[Wire], nic_beta: float
+    name: str, gpu: str, nodes: int, gpus: int, nics: int, wires: list[Wire], nic_beta: float
 ) -> PhysicalTopology:
     """GPUs behind one switch, and an InfiniBand fabric between the NICs of all nodes."""
     parts: Parts = {"gpu": counted("gpu", gpus), "switch": ["nvswitch"], "nic": counted("nic", nics)}
-    return of_nodes(name, nodes, parts, wires, (INFINIBAND_ALPHA_US, nic_beta))
+    return of_nodes(name, nodes, parts, wires, (INFINIBAND_ALPHA_US, nic_beta), gpu=gpu)
 
 
 def ndv2(nodes: int = 2) -> PhysicalTopology:
@@ -114,7 +114,7 @@ def ndv2(nodes: int = 2) -> PhysicalTopology:
     wires = _ndv2_nvlinks(NVLINK_ALPHA_US, NDV2_DOUBLE_BETA, NDV2_SINGLE_BETA)
     wires += [(end, "pcie", 0.0, INFINIBAND_BETA) for end in ("gpu0", "gpu1", "nic0")]
     parts: Parts = {"gpu": counted("gpu", 8), "pcie": ["pcie"], "nic": ["nic0"]}
-    return of_nodes("ndv2", nodes, parts, wires, (INFINIBAND_ALPHA_US, INFINIBAND_BETA))
+    return of_nodes("ndv2", nodes, parts, wires, (INFINIBAND_ALPHA_US, INFINIBAND_BETA), gpu="V100")
 
 
 def _ndv2_nvlinks(alpha_us: float, double_beta: float, single_beta: float) -> list[Wire]:

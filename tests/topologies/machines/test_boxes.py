@@ -11,6 +11,7 @@ MB_PER_S = 1048.576
 
 def box(**changes):
     values = {
+        "gpu": "H100",
         "gpus": 4,
         "link": Rate("link", 10.0, 20.0, "library", "a library"),
         "link_alpha": Alpha(1.0, "assumed", "us"),
@@ -103,3 +104,9 @@ def test_every_machine_of_nodes_joins_all_its_gpus():
 def test_one_nic_each_and_a_full_mesh_are_what_they_say():
     assert one_each(3) == ((0,), (1,), (2,))
     assert full_mesh(3) == ((0, 1, 1), (0, 2, 1), (1, 2, 1))
+
+
+def test_a_machine_says_of_which_model_its_gpus_are():
+    assert build_topology("dgx-h200").gpu == "H200"
+    assert build_topology("ndv2").gpu == "V100"
+    assert build_topology("switch:8").gpu is None
