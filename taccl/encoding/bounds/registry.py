@@ -14,6 +14,7 @@ from taccl.encoding.bounds.cut import CUT
 from taccl.encoding.bounds.flow import FLOW
 from taccl.encoding.bounds.gather_time import GATHER_TIME
 from taccl.encoding.bounds.latency import LATENCY
+from taccl.encoding.bounds.relay import RELAY
 from taccl.encoding.bounds.staged_cut import STAGED_CUT
 from taccl.encoding.bounds.strength import STRENGTH
 from taccl.encoding.bounds.volume import VOLUME
@@ -28,6 +29,7 @@ BOUNDS: tuple[Bound, ...] = (
     CUT,
     VOLUME,
     BOTTLENECK,
+    RELAY,
     STRENGTH,
     CENTER,
     FLOW,

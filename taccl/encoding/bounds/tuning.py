@@ -67,6 +67,13 @@ PORT_TURNS_AHEAD, PORT_TURNS_SOONEST = 1.05, 50
 #: Units of work for going through the routes once, and for each of them.
 PORT_TURNS_UNITS, PORT_TURNS_UNITS_PER_WAY = 0.05, 2e-4
 
+# --- relay
+
+#: Numbers of sends are looked at one by one up to this, and from there on in steps of such a part of them.
+RELAY_ONE_BY_ONE = 64
+#: Units of work for each step of the recurrence.
+RELAY_UNITS = 1e-3
+
 # --- spanning
 
 #: More kinds of chunks than this are not looked at: each takes a tree of its own.
