@@ -198,10 +198,10 @@ shares no code with engines or bounds. What takes it too long says nothing and i
 
 _INTRO_OF_CLUSTERS = """\
 The same for two or three nodes of 1 to 3 ranks each, for the bounds that are about nodes (`staged-cut`,
-`relay`): links between nodes share a port of each node, or of some ranks, or none; links inside lack, are one-way, or are
-slower than those between nodes; up to five chunks go from some ranks into a node, to all or some of it, as
-copies or sums; groups of 1, 2, 3 or any number of chunks; now and then rules on who may use the links between
-nodes. {minutes:.0f} minutes in all."""
+`relay`): links between nodes share a port of each node, or of some ranks, or none; links inside lack, are
+one-way, or are slower than those between nodes; up to five chunks go from some ranks into a node, to all or
+some of it, as copies or sums; groups of 1, 2, 3 or any number of chunks; now and then rules on who may use
+the links between nodes. {minutes:.0f} minutes in all."""
 
 _INTRO_OF_FEATURES = """\
 The same for problems, a third of them small clusters, with unequal chunks, inputs that are there later,
