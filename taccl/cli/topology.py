@@ -53,7 +53,7 @@ def list_topologies(as_json: bool) -> None:
     KNOWN is what stands behind a machine:
       measured  its costs were measured and published
       dump      its counts were read from a real machine's dump; its speeds are a library's constants
-      vendor    its counts are the vendor's or the cloud's; its speeds are a library's constants
+      vendor    its counts are the vendor's or the cloud's; its speeds a library's, else the vendor's
       model     a study published it as its model of a machine
       shape     no machine, but a shape
     """

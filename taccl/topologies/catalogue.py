@@ -123,6 +123,12 @@ _SHAPES = {
         "AxBxC chips of a TPU v4, a torus where all are multiples of 4",
         *("vendor", "Google", tpu.TPU_V4.figures()),
     ),
+    "tpu-v5e": _Shape(
+        tpu.TPU_V5E.build,
+        "4x4",
+        "AxB chips of a TPU v5e, a ring along a dimension of 16",
+        *("vendor", "Google", tpu.TPU_V5E.figures()),
+    ),
     "tpu-v5p": _Shape(
         tpu.TPU_V5P.build,
         "4x4x4",
@@ -134,6 +140,12 @@ _SHAPES = {
         "4x4",
         "AxB chips of a TPU v6e, a ring along a dimension of 16",
         *("vendor", "Google", tpu.TPU_V6E.figures()),
+    ),
+    "tpu-7x": _Shape(
+        tpu.TPU_7X.build,
+        "4x4x4",
+        "AxBxC chips of a TPU 7x (Ironwood), a torus where all are multiples of 4",
+        *("vendor", "Google", tpu.TPU_7X.figures()),
     ),
 }
 

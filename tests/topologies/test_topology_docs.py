@@ -72,3 +72,9 @@ def test_the_page_and_the_help_say_what_stands_behind_a_machine_in_the_same_word
     assert rows == CONFIDENCE
     reported = " ".join(CliRunner().invoke(main, ["topology", "list", "--help"]).output.split())
     assert all(f"{word} {meaning}" in reported for word, meaning in CONFIDENCE.items())
+
+
+def test_the_page_says_what_each_word_means_by_which_a_number_is_known():
+    section = CATALOGUE[CATALOGUE.index("## How a number is known") : CATALOGUE.index("## Fat trees")]
+    words = re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)))
+    assert {figure.how for entry in catalogue() for figure in entry.figures} <= set(words)

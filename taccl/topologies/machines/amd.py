@@ -1,4 +1,4 @@
-"""AMD's machines with xGMI: 8 MI250X (16 GCDs) as one was wired, and 8 MI300X or MI350X in a full mesh."""
+"""AMD's machines with xGMI: 8 MI250X (16 GCDs) as one was wired, and 8 MI300X or later in a full mesh."""
 
 from __future__ import annotations
 
@@ -55,9 +55,16 @@ MI300X = Box(
     counts="dump",
     counts_source="RCCL's topology of a machine of 8 MI300X",
 )
+MI325X = replace(
+    MI300X,
+    gpu="MI325X",
+    counts="vendor",
+    counts_source="AMD, MI325X platform of 8: 896 GB/s to 7 peers, both directions",
+)
 MI350X = replace(
     MI300X, gpu="MI350X", link=XGMI_MI350X, counts="vendor", counts_source="AMD, MI350X platform of 8"
 )
+MI355X = replace(MI350X, gpu="MI355X", counts_source="AMD, MI355X platform of 8: links as MI350X")
 
 MACHINES = {
     "mi250x": MI250X.machine(
@@ -67,7 +74,13 @@ MACHINES = {
     "mi300x": MI300X.machine(
         "8 AMD MI300X, all joined by xGMI, a NIC of 400 Gb/s for each GPU", "dump", "RCCL's topology file"
     ),
+    "mi325x": MI325X.machine(
+        "8 AMD MI325X, all joined by xGMI, a NIC of 400 Gb/s for each GPU", "vendor", "AMD"
+    ),
     "mi350x": MI350X.machine(
         "8 AMD MI350X, all joined by xGMI, a NIC of 400 Gb/s for each GPU", "vendor", "AMD"
+    ),
+    "mi355x": MI355X.machine(
+        "8 AMD MI355X, all joined by xGMI, a NIC of 400 Gb/s for each GPU", "vendor", "AMD"
     ),
 }

@@ -15,7 +15,7 @@ Confidence = Literal["measured", "dump", "vendor", "model", "shape"]
 CONFIDENCE: dict[Confidence, str] = {
     "measured": "its costs were measured and published",
     "dump": "its counts were read from a real machine's dump; its speeds are a library's constants",
-    "vendor": "its counts are the vendor's or the cloud's; its speeds are a library's constants",
+    "vendor": "its counts are the vendor's or the cloud's; its speeds a library's, else the vendor's",
     "model": "a study published it as its model of a machine",
     "shape": "no machine, but a shape",
 }

@@ -1,7 +1,8 @@
-"""Boxes of GPUs that only PCIe joins: L40S servers, and any number of CPUs with GPUs at their root ports."""
+"""GPUs as PCIe cards: servers of 8, bridged in pairs or not, and CPUs with any number at their root ports."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from taccl.errors import TopologyError
@@ -11,7 +12,7 @@ from taccl.support.arguments import is_whole, shown
 from taccl.support.size_limits import MAX_LINKS
 from taccl.topologies.devices import MAX_GPUS, Device
 from taccl.topologies.generators import hop_cost
-from taccl.topologies.machines.figures import Bandwidth, Figure
+from taccl.topologies.machines.figures import Bandwidth, Figure, How, Rate
 from taccl.topologies.machines.machine import Machine
 from taccl.topologies.machines.parts import Parts, Wire, both_directions, counted, of_nodes
 from taccl.topologies.machines.rates import (
@@ -19,50 +20,119 @@ from taccl.topologies.machines.rates import (
     BETWEEN_INTEL_SPR,
     NETWORK_ALPHA,
     NIC_200G,
+    NIC_400G,
+    NVLINK3,
+    NVLINK4,
+    NVLINK_ALPHA,
     PCIE4_X16,
     PCIE4_X16_INTEL,
+    PCIE5_X16,
+    PCIE5_X16_INTEL,
     PCIE_ALPHA,
 )
 from taccl.topologies.model import PhysicalTopology
 
-_L40S_COUNTS = "NVIDIA's 2-8-5 design: 2 CPUs, 8 GPUs, 5 NICs, one of them not for GPUs"
+_DESIGN = "NVIDIA's 2-8-5 design: 2 CPUs, 8 GPUs, 5 NICs, one of them not for GPUs"
 
 
-def l40s(name: str, nodes: int, bandwidth: Bandwidth) -> PhysicalTopology:
-    """8 L40S: two CPUs with two PCIe switches each, and two GPUs and a NIC at each switch.
+@dataclass(frozen=True)
+class PairedBox:
+    """8 GPUs as cards: two CPUs with two PCIe switches each, and two GPUs and a NIC at each switch.
 
     The two GPUs of a switch share its way up to the CPU, and their NIC's port. PCIe's alpha is from GPU to
     GPU, half at each; a network's is from NIC to NIC, so the halves of both GPUs come to it.
+
+    Parameters
+    ----------
+    gpu : the model of its GPUs.
+    below, up : PCIe of a GPU and of a NIC, and from a switch to its CPU.
+    nic, nic_how, nic_source : a NIC's port, and how it is known.
+    bridge, bridge_links, bridge_source : joins the two GPUs of a switch directly; None: nothing does.
     """
-    below, up, between, port = (
-        beta_from_bandwidth(rate.of(bandwidth))
-        for rate in (PCIE4_X16, PCIE4_X16_INTEL, BETWEEN_INTEL_SPR, NIC_200G)
-    )
-    wires: list[Wire] = [(f"gpu{gpu}", f"pcie{gpu // 2}", PCIE_ALPHA.us / 2, below) for gpu in range(8)]
-    for switch in range(4):
-        wires.append((f"pcie{switch}", f"cpu{switch // 2}", 0.0, up))
-        wires.append((f"pcie{switch}", f"nic{switch}", 0.0, below))
-    wires.append(("cpu0", "cpu1", BETWEEN_CPUS_ALPHA.us, between))
-    parts: Parts = {
-        "gpu": counted("gpu", 8),
-        "pcie": counted("cpu", 2) + counted("pcie", 4),
-        "nic": counted("nic", 4),
-    }
-    return of_nodes(name, nodes, parts, wires, (NETWORK_ALPHA.us, port))
+
+    gpu: str
+    below: Rate
+    up: Rate
+    nic: Rate
+    nic_how: How
+    nic_source: str
+    bridge: Rate | None = None
+    bridge_links: int = 0
+    bridge_source: str = ""
+
+    def build(self, name: str, nodes: int, bandwidth: Bandwidth) -> PhysicalTopology:
+        """The machine of `nodes` such nodes, whose NICs one fabric joins.
+
+        Raises
+        ------
+        TopologyError : no number of nodes, or more GPUs than a machine may have.
+        """
+        below, up, between, port = (
+            beta_from_bandwidth(rate.of(bandwidth))
+            for rate in (self.below, self.up, BETWEEN_INTEL_SPR, self.nic)
+        )
+        wires: list[Wire] = [(f"gpu{gpu}", f"pcie{gpu // 2}", PCIE_ALPHA.us / 2, below) for gpu in range(8)]
+        for switch in range(4):
+            wires.append((f"pcie{switch}", f"cpu{switch // 2}", 0.0, up))
+            wires.append((f"pcie{switch}", f"nic{switch}", 0.0, below))
+            if self.bridge is not None:
+                bridged = beta_from_bandwidth(self.bridge_links * self.bridge.of(bandwidth))
+                wires.append((f"gpu{2 * switch}", f"gpu{2 * switch + 1}", NVLINK_ALPHA.us, bridged))
+        wires.append(("cpu0", "cpu1", BETWEEN_CPUS_ALPHA.us, between))
+        parts: Parts = {
+            "gpu": counted("gpu", 8),
+            "pcie": counted("cpu", 2) + counted("pcie", 4),
+            "nic": counted("nic", 4),
+        }
+        return of_nodes(name, nodes, parts, wires, (NETWORK_ALPHA.us, port), gpu=self.gpu)
+
+    def figures(self) -> tuple[Figure, ...]:
+        """All numbers of the machine that `build` makes, each with its source."""
+        bridges: tuple[Figure, ...] = ()
+        if self.bridge is not None:
+            bridges = (
+                Figure(self.bridge_links, "vendor", self.bridge_source, "NVLinks of the bridge of two GPUs"),
+                self.bridge.figure("the two GPUs of a bridge", self.bridge_links),
+                NVLINK_ALPHA.figure("the two GPUs of a bridge"),
+            )
+        return (
+            Figure(8, "vendor", _DESIGN, "GPUs of a node"),
+            *bridges,
+            Figure(2, "assumed", "as in a dump of 16 L20", "GPUs at a PCIe switch"),
+            self.below.figure("GPU to its PCIe switch"),
+            self.up.figure("PCIe switch to CPU"),
+            BETWEEN_INTEL_SPR.figure("CPU to CPU"),
+            PCIE_ALPHA.figure("GPU to GPU at one CPU"),
+            BETWEEN_CPUS_ALPHA.figure("more between CPUs"),
+            Figure(4, "vendor", _DESIGN, "NICs of a node"),
+            Figure(2, "assumed", "as in a dump of 16 L20", "GPUs next to a NIC"),
+            Figure(self.nic.gbps, self.nic_how, self.nic_source, "a NIC", "GB/s"),
+            NETWORK_ALPHA.figure("NIC to NIC"),
+        )
+
+    def machine(self, summary: str, source: str) -> Machine:
+        """A row of the catalogue: any number of such nodes."""
+        return Machine(self.build, summary, "vendor", source, self.figures())
 
 
-L40S_FIGURES = (
-    Figure(8, "vendor", _L40S_COUNTS, "GPUs of a node"),
-    Figure(2, "assumed", "as in a dump of 16 L20", "GPUs at a PCIe switch"),
-    PCIE4_X16.figure("GPU to its PCIe switch"),
-    PCIE4_X16_INTEL.figure("PCIe switch to CPU"),
-    BETWEEN_INTEL_SPR.figure("CPU to CPU"),
-    PCIE_ALPHA.figure("GPU to GPU at one CPU"),
-    BETWEEN_CPUS_ALPHA.figure("more between CPUs"),
-    Figure(4, "vendor", _L40S_COUNTS, "NICs of a node"),
-    Figure(2, "assumed", "as in a dump of 16 L20", "GPUs next to a NIC"),
-    Figure(NIC_200G.gbps, "assumed", "200 Gb/s / 8", "a NIC", "GB/s"),
-    NETWORK_ALPHA.figure("NIC to NIC"),
+L40S = PairedBox("L40S", PCIE4_X16, PCIE4_X16_INTEL, NIC_200G, "assumed", "200 Gb/s / 8")
+A100_PCIE = replace(
+    L40S,
+    gpu="A100",
+    bridge=NVLINK3,
+    bridge_links=12,
+    bridge_source="NVIDIA, A100 PCIe: 600 GB/s over three bridges, both directions; 12 links in two dumps",
+)
+H100_NVL = PairedBox(
+    *(
+        "H100",
+        PCIE5_X16,
+        PCIE5_X16_INTEL,
+        NIC_400G,
+        "vendor",
+        "NVIDIA's 2-8-5-200 design: 200 Gb/s for each GPU",
+    ),
+    *(NVLINK4, 12, "NVIDIA, H100 NVL: 600 GB/s over three bridges, both directions, so 12 links"),
 )
 
 
@@ -120,9 +190,16 @@ PCIE_BOX_FIGURES = (
 )
 
 MACHINES = {
-    "l40s": Machine(
-        l40s,
+    "l40s": L40S.machine(
         "8 NVIDIA L40S on PCIe 4: 2 CPUs, 2 GPUs and a NIC of 200 Gb/s at each of 4 switches",
-        *("vendor", "NVIDIA's 2-8-5 design", L40S_FIGURES),
+        "NVIDIA's 2-8-5 design",
+    ),
+    "a100-pcie": A100_PCIE.machine(
+        "8 A100 cards on PCIe 4, joined in pairs by NVLink bridges; the rest as l40s",
+        "NVIDIA; bridges as in a dump",
+    ),
+    "h100-nvl": H100_NVL.machine(
+        "8 H100 NVL cards on PCIe 5, joined in pairs by NVLink bridges, a NIC of 400 Gb/s for each pair",
+        "NVIDIA",
     ),
 }

@@ -1,7 +1,8 @@
 """Slices of Google's TPUs: chips linked to their neighbours in a grid, whose large dimensions are rings.
 
-A chip is a rank, called gpu as everywhere. Slices of a v4 or v5p have three dimensions and are closed when
-all are multiples of 4; those of a v6e have two, closed where one is 16. Twisted tori are not here.
+A chip is a rank, called gpu as everywhere. Slices of a v4, v5p or 7x have three dimensions and are closed
+when all are multiples of 4; those of a v5e or v6e have two, closed where one is 16. Twisted tori
+are not here.
 """
 
 from __future__ import annotations
@@ -85,17 +86,31 @@ TPU_V4 = TpuSlices(
     4,
     4096,
 )
+TPU_V5E = TpuSlices(
+    "tpu-v5e",
+    2,
+    Rate("ICI", 50.0, 50.0, "vendor", "Google: 400 GB/s of a chip / 4 links / 2 directions"),
+    16,
+    256,
+)
 TPU_V5P = TpuSlices(
     "tpu-v5p",
     3,
-    Rate("ICI", 100.0, 100.0, "vendor", "Google: 1200 GB/s of a chip / 6 links / 2 routes"),
+    Rate("ICI", 100.0, 100.0, "vendor", "Google: 1200 GB/s of a chip / 6 links / 2 directions"),
     4,
     8960,
 )
 TPU_V6E = TpuSlices(
     "tpu-v6e",
     2,
-    Rate("ICI", 100.0, 100.0, "vendor", "Google: 800 GB/s of a chip / 4 links / 2 routes"),
+    Rate("ICI", 100.0, 100.0, "vendor", "Google: 800 GB/s of a chip / 4 links / 2 directions"),
     16,
     256,
+)
+TPU_7X = TpuSlices(
+    "tpu-7x",
+    3,
+    Rate("ICI", 100.0, 100.0, "vendor", "Google: 1200 GB/s of a chip / 6 links / 2 directions"),
+    4,
+    9216,
 )

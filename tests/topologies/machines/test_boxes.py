@@ -91,7 +91,7 @@ def test_the_figures_of_a_machine_are_its_numbers(name, bandwidth):
                 for link in machine.links
                 if link.src == gpu.name and kind[link.dst] in ("gpu", "switch")
             ]
-            assert sum(rates) == pytest.approx(whole.value if bandwidth == "nccl" else whole.peak)
+            assert sum(rates) == pytest.approx((bandwidth == "peak" and whole.peak) or whole.value)
 
 
 def test_every_machine_of_nodes_joins_all_its_gpus():
@@ -110,3 +110,39 @@ def test_a_machine_says_of_which_model_its_gpus_are():
     assert build_topology("dgx-h200").gpu == "H200"
     assert build_topology("ndv2").gpu == "V100"
     assert build_topology("switch:8").gpu is None
+
+
+def test_cards_that_a_plugin_uses_as_one_are_one_nic_of_their_sum():
+    for name, together, pcie in (("p5", 50, 48), ("p5e", 50, 48), ("p5en", 50, 48), ("p6-b300", 100, 96)):
+        machine = build_topology(name)
+        assert machine.nic_count(0) == 8
+        assert gbps(machine, 0, 8) == pytest.approx(pcie)
+        assert [figure.value for figure in catalogue_entry(name).figures if figure.quantity == "a NIC"] == [
+            together
+        ]
+
+
+def test_sixteen_trainium_chips_are_a_torus():
+    machine = build_topology("trn2", nodes=1)
+    torus = build_topology("torus:4x4")
+    ends = [
+        {
+            (machine.rank_of[link.src], machine.rank_of[link.dst])
+            for link in machine.links
+            if "gpu" in link.dst and "gpu" in link.src
+        }
+    ]
+    assert ends == [{(torus.rank_of[link.src], torus.rank_of[link.dst]) for link in torus.links}]
+
+
+def test_four_gh200_are_joined_without_a_switch():
+    machine = build_topology("gh200")
+    assert {device.kind for device in machine.devices} == {"gpu", "nic", "fabric"}
+    assert [gbps(machine, 0, peer) for peer in (1, 2, 3)] == [pytest.approx(6 * 20.6)] * 3
+
+
+@pytest.mark.parametrize("entry", catalogue(), ids=lambda entry: entry.name)
+def test_measured_is_said_only_of_machines_on_which_it_was(entry):
+    """A number measured on one machine and taken for another is assumed there."""
+    measured = {figure.quantity for figure in entry.figures if figure.how == "measured"}
+    assert not measured or entry.name in ("dgx2", "ndv2")

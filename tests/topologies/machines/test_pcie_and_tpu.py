@@ -28,6 +28,16 @@ def test_l40s_in_a_switch_in_a_cpu_and_across():
     assert may_reach(box).sum() == 56
 
 
+@pytest.mark.parametrize(("name", "gbps"), [("a100-pcie", 240), ("h100-nvl", 247.2)])
+def test_cards_at_one_switch_are_bridged_and_all_others_joined_by_pcie(name, gbps):
+    box = build_topology(name, nodes=1)
+    bridge = box.path(2, 3)
+    assert (len(bridge.links), bridge.beta_us_per_mb) == (1, pytest.approx(1048.576 / gbps))
+    assert len(box.path(1, 2).links) == 4
+    without = build_topology("l40s", nodes=1)
+    assert len(box.links) == len(without.links) + 8
+
+
 def test_a_slice_of_multiples_of_four_is_a_torus_and_a_smaller_one_a_mesh():
     assert (
         build_topology("tpu-v4:4x4x4").links
@@ -39,10 +49,16 @@ def test_a_slice_of_multiples_of_four_is_a_torus_and_a_smaller_one_a_mesh():
     )
 
 
-def test_a_line_of_sixteen_of_a_v6e_is_a_ring_and_a_shorter_one_is_not():
-    slice_ = build_topology("tpu-v6e:2x16")
+@pytest.mark.parametrize("name", ["tpu-v5e", "tpu-v6e"])
+def test_a_line_of_sixteen_is_a_ring_and_a_shorter_one_is_not(name):
+    slice_ = build_topology(f"{name}:2x16")
     assert neighbours(slice_, 0) == [1, 15, 16]
-    assert neighbours(build_topology("tpu-v6e:4x4"), 0) == [1, 4]
+    assert neighbours(build_topology(f"{name}:4x4"), 0) == [1, 4]
+
+
+def test_a_7x_is_a_v5p_of_larger_pods():
+    slices = [build_topology(f"{name}:4x4x8").links for name in ("tpu-v5p", "tpu-7x")]
+    assert slices[0] == slices[1]
 
 
 def test_a_slice_takes_other_costs():

@@ -122,7 +122,7 @@ def alphas(protocol: Protocol | None) -> Alphas:
     if protocol is None:
         return Alphas(
             *(rates.NVLINK_ALPHA.us, rates.PCIE_ALPHA.us, rates.NETWORK_ALPHA.us),
-            "NVLink and xGMI: TACCL's paper",
+            f"NVLink and xGMI: {rates.NVLINK_ALPHA.source}",
             "PCIe: NCCL's LL ring",
             "network: NCCL's LL ring",
         )
