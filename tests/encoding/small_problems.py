@@ -259,3 +259,49 @@ def featured_problems(
         ready_us=some(len(collective.inputs), [0.0, 1.0, 5.0]),
         tail_us=some(len(collective.outputs), [0.0, 1.0, 5.0]),
     )
+
+
+def helped_switch(
+    members: int,
+    helpers: Sequence[tuple[bool, bool]],
+    beta: float = 1.0,
+    helper_beta: float | None = None,
+    *,
+    own_ports: bool = False,
+    reads_itself: bool = False,
+) -> LogicalTopology:
+    """Members with one way in and one out below a switch, and helpers there: (may sum, may copy) for each.
+
+    Helpers have ways of their own, or are parts of the switch. What a face that only sums sends to a member
+    can pass that member's way out too, and what a member sends to one that only copies its way in: NVLink
+    SHARP reads and writes all members, the one that asks for it, too.
+    """
+    ranks, names = members + len(helpers), [f"{way} {r}" for way in ("out", "in") for r in range(members)]
+    costs = {(a, b): ((a, members + b), beta) for a in range(members) for b in range(members) if a != b}
+    for helper, (may_sum, may_copy) in enumerate(helpers, members):
+        into, out_of = ((len(names),), (len(names) + 1,)) if own_ports else ((), ())
+        names += [f"into {helper}", f"out of {helper}"] if own_ports else []
+        slow = beta if helper_beta is None else helper_beta
+        for r in range(members):
+            up, down = [(r, *into), (members + r, *out_of)]
+            if reads_itself and may_sum != may_copy:
+                up, down = (up, (*down, r)) if may_sum else ((*up, members + r), down)
+            costs |= {(r, helper): (up, slow), (helper, r): (down, slow)}
+    ends = np.array(sorted(costs), dtype=np.int64).reshape(-1, 2)
+    ports, betas = zip(*(costs[pair] for pair in sorted(costs)), strict=True)
+    may = np.array([(True, True)] * members + list(helpers), dtype=np.bool_).reshape(-1, 2)
+    return LogicalTopology(
+        name="napkin",
+        node_of=np.zeros(ranks, dtype=np.int64),
+        src=ends[:, 0],
+        dst=ends[:, 1],
+        alpha_us=np.zeros(len(ends)),
+        beta_us_per_mb=np.array(betas),
+        ports=ports,
+        port_names=tuple(names),
+        occupancy="pipelined",
+        port_betas=tuple((each,) * len(way) for each, way in zip(betas, ports, strict=True)),
+        is_helper=np.arange(ranks) >= members,
+        may_sum=may[:, 0],
+        may_copy=may[:, 1],
+    )

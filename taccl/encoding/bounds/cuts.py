@@ -109,7 +109,7 @@ def _narrow_ranks(instance: Instance) -> list[int]:
     problem = instance.problem
     if problem.num_ranks <= CUTS_MOST_RANKS:
         return list(range(problem.num_ranks))
-    looks = instance.once(_looks)
+    looks = instance.once(rank_looks)
     first = np.sort(np.unique(looks, return_index=True)[1])
     rate = 1.0 / np.maximum(problem.topology.beta_us_per_mb, 1e-12)
     bandwidth = np.bincount(problem.topology.dst, rate, problem.num_ranks)
@@ -123,14 +123,14 @@ def _narrow_nodes(instance: Instance) -> list[int]:
     nodes = np.unique(node_of)
     if len(nodes) <= CUTS_MOST_NODES:
         return [int(node) for node in nodes]
-    looks = instance.once(_looks)
+    looks = instance.once(rank_looks)
     first: dict[bytes, int] = {}
     for node in nodes.tolist():
         first.setdefault(looks[node_of == node].tobytes(), node)
     return list(first.values())[:CUTS_MOST_RANKS]
 
 
-def _looks(instance: Instance) -> IntArray:
+def rank_looks(instance: Instance) -> IntArray:
     """A number for each rank, shape (num_ranks,): the same where links, distances and demand look the same.
 
     Ranks that a symmetry takes to each other look the same. The opposite need not be so, which costs nothing

@@ -26,6 +26,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 
+from taccl.encoding.bounds.helped import Assignment, Balance, Limits, assignments
 from taccl.encoding.bounds.tuning import SPANNING_MOST_KINDS
 from taccl.encoding.bounds.views import View
 from taccl.encoding.instance import Instance
@@ -42,16 +43,16 @@ class Tree:
 
     Parameters
     ----------
-    num_ranks : that it spans, or as many of them as links join.
+    part_with : shape (num_ranks,); the rank that each is in one part with from the beginning.
     ends : shape (2, n); the ends of its pairs, by ascending weight.
     levels : shape (n,); their weights.
     counts : shape (n,); whether a pair joins two parts that have members.
-    links : shape (num_links,); how often each link is used, by the lighter direction of each pair that
-        counts, half and half of equal ones.
-    either_way : the same with both directions of each pair that has two used equivalent.
+    links : shape (num_links,); how often each link is used, by the lightest of each pair that counts, equal
+        ones in equal parts.
+    either_way : the same with all links of each pair used equally.
     """
 
-    num_ranks: int
+    part_with: IntArray
     ends: IntArray
     levels: FloatArray
     counts: BoolArray
@@ -65,51 +66,64 @@ class Tree:
 
     def parts(self) -> Iterator[tuple[float, IntArray]]:
         """The partitions that prove the weight: which part of it each does, and the part of each rank."""
-        before = 0.0
+        before, ranks = 0.0, len(self.part_with)
         for level in np.unique(self.levels[self.counts]).tolist():
             if level <= before * (1 + _SAME):
                 continue
             joined = self.levels <= before * (1 + _SAME)
             rest = int((self.counts & ~joined).sum())
-            graph = csr_array((np.ones(joined.sum()), self.ends[:, joined]), shape=(self.num_ranks,) * 2)
-            part_of = connected_components(graph, directed=False)[1]
+            graph = csr_array((np.ones(joined.sum()), self.ends[:, joined]), shape=(ranks, ranks))
+            part_of = connected_components(graph, directed=False)[1][self.part_with]
             yield (level - before) * rest / self.weight, np.asarray(part_of, dtype=np.int64)
             before = level
 
 
 class Pairs:
-    """Pairs of ranks that links join in one direction or in both."""
+    """Pairs of ranks, or of ranks with the helpers that are in one part with them, that links join."""
 
-    def __init__(self, topology: LogicalTopology, usable: IntArray) -> None:
-        self._ranks, self._num_links = topology.num_ranks, topology.num_links
-        src, dst = topology.src[usable], topology.dst[usable]
+    def __init__(
+        self, topology: LogicalTopology, usable: IntArray, where: Assignment, limits: Limits
+    ) -> None:
+        self._ranks, self._where, self._limits = topology.num_ranks, where, limits
+        src, dst = where.joined[topology.src[usable]], where.joined[topology.dst[usable]]
         key = np.minimum(src, dst) * self._ranks + np.maximum(src, dst)
         order = np.argsort(key, kind="stable")
-        keys, first = np.unique(key[order], return_index=True)
-        self._ends = np.stack(np.divmod(keys, self._ranks))
-        self._one, self._other = usable[order][first], usable[order][np.append(first[1:], len(key)) - 1]
+        order = order[(src != dst)[order]]
+        keys, self._first, self._many = np.unique(key[order], return_index=True, return_counts=True)
+        self._ends, self._links = np.stack(np.divmod(keys, self._ranks)), usable[order]
         # What `tree` writes its weights into: the pairs are in the order of their rows already.
         rows = np.searchsorted(self._ends[0], np.arange(self._ranks + 1))
         self._graph = csr_array((np.ones(len(keys)), self._ends[1], rows), shape=(self._ranks, self._ranks))
 
+    @property
+    def is_helped(self) -> bool:
+        """Whether there are helpers among them."""
+        return self._limits.is_helped
+
     def tree(self, weight: FloatArray, members: BoolArray) -> Tree:
         """The tree of least weight, and what spanning the members costs; `weight` has shape (num_links,)."""
-        one, other = weight[self._one], weight[self._other]
-        least = np.minimum(one, other)
+        balance = self._limits.balanced(weight)
+        each = (balance.weight * self._where.share)[self._links]
+        least = np.minimum.reduceat(each, self._first) if len(each) else each
         order = np.argsort(least, kind="stable")
         # Places in that order instead of weights: none is 0, and no two are equal.
         self._graph.data[order] = np.arange(1, len(order) + 1)
         chosen = order[np.sort(minimum_spanning_tree(self._graph).data).astype(np.int64) - 1]
         ends = self._ends[:, chosen]
         counts = np.ones(len(chosen), dtype=np.bool_) if members.all() else _joins_members(ends, members)
-        links, either_way = np.zeros((2, self._num_links))
-        used = chosen[counts]
-        tie = np.abs(one - other)[used] <= _SAME * least[used]
-        share = np.where(tie, 0.5, np.where(one[used] < other[used], 1.0, 0.0))
-        for direction, part in ((self._one, share), (self._other, 1.0 - share)):
-            links[direction[used]] += part
-            either_way[direction[used]] += 0.5
-        return Tree(self._ranks, ends, least[chosen], counts, links, either_way)
+        used = np.zeros(len(least), dtype=np.bool_)
+        used[chosen[counts]] = True
+        of_pair = np.repeat(np.arange(len(least)), self._many)
+        lightest = used[of_pair] & (each - least[of_pair] <= _SAME * least[of_pair])
+        links, either_way = (self._uses(balance, chosen, of_pair) for chosen in (lightest, used[of_pair]))
+        return Tree(self._where.joined, ends, least[chosen], counts, links, either_way)
+
+    def _uses(self, balance: Balance, chosen: BoolArray, of_pair: IntArray) -> FloatArray:
+        """How often each link is used, if each pair uses equally those of its links that are chosen."""
+        many = np.bincount(of_pair, chosen, len(self._first))
+        links = np.zeros(len(self._where.share))
+        links[self._links] = chosen / np.maximum(1.0, many)[of_pair]
+        return balance.uses(links * self._where.share)
 
 
 def _joins_members(ends: IntArray, members: BoolArray) -> BoolArray:
@@ -153,17 +167,23 @@ class Kind:
 def kinds(view: View) -> list[Kind]:
     """What has to span ranks; empty where nothing has to span more than two, or where that is too much.
 
-    Copies of what starts at several ranks are left out.
+    Once for each assignment of helpers. Copies of what starts at several ranks are left out.
     """
-    instance = view.instance
+    instance, topology = view.instance, view.helped
     counted = _counted(instance, np.ones(instance.problem.num_chunks) if view.units is None else view.units)
-    pairs: dict[int, Pairs] = {}
+    pairs: dict[tuple[int, bool], list[Pairs]] = {}
     found = []
-    for (members, owner), (units, chunks) in counted.items():
-        if owner not in pairs:
-            pairs[owner] = Pairs(instance.problem.topology, _usable(instance, owner))
+    for (members, owner, sums), (units, chunks) in counted.items():
+        if (owner, sums) not in pairs:
+            usable = _usable(instance, owner)
+            limits = Limits(topology, usable, sums)
+            pairs[owner, sums] = [
+                Pairs(topology, usable, where, limits) for where in assignments(topology, usable)
+            ]
         inside = np.frombuffer(members, dtype=np.bool_)
-        found.append(Kind(inside, units * instance.problem.chunk_mb, chunks, pairs[owner]))
+        found += [
+            Kind(inside, units * instance.problem.chunk_mb, chunks, each) for each in pairs[owner, sums]
+        ]
     return found if any(kind.members.sum() > 2 for kind in found) else []
 
 
@@ -173,16 +193,16 @@ def _usable(instance: Instance, owner: int) -> IntArray:
     return np.arange(topology.num_links) if limits is None else np.flatnonzero(limits[owner])
 
 
-def _counted(instance: Instance, units: FloatArray) -> dict[tuple[bytes, int], tuple[float, int]]:
-    """For each set of members, and an owner whose limits are theirs, how many units and chunks."""
+def _counted(instance: Instance, units: FloatArray) -> dict[tuple[bytes, int, bool], tuple[float, int]]:
+    """For each set of members, an owner whose limits are theirs, and whether they sum: units and chunks."""
     limits, collective = instance.problem.limits.may_use, instance.problem.collective
     equivalent = np.zeros(instance.problem.num_ranks, dtype=np.int64)
     if limits is not None:
         _, first, kind = np.unique(limits, axis=0, return_index=True, return_inverse=True)
         equivalent = first[kind.ravel()]
-    counted: dict[tuple[bytes, int], tuple[float, int]] = {}
+    counted: dict[tuple[bytes, int, bool], tuple[float, int]] = {}
     for chunk, members in _members(instance):
-        key = members, int(equivalent[collective.owner[chunk]])
+        key = members, int(equivalent[collective.owner[chunk]]), bool(collective.reduces[chunk])
         mb, many = counted.get(key, (0.0, 0))
         counted[key] = mb + float(units[chunk]), many + 1
         if len(counted) > SPANNING_MOST_KINDS:

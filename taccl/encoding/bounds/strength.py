@@ -12,8 +12,8 @@ are one partition; other prices are several, which Kruskal's levels tell with th
 links of equal speed the best is 2 / (strength of the graph) (Cunningham 1985; Barahona 1995), and is reached
 by a packing of trees.
 
-Whatever prices come out of `tree_prices`, the tree alone is the proof: no solver and no rounding can make it
-wrong.
+Where there are helpers, `helped` has the weights and the trees. Whatever prices come out of `tree_prices`,
+the tree alone is the proof: no solver and no rounding can make it wrong.
 
 The worst partitions go to `volume` too, for whole chunks. And a port p that carries anything has an alpha_p
 next to its busy time (`capacity`), so with F the right side above
@@ -59,23 +59,25 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
     known = list(partitions(view.problem, instance.once(Crossings).cuts))
     best: Priced | None = None
     for best in best_prices(instance, spans, _first(instance, known), budget.share(STRENGTH_SHARE), known_us):
-        yield STRENGTH.proof(best.value_us * (1 - _ROUNDING), _witness(best, spans, known), any_chunks=True)
+        yield STRENGTH.proof(
+            best.value_us * (1 - _ROUNDING), _witness(view, best, spans, known), any_chunks=True
+        )
     if best is None:
         return
-    best = _plainer(instance, spans, best, known)
-    witness = _witness(best, spans, known)
+    best = _plainer(view, spans, best, known)
+    witness = _witness(view, best, spans, known)
     yield STRENGTH.proof(best.value_us * (1 - _ROUNDING), witness, any_chunks=True)
     value_us = _with_alphas(instance, best.price, _in_chunks(best, spans) * view.problem.chunk_mb)
     yield VOLUME.proof(value_us * (1 - _ROUNDING), f"{witness}, and an alpha at each")
-    yield volume_bound(instance, [partition for _, partition in _shares(best, spans, known)], budget)
+    yield volume_bound(instance, [partition for _, partition in _shares(view, best, spans, known)], budget)
 
 
-def _plainer(instance: Instance, spans: list[Kind], best: Priced, known: list[Partition]) -> Priced:
+def _plainer(view: View, spans: list[Kind], best: Priced, known: list[Partition]) -> Priced:
     """Prices without those that are hardly there, or those of one partition, where these prove no less."""
     clear = np.where(best.price > STRENGTH_HARDLY * best.price.max(), best.price, 0.0)
-    alone = [partition for _, partition in _shares(best, spans, known)]
-    for price in (clear / clear.sum(), *_first(instance, alone)):
-        other = at_prices(instance.problem.topology, spans, price)
+    alone = [partition for _, partition in _shares(view, best, spans, known)]
+    for price in (clear / clear.sum(), *_first(view.instance, alone)):
+        other = at_prices(view.problem.topology, spans, price)
         best = other if other.value_us >= best.value_us * (1 - _ROUNDING) else best
     return best
 
@@ -113,24 +115,33 @@ def _with_alphas(instance: Instance, price: FloatArray, busy_us: float) -> float
     return float(((busy_us + weighted) / total).min(initial=np.inf)) if len(order) else 0.0
 
 
-def _shares(best: Priced, spans: list[Kind], known: list[Partition]) -> list[tuple[float, Partition]]:
+def _shares(
+    view: View, best: Priced, spans: list[Kind], known: list[Partition]
+) -> list[tuple[float, Partition]]:
     """The partitions that prove most, and which part of it each does."""
-    name_of = {partition.part_of.tobytes(): partition for partition in known}
+    many = view.helped.num_members
+    name_of = {numbered(partition.part_of[:many]).tobytes(): partition.name for partition in known}
+    name_of[np.arange(many).tobytes()] = f"{many} ranks"
     found: dict[bytes, float] = {}
+    example: dict[bytes, IntArray] = {}
     for kind, tree in zip(spans, best.trees, strict=True):
         for share, part_of in tree.parts():
-            key = numbered(part_of).tobytes()
+            key = numbered(part_of[:many]).tobytes()
             found[key] = found.get(key, 0.0) + share * kind.mb * tree.weight / best.value_us
+            example.setdefault(key, numbered(part_of))
     most = sorted(found, key=lambda key: -found[key])[:_MOST_REPORTED]
-    return [(found[key], name_of.get(key) or _named(np.frombuffer(key, dtype=np.int64))) for key in most]
+    return [
+        (found[key], Partition(example[key], name_of.get(key) or _name(np.frombuffer(key, dtype=np.int64))))
+        for key in most
+    ]
 
 
-def _named(part_of: IntArray) -> Partition:
+def _name(part_of: IntArray) -> str:
     """A partition by its parts, the largest first."""
     many = int(part_of.max()) + 1
     parts = sorted((np.flatnonzero(part_of == part).tolist() for part in range(many)), key=len, reverse=True)
     reported = " ".join(_ranks(part) for part in parts[:_PARTS_REPORTED])
-    return Partition(part_of, f"{many} parts {reported}" + (" .." if many > _PARTS_REPORTED else ""))
+    return f"{many} parts {reported}" + (" .." if many > _PARTS_REPORTED else "")
 
 
 def _ranks(part: list[int]) -> str:
@@ -138,15 +149,27 @@ def _ranks(part: list[int]) -> str:
     return f"{{{', '.join(map(str, part[:_RANKS_REPORTED]))}{more}}}"
 
 
-def _witness(best: Priced, spans: list[Kind], known: list[Partition]) -> str:
-    shares = _shares(best, spans, known)
+def _witness(view: View, best: Priced, spans: list[Kind], known: list[Partition]) -> str:
+    shares = _shares(view, best, spans, known)
     if not shares:
         return "nothing has to move"
     names = [f"{share:.0%} between {partition.name}" for share, partition in shares]
     if len(shares) == 1:
         names = [f"between {shares[0][1].name}"]
     ports = int((best.price > 0).sum())
-    return f"transfers {', '.join(names)} through {ports} ports"
+    through = f"through {ports} ports"
+    if view.helped.num_helpers:
+        through = (
+            f"and helpers, {_mb_each(view, best, spans):.4g} MB through each of {ports} ports on average"
+        )
+    return f"transfers {', '.join(names)} {through}"
+
+
+def _mb_each(view: View, best: Priced, spans: list[Kind]) -> float:
+    """How much the trees lead through a port that has a price, on average, MB."""
+    link, port = view.problem.topology.incidence
+    uses = sum(kind.mb * tree.links for kind, tree in zip(spans, best.trees, strict=True))
+    return float(np.where(best.price[port] > 0, np.asarray(uses)[link], 0.0).sum() / (best.price > 0).sum())
 
 
 STRENGTH = Bound(

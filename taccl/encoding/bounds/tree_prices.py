@@ -21,10 +21,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from taccl.encoding.bounds.cuts import rank_looks
 from taccl.encoding.bounds.spanning import Kind, Tree
 from taccl.encoding.bounds.tuning import (
     TREE_PRICES_FIRST_TREES,
     TREE_PRICES_GAP,
+    TREE_PRICES_LOOKS_GAP,
+    TREE_PRICES_LOOKS_TREES,
     TREE_PRICES_MIX_TREES,
     TREE_PRICES_MORE_TREES,
     TREE_PRICES_MOST_TREES,
@@ -44,6 +47,8 @@ _BETTER = 1e-6
 _EQUAL = 1e-12
 #: The exponent from which a price is as good as none.
 _LEAST = -30.0
+#: Sums of looks that agree to this many digits are the same.
+_DIGITS = 9
 #: How many programs are solved at most.
 _MOST_STEPS = 30
 
@@ -74,9 +79,9 @@ class _Search:
     `size` has how many ports each orbit has, and `busy` how long a port of each is busy with each tree.
     """
 
-    def __init__(self, instance: Instance, kinds: list[Kind], budget: Budget) -> None:
+    def __init__(self, instance: Instance, kinds: list[Kind], orbit: IntArray, budget: Budget) -> None:
         self._topology, self._kinds, self.budget = instance.problem.topology, kinds, budget
-        self._orbit = port_orbits(instance, budget)
+        self._orbit = orbit
         self.size = np.bincount(self._orbit).astype(np.float64)
         self.busy: list[FloatArray] = []
         self.best: Priced | None = None
@@ -144,16 +149,36 @@ def best_prices(
 ) -> Iterator[Priced]:
     """Better and better prices, until the budget is over or no more can be got: little, or than `enough_us`.
 
-    `first` has prices to begin with, each of shape (num_ports,) and sum 1.
+    `first` has prices to begin with, each of shape (num_ports,) and sum 1. Symmetries are of ranks
+    that all move, so where there are helpers, ports that look the same have one price first.
     """
-    search = _Search(instance, kinds, budget)
+    orbit, best = port_orbits(instance, budget), None
+    if any(kind.pairs.is_helped for kind in kinds):
+        few = _Search(instance, kinds, instance.once(port_looks), budget)
+        for best in _best_of_orbits(few, first, 0.0, TREE_PRICES_LOOKS_TREES, TREE_PRICES_LOOKS_GAP):
+            yield best
+        first = () if best is None else (best.price,)
+    for other in _best_of_orbits(_Search(instance, kinds, orbit, budget), first, enough_us):
+        if best is None or other.value_us > best.value_us * (1 + _BETTER):
+            yield (best := other)
+
+
+def _best_of_orbits(
+    search: _Search,
+    first: Iterable[FloatArray],
+    enough_us: float,
+    first_trees: int = TREE_PRICES_FIRST_TREES,
+    gap: float = TREE_PRICES_GAP,
+) -> Iterator[Priced]:
+    """The same for ports of one orbit at one price."""
+    budget = search.budget
     yield from search.better(search.mean(price) for price in first)
-    yield from search.better(search.rising(np.zeros_like(search.size), 0, TREE_PRICES_FIRST_TREES))
+    yield from search.better(search.rising(np.zeros_like(search.size), 0, first_trees))
     for _ in range(_MOST_STEPS):
         mixed = _mixed(search.busy, budget) if budget.remaining_s() else None
         if mixed is None or search.best is None:
             return
-        if mixed.most_us <= max(search.best.value_us * (1 + TREE_PRICES_GAP), enough_us):
+        if mixed.most_us <= max(search.best.value_us * (1 + gap), enough_us):
             return
         load = mixed.mix @ np.array(search.busy) * TREE_PRICES_MIX_TREES
         search.forget(mixed.mix)
@@ -170,6 +195,21 @@ def port_orbits(instance: Instance, budget: Budget) -> IntArray:
         for ports, orbits in zip(topology.ports, instance.quotient.problem.topology.ports, strict=True):
             orbit[list(ports)] = topology.num_ports + np.array(orbits)
     return np.asarray(np.unique(orbit, return_inverse=True)[1].ravel())
+
+
+def port_looks(instance: Instance) -> IntArray:
+    """A number for each port, shape (num_ports,): equal where as many links of the same looks use them."""
+    topology = instance.problem.topology
+    link, port = topology.incidence
+    looks = instance.once(rank_looks)
+    columns = (looks[topology.src[link]], looks[topology.dst[link]], topology.pair_betas)
+    numbers = [np.unique(column, return_inverse=True)[1].ravel() for column in columns]
+    kind = np.unique(
+        np.ravel_multi_index(numbers, [int(n.max(initial=0)) + 1 for n in numbers]), return_inverse=True
+    )[1]
+    # Each use counts as a number that no sum of others is likely to be.
+    counted = np.bincount(port, np.sqrt(2.0 + kind.ravel()), topology.num_ports)
+    return np.asarray(np.unique([f"{each:.{_DIGITS}g}" for each in counted.tolist()], return_inverse=True)[1])
 
 
 @dataclass(frozen=True, eq=False)

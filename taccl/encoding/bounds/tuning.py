@@ -48,6 +48,11 @@ CUTS_MOST_FAST_PORTS = 64
 
 FLOW_MAX_FLOWS = 200_000
 
+# --- helped
+
+#: No more assignments of helpers than this, nor more links in all of them: each takes a tree of its own.
+HELPED_MOST_ASSIGNMENTS, HELPED_MOST_LINKS = 16, 200_000
+
 # --- latency
 
 #: Most distances, in the worst case of one kind of limits for each rank.
@@ -132,6 +137,8 @@ STRENGTH_HARDLY = 1e-4
 
 #: Good enough: within this part of the optimum.
 TREE_PRICES_GAP = 1e-3
+#: Where ports that look the same have one price there are few prices, so programs are small, and soon exact.
+TREE_PRICES_LOOKS_TREES, TREE_PRICES_LOOKS_GAP = 8, 1e-8
 #: How many trees the program begins with, how many join it each time, and how many it has at most.
 TREE_PRICES_FIRST_TREES, TREE_PRICES_MORE_TREES, TREE_PRICES_MOST_TREES = 128, 8, 320
 #: How many trees a mix counts for, next to those that join it.

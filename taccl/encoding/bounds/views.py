@@ -30,12 +30,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from taccl.encoding.instance import Instance
 from taccl.model.collective import Collective, IntArray, Placement
-from taccl.model.network import FloatArray
+from taccl.model.network import FloatArray, LogicalTopology
 from taccl.model.problem import Problem
 
 
@@ -60,6 +61,20 @@ class View:
     @property
     def problem(self) -> Problem:
         return self.instance.problem
+
+    @cached_property
+    def helped(self) -> LogicalTopology:
+        """The links of the view, with which ranks are helpers, and what these can do.
+
+        Read backwards they can do anything: who passes on several parts of a sum, and may not sum, is taken
+        there for one that sums.
+        """
+        topology, requested = self.problem.topology, self.requested
+        if requested is None or not requested.problem.topology.num_helpers:
+            return topology
+        is_backwards = self.problem.collective.is_reduction != requested.problem.collective.is_reduction
+        known = requested.problem.topology
+        return replace(topology, is_helper=known.is_helper) if is_backwards else known
 
 
 def views(instance: Instance) -> tuple[View, ...]:
