@@ -95,7 +95,8 @@ ENCODING = (
         ("symmetry",),
     ),
     Room("quotient", "a symmetric problem made smaller, and its schedule made whole again", ("core",)),
-    Room("instance", "a problem and all that is derived from it, each thing once", ("quotient",)),
+    Room("members", "a problem without the helpers of its machine, and its schedules with them", ("core",)),
+    Room("instance", "a problem and all that is derived from it, each thing once", ("quotient", "members")),
     Room(
         "sending_model",
         "the scheduling model for CP-SAT: items on links with shared sends, one rule a function; whole "

@@ -1,8 +1,8 @@
 """A problem and all that is derived from it, each thing at most once and only when somebody asks.
 
 Engines, bounds and the portfolio are given the same instance. It knows what follows from a problem alone: who
-wants what, distances, short paths, symmetries, the quotient, the two phases of a reduction, and the best
-bound that anybody proved. It knows no engine.
+wants what, distances, short paths, symmetries, the quotient, the members alone, the two phases of a
+reduction, and the best bound that anybody proved. It knows no engine.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from taccl.encoding.core.distance import distances_us
 from taccl.encoding.core.earliest import ChunkKinds, chunk_kinds, earliest_us
 from taccl.encoding.core.paths import distances_by_limits, shortest_path_sets
 from taccl.encoding.core.phases import Phases, default_owners, phases
+from taccl.encoding.members import Members, members
 from taccl.encoding.quotient import Quotient, quotient
 from taccl.encoding.symmetry.group import SymmetryGroup, symmetry_group
 from taccl.encoding.symmetry.search import assumed_group
@@ -27,8 +28,9 @@ from taccl.model.problem import Problem
 
 _Derived = TypeVar("_Derived")
 
-#: What an instance is of the problem that is requested: all of it, its sums, or the copies that follow them.
-Part = Literal["whole", "reduce phase", "broadcast phase"]
+#: What an instance is of the problem that is requested: all of it, all of it without the machine's helpers,
+#: its sums, or the copies that follow them.
+Part = Literal["whole", "members", "reduce phase", "broadcast phase"]
 
 #: A quotient is looked for at about this many pairs of a rank and a link a second.
 _QUOTIENT_CELLS_PER_S = 5_000_000
@@ -162,6 +164,16 @@ class Instance:
     def quotient_instance(self) -> Instance | None:
         """That part as an instance."""
         return None if self.quotient is None else Instance(self.quotient.problem, self.part, is_quotient=True)
+
+    @cached_property
+    def members(self) -> Members | None:
+        """The problem without helpers, if there are helpers and it can be answered without them."""
+        return members(self.problem)
+
+    @cached_property
+    def members_instance(self) -> Instance | None:
+        """That problem as an instance."""
+        return None if self.members is None else Instance(self.members.problem, "members")
 
     @cached_property
     def phases(self) -> Phases[Instance]:

@@ -49,13 +49,18 @@ def earliest_us(problem: Problem, kinds: ChunkKinds) -> FloatArray:
         for placement, order in ((inputs, starts), (outputs, wanted))
     )
     earliest = np.array(tail)
+    arrivals: dict[tuple[object, ...], FloatArray] = {}  # the chunks of an AllReduce all have one
     for chunk in range(collective.num_chunks):
         here = starts[first[chunk] : first[chunk + 1]]
         there = wanted[first_wanted[chunk] : first_wanted[chunk + 1]]
-        if len(here) and len(there):
-            way = distances[kind[chunk]][np.ix_(inputs.rank[here], outputs.rank[there])]
-            arrival = way + ready[here][:, None]
-            earliest[there] += arrival.max(axis=0) if collective.reduces[chunk] else arrival.min(axis=0)
+        if not (len(here) and len(there)):
+            continue
+        columns = inputs.rank[here], outputs.rank[there], ready[here]
+        key = (bool(collective.reduces[chunk]), int(kind[chunk]), *(column.tobytes() for column in columns))
+        if key not in arrivals:
+            arrival = distances[kind[chunk]][np.ix_(*columns[:2])] + columns[2][:, None]
+            arrivals[key] = arrival.max(axis=0) if key[0] else arrival.min(axis=0)
+        earliest[there] += arrivals[key]
     return earliest
 
 

@@ -267,6 +267,19 @@ def verdict_of(engine: Engine, instance: Instance) -> Verdict:
         return verdict
 
 
+def serves_somehow(engine: Engine, instance: Instance) -> Verdict:
+    """Whether an engine serves an instance, or what is left of it without helpers; or why neither.
+
+    Raises
+    ------
+    TacclError : an engine of another package breaks down over that.
+    """
+    verdict = verdict_of(engine, instance)
+    if verdict or instance.members_instance is None:
+        return verdict
+    return verdict_of(engine, instance.members_instance)
+
+
 def names() -> tuple[str, ...]:
     """What `--engine` may be."""
     return ("auto", *(engine.name for engine in all_engines()))

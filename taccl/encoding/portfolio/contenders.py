@@ -1,8 +1,10 @@
-"""Who has turns in a search: an engine, or as one all engines that work on the phases of sums."""
+"""Who has turns in a search: an engine, or as one all engines on the phases of sums or on members alone."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+
+import numpy as np
 
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
@@ -15,13 +17,18 @@ from taccl.encoding.portfolio.lineup import Lineup, has_two_levels
 from taccl.encoding.portfolio.opening import opened
 from taccl.encoding.portfolio.rounds import Contender, Rounds
 from taccl.encoding.portfolio.tuning import CONTENDERS_BOUNDS, CONTENDERS_SOON_S
-from taccl.model.schedule import Schedule
+from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.support.budget import Budget
 
 
 def contenders_for(instance: Instance, lineup: Lineup, journal: Journal) -> tuple[Contender, ...]:
-    """Who has turns on an instance: the engines of the lineup, those that work on phases as one."""
+    """Who has turns on an instance: the engines of the lineup, those that work on phases as one.
+
+    Where there are helpers, all engines have turns as one without them, too, and before all others.
+    """
     engines = lineup.in_turn(instance)
+    if instance.members_instance is not None:
+        return (OnMembers(lineup, journal), *(OneEngine(engine, lineup) for engine in engines))
     if not has_two_levels(instance):
         return tuple(OneEngine(engine, lineup) for engine in engines)
     contenders, on_phases = list[Contender](), [engine for engine in engines if not engine.takes_sums]
@@ -103,3 +110,46 @@ class OnPhases:
         rounds = Rounds(phase, contenders, self._journal)
         rounds.begin(budget)
         return rounds
+
+
+class OnMembers:
+    """All engines on a problem with helpers as if there were none: these have rounds of their own."""
+
+    name = "members"
+    role: Role = "improve"
+    runs_always = True
+
+    def __init__(self, lineup: Lineup, journal: Journal) -> None:
+        self._lineup, self._journal = lineup, journal
+        self._rounds: Rounds | None = None
+
+    @property
+    def weight(self) -> int:
+        return len(self._lineup.engines) if self._rounds is None else max(1, self._rounds.weight)
+
+    def takes_to_know_s(self, instance: Instance) -> float:
+        return 0.0
+
+    def verdict(self, instance: Instance) -> Verdict:
+        return YES if instance.members is not None else no("the helpers cannot be done without")
+
+    def run(
+        self, instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
+    ) -> Iterator[Update]:
+        """A round of the engines, which goes on from what they found before; its schedules on the whole."""
+        members, alone = instance.members, instance.members_instance
+        assert members is not None and alone is not None
+        alone.proves(instance.bound_us)  # its schedules are schedules of the whole
+        if self._rounds is None:
+            self._rounds = Rounds(alone, contenders_for(alone, self._lineup, self._journal), self._journal)
+            self._rounds.begin(budget)
+        if incumbent is not None:
+            self._rounds.takes(members.restricted(incumbent))
+        if self._rounds.best is None and (first := opened(alone, options, budget, self._journal)) is not None:
+            self._rounds.takes(first.schedule)
+        best_us = np.inf if incumbent is None else incumbent.makespan_us
+        for update in self._rounds.round(options, budget):
+            found = self._journal.accepted(update)
+            if found is not None and found.makespan_us < best_us - TOLERANCE_US:
+                best_us = found.makespan_us
+                yield Update(update.stage, members.lifted(found))

@@ -101,6 +101,11 @@ class Explained:
 
 def explained(instance: Instance, lineup: Lineup) -> Iterator[Explained]:
     """The engines of a lineup, with what becomes of each for this problem."""
+    if instance.members_instance is not None:
+        yield from explained(instance.members_instance, lineup)
+        for engine in lineup.in_turn(instance):
+            yield _explained(engine, instance, lineup)
+        return
     if not has_two_levels(instance):
         for engine in lineup.in_turn(instance):
             yield _explained(engine, instance, lineup)

@@ -1,6 +1,8 @@
-"""The first schedule: of the first engine that has one at once."""
+"""The first schedule: of the first engine that has one at once, without helpers where there is a way."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
@@ -13,7 +15,15 @@ from taccl.support.budget import Budget
 
 
 def opened(instance: Instance, options: SearchOptions, budget: Budget, journal: Journal) -> Update | None:
-    """The first schedule of the first engine that has one; None: none has."""
+    """The first schedule of the first engine that has one; None: none has.
+
+    Members alone have one sooner, and it is never slower than that of a machine without helpers.
+    """
+    members, alone = instance.members, instance.members_instance
+    if members is not None and alone is not None:
+        first = opened(alone, options, budget, journal)
+        if first is not None and first.schedule is not None:
+            return replace(first, schedule=members.lifted(first.schedule), lower_bound_us=0.0)
     for engine in first_engines(instance, journal.fails):
         run = engine.at_once or engine.run
         run = run if engine.takes_sums else by_phases(run)

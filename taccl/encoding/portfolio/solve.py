@@ -12,7 +12,7 @@ from taccl.encoding.core.linear import check_solver
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import Engine
-from taccl.encoding.engines.registry import engine_named, verdict_of
+from taccl.encoding.engines.registry import engine_named, serves_somehow
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.alongside import BoundsAlongside
 from taccl.encoding.portfolio.contenders import contenders_for
@@ -72,7 +72,7 @@ def engine_requested(instance: Instance, name: str) -> Engine | None:
     if name == "auto":
         return None
     requested = engine_named(name)
-    verdict = verdict_of(requested, instance)
+    verdict = serves_somehow(requested, instance)
     if not verdict and something_moves(instance.problem):
         raise SolverError(
             f"the engine {requested.name} does not serve this problem: {verdict.reason}",

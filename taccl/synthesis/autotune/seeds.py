@@ -23,6 +23,7 @@ def numbers_in_books(coarsest: Instance, numbers: Sequence[int]) -> list[int]:
 
     `coarsest` : the problem with one chunk in each part.
     """
+    coarsest = coarsest.members_instance or coarsest
     problem = coarsest.problem
     most = SEEDS_MOST_CELLS // (problem.num_chunks * problem.num_ranks)
     engines = (engine for engine in ENGINES if engine.across_chunks is not None)
@@ -38,10 +39,14 @@ def from_books(
 
     `state` : the problem with this many chunks.
     """
-    instances = [state(number) for number in numbers if budget.remaining_s()]
+    stated = [state(number) for number in numbers if budget.remaining_s()]
+    instances = [each.members_instance or each for each in stated]
+    lifted = {id(each.members.problem): each.members for each in stated if each.members is not None}
     for engine in ENGINES if instances else ():
         if engine.across_chunks is not None and engine.can(instances[0]):
-            yield from engine.across_chunks(instances, budget)
+            for schedule in engine.across_chunks(instances, budget):
+                members = lifted.get(id(schedule.problem))
+                yield schedule if members is None else members.lifted(schedule)
 
 
 def carry_over(trials: Sequence[Trial], trial: Trial) -> None:

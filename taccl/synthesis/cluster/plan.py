@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from taccl.encoding.core.options import MAX_SEED, SearchOptions
 from taccl.encoding.engines.needs import is_huge
-from taccl.encoding.engines.registry import all_engines, verdict_of
+from taccl.encoding.engines.registry import all_engines, serves_somehow
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.journal import Journal
 from taccl.support.budget import UNITS_PER_S, Budget
@@ -26,7 +26,7 @@ def _serving(instance: Instance, journal: Journal) -> Iterator[str]:
         if engine.part_of or engine.role == "first":
             continue  # every search asks it anyway
         try:
-            if verdict_of(engine, instance):
+            if serves_somehow(engine, instance):
                 yield engine.name
         except Exception as fault:  # of another package, and no other engine has to pay for it
             journal.fails(engine.name, fault)

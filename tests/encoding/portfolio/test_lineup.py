@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
-from small_problems import problem, ring
+from small_problems import machine, problem, ring
 
 from taccl import make_problem
 from taccl.encoding.engines.engine import Need, no
 from taccl.encoding.engines.registry import ENGINES, engine_named
 from taccl.encoding.instance import Instance
+from taccl.encoding.portfolio.contenders import contenders_for
+from taccl.encoding.portfolio.journal import Journal
 from taccl.encoding.portfolio.lineup import Lineup, explained, has_two_levels, lineup_for
+from taccl.model.collectives import make_collective
+from taccl.model.problem import Problem
 
 SMALL = Instance(problem(ring(3), "allgather"))
 LARGE = Instance(make_problem("allgather", topology="dgx2", nodes=2, size="32MB", chunks=2).problem)
@@ -63,6 +68,19 @@ def test_engines_that_only_copy_have_rounds_of_their_own_where_there_are_two_pha
     assert has_two_levels(instance) is levels
     parts = {row.part for row in explained(instance, lineup_for(None))}
     assert parts == ({"whole", "reduce phase", "broadcast phase"} if levels else {"whole"})
+
+
+def test_without_helpers_all_engines_run_on_a_problem_that_has_some() -> None:
+    ends = [(0, 1), (1, 2), (2, 0), (2, 3), (3, 0)]
+    topology = replace(machine(4, [(a, b, 1.0, 1.0) for a, b in ends]), is_helper=np.arange(4) == 3)
+    requested = Problem(topology, make_collective("allreduce", 3).with_helpers(1), 1.0)
+    instance = Instance(requested)
+    rows = {(row.part, row.engine): row.reason for row in explained(instance, lineup_for(None))}
+    assert not rows["members", "textbook"] and not rows["reduce phase", "greedy"]
+    assert "knows no helpers" in rows["whole", "textbook"]
+    contenders = contenders_for(instance, lineup_for(None), Journal())
+    assert contenders[0].name == "members"
+    assert contenders[0].weight == len(ENGINES)
 
 
 def test_a_row_says_why_an_engine_does_not_run() -> None:
