@@ -8,6 +8,7 @@ Source: NVIDIA/nccl 2.30.7, src/graph/search.cc; NVIDIA/nccl#1197 has the graphs
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from taccl.baselines.nccl.communicator import Algorithm, Communicator, Cpu, Generation, Graph
 from taccl.baselines.nccl.links import NodeLinks, links_of, times
@@ -20,17 +21,24 @@ from taccl.baselines.nccl.speeds import (
     is_doubled,
 )
 from taccl.errors import TopologyError
+from taccl.support.arguments import whole_number
 from taccl.topologies import PhysicalTopology
 from taccl.topologies.importers.nodes.gpus import arch_of_model
 
 
 def communicator_of(
-    topology: PhysicalTopology, *, gpu: str | None = None, cpu: Cpu = "intel", nic_latency_us: float = 0.0
+    topology: PhysicalTopology,
+    *,
+    gpu: str | None = None,
+    ranks: int | None = None,
+    cpu: Cpu = "intel",
+    nic_latency_us: float = 0.0,
 ) -> Communicator:
-    """All GPUs of a machine as NCCL's model knows them.
+    """The GPUs of a machine as NCCL's model knows them.
 
     Parameters
     ----------
+    ranks : only so many of the GPUs at the NVSwitch of one node; None: all.
     gpu : the model of the GPUs, where the machine does not say.
     cpu : whose processors the nodes have.
     nic_latency_us : what the network's plugin states; InfiniBand states 0.
@@ -40,10 +48,17 @@ def communicator_of(
     TopologyError : GPUs that are unknown or not NVIDIA's, or a machine that NCCL's model cannot take.
     """
     generation = generation_of(topology, gpu)
-    links = links_of(topology)
+    links, nodes = links_of(topology), topology.num_nodes
+    if ranks is not None:
+        whole_number(ranks, "ranks", TopologyError, least=2, most=topology.num_members)
+        if ranks < topology.num_members and not (links.has_switch and nodes == 1):
+            raise TopologyError(
+                f"{ranks} of the GPUs of {topology.name!r} are not at the NVSwitch of one node"
+            )
+        links = replace(links, gpus=ranks // nodes)
     return Communicator(
-        ranks=topology.num_members,
-        nodes=topology.num_members // links.gpus,
+        ranks=links.gpus * nodes,
+        nodes=nodes,
         generation=generation,
         graphs=graphs_of(links, generation),
         cpu=cpu,

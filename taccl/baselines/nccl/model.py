@@ -10,7 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from taccl.baselines.nccl.bandwidths import algbw_gbps, is_since_hopper
-from taccl.baselines.nccl.communicator import ALGORITHMS, PROTOCOLS, Algorithm, Communicator, Protocol
+from taccl.baselines.nccl.communicator import (
+    ALGORITHMS,
+    PROTOCOLS,
+    Algorithm,
+    Communicator,
+    Graph,
+    Protocol,
+)
 from taccl.baselines.nccl.latencies import latency_us
 from taccl.baselines.nccl.releases import Release
 from taccl.errors import CollectiveError, TopologyError
@@ -129,6 +136,13 @@ def refusal(comm: Communicator, algorithm: Algorithm, protocol: Protocol, collec
     graph = comm.graphs.get(algorithm)
     if graph is None:
         return "there is no graph of it: NVLS and CollNetDirect need an NVSwitch"
+    return _refusal_of_graph(comm, graph, algorithm, protocol, collective)
+
+
+def _refusal_of_graph(
+    comm: Communicator, graph: Graph, algorithm: Algorithm, protocol: Protocol, collective: str
+) -> str | None:
+    """Why the channels do not do."""
     if algorithm in ("NVLS", "NVLSTree") and graph.channels < 2:
         return "it needs two channels"
     is_gathering = algorithm in ("NVLS", "CollNetDirect") and collective != "allreduce"

@@ -59,7 +59,7 @@ class Delays:
     plateau_bytes: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Release:
     """Latencies in microseconds, bandwidths in 10**9 bytes per second.
 

@@ -1,4 +1,4 @@
-"""NCCL's choice and time for ten rows, computed by hand from the published formulas, to 1%.
+"""NCCL's choice and time for eleven rows, computed by hand from the published formulas, to 1%.
 
 n ranks, N nodes, s bytes; B is channels x GB/s of a channel; time = latency + s / (1000 algbw) in us.
 """
@@ -18,12 +18,15 @@ ROWS = [
     ("dgx-h200", 1, "allreduce", "2KB", "Ring LL", 15.0 + 2048 / 80570, "Tree LL"),
     ("dgx-h200", 1, "allreduce", "64KB", "Ring LL", 15.0 + 65536 / 80570, "Tree LL"),
     ("dgx-h200", 1, "allreduce", "1MB", "Ring LL", 15.0 + 1048576 / 80570, "NVLS Simple"),
-    # NVLS: 25 us; a channel 2 x 40 x 0.85 x 7/8 = 59.5, below the 60 of its search; bus 8 x 59.5 = 476,
+    # NVLS: 25 us; a channel 2 x 40 x 0.85 x 7/8 = 59.5; bus 8 x 59.5 = 476,
     # algbw 272. Ring Simple: bus 360, algbw 205.7.
     ("dgx-h200", 1, "allreduce", "16GB", "NVLS Simple", 25 + 2**34 / 272000, "Ring Simple"),
     # AllGather by rings of Simple: 8.4 + 7 x 3.4 = 32.2 us, algbw 360 x 8/7 = 411.4. LL128: 14 + 7 x 1.9 us,
     # bus min(0.92 x 360, 12 x 36.7) = 331.2. NVLS would have 8 x 40 x 0.85 x 7/8 x 7/8 = 208.
     ("dgx-h200", 1, "allgather", "1GB", "Ring Simple", 32.2 + 2**30 / 411400, "Ring LL128"),
+    # 8 B200, rings 16 x 45 = 720 GB/s, NVLS 8 x 80. A channel 2 x 80 x 0.74 x 7/8 = 103.6, bus 828.8,
+    # algbw 473.6. Ring Simple: algbw 411.4.
+    ("dgx-b200", 1, "allreduce", "1GB", "NVLS Simple", 25 + 2**30 / 473600, "Ring Simple"),
     # Two nodes of 8 H100, all 8 x 48 = 384 GB/s, Intel.
     # Tree LL: 6.8 + 2 (7 x 0.6 + 1 x 5.0) = 25.2 us; min(0.92 x 384, 8 x 41.4) = 331.2, LL
     # min(331.2 / 3.8, 39) = 39, algbw 19.5; at 64 KB (2**10 x 64) times 0.6: 11.7.

@@ -1,0 +1,58 @@
+"""How far published measurements of NCCL are from what its model expects, row by row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from taccl.baselines.measured import MeasuredRow, MeasuredTable, measured_tables
+from taccl.baselines.nccl.graphs import communicator_of
+from taccl.baselines.nccl.model import COLLECTIVES, Estimate, estimates
+from taccl.baselines.nccl.releases import Release
+from taccl.topologies.catalogue import build_topology
+
+#: Rows of sizes up to this many times smaller or larger tell how far an estimate may be off.
+_NEAR = 4
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """A measured row, and what the model expects: of the algorithm of its source, else of the pick."""
+
+    table: MeasuredTable
+    row: MeasuredRow
+    estimate: Estimate
+
+    @property
+    def ratio(self) -> float:
+        """Measured over expected: above 1 where NCCL is slower than its model."""
+        return self.row.time_us / self.estimate.time_us
+
+
+@cache
+def deviations(release: Release) -> tuple[Deviation, ...]:
+    """Every measured row of NCCL that the model can tell the time of."""
+    return tuple(
+        Deviation(table, row, estimate)
+        for table in measured_tables()
+        if table.library == "NCCL" and table.collective in COLLECTIVES
+        for row in table.rows
+        if (estimate := _expected(release, table, row.size_bytes)) is not None
+    )
+
+
+def near(release: Release, collective: str, size_bytes: int) -> tuple[Deviation, ...]:
+    """Those of a collective whose sizes are within a factor of 4, on any machine."""
+    return tuple(
+        each
+        for each in deviations(release)
+        if each.table.collective == collective
+        and size_bytes <= _NEAR * each.row.size_bytes <= _NEAR * _NEAR * size_bytes
+    )
+
+
+def _expected(release: Release, table: MeasuredTable, size_bytes: int) -> Estimate | None:
+    machine = build_topology(table.machine, nodes=table.nodes)
+    comm = communicator_of(machine, ranks=table.ranks)
+    found = estimates(release, comm, table.collective, size_bytes)
+    return next((each for each in found if table.algorithm in ("", each.algorithm)), None)
