@@ -154,7 +154,8 @@ BACKEND = (
     ),
     Room("verify.mscclpp", "the same questions of a plan", ("machine", "mscclpp")),
     Room("execute", "a program or a plan run on arrays; shares nothing with `verify`", ("plan",)),
-    Room("simulate", "how long a call takes", ("verify.msccl_xml", "verify.mscclpp")),
+    Room("faces", "which helpers of a machine are switches that sum or copy for its GPUs"),
+    Room("simulate", "how long a call takes", ("faces", "verify.msccl_xml", "verify.mscclpp")),
     Room("show", "text, a page, a trace", ("simulate",)),
     Room(
         "unfolded",

@@ -217,19 +217,30 @@ class RankPlan:
         """The other ends of a rank's memory or port channels, by channel number."""
         return tuple(peer for row in self.channels if row.kind is kind for peer in row.peers)
 
-    def memory_of(self, block: PlanBlock, operation: Operation, operand: Range) -> tuple[int, Buffer] | None:
-        """Whose buffer an operand is in, and which it is; None for an operand on a switch channel.
+    @property
+    def switches(self) -> tuple[tuple[Buffer, tuple[int, ...]], ...]:
+        """By number of the rank's switch channels, the buffer that each spans and its members."""
+        rows = (row for row in self.channels if row.kind is Channel.SWITCH)
+        return tuple((row.buffer or Buffer.INPUT, group) for row in rows for group in row.groups)
+
+    def memories_of(
+        self, block: PlanBlock, operation: Operation, operand: Range
+    ) -> tuple[tuple[int, Buffer], ...]:
+        """Whose buffers an operand is in, and which they are: of a switch channel one for each member.
 
         Raises
         ------
         IndexError : its number leads nowhere.
         """
         if operand.buffer is not None:
-            return self.rank, operand.buffer
+            return ((self.rank, operand.buffer),)
+        if operand.switch is not None:
+            buffer, members = self.switches[block.channels_of(Channel.SWITCH)[operand.switch]]
+            return tuple((member, buffer) for member in members)
         if operand.remote is None or operation.channel is None:
-            return None
+            return ()
         remote = self.remote_buffers[block.remotes_of(operation.channel)[operand.remote]]
-        return remote.rank, remote.buffer
+        return ((remote.rank, remote.buffer),)
 
 
 @dataclass(frozen=True, slots=True)

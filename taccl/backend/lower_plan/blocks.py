@@ -12,6 +12,7 @@ from taccl.backend.lower_plan.places import Place
 from taccl.backend.lower_plan.pulls import own_part
 from taccl.backend.lower_plan.resources import Resources, Semaphores, find_semaphores
 from taccl.backend.lower_plan.starts import Starts
+from taccl.backend.lower_plan.switches import find_switch
 from taccl.backend.lower_plan.together import find_puts_together
 from taccl.backend.lower_plan.tuning import MAX_OPERANDS
 from taccl.backend.plan import Channel, OpName, PlanBlock, Range, RankPlan
@@ -233,15 +234,21 @@ class Blocks:
             if action.index in self.handshakes:
                 made.wait([self._end(graph.sent[action.index], block)], relaxed=True)
         first, last = run[1], run[-1]
-        pulled = []
-        for message in heard:
-            there = graph.actions[message.send].source
-            number = self.resources.remote(message.dst, block, message.src, there.buffer)
-            pulled.append(Range(there.index, there.size, remote=number))
-        stored = last.target if last.op is Op.COPY else first.target
-        name = OpName.READ_REDUCE_SEND if sends else OpName.READ_REDUCE
-        targets, mine = [self._remote(action) for action in sends], own_part(first, run[0])
-        made.work(name, [mine], [stored], targets, Channel.MEMORY, behind=pulled)
+        stored, mine = last.target if last.op is Op.COPY else first.target, own_part(first, run[0])
+        there = {message.src: graph.actions[message.send].source for message in heard}
+        gone = {graph.sent[action.index].dst: self._landed(action) for action in sends}
+        members = find_switch(graph, first.rank, {**there, first.rank: mine}, {**gone, first.rank: stored})
+        if members:
+            source, target = (self._on_switch(members, first, place) for place in (mine, stored))
+            made.switch(OpName.SWITCH_REDUCE_STORE, mine, source, stored, target)
+        else:
+            pulled = [
+                Range(place.index, place.size, remote=self._number(first, owner, place))
+                for owner, place in there.items()
+            ]
+            name = OpName.READ_REDUCE_SEND if sends else OpName.READ_REDUCE
+            targets = [self._remote(action) for action in sends]
+            made.work(name, [mine], [stored], targets, Channel.MEMORY, behind=pulled)
         signalled = [graph.sent[action.index] for action in sends]
         signalled += [message for message in heard if message.send in self.reported_back]
         made.signal([self._end(message, block) for message in signalled])
@@ -292,9 +299,21 @@ class Blocks:
             stays = self.starts.stays(message, taken)
             made.push(OpName.PUT_SIGNAL if stays else OpName.PUT_SIGNAL_FLUSH, channel, [taken], [there])
 
-    def _remote(self, action: Action) -> Range:
-        """Where what an action sends lands, as an operand."""
-        message = self.graph.sent[action.index]
-        place = self.landings.at[message.send]
-        number = self.resources.remote(action.rank, action.block, message.dst, place.buffer)
-        return Range(place.index, place.size, remote=number)
+    def _landed(self, send: Action) -> Place:
+        """Where what an action sends lands."""
+        return self.landings.at[send.index]
+
+    def _remote(self, send: Action) -> Range:
+        """The same as an operand."""
+        place = self._landed(send)
+        owner = self.graph.sent[send.index].dst
+        return Range(place.index, place.size, remote=self._number(send, owner, place))
+
+    def _number(self, action: Action, owner: int, place: Place) -> int:
+        """Which of the remote buffers of an action's block has a place of another rank."""
+        return self.resources.remote(action.rank, action.block, owner, place.buffer)
+
+    def _on_switch(self, members: tuple[int, ...], action: Action, place: Place) -> Range:
+        """A place at all members of a switch, as an operand."""
+        number = self.resources.switch(action.rank, action.block, members, place.buffer)
+        return Range(place.index, place.size, switch=number)

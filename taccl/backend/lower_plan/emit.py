@@ -92,20 +92,24 @@ class Emitter:
         alone : nothing else that the rank or a peer does has to do with it.
         behind : what is read behind the places of the rank: a peer's, or packets, which are waited for.
         """
+        sources, stored = (*map(own, reads), *behind), (*map(own, writes), *targets)
+        channels = () if channel is None else (channel,)
+        self._do(Operation(name, kind, channels, sources, stored), reads, writes, alone)
+
+    def switch(self, name: OpName, read: Place, source: Range, written: Place, target: Range) -> None:
+        """Sum, or copy, in a switch: from a place and to a place that the rank has like all members."""
+        self._do(Operation(name, Channel.SWITCH, (), (source,), (target,)), [read], [written])
+
+    def _do(
+        self, operation: Operation, reads: Sequence[Place], writes: Sequence[Place], alone: bool = False
+    ) -> None:
+        """An operation on these places of the rank, when the threads have met if they have to."""
         self._wait_for_blocks()
         has_heard = self._heard_by_first or self._heard_by_others
         if (has_heard and not alone) or self._conflicts(reads, writes):
             self.meet()
         self._note(reads, writes)
-        self.operations.append(
-            Operation(
-                name,
-                kind,
-                () if channel is None else (channel,),
-                (*map(own, reads), *behind),
-                (*map(own, writes), *targets),
-            )
-        )
+        self.operations.append(operation)
 
     def push(self, name: OpName, channel: int, reads: Sequence[Place], targets: Sequence[Range]) -> None:
         """Put through a port and signal; lane 0 does it."""

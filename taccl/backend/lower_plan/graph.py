@@ -132,6 +132,7 @@ class Graph:
     rows : by first receive, sums that the last of them does; a receive stands before each of them.
     sums : those that others make.
     apart : sends of what lands where nobody else ever writes.
+    switches : the members of switches that sum and copy for them, which may be used.
     """
 
     actions: tuple[Action, ...]
@@ -150,6 +151,7 @@ class Graph:
     rows: Mapping[int, Sequence[int]] = field(default_factory=dict)
     sums: Sums = Sums()
     apart: frozenset[int] = frozenset()
+    switches: tuple[tuple[int, ...], ...] = ()
 
     def is_before(self, first: int, second: int) -> bool:
         """Whether an action surely is done when another begins."""

@@ -10,6 +10,7 @@ from taccl.backend.lower.assemble import assemble
 from taccl.backend.lower.sizes import sizes_of
 from taccl.backend.lower.to_actions import plan_actions
 from taccl.backend.lower.unequal import EqualChunks, starts_of
+from taccl.backend.lower_plan.by_members import by_members
 from taccl.backend.lower_plan.fits import check_plan_fits, checked_window, has_room
 from taccl.backend.lower_plan.gathering import pull
 from taccl.backend.lower_plan.graph import WRITING, Graph
@@ -26,6 +27,8 @@ from taccl.backend.lower_plan.plans import (
 )
 from taccl.backend.lower_plan.read import graph_of_actions, graph_of_program
 from taccl.backend.lower_plan.sharing import cuts_equally, share_out
+from taccl.backend.lower_plan.sums import add_at_once
+from taccl.backend.lower_plan.switches import switches_of, use_switches
 from taccl.backend.lower_plan.tuning import FILLED
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.program import Buffer, Program
@@ -47,11 +50,17 @@ class PlanLowering:
     ) -> None:
         """`most_operations` : of all ranks together; None: however many.
 
+        Helpers of the schedule's machine are faces of switches; see `by_members.check_helpers`.
+
         Raises
         ------
         CollectiveError : unequal chunks that are no whole number of bytes.
         UnitError : no call that it could serve lies between the sizes requested.
         """
+        switches = switches_of(schedule.problem.topology)
+        schedule = by_members(schedule)
+        #: for plans whose switches do what they can; of a machine without any, there are none
+        self.switching = (pull, add_at_once, partial(use_switches, switches=switches)) if switches else ()
         self.equal = equal = EqualChunks.of(schedule.problem)
         sizes = sizes_of(equal.collective, equal.size_bytes, options.min_bytes, options.max_bytes)
         self.schedule, self.most_operations = schedule, most_operations

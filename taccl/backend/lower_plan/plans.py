@@ -150,9 +150,9 @@ def _used_scratch(ranks: Sequence[RankPlan]) -> list[int]:
         for block in rank.blocks:
             for operation in block.operations:
                 for each in (*operation.sources, *operation.targets):
-                    memory = rank.memory_of(block, operation, each)
-                    if memory is not None and memory[1] is Buffer.SCRATCH:
-                        used[memory[0]] = max(used[memory[0]], each.index + each.size)
+                    for owner, buffer in rank.memories_of(block, operation, each):
+                        if buffer is Buffer.SCRATCH:
+                            used[owner] = max(used[owner], each.index + each.size)
     return used
 
 

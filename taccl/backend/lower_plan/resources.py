@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from taccl.backend.lower_plan.graph import Action, Graph, Known
@@ -12,13 +12,15 @@ from taccl.backend.program import Buffer
 #: The thread blocks that send and receive.
 Connection = tuple[int, int]
 _KINDS = (Channel.MEMORY, Channel.PORT)
+#: The members of a switch channel, ascending, and the buffer that it spans.
+Multicast = tuple[tuple[int, ...], Buffer]
 
 
 @dataclass(slots=True)
 class BlockNumbers:
     """What a thread block names, by kind of channel: numbers of its rank, in the order of its own."""
 
-    channels: dict[Channel, list[int]] = field(default_factory=lambda: {kind: [] for kind in _KINDS})
+    channels: dict[Channel, list[int]] = field(default_factory=lambda: {kind: [] for kind in Channel})
     remotes: dict[Channel, list[int]] = field(default_factory=lambda: {kind: [] for kind in _KINDS})
 
     def block_channels(self) -> tuple[BlockChannels, ...]:
@@ -39,6 +41,7 @@ class Resources:
         self._peers: dict[tuple[int, Channel], list[int]] = {}
         self._remotes: dict[int, dict[tuple[int, Buffer, Channel], int]] = {}
         self._local: dict[tuple[int, Connection], int] = {}
+        self._multicasts: dict[Multicast, None] = {}
         for message in graph.messages:
             if (message.connection[0], message.connection) in self._local:
                 continue
@@ -70,10 +73,29 @@ class Resources:
             ids.append(number)
         return ids.index(number)
 
+    def switch(self, rank: int, block: int, members: tuple[int, ...], buffer: Buffer) -> int:
+        """Which of the block's switch channels is the one of these members on a buffer."""
+        self._multicasts.setdefault((members, buffer))
+        number = list(self._multicasts_of(rank)).index((members, buffer))
+        ids = self.blocks[block].channels[Channel.SWITCH]
+        if number not in ids:
+            ids.append(number)
+        return ids.index(number)
+
+    def _multicasts_of(self, rank: int) -> Iterator[Multicast]:
+        """Those that a rank is a member of, in the order in which all members make them."""
+        return (each for each in self._multicasts if rank in each[0])
+
     def rank_channels(self, rank: int) -> tuple[RankChannels, ...]:
-        """As a plan has them."""
+        """As a plan has them; all members of a switch channel, whether they use it or not."""
         found = ((kind, self._peers.get((rank, kind), [])) for kind in _KINDS)
-        return tuple(RankChannels(kind, tuple(peers)) for kind, peers in found if peers)
+        return (
+            *(RankChannels(kind, tuple(peers)) for kind, peers in found if peers),
+            *(
+                RankChannels(Channel.SWITCH, buffer=buffer, groups=(members,))
+                for members, buffer in self._multicasts_of(rank)
+            ),
+        )
 
     def remote_buffers(self, rank: int) -> tuple[RemoteBuffer, ...]:
         """As a plan has them."""

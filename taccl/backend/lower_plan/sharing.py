@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TypeAlias
 
-from taccl.backend.plan import ExecutionPlan, Operation, OpName, PlanBlock, Range, RankPlan, Share
+from taccl.backend.plan import Channel, ExecutionPlan, Operation, OpName, PlanBlock, Range, RankPlan, Share
 from taccl.backend.program import Buffer
 
 #: First chunk and number of chunks.
@@ -58,10 +58,9 @@ def _is_cut_unlike(written: set[_Extent], touched: set[_Extent]) -> bool:
 def _ranges(
     rank: RankPlan, block: PlanBlock, operation: Operation, ranges: tuple[Range, ...]
 ) -> Iterator[tuple[tuple[int, Buffer], _Extent]]:
-    """The memory behind each, and which chunks of it."""
+    """The memories behind each, and which chunks of them."""
     for each in ranges:
-        memory = rank.memory_of(block, operation, each)
-        if memory is not None:
+        for memory in rank.memories_of(block, operation, each):
             yield memory, (each.index, each.size)
 
 
@@ -91,6 +90,10 @@ def _part(block: PlanBlock, number: int, parts: int) -> PlanBlock:
         id=block.id * parts + number,
         operations=tuple(map(own, block.operations)),
         channels=tuple(
-            replace(row, ids=tuple(each * parts + number for each in row.ids)) for row in block.channels
+            # No thread block signals through a switch, so all parts use one channel of it.
+            row
+            if row.kind is Channel.SWITCH
+            else replace(row, ids=tuple(each * parts + number for each in row.ids))
+            for row in block.channels
         ),
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from taccl.backend.lower.carried import FEATURES, REASONS
 from taccl.backend.lower_plan import PlanLowering
+from taccl.backend.lower_plan.by_members import check_helpers
 from taccl.backend.lower_plan.fits import check_problem_fits
 from taccl.backend.lower_plan.gathering import pull
 from taccl.backend.lower_plan.plans import PUSHING, Pass, land_apart, spelling
@@ -56,6 +57,7 @@ def _readers_of(collective: str) -> Sequence[tuple[str, ...]]:
 
 
 def _refuse(problem: Problem, options: LoweringOptions) -> None:
+    check_helpers(problem.topology)
     if options.in_place and problem.collective.name == "alltoall":
         raise CollectiveError(
             "no plan does an alltoall in place: what a rank sends would lie where it receives",
@@ -78,12 +80,19 @@ def _lower(schedule: Schedule, options: LoweringOptions) -> Sequence[Lowered[Exe
     if options.network is not None:
         plan = min(_timed(plan, lowering, options, options.network), key=lambda each: each[0])[1]
     equal = lowering.equal
-    collective = None if equal.elements is None else equal.collective
+    is_theirs = equal.elements is None and not schedule.problem.topology.num_helpers
+    collective = None if is_theirs else equal.collective
     return [Lowered(plan, (NEWEST.name,), collective, equal.size_bytes)]
 
 
 def _first(lowering: PlanLowering, options: LoweringOptions) -> ExecutionPlan:
-    """A plan that pushes; where that is too large, one that pulls, which takes fewer thread blocks."""
+    """A plan that pushes; where that is too large, one that pulls, which takes fewer thread blocks.
+
+    Where nobody says how fast the machine is, one through its switches, if there are any.
+    """
+    if options.network is None:
+        for switched in _switched(lowering, options):
+            return switched
     try:
         return lowering.plan(PUSHING)
     except ProgramLimitError as too_large:
@@ -117,6 +126,7 @@ def _timed(
 
     best = timed(plan)
     yield best
+    yield from map(timed, _switched(lowering, options))
     if plan.moves_packets:
         return
     launch_us = 0.0
@@ -142,6 +152,12 @@ def _fitting(lowering: PlanLowering, passes: Sequence[Pass]) -> Iterator[Executi
     """The plan by these passes, if there is room for it."""
     with suppress(ProgramLimitError):
         yield lowering.plan(passes)
+
+
+def _switched(lowering: PlanLowering, options: LoweringOptions) -> Iterator[ExecutionPlan]:
+    """The plan whose switches do what they can, if they can do anything; they know no packets here."""
+    if lowering.switching and options.protocol != "LL":
+        yield from (plan for plan in _fitting(lowering, lowering.switching) if plan.uses_switches)
 
 
 def _copy_us_per_mb(network: LogicalTopology) -> float:
@@ -183,8 +199,8 @@ TARGETS: tuple[Target[ExecutionPlan, PlanDocument], ...] = (
         limits=TargetLimits(instances=64, chunk_bytes=UNIT_BYTES, fewer_chunks_fit=True),
         lower=_lower,
         write=to_json,
-        features=FEATURES,
-        reasons=REASONS,
+        features=FEATURES | {"helpers"},
+        reasons={feature: why for feature, why in REASONS.items() if feature != "helpers"},
         read=parse_plan_document,
         verify=_verify,
         protocols=("Simple", "LL"),

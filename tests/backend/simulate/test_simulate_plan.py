@@ -7,12 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import switched
 from plan_mutations import without
+from switched import nvls_allreduce
 
+from taccl.backend.lower_plan import PlanLowering
 from taccl.backend.mscclpp import read_plan
 from taccl.backend.plan import BlockChannels, BlockRemotes, Channel, ExecutionPlan, OpName, PlanBlock
 from taccl.backend.simulate import moves_only_packets, simulate_plan
 from taccl.backend.simulate.plan.work import Packets
+from taccl.backend.target import LoweringOptions
 from taccl.errors import TopologyError, VerificationError
 from taccl.model.executor import SHAPES, Executor, ProtocolCosts
 from tests.backend.plans import (
@@ -135,3 +139,30 @@ def test_packets_are_there_when_all_of_them_are() -> None:
     assert not packets.cover(5, 25)
     packets.add(10, 20)
     assert packets.cover(0, 30)
+
+
+def test_a_switch_sums_n_into_one_and_copies_one_to_all_at_once() -> None:
+    """Each way carries S (1 + 1/n); next to that signals before and after, and two hops of the sum."""
+    for gpus in (4, 8):
+        schedule = nvls_allreduce(gpus)
+        lowering = PlanLowering(schedule, LoweringOptions())
+        run = simulate_plan(lowering.plan(lowering.switching), schedule.problem.topology, 1.0)
+        assert run.time_us == pytest.approx(switched.BETA * (gpus + 1) + 4 * switched.ALPHA)
+        ways = run.port_bytes[: 2 * gpus] / 2**20
+        assert ways == pytest.approx([gpus + 1.0] * 2 * gpus)
+
+
+def test_where_no_switch_sums_its_operations_move_bytes_one_by_one() -> None:
+    schedule = nvls_allreduce(4)
+    lowering = PlanLowering(schedule, LoweringOptions())
+    run = simulate_plan(lowering.plan(lowering.switching), everyone(4), 1.0)
+    assert len(run.moves) == 4 * 2 * 3
+
+
+def test_a_thread_block_moves_a_sum_and_a_store_and_not_the_parts() -> None:
+    executor = Executor({"Simple": COSTS}, reduce_us=1.0, reduce_gbps=1e6)
+    schedule = nvls_allreduce(4, executor=executor)
+    lowering = PlanLowering(schedule, LoweringOptions())
+    run = simulate_plan(lowering.plan(lowering.switching), schedule.problem.topology, 1.0)
+    # a block moves a MB in 40 us, slower than the links; a hop more for the signal, the sum, and the store
+    assert run.time_us == pytest.approx(5 + 2 * 40 + 4 * switched.ALPHA + 3 * 0.5)

@@ -7,6 +7,7 @@ from functools import partial
 
 from taccl.backend.plan import Channel, ChannelEnd, Operation, OpName
 from taccl.backend.simulate.plan.flows import Done
+from taccl.backend.simulate.plan.legs import Leg, legs_of
 from taccl.backend.simulate.plan.run import Arrange, Run
 from taccl.backend.simulate.plan.work import Moved, Work, work_of
 from taccl.backend.verify.mscclpp.signatures import PUTTING
@@ -135,7 +136,8 @@ class SimulatedBlock:
             are_there = partial(sim.packets[self.rank].cover, first, first + size)
             yield sim.wait_for(self.act, ("packets", self.rank), are_there)
         if operation.channel is Channel.PORT and operation.name in _PUSHES:
-            for (number, _), sent in zip(self._ends(operation), work.sends, strict=False):
+            sends = [sent for sent in work.sends if isinstance(sent, Moved)]
+            for (number, _), sent in zip(self._ends(operation), sends, strict=False):
                 packets_to = (sent.rank, sent.first, sent.size) if sent.packets else None
                 sim.ports[number].push(self.act, sim.link(self.rank, sent.rank), sent.wire, packets_to)
                 if operation.name is not OpName.PUT and operation.name in PUTTING:
@@ -150,7 +152,8 @@ class SimulatedBlock:
     def _all_at_once(self, work: Work, go_on: Done) -> None:
         """Bytes that go and come, and the work at home, next to each other."""
         sim, clock = self.sim, self.sim.clock
-        left = 1 + len(work.sends) + len(work.reads)
+        legs = [*legs_of(sim, self.rank, work, self)]
+        left = 1 + len(legs)
 
         def one_is_done() -> None:
             nonlocal left
@@ -158,27 +161,22 @@ class SimulatedBlock:
             if not left:
                 go_on()
 
-        for sent in work.sends:
-            link = sim.link(self.rank, sent.rank)
-            clock.move(link, sent.wire, self, partial(self._has_left, sent, link, clock.now_us, one_is_done))
-        for read in work.reads:
-            link = sim.link(read.rank, self.rank)
-            clock.move(link, read.wire, self, partial(self._has_come, read, link, clock.now_us, one_is_done))
+        for leg in legs:
+            is_over = partial(self._has_left, leg, clock.now_us, one_is_done)
+            clock.move(leg.link, leg.size, leg.mover, is_over)
         clock.at(clock.now_us + work.home_us(sim.executor, sim.copy_us_per_byte), one_is_done)
 
-    def _has_left(self, sent: Moved, link: int, start_us: float, done: Done) -> None:
-        sim = self.sim
-        alpha_us = sim.alpha_us(self.rank, sent.rank)
-        sim.record.moved(self.act, link, sent.wire, start_us, sim.clock.now_us, -1)
-        sim.lands(self.act, alpha_us)
-        if sent.packets:
-            sim.store_packets(sent.rank, sent.first, sent.size, alpha_us, self.act)
-        done()
-
-    def _has_come(self, read: Moved, link: int, start_us: float, done: Done) -> None:
+    def _has_left(self, leg: Leg, start_us: float, done: Done) -> None:
         sim, now_us = self.sim, self.sim.clock.now_us
-        sim.record.moved(self.act, link, read.wire, start_us, now_us, -1)
-        sim.clock.at(now_us + sim.alpha_us(read.rank, self.rank), done)
+        sim.record.moved(self.act, leg.link, leg.size, start_us, now_us, -1)
+        if leg.lands:
+            sim.lands(self.act, leg.alpha_us)
+        if leg.packets is not None:
+            sim.store_packets(*leg.packets, leg.alpha_us, self.act)
+        if leg.awaited:
+            sim.clock.at(now_us + leg.alpha_us, done)
+        else:
+            done()
 
 
 def _is_at_least(values: Sequence[int], number: int, least: int) -> bool:

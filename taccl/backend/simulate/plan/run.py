@@ -9,7 +9,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 
+from taccl.backend.faces import faces_of
 from taccl.backend.plan import Channel, ChannelEnd, ExecutionPlan, ends_of
 from taccl.backend.simulate.plan.flows import Clock, Done
 from taccl.backend.simulate.plan.record import Record
@@ -38,6 +40,7 @@ class Run:
         self.costs, self.proxy_us, self.copy_us_per_byte = costs, proxy_us, copy_us_per_byte
         self.executor = topology.executor if costs is not None else None
         self.clock = Clock(topology, 0.0 if costs is None else costs.block_us_per_byte)
+        self.faces = faces_of(topology)
         self.ends = ends_of(plan)
         count = sum(map(len, self.ends.values()))
         self.come, self.awaited = [0] * count, [0] * count
@@ -60,16 +63,18 @@ class Run:
         if arrange is not None:
             arrange(lambda: self.resume(acts))
 
-    def alpha_us(self, source: int, target: int) -> float:
-        """From the end of what one rank sends until another sees it."""
+    def alpha_us(self, *ranks: int) -> float:
+        """From the end of what the first rank sends until the last sees it, by way of those in between."""
         links = self.topology.link_index
-        link = links.get((source, target), links.get((target, source)))
-        if source == target:
+        if len(ranks) == 2 and ranks[0] == ranks[1]:
             return 0.0
-        if link is None:
-            raise self.no_link(source, target)
-        hop_us = 0.0 if self.costs is None else self.costs.hop_us
-        return float(self.topology.alpha_us[link]) + hop_us
+        total_us = 0.0 if self.costs is None else self.costs.hop_us
+        for source, target in pairwise(ranks):
+            link = links.get((source, target), links.get((target, source)))
+            if link is None:
+                raise self.no_link(source, target)
+            total_us += float(self.topology.alpha_us[link])
+        return total_us
 
     def link(self, source: int, target: int) -> int:
         """The link from one rank to another."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from taccl.backend.plan import ExecutionPlan, Operation, OpName
@@ -17,10 +18,9 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
-    """Bytes to or from a rank; of packets, `first` and `size` are those that they carry, in its scratch."""
+class Bytes:
+    """Some bytes; of packets, `first` and `size` are those that they carry, in scratch."""
 
-    rank: int
     first: float
     size: float
     packets: bool
@@ -32,19 +32,38 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True)
+class Moved(Bytes):
+    """Bytes to or from a rank."""
+
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class Multicast(Bytes):
+    """Bytes that each of some ranks gives to a switch or gets from it."""
+
+    ranks: tuple[int, ...]
+
+    def one_by_one(self, but: int) -> Iterator[Moved]:
+        """The same as bytes of each rank but one."""
+        return (Moved(self.first, self.size, self.packets, rank) for rank in self.ranks if rank != but)
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
     """What an operation does, bytes.
 
     Parameters
     ----------
-    sends, reads : to and from other ranks.
+    sends, reads : to and from other ranks, or through a switch channel: the same to all of its members, and a
+        sum of what all have.
     awaits : packets of its own scratch that must be there, as first byte and bytes; keeps : those that it
         writes.
     copied : bytes that it copies at home. summed : bytes of all sources of a sum; None: it sums nothing.
     """
 
-    sends: tuple[Moved, ...] = ()
-    reads: tuple[Moved, ...] = ()
+    sends: tuple[Moved | Multicast, ...] = ()
+    reads: tuple[Moved | Multicast, ...] = ()
     awaits: tuple[tuple[float, float], ...] = ()
     keeps: tuple[tuple[float, float], ...] = ()
     copied: float = 0.0
@@ -72,7 +91,9 @@ def work_of(plan: ExecutionPlan, at: At, chunk: float, turn: int, unit: int | No
     paired = signature.sizes != "first"
     counted = targets if signature.sizes == "targets" else sources
     first = sources[0].size if sources else 0
-    sends, reads, awaits, keeps = [], [], [], []
+    sends: list[Moved | Multicast] = []
+    reads: list[Moved | Multicast] = []
+    awaits, keeps = [], []
     home, size = 0, 0.0
     for is_source, row, shape in ((True, sources, signature.sources), (False, targets, signature.targets)):
         for place, (each, kind) in enumerate(zip(row, _kinds(shape, len(row)), strict=False)):
@@ -84,8 +105,8 @@ def work_of(plan: ExecutionPlan, at: At, chunk: float, turn: int, unit: int | No
             if memory is None or size <= 0:
                 continue
             packets = kind in PACKET_OPERANDS
-            away = [owner for owner in memory.owners if owner != at.rank]
-            moved = [Moved(owner, begin, size, packets) for owner in away]
+            through = Multicast(begin, size, packets, memory.owners)
+            moved = (through,) if each.switch is not None else through.one_by_one(at.rank)
             if is_source:
                 reads += moved
                 home += each.buffer is not None

@@ -248,18 +248,11 @@ def behind(plan: ExecutionPlan, at: At, each: Range) -> Memory | None:
     if found is None or not 0 <= found[0] < found[1]:
         return None
     if each.switch is not None:
-        buffer, members = switch_of(rank, block.channels_of(Channel.SWITCH)[each.switch])
+        buffer, members = rank.switches[block.channels_of(Channel.SWITCH)[each.switch]]
         return Memory(buffer, members)
     ids = () if at.operation.channel is None else block.remotes_of(at.operation.channel)
     remote = rank.remote_buffers[ids[found[0]]]
     return Memory(remote.buffer, (remote.rank,))
-
-
-def switch_of(rank: RankPlan, number: int) -> tuple[Buffer, tuple[int, ...]]:
-    """The buffer and the members of a switch channel of a rank."""
-    rows = [row for row in rank.channels if row.kind is Channel.SWITCH]
-    found = [(row.buffer or Buffer.INPUT, group) for row in rows for group in row.groups]
-    return found[number]
 
 
 def chunks_of(rank: RankPlan, buffer: Buffer) -> int:

@@ -176,14 +176,14 @@ def _end(rank: RankPlan, kind: Channel, channel: int) -> tuple[int, int]:
 def _switch_groups_agree(subject: Subject) -> None:
     ranks = subject.plan.ranks
     for number, rank in subject.ranks():
-        for _, group in _groups(rank):
+        for _, group in rank.switches:
             are_ranks = all(0 <= member < len(ranks) for member in group)
             if not are_ranks or len(set(group)) < len(group) or number not in group:
                 message = f"has a switch channel of the ranks {_listed(group)}"
                 hint = "list different ranks of the plan, this one among them"
                 subject.rank(number, "switch-group", message, hint, refusal="launch", fatal=True)
                 return
-    waiting = [deque(_groups(rank)) for rank in ranks]
+    waiting = [deque(rank.switches) for rank in ranks]
     ready = True
     while ready:
         ready = False
@@ -204,12 +204,6 @@ def _switch_groups_agree(subject: Subject) -> None:
                 "one order everywhere"
             )
             subject.rank(number, "switch-group", message, hint, refusal="launch", fatal=True)
-
-
-def _groups(rank: RankPlan) -> Iterator[tuple[Buffer, tuple[int, ...]]]:
-    """The switch channels of a rank: the buffer that each spans, and its members."""
-    rows = (row for row in rank.channels if row.kind is Channel.SWITCH)
-    return ((row.buffer or Buffer.INPUT, group) for row in rows for group in row.groups)
 
 
 def _listed(numbers: tuple[int, ...]) -> str:
@@ -241,7 +235,7 @@ def _remote_buffers_are_memory_of_peers(subject: Subject) -> None:
 def _blocks_name_what_is_there(subject: Subject) -> None:
     for number, position, block in subject.blocks():
         rank = subject.plan.ranks[number]
-        groups = len(list(_groups(rank)))
+        groups = len(rank.switches)
         for row in block.channels:
             count = groups if row.kind is Channel.SWITCH else len(rank.peers_of(row.kind))
             for each in row.ids:

@@ -16,7 +16,7 @@ from taccl.backend.plan import Channel, ExecutionPlan, Operation, OpName, PlanBl
 from taccl.backend.program import Buffer
 from taccl.backend.verify.mscclpp.layout import Extent, num_turns, part_of, slice_of
 from taccl.backend.verify.mscclpp.names import Ends, PlanNames
-from taccl.backend.verify.mscclpp.operands import ranges, switch_of
+from taccl.backend.verify.mscclpp.operands import ranges
 from taccl.backend.verify.mscclpp.signatures import (
     LANES,
     PACKET_OPERANDS,
@@ -252,7 +252,7 @@ class _BlockReader:
             return [(remote.rank, remote.buffer)]
         if each.switch is not None:
             number = self.block.channels_of(Channel.SWITCH)[each.switch]
-            buffer, members = switch_of(self.rank, number)
+            buffer, members = self.rank.switches[number]
             return [(member, buffer) for member in members]
         if operand.kind in PACKET_OPERANDS or each.buffer is None:
             return [(self.rank.rank, Buffer.SCRATCH)]
