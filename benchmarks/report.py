@@ -23,7 +23,7 @@ def machine() -> str:
         names = [line for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
         model = names[0].split(":", 1)[1].strip() if names else model
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{cores} cores of {model}, Python {platform.python_version()}"
+    return f"{cores} core{'s' if cores != 1 else ''} of {model}, Python {platform.python_version()}"
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -85,7 +85,7 @@ HEADER = (
     "time us",
     "bound us",
     "of bound",
-    "asked",
+    "requested",
     "GiB",
     "day",
 )
