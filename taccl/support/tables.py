@@ -16,6 +16,12 @@ _TERMINAL_CODE = re.compile(r"(?:\x1b|\^\[|␛)\[[0-9;?]*[A-Za-z]|\x1b\(B|\[\d{0
 _UNSEEN = re.compile("[\ufeff\u200b\x00\x0f]")
 #: As editors count lines; `str.splitlines` also splits at form feeds and the like.
 _LINE_END = re.compile(r"\r+\n|\n|\r")
+#: What people put in the place of lines: `...`, `[snip]`, `(16 more links)`, `Link ...`.
+_ELIDED = re.compile(
+    r"[\s\[(<{#*-]*(?:Link\s+)?(?:\.{3}|…|⋮|(?:\d+|some|many) (?:more|others?|lines?)\b"
+    r"|(?:snip(?:ped)?|omitted|truncated|skipped)\b)",
+    re.IGNORECASE,
+)
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 
 
@@ -48,6 +54,11 @@ def plain(text: str) -> str:
 def plain_lines(text: str) -> list[str]:
     """The lines of a text without a terminal's codes; line k of the file is at k - 1."""
     return lines_of(plain(text))
+
+
+def is_elided(line: str) -> bool:
+    """Whether a line stands for others that somebody left out of a paste."""
+    return _ELIDED.match(line) is not None
 
 
 def number_of(word: str) -> float | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from taccl.support.tables import FileLine
 from taccl.topologies.importers.nodes.facts import Dump, Gpu, GpuLink, Nearness, Nic
-from taccl.topologies.importers.nodes.gpus import arch_by_count, arch_by_neighbours, arch_of_model
+from taccl.topologies.importers.nodes.gpus import Counted, arch_by_neighbours, arch_of_model
 from taccl.topologies.importers.nodes.rates import (
     UNKNOWN_LINK,
     UNKNOWN_NIC_GBPS,
@@ -153,19 +153,27 @@ def _each(dump: Dump, link: GpuLink, bandwidth: Bandwidth) -> Figure:
 
 def _by_count(dump: Dump, link: GpuLink) -> tuple[Rate, str] | None:
     """The generation whose GPUs have as many links, or by xGMI neighbours, as the best linked one here."""
-    totals, neighbours = [0] * len(dump.gpus), [0] * len(dump.gpus)
-    for each in dump.links or ():
-        for end in (each.a, each.b):
-            if end is not None:
-                totals[end] += each.count or 0
-                neighbours[end] += 1
-    most, seen = max(totals), max(neighbours)
     if link.kind == "xgmi":
-        rate = link_rate("xgmi", arch_by_neighbours(seen))
-        return None if rate is None else (rate, f"{seen} neighbours")
-    in_pairs = seen == 1 and all(each.b is not None for each in dump.links or ())
-    rate = link_rate("nvlink", arch_by_count(most, in_pairs=in_pairs)) if link.kind == "nvlink" else None
-    return None if rate is None else (rate, f"{most} links" + (" to one other GPU" if in_pairs else ""))
+        neighbours = max(map(len, _links_at(dump)))
+        rate = link_rate("xgmi", arch_by_neighbours(neighbours))
+        return None if rate is None else (rate, f"{neighbours} neighbours")
+    here = counted(dump)
+    rate = link_rate("nvlink", here.arch) if link.kind == "nvlink" else None
+    where = " to one other GPU" if here.in_pairs else ", at a Grace CPU" if here.at_grace else ""
+    return None if rate is None else (rate, f"{here.nvlinks} links{where}")
+
+
+def counted(dump: Dump) -> Counted:
+    """What the NVLinks and the CPUs of a dump tell of its GPUs."""
+    links = _links_at(dump)
+    in_pairs = max(map(len, links)) == 1 and all(each.b is not None for each in dump.links or ())
+    at_grace = bool(dump.cpus) and all(cpu.arch in ("arm64", "aarch64") for cpu in dump.cpus or ())
+    return Counted(max(sum(link.count or 0 for link in mine) for mine in links), in_pairs, at_grace)
+
+
+def _links_at(dump: Dump) -> list[list[GpuLink]]:
+    """For each GPU, the links that end there."""
+    return [[link for link in dump.links or () if gpu in (link.a, link.b)] for gpu in range(len(dump.gpus))]
 
 
 def _times(count: Figure) -> str:

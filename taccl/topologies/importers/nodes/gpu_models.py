@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from taccl.errors import TopologyError
-from taccl.support.tables import plain_lines
+from taccl.support.tables import FileLine, plain_lines
 from taccl.topologies.importers.nodes.facts import Dump, Gpu
-from taccl.topologies.importers.nodes.figures import arch_of
-from taccl.topologies.importers.nodes.gpus import NVLINKS_OF_SEVERAL, arch_of_model, model_in
+from taccl.topologies.importers.nodes.figures import arch_of, counted
+from taccl.topologies.importers.nodes.gpus import arch_of_model, board_models, model_in
 
 #: `GPU 0: NVIDIA B200 (UUID: ..)` of `nvidia-smi -L`, and `GPU 0,1,..: NVIDIA B200` of people.
 _LISTED = re.compile(r"\bGPUs?\s+(\d[\d ,.-]{0,200}):\s*(\S.*)")
@@ -33,7 +33,9 @@ def with_named_models(dump: Dump, text: str) -> Dump:
     for index, name in _named(text):
         names.setdefault(index, set()).add(name)
     every = set().union(*names.values())
-    if not every or any(len(models) > 1 for models in names.values()):
+    if not every:
+        return _with_mentioned_model(dump, text)
+    if any(len(models) > 1 for models in names.values()):
         return dump
     only = next(iter(every)) if len(every) == 1 else None
 
@@ -43,6 +45,23 @@ def with_named_models(dump: Dump, text: str) -> Dump:
         return only if only or gpu.dev is None else next(iter(names.get(gpu.dev, ())), None)
 
     return replace(dump, gpus=tuple(replace(gpu, model=model(gpu)) for gpu in dump.gpus))
+
+
+def _with_mentioned_model(dump: Dump, text: str) -> Dump:
+    """A dump whose GPUs are of the one generation that any line mentions, with a warning that says so."""
+    found = [
+        (model, number)
+        for number, line in enumerate(plain_lines(text), 1)
+        if len(line) <= _LONGEST_LINE
+        for model in board_models(line)
+    ]
+    if len({arch_of_model(model) for model, _ in found}) != 1:
+        return dump
+    model, number = found[0]
+    place = FileLine(dump.gpus[0].place.path, number)
+    warning = f"{place}: the GPUs are taken for {model}, which this line mentions"
+    gpus = tuple(gpu if gpu.model or gpu.arch else replace(gpu, model=model) for gpu in dump.gpus)
+    return replace(dump, gpus=gpus, warnings=(*dump.warnings, warning))
 
 
 def _named(text: str) -> Iterator[tuple[int, str]]:
@@ -82,14 +101,9 @@ def unnamed_generation(dump: Dump) -> str | None:
     links = [link for link in dump.links or () if link.kind == "nvlink" and link.gbps is None]
     if not links or any(arch_of(gpu) for gpu in dump.gpus):
         return None
-    totals = [0] * len(dump.gpus)
-    for link in links:
-        for end in (link.a, link.b):
-            if end is not None:
-                totals[end] += link.count or 0
-    several = NVLINKS_OF_SEVERAL.get(max(totals))
-    if several is None:
+    here = counted(dump)
+    if here.several is None:
         return None
-    taken, others = several
-    both = f"{max(totals)} NVLinks of a GPU are {taken}'s and {others}'s"
+    taken, others = here.several
+    both = f"{here.nvlinks} NVLinks of a GPU are of {taken} or of {others}"
     return f"{links[0].place}: {both}: {taken} is taken, since no file names the GPUs; --gpu names them"

@@ -61,12 +61,32 @@ _WITHOUT_NVLINK = re.compile(
 )
 #: Cards, which bridges join, of models that boards have too.
 _BRIDGED = ("PCIE", "NVL")
+
+
+@dataclass(frozen=True)
+class _ByCount:
+    """The generation whose GPUs have a number of NVLinks, and those that have as many and are not taken."""
+
+    arch: str
+    taken: str = ""
+    others: str = ""
+
+
 #: How many NVLinks a GPU has -> the generation that has this many.
-_BY_COUNT = {4: "sm60", 6: "sm70", 8: "sm80", 12: "sm80", 18: "sm90"}
-#: Numbers that later generations have too: what is taken, and what it could be.
-NVLINKS_OF_SEVERAL = {18: ("Hopper", "Blackwell")}
+_BY_COUNT = {
+    4: _ByCount("sm60"),
+    6: _ByCount("sm70"),
+    8: _ByCount("sm80", "the A800", "the H800"),
+    12: _ByCount("sm80"),
+    18: _ByCount("sm90", "Hopper", "Blackwell"),
+}
 #: The same where all of them lead to one other GPU: boards spread a P100's four, bridges join pairs of cards.
-_BY_COUNT_OF_PAIRS = {4: "sm86"}
+_BY_COUNT_OF_PAIRS = {
+    4: _ByCount("sm86", "a bridge of RTX A6000, A40, RTX 3090", "the A30"),
+    12: _ByCount("sm80", "the A100 as a card", "the H100 as a card"),
+}
+#: The same where a Grace CPU has the GPUs.
+_BY_COUNT_AT_GRACE = {18: _ByCount("sm100", "Grace Blackwell", "Grace Hopper at NVLink switches")}
 #: Eight GPUs that all have xGMI links to each other; those before the MI300 had links to fewer others.
 _XGMI_NEIGHBOURS_SINCE_MI300 = 7
 
@@ -92,6 +112,18 @@ def links_of_model(model: str | None) -> int:
     return MOST_LINKS if facts is None else facts.nvlinks
 
 
+def links_on_board(model: str) -> int | None:
+    """How many NVLinks a GPU of this name has, all on its board; None of cards and of other models."""
+    return links_of_model(model) if is_switched_beyond_four(model) else None
+
+
+def board_models(line: str) -> list[str]:
+    """The models in a line of prose, `8xB200 with NVLink`, whose boards of eight have NVSwitches."""
+    words = re.sub(r"(?<=\d)[xX](?=[A-Z])", " ", line)
+    boards = (each.words for each in _MODELS if each.is_on_board)
+    return [found[0] for each in boards for found in re.finditer(each, words)]
+
+
 def is_without_nvlink(model: str) -> bool:
     """Whether it is a product that never had NVLink."""
     return _WITHOUT_NVLINK.search(model) is not None
@@ -104,12 +136,36 @@ def is_switched_beyond_four(model: str | None) -> bool:
     return facts is not None and facts.is_on_board and not is_card
 
 
-def arch_by_count(count: int, *, in_pairs: bool = False) -> str | None:
-    """The generation whose GPUs have this many NVLinks; None where no generation has.
+@dataclass(frozen=True)
+class Counted:
+    """What tells the generation of GPUs that nobody names.
 
-    `in_pairs`: all of a GPU's links lead to one other GPU.
+    Parameters
+    ----------
+    nvlinks : of the GPU that has most.
+    in_pairs : all of a GPU's links lead to one other GPU.
+    at_grace : a Grace CPU has the GPUs.
     """
-    return (in_pairs and _BY_COUNT_OF_PAIRS.get(count)) or _BY_COUNT.get(count)
+
+    nvlinks: int
+    in_pairs: bool = False
+    at_grace: bool = False
+
+    @property
+    def _row(self) -> _ByCount | None:
+        at_grace = self.at_grace and _BY_COUNT_AT_GRACE.get(self.nvlinks)
+        in_pairs = self.in_pairs and _BY_COUNT_OF_PAIRS.get(self.nvlinks)
+        return at_grace or in_pairs or _BY_COUNT.get(self.nvlinks)
+
+    @property
+    def arch(self) -> str | None:
+        """The generation whose GPUs have this many NVLinks; None where no generation has."""
+        return None if self._row is None else self._row.arch
+
+    @property
+    def several(self) -> tuple[str, str] | None:
+        """Which GPUs are taken, and which have as many links; None where no others have."""
+        return (self._row.taken, self._row.others) if self._row and self._row.others else None
 
 
 def arch_by_neighbours(count: int) -> str | None:

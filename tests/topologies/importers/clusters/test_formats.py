@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from test_link_info import BLOCKS as LINK_BLOCKS
+from test_link_info import LINES as LINK_LINES
 
 from taccl.errors import FileError, TacclError, TopologyError
 from taccl.topologies.importers.clusters.formats.infiniband import host_and_nic, speed_of
@@ -57,6 +59,14 @@ def test_ends_that_tell_different_speeds_are_told_with_both_lines():
     cluster = parse_cluster(BLOCKS.replace("lid 1 4xHDR", "lid 1 4xEDR"), "net.txt")
     assert cluster.ports[0].gbps == 12.5
     assert "net.txt:11: this cable has 12.5 GB/s, but 25 at net.txt:4" in cluster.warnings[0]
+
+
+@pytest.mark.parametrize("text", [BLOCKS, LINES])
+def test_lines_that_were_left_out_are_refused(text):
+    at = text.index("\n", text.index("n2 "))
+    with pytest.raises(TopologyError, match="lines were left out here") as error:
+        parse_cluster(f"{text[:at]}\n ...\n{text[at + 1 :]}", "c")
+    assert error.value.line == text.count("\n", 0, at) + 2
 
 
 def test_one_name_for_two_cards_is_told():
@@ -289,6 +299,8 @@ SAMPLES = [path.read_text() for path in sorted(FILES.iterdir()) if path.suffix !
     LABELS,
     OLD_MODEL,
     AWS,
+    LINK_BLOCKS,
+    LINK_LINES,
 ]
 
 

@@ -1,5 +1,8 @@
 """iblinkinfo tells hosts, switches and cables as ibnetdiscover does."""
 
+import pytest
+
+from taccl.errors import TopologyError
 from taccl.topologies.importers.clusters.imported import parse_cluster
 
 BLOCKS = """\
@@ -44,3 +47,17 @@ def test_lines_of_a_link_are_read_too():
 def test_a_line_that_cannot_be_read_is_left_out_with_a_warning():
     cluster = parse_cluster(BLOCKS + "   x 1[] ==( 4X )==> 3\n", "links.txt")
     assert cluster.warnings == ("links.txt:11: this line cannot be read, and is left out",)
+
+
+@pytest.mark.parametrize("text", [BLOCKS, LINES], ids=["blocks", "lines"])
+def test_lines_that_were_left_out_are_refused(text):
+    first, rest = text.split("\n", 1)
+    with pytest.raises(TopologyError, match="lines were left out here") as error:
+        parse_cluster(f"{first}\n   ...\n{rest}", "links.txt")
+    assert error.value.line == 2
+
+
+def test_a_switch_that_has_no_block_is_one_by_its_name():
+    cluster = parse_cluster(BLOCKS[: BLOCKS.index("Switch: 0x248a2")], "links.txt")
+    assert set(cluster.switches) == {"leaf1", "spine1"}
+    assert cluster.hosts == ("n01", "n02")

@@ -8,10 +8,10 @@ from taccl.topologies.importers.nodes.machine import make_machine
 from taccl.topologies.importers.nodes.registry import parse_dump
 
 
-def topo(numa="N/A"):
-    names = [f"GPU{i}" for i in range(4)]
+def topo(numa="N/A", links="NV18", gpus=4):
+    names = [f"GPU{i}" for i in range(gpus)]
     rows = [
-        "\t".join([name, *("X" if name == other else "NV18" for other in names), "0-3", "0", numa])
+        "\t".join([name, *("X" if name == other else links for other in names), "0-3", "0", numa])
         for name in names
     ]
     return "\n".join(["\t".join(["", *names, "CPU Affinity", "NUMA Affinity", "GPU NUMA ID"]), *rows]) + "\n"
@@ -39,11 +39,36 @@ def test_lines_of_several_machines_name_none():
     assert {gpu.model for gpu in dump.gpus} == {None}
 
 
-def test_a_number_of_links_of_two_generations_is_told():
-    machine = make_machine(parse_dump(topo(), "topo.txt"))
-    assert machine.gpu_gbps == (370.8,) * 4
-    (warning,) = [warning for warning in machine.warnings if "Hopper" in warning]
-    assert warning.startswith("topo.txt:2: 18 NVLinks of a GPU are Hopper's and Blackwell's")
+@pytest.mark.parametrize(
+    "line", ["Device name: NVIDIA B200\n", "Our 8xB200 box:\n", "NVIDIA B200, 00:1B:00.0\n"]
+)
+def test_a_line_of_prose_that_mentions_one_generation_is_believed_with_a_warning(line):
+    machine = make_machine(parse_dump("hello\n" + line + topo(), "topo.txt"))
+    assert machine.gpu_gbps == (721.8,) * 4
+    assert machine.warnings == ("topo.txt:2: the GPUs are taken for B200, which this line mentions",)
+
+
+def test_a_line_that_compares_two_generations_is_not():
+    dump = parse_dump("B200 is faster than H100\n" + topo())
+    assert {gpu.model for gpu in dump.gpus} == {None}
+
+
+@pytest.mark.parametrize(
+    ("text", "gbps", "taken", "others"),
+    [
+        (topo(), 370.8, "Hopper", "Blackwell"),
+        (topo("8"), 721.8, "Grace Blackwell", "Grace Hopper at NVLink switches"),
+        (topo(links="NV8"), 160, "the A800", "the H800"),
+        (topo(links="NV12", gpus=2), 240, "the A100 as a card", "the H100 as a card"),
+    ],
+)
+def test_a_number_of_links_of_several_models_is_told(text, gbps, taken, others):
+    machine = make_machine(parse_dump(text, "topo.txt"))
+    assert set(machine.gpu_gbps) == {gbps}
+    warning = machine.warnings[-1]
+    assert warning.startswith("topo.txt:2: ")
+    assert f"NVLinks of a GPU are of {taken} or of {others}: {taken} is taken" in warning
+    assert "--gpu" in warning
 
 
 def test_the_user_names_the_model():

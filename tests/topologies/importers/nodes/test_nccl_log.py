@@ -198,6 +198,8 @@ def test_a_block_that_is_cut_is_told():
         (spoken("Bootstrap : Using eth0\nNCCL version 2.28"), 1, "no graph block"),
         ("\n" + spoken("=== System : maxBw 1.0 totalBw 1.0 ===\nCPU/0 (1/1/1)\n===="), 2, "no GPU"),
         (PAIR.replace("+ PCI[48.0] - NIC/0-1000", "+ PCI[48.0 - NIC/0-1000"), 13, "cannot be read"),
+        (PAIR.replace("+ PCI[48.0] - NIC/0-1000", "..."), 13, "were left out here"),
+        (spoken(PAIR).replace("\n", "\n[...]\n", 1), 2, "were left out here"),
     ],
 )
 def test_logs_without_a_machine_are_refused_with_what_to_do(text, line, says):

@@ -331,6 +331,8 @@ def test_hosts_of_a_domain_have_no_pcie_between_them() -> None:
         ("<cpu/><system/>", "first element is <cpu>"),
         ("<!DOCTYPE x [<!ENTITY a 'b'>]><system/>", "not allowed"),
         ("hello <system>", "not well-formed"),
+        (system(gpu("1:0:0.0", 0), "<!-- ... -->"), "elements were left out here"),
+        (system(gpu("1:0:0.0", 0), "<!-- 6 more GPUs -->"), "elements were left out here"),
     ],
 )
 def test_what_is_damaged_is_refused_with_its_line(text, words) -> None:

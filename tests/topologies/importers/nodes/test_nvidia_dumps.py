@@ -16,13 +16,14 @@ VERDICTS = (
         ports("mlx5_0 mlx5_1", "mlx5_0", "mlx5_0 mlx5_1", "mlx5_1") + ports("mlx5_2 mlx5_3", each=4),
         to_switch=8,
         peak=200.0,
+        warned=("8 NVLinks of a GPU are of the A800 or of the H800",),
     ),
     Verdict(
         *("smi-topo/h200-8-10nic-ansi.txt", 8, 10, 370.8),
         ports("mlx5_3", "mlx5_5", "mlx5_4", "mlx5_0 mlx5_1 mlx5_2", "mlx5_7", "mlx5_9", "mlx5_8", "mlx5_6"),
         to_switch=18,
         peak=450.0,
-        warned=("18 NVLinks of a GPU are Hopper's and Blackwell's",),
+        warned=("18 NVLinks of a GPU are of Hopper or of Blackwell",),
     ),
     Verdict(
         *("smi-topo/rtx6000ada-4-4nic.txt", 4, 4, 12.0),

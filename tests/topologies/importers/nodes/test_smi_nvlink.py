@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mutilations import linked, mutilated, reported
 
 from taccl.errors import TopologyError
 from taccl.topologies.importers.nodes.formats import smi_nvlink
@@ -111,6 +112,17 @@ def test_lists_of_capabilities_and_counters_after_it_are_not_read():
             5,
             "links of GPU 0 were left out after link 2",
         ),
+        *(
+            (BRIDGED + dots, 11, "links of GPU 1 were left out after link 3")
+            for dots in (
+                "[...]\n",
+                "\t Link ...\n",
+                "... (18 links)\n",
+                "(16 more links)\n",
+                "<snip>\n",
+                "…\n",
+            )
+        ),
         (BRIDGED.replace("Link 1", "Link 0", 1), 3, "link 0 of GPU 0 stands here again (line 2)"),
         ("nothing", 1, "no GPU"),
     ],
@@ -120,6 +132,13 @@ def test_what_is_damaged_is_refused_with_its_line(text, line, says):
         read(text)
     assert (error.value.path, error.value.line) == ("links.txt", line)
     assert says in error.value.message
+
+
+def test_a_list_that_ends_before_all_links_of_its_model_is_told():
+    dump = read(gpu(0, "NVIDIA H200", ["26.562 GB/s"] * 2) + gpu(1, "NVIDIA H200", ["26.562 GB/s"] * 18))
+    (first, _) = dump.warnings
+    assert first == "links.txt:1: GPU 0 is H200 with 18 NVLinks, of which 2 stand here: is the list cut?"
+    assert not read(gpu(0, "NVIDIA H200", ["26.562 GB/s"] * 2 + ["<inactive>"] * 16)).warnings[1:]
 
 
 @given(st.data())
@@ -202,9 +221,19 @@ def test_the_state_of_links_refines_where_they_lead():
     [
         (LED_BACK.replace("Link 1: Remote", "Link 0: Remote", 1), 3, "link 0 of GPU 0 stands here again"),
         (LED_BACK[LED_BACK.index("\t") :], 1, "no GPU stands above this link"),
+        (LED_BACK.replace("GPU 1", "\t ...\nGPU 1"), 5, "links of GPU 0 were left out here"),
+        (LED_BACK + "\t (15 more links)\n", 9, "links of GPU 1 were left out here"),
     ],
 )
 def test_damage_is_refused_with_its_line(text, line, message):
     with pytest.raises(TopologyError, match=message) as error:
         format_of(text).read(text, "r.txt")
     assert error.value.line == line
+
+
+@given(mutilated(LED_BACK) | mutilated(SWITCHED))
+def test_a_mutilated_list_of_ends_is_read_or_refused_with_its_line(text):
+    dump = reported(parse_dump, text)
+    if dump is not None:
+        pairs = linked(parse_dump(LED_BACK, "x.txt")) | linked(parse_dump(SWITCHED, "x.txt"))
+        assert all(pair in pairs or "switch" in pair for pair in linked(dump))

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 
-from taccl.support.tables import FileLine, lines_of
+from taccl.support.tables import FileLine, is_elided, lines_of
 from taccl.topologies.importers.clusters.facts import Cluster, HostPort, Trunk
 
 _HEAD = re.compile(
@@ -50,6 +50,8 @@ _SPEED = re.compile(r"\b(\d{1,2})x\s*(SDR|DDR|QDR|FDR10|FDR|EDR|HDR|NDR|XDR)\b",
 _SHARP = re.compile(r"aggregation\s+node", re.IGNORECASE)
 #: A card that tells its model in place of its host, whose name is then not known.
 _MODEL = re.compile(r"^(MT\d+\b|Mellanox\b|NVIDIA\b|ConnectX|BlueField)|Technologies|^\s*$", re.IGNORECASE)
+#: How switches of Mellanox call themselves.
+_SWITCH = re.compile(r"^MF0;|:[A-Z]+\d+\w*/U\d+$")
 #: A line of iblinkinfo: LID and port, the state of the link, LID and port at its other end. With `-l` a GUID
 #: and a name stand before, in its blocks of cards a GUID.
 _LINK_INFO = re.compile(
@@ -129,6 +131,17 @@ class Cables:
     )
     _switches: dict[str, tuple[FileLine, str]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+
+    def unread(self, place: FileLine, line: str, what: str = "line") -> None:
+        """A line that is not understood: left out with a warning, unless it stands for others.
+
+        Raises
+        ------
+        TopologyError : somebody left lines out in its place.
+        """
+        if is_elided(line):
+            raise place.error("lines were left out here", "give the whole output: cables are missing")
+        self.warnings.append(f"{place}: this {what} cannot be read, and is left out")
 
     def switch(self, place: FileLine, key: str, description: str) -> None:
         """A switch, also one without cables."""
@@ -214,7 +227,7 @@ class Cables:
 def _switch_names(switches: dict[str, tuple[FileLine, str]]) -> dict[str, str]:
     """A name for each switch: its description without the words of its maker where that is one of a kind."""
     full = {key: description.strip() or key for key, (_, description) in switches.items()}
-    short = {key: re.sub(r"^MF0;|:[A-Z]+\d+\w*/U\d+$", "", name) or name for key, name in full.items()}
+    short = {key: _SWITCH.sub("", name) or name for key, name in full.items()}
     short = {key: name.removeprefix("MF0;") for key, name in short.items()}
     counts = Counter(short.values())
     return {key: name if counts[name] == 1 else f"{name} ({key})" for key, name in short.items()}
@@ -225,7 +238,7 @@ def read_blocks(text: str, path: str | None) -> Cluster:
 
     Raises
     ------
-    TopologyError : no cable leads from a host to a switch.
+    TopologyError : no cable leads from a host to a switch, or lines were left out.
     """
     cables = Cables()
     descriptions = _descriptions(text)
@@ -239,11 +252,10 @@ def read_blocks(text: str, path: str | None) -> Cluster:
             if owner.is_switch:
                 cables.switch(place, key, owner.description)
             continue
-        if not line.lstrip().startswith("["):
-            continue
-        port = _PORT.match(line)
+        port = _PORT.match(line) if line.lstrip().startswith("[") else None
         if port is None or owner is None:
-            cables.warnings.append(f"{place}: this line of a port cannot be read, and is left out")
+            if line.lstrip().startswith("[") or is_elided(line):
+                cables.unread(place, line, "line of a port")
             continue
         key, rest = port[3].lower().lstrip("0"), port[5] or ""
         a = End(owner.key, int(port[1]), owner.is_switch, owner.description)
@@ -272,7 +284,7 @@ def read_ports(text: str, path: str | None) -> Cluster:
 
     Raises
     ------
-    TopologyError : no cable leads from a host to a switch.
+    TopologyError : no cable leads from a host to a switch, or lines were left out.
     """
     cables = Cables()
     for number, line in enumerate(text.split("\n"), start=1):
@@ -287,7 +299,7 @@ def read_ports(text: str, path: str | None) -> Cluster:
             continue
         alone = _ALONE.match(line) if len(line) <= _LONGEST_LINE else None
         if alone is None:
-            cables.warnings.append(f"{place}: this line cannot be read, and is left out")
+            cables.unread(place, line)
         elif alone[1].upper() == "SW":
             cables.switch(place, alone[4].lower().lstrip("0"), alone[6])
     return cables.cluster("ibnetdiscover-p", path)
@@ -299,11 +311,11 @@ def _end(kind: str, port: str, guid: str, description: str) -> End:
 
 
 def read_link_info(text: str, path: str | None) -> Cluster:
-    """The cluster that iblinkinfo tells; a switch is what its block calls so, or a LID with many ports.
+    """The cluster that iblinkinfo tells; a switch is what its block or name calls so, or a LID of many ports.
 
     Raises
     ------
-    TopologyError : no cable leads from a host to a switch.
+    TopologyError : no cable leads from a host to a switch, or lines were left out.
     """
     cables = Cables()
     owner, name = "", ""
@@ -319,10 +331,11 @@ def read_link_info(text: str, path: str | None) -> Cluster:
             ports.setdefault(link[2], set()).add(link[3])
             if owner == "SWITCH" or (not owner and len(ports[link[2]]) > 1):
                 switches.add(link[2])
-        elif "==>" in line:
-            cables.warnings.append(f"{FileLine(path, number)}: this line cannot be read, and is left out")
+        elif "==>" in line or is_elided(line):
+            cables.unread(FileLine(path, number), line)
     for place, name, link in found:
-        near, far = link[2] in switches, link[5] in switches
+        near = link[2] in switches
+        far = link[5] in switches or _SWITCH.search(link[7] or "") is not None
         if near:
             cables.switch(place, link[2], name)
         if link[5] is not None:

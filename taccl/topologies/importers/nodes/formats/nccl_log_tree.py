@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from taccl.support.tables import FileLine, plain_lines
+from taccl.support.tables import FileLine, is_elided, plain_lines
 from taccl.topologies.importers.nodes.facts import LinkKind
 
 _MARK = "NCCL INFO"
@@ -18,6 +18,7 @@ _BRANCH = re.compile(
 #: Routes from a GPU or a card, which NCCL prints below these and never below a CPU or a bridge.
 _OWN = ("NVL", "XGMI", "LOC", "NET")
 _LINKS: dict[str, LinkKind] = {"NVL": "nvlink", "XGMI": "xgmi"}
+_WHOLE = "give the log as NCCL wrote it"
 _HINT = "run the job with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH"
 
 
@@ -131,6 +132,8 @@ def find_block(text: str, path: str | None) -> LogBlock:
     said: list[tuple[re.Match[str], FileLine]] = []
     ended = False
     for number in range(begin + 1, len(lines)):
+        if is_elided(message_of(lines[number])):
+            raise FileLine(path, number + 1).error("lines of the graph block were left out here", _WHOLE)
         if _speaker(lines[number]) != mine:
             continue
         message, place = message_of(lines[number]), FileLine(path, number + 1)
@@ -144,8 +147,7 @@ def find_block(text: str, path: str | None) -> LogBlock:
             said += [(found, place) for found in (cpu, branch) if found is not None]
         elif message.lstrip().startswith("+"):
             raise FileLine(path, number + 1).error(
-                f"this line of the graph block cannot be read: {message.strip()[:60]!r}",
-                "give the log as NCCL wrote it",
+                f"this line of the graph block cannot be read: {message.strip()[:60]!r}", _WHOLE
             )
     here = FileLine(path, begin + 1)
     warnings = [] if ended else [f"{here}: the graph block has no end: devices may be missing"]

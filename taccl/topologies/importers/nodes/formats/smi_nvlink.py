@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 
 from taccl.errors import TopologyError
 from taccl.support.lists import few
-from taccl.support.tables import FileLine, plain_lines
+from taccl.support.tables import FileLine, is_elided, plain_lines
 from taccl.topologies.importers.nodes.facts import Dump, Gpu, GpuLink, normal_busid
-from taccl.topologies.importers.nodes.gpus import MOST_LINKS, model_in
+from taccl.topologies.importers.nodes.gpus import MOST_LINKS, links_on_board, model_in
 
 NAME, REMOTE_NAME = "nvidia-smi-nvlink", "nvidia-smi-nvlink-remote"
 _GPU = re.compile(r"\bGPU\s+(\d{1,4})\s*:\s*(\S.*)")
@@ -103,7 +103,7 @@ def _listed(lines: list[str], path: str | None) -> list[_Listed]:
             left_out = 0
         elif each is None:
             continue
-        elif line.strip().strip("[]") in ("...", "…"):
+        elif is_elided(line):
             left_out = number
         elif link is not None and not link[2].strip().startswith(_OTHER_LISTS):
             _add(each, int(link[1]), link[2].strip(), number, left_out > 0, path)
@@ -168,12 +168,24 @@ def _odd(listed: list[_Listed], path: str | None) -> list[str]:
             found.append(f"{place}: GPU {each.dev}: links {few(sorted(each.down))} are down; not counted")
         if absent:
             found.append(f"{place}: GPU {each.dev}: links {few(absent)} do not stand here; not counted")
+        elif each.lines:
+            found += _fewer(place, each.dev, each.model, len(each.lines))
         if len(each.rates) < most and not (each.rates and each.down) and not absent:
             found.append(f"{place}: GPU {each.dev} has {len(each.rates)} NVLinks, others have {most}")
         slow = sorted(link for link, rate in each.rates.items() if rate < 0.8 * usual[0][0])
         if slow:
             found.append(f"{place}: GPU {each.dev}: links {few(slow)} are slower than {usual[0][0]:g} GB/s")
     return found
+
+
+def _fewer(place: FileLine, dev: int, model: str, count: int) -> list[str]:
+    """A warning where a list ends before all links that such a GPU has."""
+    most = links_on_board(model)
+    if most is None or count >= most:
+        return []
+    return [
+        f"{place}: GPU {dev} is {model} with {most} NVLinks, of which {count} stand here: is the list cut?"
+    ]
 
 
 @dataclass
@@ -196,7 +208,7 @@ def read_remote(text: str, path: str | None) -> Dump:
 
     Raises
     ------
-    TopologyError : a link before any GPU, or one that stands twice.
+    TopologyError : a link before any GPU, one that stands twice, or links were left out.
     """
     listed = _listed_ends(text, path)
     gpus = [listed[dev] for dev in sorted(listed)]
@@ -206,6 +218,8 @@ def read_remote(text: str, path: str | None) -> Dump:
     warnings = []
     for a, gpu in enumerate(gpus):
         others = [at.get(bus) for bus, _ in gpu.ends.values()]
+        if gpu.ends:
+            warnings += _fewer(gpu.location, gpu.dev, gpu.model, len(gpu.ends))
         counts.update((a, b) for b in others if b is None or a < b)
         if at and None in others:
             lost = f"{others.count(None)} links of GPU {gpu.dev} lead to no GPU of this list"
@@ -244,6 +258,8 @@ def _listed_ends(text: str, path: str | None) -> dict[int, _Ends]:
                     "give the output of one `nvidia-smi nvlink -R`",
                 )
             gpu.ends[link] = (normal_busid(remote[2]) or remote[2].lower(), int(remote[3]))
+        elif gpu is not None and is_elided(line):
+            raise here.error(f"links of GPU {gpu.dev} were left out here", "give the whole output")
         elif header is not None:
             gpu = listed.setdefault(int(header[1]), _Ends(here, int(header[1]), model_in(header[2])))
     return listed

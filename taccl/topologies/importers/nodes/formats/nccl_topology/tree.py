@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from taccl.errors import TopologyError
-from taccl.support.tables import FileLine
+from taccl.support.tables import FileLine, is_elided
 from taccl.support.xml_elements import Dialect, Element, parse_elements
 from taccl.topologies.importers.nodes.facts import Cpu, normal_busid
 
@@ -121,6 +121,10 @@ def parse_tree(text: str, path: str | None) -> tuple[Device, ...]:
     ------
     TopologyError : it is not well formed, is no topology, or has no CPU.
     """
+    for comment in _COMMENT.finditer(text):
+        if is_elided(comment[0].removeprefix("<!--")):
+            line = text.count("\n", 0, comment.start()) + 1
+            raise FileLine(path, line).error("elements were left out here", "give the file whole")
     # NCCL's reader skips comments whatever is in them; in XML they may hold no two hyphens.
     text = _COMMENT.sub(lambda found: "\n" * found[0].count("\n"), text.lstrip("\ufeff"))
     roots = parse_elements(text.encode("utf-8", errors="replace"), path, DIALECT, encoding="utf-8")
