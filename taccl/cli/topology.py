@@ -28,6 +28,7 @@ from taccl.topologies import (
     catalogue_entry,
     load_topology,
 )
+from taccl.topologies.helpers import words
 from taccl.topologies.reach import check_pairs, may_reach
 
 #: Keys whose column has a shorter title.
@@ -77,10 +78,11 @@ def show(name: str, nodes: int | None, profile: Path | None, as_json: bool) -> N
     machine = load_topology(name, nodes=nodes, profile=profile)
     entry = catalogue_entry(name) if machine.name == name and profile is None else None
     facts, links, paths = _facts(machine, entry), _link_classes(machine), _path_classes(machine)
-    figures = () if entry is None else entry.figures
+    figures, helpers = () if entry is None else entry.figures, _helpers(machine)
     if as_json:
         executor = None if machine.executor is None else machine.executor.to_dict()
         known = {"executor": executor, "figures": [_figure_values(figure) for figure in figures]}
+        known |= {"helper_list": helpers} if helpers else {}
         show_json(stamped("taccl.topology.show/1", facts | {"links": links, "paths": paths} | known))
         return
     for label, value in facts.items():
@@ -90,6 +92,9 @@ def show(name: str, nodes: int | None, profile: Path | None, as_json: bool) -> N
         click.echo(f"\n{title}")
         header = [_HEADER.get(key, key) for key in classes[0]]
         show_table(header, [tuple(each.values()) for each in classes])
+    if helpers:
+        click.echo("\nHELPERS")
+        show_table(("name", "at", "can", "GB/s", "memory (MB)"), [_helper_row(each) for each in helpers])
     if machine.executor is not None:
         _show_executor(machine.executor)
     if figures:
@@ -153,18 +158,41 @@ def _link_classes(machine: PhysicalTopology) -> list[dict[str, object]]:
 
 
 def _path_classes(machine: PhysicalTopology) -> list[dict[str, object]]:
-    """Pairs of GPUs that reach each other past no other GPU at the same cost, counted."""
+    """Pairs of GPUs, or of a GPU and a helper, with a way past no other GPU at the same cost, counted."""
     classes: Counter[tuple[str, int, float, float]] = Counter()
     sources, times = _sources(machine)
     for src, dst in np.argwhere(may_reach(machine)[:sources]).tolist():
         path = machine.path(src, dst)
         if path is not None:
             where = "in a node" if machine.gpus[src].node == machine.gpus[dst].node else "between nodes"
+            where = where if dst < machine.num_members else "to a helper"
             classes[where, len(path.links), path.alpha_us, path.beta_us_per_mb] += times
     return [
         {"pairs": pairs, "where": where, "links": links} | _cost(alpha, beta)
         for (where, links, alpha, beta), pairs in classes.items()
     ] or [{"pairs": 0}]
+
+
+def _helpers(machine: PhysicalTopology) -> list[dict[str, object]]:
+    """What each helper can do, and the bandwidth of its own that it has at its switch."""
+    return [
+        {
+            "name": helper.name,
+            "at": helper.at,
+            "can": list(words(helper.may_sum, helper.may_copy)),
+            "bandwidth_gbps": None
+            if helper.beta_us_per_mb is None
+            else _cost(0.0, helper.beta_us_per_mb)["bandwidth_gbps"],
+            "memory_mb": helper.memory_mb,
+        }
+        for helper in machine.gpus[machine.num_members :]
+    ]
+
+
+def _helper_row(helper: dict[str, object]) -> tuple[object, ...]:
+    can = helper["can"]
+    shown = helper | {"can": ", ".join(can) if isinstance(can, list) else can}
+    return tuple("" if value is None else value for value in shown.values())
 
 
 def _sources(machine: PhysicalTopology) -> tuple[int, int]:
@@ -178,9 +206,9 @@ def _sources(machine: PhysicalTopology) -> tuple[int, int]:
     """
     layout = layout_of(machine)
     if machine.num_ranks**2 > MAX_LINKS and machine.num_nodes > 1 and nodes_are_equivalent(machine, layout):
-        return len(layout.ranks[0]), machine.num_nodes
+        return layout.smallest_node, machine.num_nodes
     check_pairs(machine)
-    return machine.num_ranks, 1
+    return machine.num_members, 1
 
 
 def _cost(alpha_us: float, beta_us_per_mb: float) -> dict[str, object]:

@@ -105,6 +105,8 @@ def _without_helpers(topology: LogicalTopology, links: IntArray) -> LogicalTopol
         port_names=tuple(topology.port_names[port] for port in used),
         port_betas=None if betas is None else tuple(betas[link] for link in kept),
         is_helper=None,
+        helper_names=(),
+        memory_mb=None,
         may_sum=None if may_sum is None else may_sum[:many],
         may_copy=None if may_copy is None else may_copy[:many],
         domain_of=None if topology.domain_of is None else topology.domain_of[:many],

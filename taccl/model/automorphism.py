@@ -150,6 +150,7 @@ def _broken_roles(ranks: IntArray, topology: LogicalTopology) -> str | None:
         ("a helper", topology.is_helper),
         ("a rank that may sum", topology.may_sum),
         ("a rank that may copy", topology.may_copy),
+        ("a rank with this much memory", topology.memory_mb),
     ):
         if column is not None and (column != column[ranks]).any():
             rank = int(np.flatnonzero(column != column[ranks])[0])

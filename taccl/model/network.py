@@ -59,6 +59,8 @@ class LogicalTopology:
         lasts as long as its slowest port, so the largest is the link's beta. None: all are, as on a
         machine whose ports are no faster than their links; what says so number by number becomes None.
     is_helper : shape (num_ranks,) or None for no rank; the ranks that hold no data, after all others.
+    helper_names : what each helper is called in messages; empty where nobody says.
+    memory_mb : shape (num_ranks,) or None for no limit; how much a helper can hold at once.
     may_sum : shape (num_ranks,) or None for all; whether a rank can make one of several parts of a sum: its
         own contribution and those that come. One that cannot passes a part on as it is.
     may_copy : shape (num_ranks,) or None for all; whether a rank can make several of one chunk: keep it and
@@ -90,6 +92,8 @@ class LogicalTopology:
     may_copy: BoolArray | None = None
     domain_of: IntArray | None = None
     executor: Executor | None = None
+    helper_names: tuple[str, ...] = ()
+    memory_mb: FloatArray | None = None
 
     def __post_init__(self) -> None:
         text(self.name, "the name of a topology", TopologyError)
@@ -162,6 +166,21 @@ class LogicalTopology:
             )
         if self.num_ranks and not self.num_members:
             raise TopologyError(f"all ranks of {self.name!r} are helpers")
+        tuple_of(self.helper_names, str, "helper_names", TopologyError)
+        if self.helper_names and len(self.helper_names) != self.num_helpers:
+            raise TopologyError(
+                f"helper_names of {self.name!r} has {len(self.helper_names)} names "
+                f"for {self.num_helpers} helpers"
+            )
+        if self.memory_mb is not None:
+            memory_mb = np.asarray(self.memory_mb)
+            if (
+                memory_mb.shape != (self.num_ranks,)
+                or memory_mb.dtype.kind != "f"
+                or not (memory_mb > 0).all()
+            ):
+                raise TopologyError(f"memory_mb of {self.name!r} must be a positive number for each rank")
+            object.__setattr__(self, "memory_mb", memory_mb)
 
     def _check_port_betas(self, port_betas: tuple[tuple[float, ...], ...]) -> None:
         for betas in tuple_of(port_betas, Sequence, "the port betas of a link", TopologyError):
@@ -205,6 +224,12 @@ class LogicalTopology:
         """Ranks that hold data: the first ones."""
         return self.num_ranks - self.num_helpers
 
+    def rank_name(self, rank: int) -> str:
+        """`rank 2`, or `nvswitch.sum (rank 8)` for a helper that has a name."""
+        helper = rank - self.num_members
+        named = helper >= 0 and self.helper_names
+        return f"{self.helper_names[helper]} (rank {rank})" if named else f"rank {rank}"
+
     @property
     def num_links(self) -> int:
         return len(self.src)
@@ -215,7 +240,8 @@ class LogicalTopology:
 
     @property
     def num_nodes(self) -> int:
-        return len(np.unique(self.node_of))
+        """Nodes with ranks that hold data."""
+        return len(np.unique(self.node_of[: self.num_members]))
 
     @cached_property
     def equal_nodes(self) -> IntArray | None:

@@ -7,40 +7,51 @@ Paths are found for the GPUs of node 0 and moved on from node to node.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from taccl.model.collective import IntArray
 from taccl.sketch.layout import Layout
 from taccl.support.size_limits import MAX_LINKS
-from taccl.topologies.devices import NO_NODE
+from taccl.topologies.devices import NO_NODE, Device
 from taccl.topologies.model import Path, PhysicalTopology
 
 
 def paths_of_equal_nodes(topology: PhysicalTopology, layout: Layout) -> list[Path] | None:
-    """Paths inside all nodes and between equal GPUs of nodes, at most MAX_LINKS; None: not equivalent."""
-    gpus, num_nodes = layout.gpus_per_node, len(layout.ranks)
-    if gpus is None or num_nodes < 2 or gpus * num_nodes != layout.num_ranks:
+    """Paths inside all nodes and between equal GPUs of nodes, at most MAX_LINKS; None: not equivalent.
+
+    Helpers of a node count as inside it; helpers of no node are linked to all GPUs that reach them.
+    """
+    gpus, num_nodes = layout.gpus_per_node, topology.num_nodes
+    if gpus is None or num_nodes < 2 or gpus * num_nodes != layout.num_members:
         return None
-    inside = num_nodes * gpus * (gpus - 1)
+    moved = _moved_on(topology, layout)
+    if moved is None:
+        return None
+    helpers = topology.gpus[layout.num_members :]
+    inside = [
+        *range(gpus),
+        *(layout.num_members + i for i, each in enumerate(helpers) if each.node in (0, NO_NODE)),
+    ]
+    many = num_nodes * len(inside) * (len(inside) - 1)
     for distances in (range(1, num_nodes), _powers_of_two(num_nodes)):
-        if inside + num_nodes * gpus * len(distances) <= MAX_LINKS:
+        if many + num_nodes * gpus * len(distances) <= MAX_LINKS:
             break
     else:
         return None
-    moved = _moved_on(topology, layout)
-    of_node_0 = list(_paths_from_node_0(topology, gpus, distances))
-    joined = {path.dst_rank // gpus for path in of_node_0} - {0}
-    if moved is None or joined != set(distances):
+    of_node_0 = list(_paths_from_node_0(topology, gpus, inside, distances))
+    joined = {path.dst_rank // gpus for path in of_node_0 if path.dst_rank < layout.num_members} - {0}
+    if joined != set(distances):
         return None
-    return list(_everywhere(of_node_0, moved, num_nodes, gpus))
+    return list(_everywhere(of_node_0, *moved, num_nodes))
 
 
 def nodes_are_equivalent(topology: PhysicalTopology, layout: Layout) -> bool:
     """Whether going on from each node to the next, and from the last to the first, changes nothing."""
-    gpus, nodes = layout.gpus_per_node, len(layout.ranks)
-    return gpus is not None and gpus * nodes == layout.num_ranks and _moved_on(topology, layout) is not None
+    gpus, nodes = layout.gpus_per_node, topology.num_nodes
+    return gpus is not None and gpus * nodes == layout.num_members and _moved_on(topology, layout) is not None
 
 
 def _powers_of_two(num_nodes: int) -> Sequence[int]:
@@ -48,36 +59,40 @@ def _powers_of_two(num_nodes: int) -> Sequence[int]:
     return sorted({*steps, *(num_nodes - step for step in steps)})
 
 
-def _paths_from_node_0(topology: PhysicalTopology, gpus: int, distances: Sequence[int]) -> Iterator[Path]:
-    for src in range(gpus):
+def _paths_from_node_0(
+    topology: PhysicalTopology, gpus: int, inside: Sequence[int], distances: Sequence[int]
+) -> Iterator[Path]:
+    for src in inside:
         paths = topology.paths_from(src)
-        ends = (
-            *(gpu for gpu in range(gpus) if gpu != src),
-            *(distance * gpus + src for distance in distances),
-        )
+        between = (distance * gpus + src for distance in distances if src < gpus)
+        ends = (*(rank for rank in inside if rank != src), *between)
         yield from (paths[end] for end in ends if end in paths)
 
 
-def _everywhere(of_node_0: list[Path], moved: IntArray, num_nodes: int, gpus: int) -> Iterator[Path]:
+def _everywhere(
+    of_node_0: list[Path], moved: IntArray, rank_moved: IntArray, num_nodes: int
+) -> Iterator[Path]:
+    """The paths of all nodes, none twice: one between helpers of no node goes to itself."""
     links = [np.array(path.links) for path in of_node_0]
-    num_ranks = num_nodes * gpus
+    src, dst = (np.array([getattr(path, end) for path in of_node_0]) for end in ("src_rank", "dst_rank"))
     for node in range(num_nodes):
         for number, path in enumerate(of_node_0):
-            yield Path(
-                path.src_rank + node * gpus,
-                (path.dst_rank + node * gpus) % num_ranks,
-                tuple(links[number].tolist()),
-                path.alpha_us,
-                path.beta_us_per_mb,
-            )
+            if node == 0 or (src[number], dst[number]) != (path.src_rank, path.dst_rank):
+                yield replace(
+                    path,
+                    src_rank=int(src[number]),
+                    dst_rank=int(dst[number]),
+                    links=tuple(links[number].tolist()),
+                )
             links[number] = moved[links[number]]
+        src, dst = rank_moved[src], rank_moved[dst]
 
 
-def _moved_on(topology: PhysicalTopology, layout: Layout) -> IntArray | None:
-    """The link of the next node, and of the first after the last, for each link; None: one is missing or
-    costs something else.
+def _moved_on(topology: PhysicalTopology, layout: Layout) -> tuple[IntArray, IntArray] | None:
+    """The link of the next node, and of the first after the last, for each link, and so for each rank; None:
+    one is missing or costs something else.
     """
-    nodes = [topology.gpus[ranks[0]].node for ranks in layout.ranks]
+    nodes = list(dict.fromkeys(gpu.node for gpu in topology.gpus[: layout.num_members]))
     following = dict(zip(nodes, [*nodes[1:], nodes[0]], strict=True)) | {NO_NODE: NO_NODE}
     by_place = {(device.node, device.kind, device.local): device.name for device in topology.devices}
     if len(by_place) < len(topology.devices) or not {node for node, _, _ in by_place} <= set(following):
@@ -91,4 +106,18 @@ def _moved_on(topology: PhysicalTopology, layout: Layout) -> IntArray | None:
     if (moved < 0).any():
         return None
     costs = np.array([(link.alpha_us, link.beta_us_per_mb) for link in topology.links])
-    return moved if bool((costs[moved] == costs).all()) else None
+    ranks = np.array([topology.rank_of.get(image[rank.name], -1) for rank in topology.gpus])
+    if (ranks < 0).any() or not (costs[moved] == costs).all():
+        return None
+    equal = (
+        _ability(rank, image) == _ability(topology.gpus[other], {})
+        for rank, other in zip(topology.gpus, ranks.tolist(), strict=True)
+    )
+    return (moved, ranks) if all(equal) else None
+
+
+def _ability(rank: Device, image: Mapping[str, str]) -> tuple[object, ...]:
+    """What a helper can do and costs, with the image of its switch."""
+    at = None if rank.at is None else image.get(rank.at, rank.at)
+    behind = rank.behind and tuple(image.get(end, end) for end in rank.behind)
+    return rank.may_sum, rank.may_copy, at, rank.alpha_us, rank.beta_us_per_mb, rank.memory_mb, behind

@@ -18,13 +18,15 @@ class Layout:
 
     Parameters
     ----------
-    ranks : per node, its ranks by local index.
+    ranks : per node, its ranks by local index: its GPUs, then its helpers. Helpers of no node make up one.
     node_of, local_of : shape (num_ranks,); the node, and the index in it, of each rank.
+    num_members : how many of the ranks, the first ones, are GPUs.
     """
 
     ranks: tuple[tuple[int, ...], ...]
     node_of: IntArray
     local_of: IntArray
+    num_members: int
 
     @property
     def num_ranks(self) -> int:
@@ -33,12 +35,13 @@ class Layout:
     @property
     def smallest_node(self) -> int:
         """GPUs that every node has at least."""
-        return min(map(len, self.ranks))
+        return int(np.unique(self.node_of[: self.num_members], return_counts=True)[1].min())
 
     @property
     def gpus_per_node(self) -> int | None:
         """GPUs of each node if the nodes are equivalent and their ranks follow one another, else None."""
-        blocks = np.array_equal(self.node_of, np.arange(self.num_ranks) // self.smallest_node)
+        gpus = self.node_of[: self.num_members]
+        blocks = np.array_equal(gpus, np.arange(len(gpus)) // self.smallest_node)
         return self.smallest_node if blocks else None
 
 
@@ -52,7 +55,7 @@ def layout_of(topology: PhysicalTopology) -> Layout:
     for node, members in enumerate(ranks.values()):
         node_of[members] = node
         local_of[members] = np.arange(len(members))
-    return Layout(tuple(map(tuple, ranks.values())), node_of, local_of)
+    return Layout(tuple(map(tuple, ranks.values())), node_of, local_of, topology.num_members)
 
 
 def check_gpu_numbers(sketch: Sketch, layout: Layout, topology_name: str) -> None:

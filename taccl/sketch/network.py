@@ -9,7 +9,7 @@ NIC one each way, and a trunk between switches that is faster than the GPUs one 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -54,7 +54,7 @@ def logical_topology(sketch: Sketch, topology: PhysicalTopology, layout: Layout)
     if topology.num_helpers and not takes_all_links(sketch):
         raise sketch.error(
             f"{topology.name} has helpers, and this sketch chooses links of GPUs only",
-            hint="leave the sketch out, or let it use all links",
+            hint="leave the sketch out, let it use all links, or leave the helpers out",
         )
     few = None
     if has_too_many_links(sketch, topology, layout):
@@ -82,11 +82,20 @@ def logical_topology(sketch: Sketch, topology: PhysicalTopology, layout: Layout)
         occupancy=topology.occupancy,
         port_betas=betas,
         is_helper=np.array([gpu.kind == "helper" for gpu in topology.gpus], dtype=np.bool_),
+        helper_names=tuple(helper.name for helper in topology.gpus[topology.num_members :]),
+        memory_mb=_memory_mb(topology),
         may_sum=np.array([gpu.may_sum for gpu in topology.gpus], dtype=np.bool_),
         may_copy=np.array([gpu.may_copy for gpu in topology.gpus], dtype=np.bool_),
         domain_of=_domains(paths, topology, layout),
         executor=topology.executor,
     )
+
+
+def _memory_mb(topology: PhysicalTopology) -> FloatArray | None:
+    """How much each rank can hold; None where no helper has a limit."""
+    if all(rank.memory_mb is None for rank in topology.gpus):
+        return None
+    return np.array([np.inf if rank.memory_mb is None else rank.memory_mb for rank in topology.gpus])
 
 
 def has_too_many_links(sketch: Sketch, topology: PhysicalTopology, layout: Layout) -> bool:
@@ -209,15 +218,28 @@ def _ports(
     ]
     beta_of = {port: topology.links[port].beta_us_per_mb for ports in used for port in ports if port >= 0}
     beta_of |= {-1 - link: float(each) for link, each in enumerate(beta)}
+    own = _own_betas(paths)
     links_of: dict[int, set[int]] = {}
     for link, physical in enumerate(used):
         for port in physical:
             links_of.setdefault(port, set()).add(link)
-    kept = sorted(port for port in links_of if not _is_covered(port, used, links_of, beta_of))
+    kept = sorted(port for port in links_of if not _is_covered(port, used, links_of, beta_of, own))
     number = {port: position for position, port in enumerate(kept)}
     ports = tuple(tuple(number[port] for port in physical if port in number) for physical in used)
-    betas = tuple(tuple(beta_of[port] for port in physical if port in number) for physical in used)
+    betas = tuple(
+        tuple(own.get(link, beta_of)[port] for port in physical if port in number)
+        for link, physical in enumerate(used)
+    )
     return ports, tuple(_port_name(port, paths, topology) for port in kept), betas
+
+
+def _own_betas(paths: Sequence[Path]) -> dict[int, dict[int, float]]:
+    """The betas of the ports of paths to and from helpers, whose rates on a link are not the link's."""
+    return {
+        number: dict(zip(path.links, path.betas, strict=True))
+        for number, path in enumerate(paths)
+        if path.betas is not None
+    }
 
 
 def _between_switches(topology: PhysicalTopology) -> frozenset[int]:
@@ -246,18 +268,28 @@ def _into_domains(topology: PhysicalTopology) -> frozenset[int]:
 
 
 def _is_covered(
-    port: int, used: Sequence[tuple[int, ...]], links_of: dict[int, set[int]], beta_of: dict[int, float]
+    port: int,
+    used: Sequence[tuple[int, ...]],
+    links_of: dict[int, set[int]],
+    beta_of: dict[int, float],
+    own: Mapping[int, dict[int, float]],
 ) -> bool:
-    """Whether another port, as slow or slower, keeps all links of this one apart; of equal ports the first
-    stays.
+    """Whether another port, as slow or slower for every link of this one, keeps all of them apart; of equal
+    ports the first stays.
     """
-    links, beta = links_of[port], beta_of[port]
+    links = links_of[port]
     others = set.intersection(*(set(used[link]) for link in links)) - {port}
-    return any(
-        beta_of[other] >= beta
-        and (len(links_of[other]) > len(links) or beta_of[other] > beta or other < port)
-        for other in others
-    )
+    if not others:
+        return False
+    rates = [beta_of, *(own[link] for link in links if link in own)]
+    if len(rates) > len(links):
+        del rates[0]  # all links have rates of their own
+
+    def covers(other: int) -> bool:
+        slower = [rate[other] - rate[port] for rate in rates]
+        return min(slower) >= 0 and (len(links_of[other]) > len(links) or max(slower) > 0 or other < port)
+
+    return any(covers(other) for other in others)
 
 
 def _port_name(port: int, paths: Sequence[Path], topology: PhysicalTopology) -> str:

@@ -294,7 +294,7 @@ def _without_nic(machine: _Machine) -> Iterator[Anomaly]:
         yield Anomaly(
             "no NIC next to",
             tuple(without),
-            f"{named(without)} ({len(without)} of {machine.topology.num_ranks} GPUs) have no NIC near them",
+            f"{named(without)} ({len(without)} of {machine.topology.num_members} GPUs) have no NIC near them",
             "what they send to other nodes passes another GPU or their host",
         )
 

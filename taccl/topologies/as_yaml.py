@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from taccl.errors import TopologyError
-from taccl.topologies.devices import Device, DeviceKind, Link
+from taccl.topologies.devices import NO_NODE, Device, DeviceKind, Link
 from taccl.topologies.executor_section import executor_lines
+from taccl.topologies.helpers_text import helper_entries
 from taccl.topologies.model import PhysicalTopology
 
 _KEYS: dict[DeviceKind, str] = {
     "gpu": "gpus",
-    "helper": "helpers",
     "switch": "switches",
     "nic": "nics",
     "pcie": "pcie",
@@ -50,10 +50,11 @@ def template_lines(
     entries: Sequence[LinkEntry],
     indent: str,
     comments: Sequence[str] = (),
+    helpers: Sequence[str] = (),
 ) -> Iterator[str]:
     """The lines of a node: its devices by their number or names, and its links.
 
-    `comments` : about the GPUs, below their line.
+    `comments` : about the GPUs, below their line. `helpers` : the entries of `helpers`.
     """
     for kind, key in _KEYS.items():
         names = devices.get(kind)
@@ -61,6 +62,9 @@ def template_lines(
             yield f"{indent}{key}: {names if isinstance(names, int) else '[' + ', '.join(names) + ']'}"
         if kind == "gpu":
             yield from (f"{indent}# {comment_of(comment)}" for comment in comments)
+    if helpers:
+        yield f"{indent}helpers:"
+        yield from (f"{indent}  - {entry}" for entry in helpers)
     yield f"{indent}links:" if entries else f"{indent}links: []"
     for entry in entries:
         if entry.comment:
@@ -97,7 +101,7 @@ def topology_text(machine: PhysicalTopology, comment: Sequence[str] = ()) -> str
     """
     lines = [f"# {line}".rstrip() for line in comment]
     lines += [f"name: {_quoted(machine.name)}", f"occupancy: {machine.occupancy}"]
-    if all(gpu.name.startswith(f"node{gpu.node}.") for gpu in machine.gpus):
+    if all(gpu.name.startswith(f"node{gpu.node}.") for gpu in machine.gpus[: machine.num_members]):
         lines += _nodes(machine)
     elif machine.num_nodes == 1:
         lines += _template(_without_prefix(machine, ""), "")
@@ -112,6 +116,12 @@ _Node = tuple[list[Device], list[Link]]
 
 
 def _nodes(machine: PhysicalTopology) -> Iterator[str]:
+    helpers, servers = _outside_nodes(machine)
+    machine = replace(
+        machine,
+        devices=tuple(device for device in machine.devices if device not in helpers),
+        links=tuple(link for link in machine.links if link not in servers),
+    )
     parts = [_without_prefix(machine, f"node{node}.") for node in range(machine.num_nodes)]
     if any(part != parts[0] for part in parts[1:]):
         raise _cannot(machine, "its nodes differ")
@@ -131,6 +141,18 @@ def _nodes(machine: PhysicalTopology) -> Iterator[str]:
     yield f"nodes: {machine.num_nodes}"
     for alpha, beta in costs:
         yield f"fabric: {{alpha_us: {2 * alpha!r}, beta_us_per_mb: {beta!r}}}"
+    if helpers:
+        yield "helpers:"
+        yield from (f"  - {entry}" for entry in helper_entries(helpers, servers, are_servers=True))
+
+
+def _outside_nodes(machine: PhysicalTopology) -> _Node:
+    """The helpers of no node with the memory that they are behind, and the links of these."""
+    helpers = [device for device in machine.devices if device.kind == "helper" and device.node == NO_NODE]
+    memory = {end for helper in helpers for end in helper.behind or ()}
+    devices = [device for device in machine.devices if device in helpers or device.name in memory]
+    names = {device.name for device in devices}
+    return devices, [link for link in machine.links if {link.src, link.dst} & names]
 
 
 def _without_prefix(machine: PhysicalTopology, prefix: str) -> _Node:
@@ -141,11 +163,19 @@ def _without_prefix(machine: PhysicalTopology, prefix: str) -> _Node:
         for device in machine.devices
         if node is None or device.node == node
     }
-    for name in inside.values():
-        if not _NAME.fullmatch(name):
+    kind_of = {device.name: device.kind for device in machine.devices}
+    memory = {end for device in machine.devices for end in device.behind or ()}
+    for full, name in inside.items():
+        if kind_of[full] != "helper" and full not in memory and not _NAME.fullmatch(name):
             raise _cannot(machine, f"no device can be called {name!r}")
     devices = [
-        replace(device, name=inside[device.name], node=0)
+        replace(
+            device,
+            name=inside[device.name],
+            node=0,
+            at=None if device.at is None else inside.get(device.at, device.at),
+            behind=None if device.behind is None else (inside[device.behind[0]], inside[device.behind[1]]),
+        )
         for device in machine.devices
         if device.name in inside
     ]
@@ -157,19 +187,17 @@ def _without_prefix(machine: PhysicalTopology, prefix: str) -> _Node:
     return devices, links
 
 
-def _with_abilities(device: Device) -> str:
-    """A device's name, and of a helper what it cannot do."""
-    cannot = [key for key, can in (("sums", device.may_sum), ("copies", device.may_copy)) if not can]
-    return (
-        f"{{name: {device.name}, {', '.join(f'{key}: false' for key in cannot)}}}" if cannot else device.name
-    )
-
-
 def _template(node: _Node, indent: str) -> Iterator[str]:
     devices, links = node
+    helpers = [device for device in devices if device.kind == "helper"]
+    memory = {end for helper in helpers for end in helper.behind or ()}
+    served = {helper.name for helper in helpers if helper.behind is not None} | memory
+    entries_of_helpers = helper_entries(helpers, links)
+    devices = [device for device in devices if device.name not in memory]
+    links = [link for link in links if not {link.src, link.dst} & served]
     listed: dict[DeviceKind, int | Sequence[str]] = {}
     for kind in _KEYS:
-        names = [_with_abilities(device) for device in devices if device.kind == kind]
+        names = [device.name for device in devices if device.kind == kind]
         counted = names == [f"{kind}{number}" for number in range(len(names))]
         listed[kind] = len(names) if counted else names
     entries = []
@@ -177,7 +205,7 @@ def _template(node: _Node, indent: str) -> Iterator[str]:
         ends = _all_to_all(pairs, devices, is_one_way)
         ends = ends or pairs_lines([f"{src}-{dst}" for src, dst in pairs])
         entries.append(LinkEntry(ends, (f"alpha_us: {alpha!r}", f"beta_us_per_mb: {beta!r}"), is_one_way))
-    return template_lines(listed, entries, indent)
+    return template_lines(listed, entries, indent, helpers=entries_of_helpers)
 
 
 _Pairs = list[tuple[str, str]]
@@ -208,7 +236,8 @@ def _all_to_all(pairs: _Pairs, devices: Sequence[Device], is_one_way: bool) -> l
         whole = many[src_kind] * (many[src_kind] - 1) // (1 if is_one_way else 2)
     else:
         whole = many[src_kind] * many[dst_kind]
-    return [f"from: {_KEYS[src_kind]}", f"to: {_KEYS[dst_kind]}"] if len(pairs) == whole else []
+    names = {**_KEYS, "helper": "helpers"}
+    return [f"from: {names[src_kind]}", f"to: {names[dst_kind]}"] if len(pairs) == whole else []
 
 
 def _quoted(name: str) -> str:

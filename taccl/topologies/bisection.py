@@ -18,6 +18,7 @@ import numpy as np
 from taccl.errors import TopologyError
 from taccl.model.units import MB, bandwidth_gbps
 from taccl.topologies.model import PhysicalTopology
+from taccl.topologies.without import without_helpers
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -57,6 +58,7 @@ def bisection(topology: PhysicalTopology) -> Bisection:
     ------
     TopologyError : there is only one rank.
     """
+    topology = without_helpers(topology)
     if topology.num_ranks < 2:
         raise TopologyError(f"{topology.name!r} has one rank, which has no halves")
     groups = _groups(topology)

@@ -9,11 +9,12 @@ nodes of a leaf share its uplinks. This module knows no file and nothing inside 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from taccl.errors import TopologyError
 from taccl.model.units import beta_from_bandwidth
 from taccl.topologies.devices import NO_NODE, Device, Link
+from taccl.topologies.helpers import moved_to
 from taccl.topologies.machines import both_directions
 
 #: A NIC by its node and its place among the NICs of that node.
@@ -142,9 +143,15 @@ def one_switch_for_nodes(
     shared = {
         f"node{node}.{switch}": f"{switch}{number}" for number, group in enumerate(groups) for node in group
     }
-    kept = [device for device in devices if device.name not in shared]
+    kept = [device for device in devices if device.name not in shared and device.at not in shared]
     made = dict.fromkeys(shared[device.name] for device in devices if device.name in shared)
     kept += [Device(name, "switch", NO_NODE, local) for local, name in enumerate(made)]
+    at_it = [device for device in devices if device.at in shared]
+    helpers = {
+        each.name: each
+        for each in (moved_to(device, shared[device.at], switch) for device in at_it if device.at)
+    }
+    kept += [replace(helper, local=local) for local, helper in enumerate(helpers.values())]
     moved = [
         Link(
             shared.get(link.src, link.src), shared.get(link.dst, link.dst), link.alpha_us, link.beta_us_per_mb

@@ -8,7 +8,6 @@ needed for switches, NICs and bridges.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -17,9 +16,9 @@ from typing import TYPE_CHECKING
 from taccl.errors import TopologyError
 from taccl.model.executor import Executor
 from taccl.model.network import Occupancy, check_occupancy
-from taccl.model.units import MAX_ALPHA_US, MAX_BETA_US_PER_MB, MIN_BETA_US_PER_MB
-from taccl.support.arguments import is_number, is_whole, number, shown, text, tuple_of
-from taccl.topologies.devices import NO_NODE, Device, DeviceKind, Link, Path, bundled
+from taccl.support.arguments import is_whole, shown, text, tuple_of
+from taccl.topologies.devices import NO_NODE, RANKS, Device, DeviceKind, Link, Path, bundled, check_cost
+from taccl.topologies.helpers import check_helpers
 from taccl.topologies.paths import PathFinder
 from taccl.topologies.summary import LinkClass, as_html, headline, link_classes
 
@@ -27,9 +26,6 @@ if TYPE_CHECKING:
     import networkx as nx
 
 __all__ = ["NO_NODE", "Device", "DeviceKind", "Link", "Occupancy", "Path", "PhysicalTopology"]
-
-#: The least and the most that a cost can be, if it is not 0.
-_RANGE = {"alpha_us": (0.0, MAX_ALPHA_US), "beta_us_per_mb": (MIN_BETA_US_PER_MB, MAX_BETA_US_PER_MB)}
 
 
 @dataclass(frozen=True, repr=False)
@@ -80,6 +76,7 @@ class PhysicalTopology:
         for link in self.links:
             self._check_link(link, known)
         object.__setattr__(self, "links", bundled(self.links))
+        check_helpers(self.devices, self.links)
 
     def _check_link(self, link: Link, known: set[str]) -> None:
         for end in (link.src, link.dst):
@@ -87,18 +84,13 @@ class PhysicalTopology:
                 raise TopologyError(f"a link of {self.name!r} ends at {shown(end)}, which is no device of it")
         if link.src == link.dst:
             raise TopologyError(f"a link of {self.name!r} leads from {link.src} to itself")
-        for what, cost in (("alpha_us", link.alpha_us), ("beta_us_per_mb", link.beta_us_per_mb)):
-            if not is_number(cost) or not 0 <= cost < math.inf:
-                raise TopologyError(
-                    f"{what} of {link.src} -> {link.dst} must be finite and not negative, not {shown(cost)}"
-                )
-            least, most = _RANGE[what] if cost else (0.0, 0.0)
-            number(cost, f"{what} of {link.src} -> {link.dst}", TopologyError, least=least, most=most)
+        check_cost("alpha_us", link.alpha_us, f"{link.src} -> {link.dst}")
+        check_cost("beta_us_per_mb", link.beta_us_per_mb, f"{link.src} -> {link.dst}")
 
     @cached_property
     def gpus(self) -> tuple[Device, ...]:
         """The ranks by number: the GPUs, and after them the helpers."""
-        return tuple(device for kind in ("gpu", "helper") for device in self.devices if device.kind == kind)
+        return tuple(device for kind in RANKS for device in self.devices if device.kind == kind)
 
     @cached_property
     def rank_of(self) -> dict[str, int]:
@@ -121,7 +113,8 @@ class PhysicalTopology:
 
     @cached_property
     def num_nodes(self) -> int:
-        return len({gpu.node for gpu in self.gpus})
+        """Nodes with GPUs; servers of their own are none."""
+        return len({gpu.node for gpu in self.gpus[: self.num_members]})
 
     @cached_property
     def _finder(self) -> PathFinder:

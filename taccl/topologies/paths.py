@@ -5,7 +5,8 @@ smaller alpha (the sum of its links'), then the one with fewer links. Routes tha
 differ in the NICs they take, in the switches, or not at all: GPU g of G prefers NIC number g * N // G of its
 node's N, so that GPUs which are equally far from several NICs spread over them; and where switches of nodes
 are linked past any NIC, GPUs g and h of two nodes take way number (g + h) mod n of n. NICs and switches of a
-third node pass nothing on: what comes in from outside stays in its node.
+third node pass nothing on: what comes in from outside stays in its node. A helper at a switch has the links
+of the switch, at costs of its own where it says so.
 
 The order (largest beta, sum of alphas) has no optimal substructure, so a search finds the least
 largest beta to every end first, and then, for each such beta, the least alpha over the links that
@@ -20,7 +21,17 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from functools import cached_property
 
-from taccl.topologies.devices import BETWEEN_NODES, INSIDE_NODE, NO_NODE, Device, DeviceKind, Link, Path
+from taccl.topologies.devices import (
+    BETWEEN_NODES,
+    INSIDE_NODE,
+    NO_NODE,
+    RANKS,
+    Device,
+    DeviceKind,
+    Link,
+    Path,
+)
+from taccl.topologies.helpers import links_at_switches
 
 #: What a path may pass from NIC to NIC.
 _BETWEEN_NICS: frozenset[DeviceKind] = frozenset(("switch", "fabric"))
@@ -30,6 +41,7 @@ _TICKS_PER_US = 1e9
 
 Way = tuple[int, ...]
 Distance = tuple[int, int]
+Kinds = tuple[DeviceKind, ...]
 
 
 class PathFinder:
@@ -37,16 +49,22 @@ class PathFinder:
 
     def __init__(self, devices: Sequence[Device], links: Sequence[Link]) -> None:
         self.devices = devices
-        self.links = links
+        at_switches = links_at_switches(devices, links)
+        self.links = [*links, *(link for link, _ in at_switches)]
+        # The machine's link that each of these uses.
+        self._used = [*range(len(links)), *(used for _, used in at_switches)]
         index = {device.name: i for i, device in enumerate(devices)}
-        self.ends = [(index[link.src], index[link.dst]) for link in links]
+        self.ends = [(index[link.src], index[link.dst]) for link in self.links]
+        number = {(link.src, link.dst): i for i, link in enumerate(links)}
+        self._behind = {
+            index[device.name]: number[device.behind] for device in devices if device.behind is not None
+        }
         self.leaving: list[list[int]] = [[] for _ in devices]
         self.entering: list[list[int]] = [[] for _ in devices]
         for link, (src, dst) in enumerate(self.ends):
             self.leaving[src].append(link)
             self.entering[dst].append(link)
-        ranks = ("gpu", "helper")
-        self.gpus = [i for kind in ranks for i, device in enumerate(devices) if device.kind == kind]
+        self.gpus = [i for kind in RANKS for i, device in enumerate(devices) if device.kind == kind]
         self._rank_of = {gpu: rank for rank, gpu in enumerate(self.gpus)}
         self._exit_of = [self._exited(src, dst) for src, dst in self.ends]
         self._from_rank: dict[int, dict[int, Path]] = {}
@@ -72,15 +90,15 @@ class PathFinder:
         if sender is None or receiver is None:
             return None
         if sender not in self._from_nic:
-            self._from_nic[sender] = self._routes(sender, "nic", _BETWEEN_NICS)
+            self._from_nic[sender] = self._routes(sender, ("nic",), _BETWEEN_NICS)
         way = self._from_nic[sender].get(receiver)
         return None if way is None else self._path(src_rank, dst_rank, way)
 
     def _paths_from(self, src_rank: int) -> dict[int, Path]:
         start = self.gpus[src_rank]
-        node = self.devices[start].node
-        inside = self._routes(start, "gpu", INSIDE_NODE)
-        between = self._routes(start, "gpu", BETWEEN_NODES)
+        node, switch = self.devices[start].node, self.devices[start].at
+        inside = self._routes(start, RANKS, INSIDE_NODE)
+        between = self._routes(start, RANKS, BETWEEN_NODES)
         direct = {self.ends[link][1]: (link,) for link in self.leaving[start]}
         found = {}
         reached = sorted(
@@ -89,35 +107,38 @@ class PathFinder:
         for rank, gpu in reached:
             routes = inside if self.devices[gpu].node == node else between
             way = direct.get(gpu, routes.get(gpu))
-            if way is not None:
+            if way is not None and (switch is None or self.devices[gpu].at != switch):
                 found[rank] = self._path(src_rank, rank, way)
         return found
 
     def _path(self, src_rank: int, dst_rank: int, way: Way) -> Path:
-        links = [self.links[link] for link in way]
+        ends = (self.gpus[src_rank], self.gpus[dst_rank])
+        behind = sorted({self._behind[end] for end in ends if end in self._behind})
+        links = [self.links[link] for link in (*way, *behind)]
+        used = tuple(self._used[link] for link in (*way, *behind))
+        betas = tuple(link.beta_us_per_mb for link in links)
         return Path(
             src_rank,
             dst_rank,
-            way,
+            used,
             alpha_us=math.fsum(link.alpha_us for link in links),
-            beta_us_per_mb=max(link.beta_us_per_mb for link in links),
+            beta_us_per_mb=max(betas),
+            betas=None if used == way else betas,
         )
 
-    def _routes(self, start: int, end_kind: DeviceKind, passed: frozenset[DeviceKind]) -> dict[int, Way]:
-        """The best way to every reachable device of `end_kind`, through devices of the kinds `passed`."""
-        betas = self._least_betas(start, end_kind, passed)
+    def _routes(self, start: int, end_kinds: Kinds, passed: frozenset[DeviceKind]) -> dict[int, Way]:
+        """The best way to every reachable device of `end_kinds`, through devices of the kinds `passed`."""
+        betas = self._least_betas(start, end_kinds, passed)
         routes = {}
         for beta in sorted(set(betas.values())):
             last_links = self._last_links(
-                self._least_alphas(start, end_kind, passed, beta), start, passed, beta
+                self._least_alphas(start, end_kinds, passed, beta), start, passed, beta
             )
             for end in (end for end, least in betas.items() if least == beta):
                 routes[end] = self._walk_back(start, end, last_links)
         return routes
 
-    def _least_betas(
-        self, start: int, end_kind: DeviceKind, passed: frozenset[DeviceKind]
-    ) -> dict[int, float]:
+    def _least_betas(self, start: int, end_kinds: Kinds, passed: frozenset[DeviceKind]) -> dict[int, float]:
         """End -> the least largest beta on any way to it."""
         best: dict[int, float] = {}
         home = self.devices[start].node
@@ -133,12 +154,12 @@ class PathFinder:
                 if self._exit_of[link] not in (None, home):
                     continue
                 step = (max(beta, self.links[link].beta_us_per_mb), self.ends[link][1])
-                if step[1] not in best and self._may_enter(step[1], end_kind, passed):
+                if step[1] not in best and self._may_enter(step[1], end_kinds, passed):
                     heapq.heappush(queue, step)
-        return {end: beta for end, beta in best.items() if self._is_end(end, start, end_kind)}
+        return {end: beta for end, beta in best.items() if self._is_end(end, start, end_kinds)}
 
     def _least_alphas(
-        self, start: int, end_kind: DeviceKind, passed: frozenset[DeviceKind], beta: float
+        self, start: int, end_kinds: Kinds, passed: frozenset[DeviceKind], beta: float
     ) -> dict[int, Distance]:
         """Device -> (alpha in ticks, links) of the best way over links no worse than `beta`."""
         best: dict[int, Distance] = {}
@@ -157,7 +178,7 @@ class PathFinder:
                     continue
                 if self._exit_of[link] not in (None, home):
                     continue
-                if self._may_enter(end, end_kind, passed):
+                if self._may_enter(end, end_kinds, passed):
                     heapq.heappush(queue, ((ticks + self._ticks[link], hops + 1), end))
         return best
 
@@ -212,16 +233,17 @@ class PathFinder:
             for node, (src, _) in zip(self._exit_of, self.ends, strict=True)
         )
 
-    def _may_enter(self, device: int, end_kind: DeviceKind, passed: frozenset[DeviceKind]) -> bool:
+    def _may_enter(self, device: int, end_kinds: Kinds, passed: frozenset[DeviceKind]) -> bool:
         kind = self.devices[device].kind
-        return kind == end_kind or kind in passed
+        return kind in end_kinds or kind in passed
 
     def _may_leave(self, device: int, start: int, end: int) -> bool:
         """Whether a way may go on from here: other ends of the same search are only ends."""
-        return device == start or self.devices[device].kind != self.devices[end].kind
+        kind, ends = self.devices[device].kind, self.devices[end].kind
+        return device == start or (kind not in RANKS and kind != ends)
 
-    def _is_end(self, device: int, start: int, end_kind: DeviceKind) -> bool:
-        return device != start and self.devices[device].kind == end_kind
+    def _is_end(self, device: int, start: int, end_kinds: Kinds) -> bool:
+        return device != start and self.devices[device].kind in end_kinds
 
     def _nic_misfit(self, device: int, start: int, end: int) -> int:
         """How far a NIC's number is from the one that the GPU on its side prefers; else 0."""
@@ -231,8 +253,8 @@ class PathFinder:
         return abs(self.devices[device].local - self._preferred_nic(gpu))
 
     def _preferred_nic(self, gpu: int) -> int:
-        node = self.devices[gpu].node
-        return self.devices[gpu].local * len(self.nics.get(node, ())) // self._gpu_counts[node]
+        node, kind = self.devices[gpu].node, self.devices[gpu].kind
+        return self.devices[gpu].local * len(self.nics.get(node, ())) // self._rank_counts[node, kind]
 
     @cached_property
     def nics(self) -> dict[int, list[int]]:
@@ -244,9 +266,9 @@ class PathFinder:
         return nics
 
     @cached_property
-    def _gpu_counts(self) -> Counter[int]:
-        """Node -> how many GPUs it has."""
-        return Counter(self.devices[gpu].node for gpu in self.gpus)
+    def _rank_counts(self) -> Counter[tuple[int, DeviceKind]]:
+        """Node and kind -> how many GPUs, or helpers, it has."""
+        return Counter((self.devices[rank].node, self.devices[rank].kind) for rank in self.gpus)
 
     @cached_property
     def _ticks(self) -> list[int]:

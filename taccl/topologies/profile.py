@@ -112,10 +112,10 @@ def with_profile(topology: PhysicalTopology, profile: Profile) -> PhysicalTopolo
     TopologyError : the GPUs per node, or the number of classes, are not the profile's; or the machine has
         several levels between its nodes, whose costs no profile has.
     """
-    if topology.num_ranks != profile.gpus_per_node * topology.num_nodes:
+    if topology.num_members != profile.gpus_per_node * topology.num_nodes:
         raise TopologyError(
             f"profile {profile.name!r} is for {profile.gpus_per_node} GPUs per node, but {topology.name!r} "
-            f"has {topology.num_ranks} GPUs in {topology.num_nodes} node(s)"
+            f"has {topology.num_members} GPUs in {topology.num_nodes} node(s)"
         )
     device = {device.name: device for device in topology.devices}
     _check_one_network(topology, device)

@@ -47,6 +47,9 @@ def _past(topology: PhysicalTopology, passed: frozenset[DeviceKind]) -> BoolArra
             leaves[rank_of[link.src], number[part_of[link.dst]]] = 1
         elif link.dst in rank_of and link.src in part_of:
             enters[rank_of[link.dst], number[part_of[link.src]]] = 1
+    for rank, device in enumerate(topology.gpus):
+        if device.at in part_of:
+            leaves[rank, number[part_of[device.at]]] = enters[rank, number[part_of[device.at]]] = 1
     reached |= leaves @ enters.T > 0
     np.fill_diagonal(reached, False)
     return reached

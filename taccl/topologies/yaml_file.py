@@ -8,18 +8,21 @@ keys at the top level.
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from taccl.errors import TopologyError
 from taccl.model.network import OCCUPANCIES, Occupancy
-from taccl.model.units import MAX_ALPHA_US, MAX_BETA_US_PER_MB, MB, MIN_BETA_US_PER_MB
 from taccl.support.arguments import is_whole, shown
-from taccl.topologies.devices import MAX_GPUS, MAX_LINKS, Device, DeviceKind, Link
+from taccl.topologies.devices import MAX_GPUS, MAX_LINKS, NO_NODE, Device, DeviceKind, Link
 from taccl.topologies.executor_section import read_executor
 from taccl.topologies.fabric import Fabric, joined, one_switch_for_nodes
 from taccl.topologies.fabric_costs import links_with_costs
 from taccl.topologies.fabric_yaml import read_domain, read_levels
+from taccl.topologies.helpers_yaml import Helpers, Surroundings, read_helpers
+from taccl.topologies.link_costs import COST_KEYS, read_alpha, read_cost
 from taccl.topologies.machines import check_nodes
 from taccl.topologies.model import PhysicalTopology
 from taccl.topologies.strict_yaml import Node, load_yaml, nearest, parse_yaml
@@ -27,15 +30,13 @@ from taccl.topologies.strict_yaml import Node, load_yaml, nearest, parse_yaml
 #: Key of a template -> the kind of its devices, and the name that a counted one starts with.
 _KINDS: dict[str, tuple[DeviceKind, str]] = {
     "gpus": ("gpu", "gpu"),
-    "helpers": ("helper", "helper"),
     "switches": ("switch", "switch"),
     "nics": ("nic", "nic"),
     "pcie": ("pcie", "pcie"),
 }
-_TEMPLATE_KEYS = (*_KINDS, "links")
-_NODES_KEYS = ("node", "nodes", "fabric", "domain")
+_TEMPLATE_KEYS = (*_KINDS, "helpers", "links")
+_NODES_KEYS = ("node", "nodes", "fabric", "domain", "helpers")
 _MACHINE_KEYS = ("name", "occupancy", "executor")
-_COST_KEYS = ("alpha_us", "beta_us_per_mb", "bandwidth_gbps")
 Devices = dict[str, tuple[str, ...]]
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
@@ -43,16 +44,16 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
 
 @dataclass(frozen=True)
 class _Template:
-    """The devices of one node, by key (`gpus`, ...), the links among them, and what helpers cannot do."""
+    """The devices of one node, by key (`gpus`, ...), the links among them, and the helpers."""
 
     devices: Devices
     links: tuple[Link, ...]
-    can: dict[str, dict[str, bool]]
+    helpers: Helpers
 
     def place(self, node: int, prefix: str) -> tuple[list[Device], list[Link]]:
         """The devices and links of one node, their names preceded by `prefix`."""
         devices = [
-            Device(prefix + name, _KINDS[key][0], node, local, **self.can.get(name, {}))
+            Device(prefix + name, _KINDS[key][0], node, local)
             for key, names in self.devices.items()
             for local, name in enumerate(names)
         ]
@@ -60,7 +61,8 @@ class _Template:
             Link(prefix + link.src, prefix + link.dst, link.alpha_us, link.beta_us_per_mb)
             for link in self.links
         ]
-        return devices, links
+        helpers, their_links = self.helpers.place(node, prefix)
+        return [*devices, *helpers], [*links, *their_links]
 
 
 def load_topology_file(path: str | Path, nodes: int | None = None) -> PhysicalTopology:
@@ -139,7 +141,37 @@ def _nodes(root: Node, keys: dict[str, Node], nodes: int | None) -> tuple[list[D
         more_devices, more_links = fabric
         devices += more_devices
         links += more_links
+    if "helpers" in keys:
+        more_devices, more_links = _helpers_of_machine(keys, devices)
+        devices += more_devices
+        links += more_links
+    _check_names(root, devices)
     return devices, links
+
+
+def _helpers_of_machine(keys: dict[str, Node], devices: Sequence[Device]) -> tuple[list[Device], list[Link]]:
+    """Helpers that belong to no node: of the fabric, or servers with a link to it."""
+    switches = [
+        device.name for device in devices if device.node == NO_NODE and device.kind in ("switch", "fabric")
+    ]
+    if not switches:
+        raise keys["helpers"].error(
+            "helpers of the machine are at the fabric or linked to it, and there is none between these nodes",
+            hint="more nodes, or 'helpers' of the node",
+        )
+    fabrics = [device.name for device in devices if device.kind == "fabric"]
+    home = None
+    if len(fabrics) == 1 and keys["fabric"].kind == "mapping":
+        home = fabrics[0], read_alpha(keys["fabric"].keys()["alpha_us"]) / 2
+    return read_helpers(keys["helpers"], Surroundings(switches, home, has_links=False)).place(NO_NODE, "")
+
+
+def _check_names(place: Node, devices: Sequence[Device]) -> None:
+    """Raise TopologyError where a helper of the machine has the name of another device."""
+    names = {device.name for device in devices}
+    if len(names) < len(devices):
+        twice = next(name for name, many in Counter(device.name for device in devices).items() if many > 1)
+        raise place.error(f"the name {twice!r} is given twice")
 
 
 def _fabric(keys: dict[str, Node], template: _Template, nodes: int) -> tuple[list[Device], list[Link]] | None:
@@ -152,8 +184,8 @@ def _fabric(keys: dict[str, Node], template: _Template, nodes: int) -> tuple[lis
     names = [[f"node{node}.{nic}" for nic in nics] for node in range(nodes)]
     if given.kind == "text":
         return links_with_costs(given, names)
-    known = given.mapping((*_COST_KEYS, "levels"), required=("alpha_us",))
-    cost = _cost(given, known)
+    known = given.mapping((*COST_KEYS, "levels"), required=("alpha_us",))
+    cost = read_cost(given, known)
     if "levels" not in known:
         return joined(Fabric(*cost), names)
     fabric = read_levels(known["levels"], cost, nodes, nics)
@@ -166,33 +198,29 @@ def _fabric(keys: dict[str, Node], template: _Template, nodes: int) -> tuple[lis
 def _template(keys: dict[str, Node]) -> _Template:
     devices = {key: _device_names(keys[key], prefix) for key, (_, prefix) in _KINDS.items() if key in keys}
     line_of: dict[str, int] = {}
-    for key, names in devices.items():
+    helpers = Helpers()
+    if "helpers" in keys:
+        switches = [name for key in ("switches", "nics", "pcie") for name in devices.get(key, ())]
+        helpers = read_helpers(keys["helpers"], Surroundings(switches))
+    own = tuple(device.name for device in helpers.devices)
+    for key, names in (*devices.items(), ("helpers", own)):
         for name in names:
             if name in line_of:
                 raise keys[key].error(f"the name {name!r} is already given on line {line_of[name]}")
             line_of[name] = keys[key].line
-    can = _abilities(keys["helpers"]) if "helpers" in keys else {}
-    return _Template(devices, _links(keys["links"], devices) if "links" in keys else (), can)
-
-
-def _abilities(helpers: Node) -> dict[str, dict[str, bool]]:
-    """What helpers say of themselves: `{name: relay, sums: false}`."""
-    can = {}
-    for item in helpers.elements() if helpers.kind == "list" else ():
-        if item.kind == "mapping":
-            keys = item.mapping(("name", "sums", "copies"), required=("name",))
-            known = {"sums": "may_sum", "copies": "may_copy"}
-            can[keys["name"].raw] = {known[key]: keys[key].boolean() for key in known if key in keys}
-    return can
+    ends = {**devices, "helpers": helpers.linked} if helpers.linked else devices
+    return _Template(devices, _links(keys["links"], ends) if "links" in keys else (), helpers)
 
 
 def _device_names(node: Node, prefix: str) -> tuple[str, ...]:
     """Names from a count or from a list of names."""
     if node.kind == "list":
-        items = [_named(item) if prefix == "helper" else item for item in node.elements()]
+        items = node.elements()
         names = tuple(item.string() for item in items)
         for name, item in zip(names, items, strict=True):
-            stands_for_others = name in _KINDS and names != (prefix,)  # one PCIe bridge may be called pcie
+            stands_for_others = name in (*_KINDS, "helpers") and names != (
+                prefix,
+            )  # one PCIe bridge may be called pcie
             if not _NAME.fullmatch(name) or stands_for_others:
                 raise item.error(
                     f"{name!r} cannot name a device", hint="letters, digits and _, starting with a letter"
@@ -204,35 +232,15 @@ def _device_names(node: Node, prefix: str) -> tuple[str, ...]:
     return names
 
 
-def _named(helper: Node) -> Node:
-    """The name of a helper, which may say more of itself."""
-    return helper.keys("name")["name"] if helper.kind == "mapping" else helper
-
-
 def _links(node: Node, devices: Devices) -> tuple[Link, ...]:
     links: list[Link] = []
     for entry in node.elements():
-        keys = entry.mapping(("from", "to", "pairs", "match", "one_way", *_COST_KEYS), required=("alpha_us",))
-        alpha, beta = _cost(entry, keys)
+        keys = entry.mapping(("from", "to", "pairs", "match", "one_way", *COST_KEYS), required=("alpha_us",))
+        alpha, beta = read_cost(entry, keys)
         links += [Link(src, dst, alpha, beta) for src, dst in _ends(entry, keys, devices)]
         if len(links) > MAX_LINKS:
             raise entry.error(f"a node has more than {MAX_LINKS} links")
     return tuple(links)
-
-
-def _cost(entry: Node, keys: dict[str, Node]) -> tuple[float, float]:
-    alpha = keys["alpha_us"].number(minimum=0, maximum=MAX_ALPHA_US)
-    given = [keys[key] for key in ("beta_us_per_mb", "bandwidth_gbps") if key in keys]
-    if len(given) != 1:
-        verb = "lacks" if not given else "has both"
-        joined = "beta_us_per_mb or bandwidth_gbps" if not given else "beta_us_per_mb and bandwidth_gbps"
-        raise entry.error(f"{entry.name} {verb} {joined}", hint="give one of them")
-    beta = given[0].number(above=0)
-    if "bandwidth_gbps" in keys:
-        beta = MB / (beta * 1e3)
-    if not MIN_BETA_US_PER_MB <= beta <= MAX_BETA_US_PER_MB:
-        raise given[0].error(f"{given[0].name} is out of range: {given[0].raw}")
-    return alpha, beta
 
 
 def _ends(entry: Node, keys: dict[str, Node], devices: Devices) -> list[tuple[str, str]]:
@@ -270,7 +278,7 @@ def _selected(node: Node, devices: Devices) -> list[str]:
     items = node.elements() if node.kind == "list" else (node,)
     selected: list[str] = []
     for item in items:
-        if item.raw in _KINDS:
+        if item.raw in (*_KINDS, "helpers"):
             if item.raw not in devices:
                 raise item.error(f"{item.name} is {item.raw!r}, but the machine has none")
             selected += devices[item.raw]
@@ -319,6 +327,9 @@ def link_entries(root: Node) -> tuple[tuple[Node, tuple[tuple[str, str], ...]], 
     if "node" in keys:
         keys = keys["node"].keys()
     devices = {key: _device_names(keys[key], prefix) for key, (_, prefix) in _KINDS.items() if key in keys}
+    if "helpers" in keys:
+        switches = [name for key in ("switches", "nics", "pcie") for name in devices.get(key, ())]
+        devices["helpers"] = read_helpers(keys["helpers"], Surroundings(switches)).linked
     return tuple(
         (entry, tuple(_ends(entry, entry.keys(), devices)))
         for entry in (keys["links"].elements() if "links" in keys else ())

@@ -21,28 +21,14 @@ def why_impossible(problem: Problem) -> tuple[str, str] | None:
 
 
 def limited_ranks(topology: LogicalTopology) -> str:
-    """The ranks that may not sum or not copy, with the key that says so."""
+    """The ranks that may not sum or not copy, with the word that their `can` lacks."""
     listed = [
-        f"{rank_name(topology, rank)} has `{key}: false`"
-        for key, may in (("sums", topology.may_sum), ("copies", topology.may_copy))
+        f"{topology.rank_name(rank)} cannot `{word}`"
+        for word, may in (("reduce", topology.may_sum), ("copy", topology.may_copy))
         if may is not None
         for rank in np.flatnonzero(~may).tolist()
     ]
     return few(listed, 4)
-
-
-def rank_name(topology: LogicalTopology, rank: int) -> str:
-    """`rank 2`, or `relay (rank 3)` for a helper whose ports say its name."""
-    ends = zip((topology.src, topology.dst), (0, 1), strict=True)
-    names = {
-        topology.port_names[port].split(" -> ")[position]
-        for end, position in ends
-        for link in np.flatnonzero(end == rank).tolist()
-        for port in topology.ports[link]
-        if " -> " in topology.port_names[port]
-    }
-    is_helper = topology.is_helper is not None and bool(topology.is_helper[rank])
-    return f"{names.pop()} (rank {rank})" if is_helper and len(names) == 1 else f"rank {rank}"
 
 
 def _reasons(problem: Problem) -> Iterator[tuple[str, str]]:
@@ -71,7 +57,7 @@ def _nobody_can_sum(
         meets &= _reached(ways, {source})
     for rank in sorted(wanted - _reached(ways, meets)):
         yield (
-            f"{which} cannot be summed for {rank_name(topology, rank)}: no rank that may sum "
+            f"{which} cannot be summed for {topology.rank_name(rank)}: no rank that may sum "
             f"is reached by all contributions and reaches it; {limited_ranks(topology)}",
             "let one of these sum, or link it to one that does",
         )
@@ -89,9 +75,9 @@ def _one_copy_is_not_enough(
             continue
         to = f"to {'itself and ' * keeps}ranks {few(sorted(behind))}"
         yield (
-            f"{which} cannot come {to}: every way leads through {rank_name(topology, relay)}, which has "
-            "`copies: false` and passes a chunk on to one rank, once",
-            f"let {rank_name(topology, relay)} copy, or link these ranks in another way",
+            f"{which} cannot come {to}: every way leads through {topology.rank_name(relay)}, which "
+            "cannot `copy` and passes a chunk on to one rank, once",
+            f"can: [copy] for {topology.rank_name(relay)}, or link these ranks in another way",
         )
 
 

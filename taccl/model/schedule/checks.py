@@ -26,6 +26,7 @@ from taccl.model.schedule.blocks import column_of, first_row
 from taccl.model.schedule.columns import Transfers
 from taccl.model.schedule.facts import NEVER, Facts, first_true, followed_to_the_end, in_words, is_later
 from taccl.model.schedule.finish import makespan_us
+from taccl.model.schedule.memory import helpers_hold_no_more_than_their_memory
 from taccl.model.schedule.numbering import ascends, first_repeated
 from taccl.model.schedule.sum_rules import (
     each_contribution_is_added_once,
@@ -277,6 +278,7 @@ _RULES: tuple[Callable[[Transfers, Facts], str | None], ...] = (
     _senders_hold_what_they_copy,
     ranks_sum_only_where_they_may,
     _ranks_copy_only_where_they_may,
+    helpers_hold_no_more_than_their_memory,
     _each_rank_receives_once,
     _copies_do_not_move_in_a_circle,
     _demand_is_met,

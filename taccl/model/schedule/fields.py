@@ -130,6 +130,12 @@ class Fields:
         """A column of finite numbers."""
         return self._floats(self._column(key, length), self._label(key))
 
+    def limits(self, key: str, length: int | None = None) -> FloatArray:
+        """A column of finite numbers, or null for infinity."""
+        column = self._column(key, length)
+        numbers = iter(self._floats([value for value in column if value is not None], self._label(key)))
+        return np.array([np.inf if value is None else next(numbers) for value in column], dtype=np.float64)
+
     def booleans(self, key: str, length: int | None = None) -> BoolArray:
         """A column of booleans."""
         column = self._column(key, length)

@@ -33,6 +33,9 @@ _TOPOLOGY = (
 _PORT_BETAS = "port_betas"
 _DOMAINS = "domain_of"
 _HELPERS = ("is_helper", "may_sum", "may_copy")
+_NAMES = "helper_names"
+#: MB that each rank can hold; null: anything.
+_MEMORY = "memory_mb"
 _MOMENTS = ("sizes", "ready_us", "tail_us")
 _LIMITS = ("may_use", "own_first", "link_preference", "spread_load")
 #: The keys of a problem in a file, and those that it may have.
@@ -79,13 +82,17 @@ def _topology_values(topology: LogicalTopology) -> dict[str, object]:
         "port_names": list(topology.port_names),
         **_given(topology, (*_HELPERS, _DOMAINS)),
     }
+    if topology.helper_names:
+        values[_NAMES] = list(topology.helper_names)
+    if topology.memory_mb is not None:
+        values[_MEMORY] = [None if np.isinf(most) else float(most) for most in topology.memory_mb]
     if topology.port_betas is None:
         return values
     return values | {_PORT_BETAS: [[float(beta) for beta in betas] for betas in topology.port_betas]}
 
 
 def _topology(fields: Fields) -> LogicalTopology:
-    fields.expect(_TOPOLOGY, optional=(_PORT_BETAS, *_HELPERS, _DOMAINS))
+    fields.expect(_TOPOLOGY, optional=(_PORT_BETAS, *_HELPERS, _NAMES, _MEMORY, _DOMAINS))
     node_of = fields.integers("node_of")
     can = [fields.booleans(name, len(node_of)) if name in fields.values else None for name in _HELPERS]
     src = fields.integers("src")
@@ -107,6 +114,8 @@ def _topology(fields: Fields) -> LogicalTopology:
         may_sum=can[1],
         may_copy=can[2],
         domain_of=fields.integers(_DOMAINS, len(node_of)) if _DOMAINS in fields.values else None,
+        helper_names=fields.texts(_NAMES) if _NAMES in fields.values else (),
+        memory_mb=fields.limits(_MEMORY, len(node_of)) if _MEMORY in fields.values else None,
     )
 
 

@@ -16,7 +16,7 @@ from taccl.topologies import parse_topology
 _RELAY = """\
 name: relayed
 gpus: 3
-helpers: [{name: relay, copies: false}]
+helpers: [{name: relay, can: [reduce]}]
 links:
   - {from: gpus, to: relay, alpha_us: 1, bandwidth_gbps: 10}
 """
@@ -30,9 +30,9 @@ def failure(text: str, collective: str) -> TopologyError:
 
 def test_a_relay_without_copies_on_every_way_is_named() -> None:
     error = failure(_RELAY, "broadcast")
-    assert "cannot come to ranks 1, 2: every way leads through relay (rank 3), which has" in str(error)
-    assert "`copies: false` and passes a chunk on to one rank, once" in str(error)
-    assert error.hint == "let relay (rank 3) copy, or link these ranks in another way"
+    assert "cannot come to ranks 1, 2: every way leads through relay (rank 3), which cannot" in str(error)
+    assert "cannot `copy` and passes a chunk on to one rank, once" in str(error)
+    assert error.hint == "can: [copy] for relay (rank 3), or link these ranks in another way"
 
 
 def test_two_ranks_behind_such_a_relay_that_pass_on_to_each_other_have_a_schedule() -> None:

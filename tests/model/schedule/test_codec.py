@@ -276,7 +276,14 @@ def test_what_a_problem_does_not_use_is_not_in_its_file() -> None:
 
 
 def test_sizes_moments_and_helpers_are_read_back() -> None:
-    topology = machine(3, [(0, 2), (2, 1)], is_helper=np.arange(3) == 2, may_sum=np.arange(3) < 2)
+    topology = machine(
+        3,
+        [(0, 2), (2, 1)],
+        is_helper=np.arange(3) == 2,
+        may_sum=np.arange(3) < 2,
+        helper_names=("relay",),
+        memory_mb=np.array([np.inf, np.inf, 4.0]),
+    )
     problem = Problem(
         topology,
         make_collective("broadcast", 2, 2).with_helpers(1),
@@ -292,6 +299,8 @@ def test_sizes_moments_and_helpers_are_read_back() -> None:
     assert_same_schedule(read, schedule)
     assert read.makespan_us == schedule.makespan_us == 13.25
     assert read.problem.features == {"helpers", "sizes", "ready_times", "tails"}
+    assert read.problem.topology.rank_name(2) == "relay (rank 2)"
+    assert read.problem.topology.memory_mb.tolist() == [np.inf, np.inf, 4.0]
     assert json.loads(text)["collective"] == {
         "name": "broadcast", "num_ranks": 3, "chunks_per_rank": 2, "root": 0
     }  # fmt: skip

@@ -1,0 +1,118 @@
+"""A machine without some of its helpers or links, by name: what each is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+
+from taccl.errors import TopologyError
+from taccl.support.arguments import shown
+from taccl.support.lists import few
+from taccl.topologies.devices import Device, Link
+from taccl.topologies.helpers import declared_name
+from taccl.topologies.model import PhysicalTopology
+from taccl.topologies.strict_yaml import nearest
+
+
+def without(machine: PhysicalTopology, names: Iterable[str]) -> PhysicalTopology:
+    """The machine without the helpers and links that these names stand for.
+
+    Parameters
+    ----------
+    names : of a helper its name, with its node (`node0.nvswitch.sum`) or without, which stands for those of
+        all nodes (`nvswitch.sum`); the switch that it is at (`nvswitch`); of counted servers one (`pbox3`)
+        or all (`pbox`). Of a link its two ends, `gpu0-nic0` for both directions and `gpu0->nic0` for one,
+        with their nodes or without.
+
+    Raises
+    ------
+    TopologyError : a name that stands for nothing, with the names that exist.
+    """
+    helpers: set[str] = set()
+    links: set[tuple[str, str]] = set()
+    names = tuple(names)
+    for name in names:
+        if not isinstance(name, str):
+            raise TopologyError(f"what a machine is without must be a name, not {shown(name)}")
+        of_name = {device.name for device in machine.devices if name in _names_of(device)}
+        between = {(link.src, link.dst) for link in machine.links if _is_called(link, name)}
+        if not of_name and not between:
+            raise _unknown(machine, name)
+        helpers |= of_name
+        links |= between
+    if not names:
+        return machine
+    left = _without(machine, helpers, links)
+    return replace(left, name=f"{machine.name} without {', '.join(names)}")
+
+
+def without_helpers(machine: PhysicalTopology) -> PhysicalTopology:
+    """The machine's GPUs, what passes data between them, and their links; its name stays."""
+    helpers = {device.name for device in machine.devices if device.kind == "helper"}
+    return _without(machine, helpers, ()) if helpers else machine
+
+
+def _without(
+    machine: PhysicalTopology, helpers: Collection[str], links: Collection[tuple[str, str]]
+) -> PhysicalTopology:
+    devices = [device for device in machine.devices if device.name not in helpers]
+    used = {end for device in devices for end in device.behind or ()}
+    gone = {end for device in machine.devices for end in device.behind or ()} - used | set(helpers)
+    return replace(
+        machine,
+        devices=tuple(device for device in devices if device.name not in gone),
+        links=tuple(
+            link
+            for link in machine.links
+            if not {link.src, link.dst} & gone and (link.src, link.dst) not in links
+        ),
+    )
+
+
+def _names_of(device: Device) -> set[str]:
+    """What a helper can be called; empty for other devices."""
+    if device.kind != "helper":
+        return set()
+    names = {device.name, device.name.removeprefix(f"node{device.node}."), declared_name(device)}
+    names.add(declared_name(device).rstrip("0123456789"))
+    if device.at is not None:
+        names |= {device.at, device.at.removeprefix(f"node{device.node}.")}
+        names.add(device.at.removeprefix(f"node{device.node}.").rstrip("0123456789"))
+    return names
+
+
+def _is_called(link: Link, name: str) -> bool:
+    one_way = "->" in name
+    ends = tuple(end.strip() for end in name.split("->" if one_way else "-"))
+    if len(ends) != 2:
+        return False
+    here = _matches(link.src, ends[0]) and _matches(link.dst, ends[1])
+    return here or (not one_way and _matches(link.src, ends[1]) and _matches(link.dst, ends[0]))
+
+
+def _matches(device: str, name: str) -> bool:
+    """Whether a name is a device's, with its node or without."""
+    return name in (device, device.partition(".")[2])
+
+
+def _unknown(machine: PhysicalTopology, name: str) -> TopologyError:
+    helpers = _helper_names(machine.gpus[machine.num_members :])
+    links = list(dict.fromkeys(f"{link.src}-{link.dst}" for link in machine.links))
+    has = (
+        f"it has {few(helpers, 8)}, and links such as" if helpers else "it has no helpers, but links such as"
+    )
+    near = nearest(name, [*helpers, *links[:1000]])
+    hint = near if "," not in near else f"{has} {few(links, 2)}"
+    return TopologyError(f"{machine.name} has no helper and no link called {shown(name)}", hint=hint)
+
+
+def _helper_names(helpers: Sequence[Device]) -> list[str]:
+    """The shortest names that helpers go by: of those at a switch the switch's."""
+    return list(
+        dict.fromkeys(
+            (each.at or each.name).removeprefix(f"node{each.node}.")
+            if declared_name(each) in (each.name, (each.at or "").removeprefix(f"node{each.node}."))
+            else declared_name(each)
+            for each in helpers
+        )
+    )
