@@ -50,7 +50,8 @@ _MACHINE = (
     click.option(
         "--occupancy",
         type=click.Choice(OCCUPANCIES),
-        help="Whether a transfer keeps its ports busy for alpha too. Default: the topology's.",
+        help="Whether a transfer keeps its ports busy for alpha too. Default: the topology's; for mscclpp, "
+        "pipelined.",
     ),
     click.option(
         "--nic-sharing",

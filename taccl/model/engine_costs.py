@@ -75,7 +75,8 @@ def effective_network(
 
     A port still serves as many bytes on the wire as it did. What is slower than its ports is the link, so it
     gets a port of its own where it has none: two links that share a port may still fill that together.
-    The launch is left out, since every schedule pays it once.
+    The launch is left out, since every schedule pays it once. Ports are pipelined: a thread block goes on
+    when its bytes have left, and only its peer waits for alpha.
 
     Parameters
     ----------
@@ -114,5 +115,6 @@ def effective_network(
         ports=tuple(ports),
         port_names=tuple(names),
         port_betas=tuple(port_betas),
+        occupancy="pipelined",
         executor=None,
     )

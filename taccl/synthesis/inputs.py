@@ -58,7 +58,7 @@ def inputs_of(request: Request) -> Inputs:
     ------
     TacclError : the subclass says what of the request is wrong.
     """
-    max_group = find_target(request.target).max_group
+    target = find_target(request.target)
     sketch, chunks = request.sketch, request.chunks
     if isinstance(chunks, str):
         raise TacclError(
@@ -74,7 +74,7 @@ def inputs_of(request: Request) -> Inputs:
         sketch,
         nodes=request.nodes,
         profile=request.profile,
-        occupancy=request.occupancy,
+        occupancy=target.occupancy if request.occupancy is None else request.occupancy,
     )
     pieces = (1 if sketch is None else sketch.chunks_per_rank) if chunks is None else chunks
     demand = _demand(request, machine, pieces)
@@ -85,19 +85,19 @@ def inputs_of(request: Request) -> Inputs:
             raise CollectiveError(
                 f"{collective.name} says itself how large its chunks are", hint="leave --size out"
             )
-        return Inputs(demand, machine, sketch, demand.chunk_bytes / units.MB, max_group)
+        return Inputs(demand, machine, sketch, demand.chunk_bytes / units.MB, target.max_group)
     size_bytes = _size_bytes(
         request.size, sketch, machine, collective, chunk_size_known=request.profile is not None
     )
     if demand.sizes is not None:
-        return Inputs(demand, machine, sketch, size_bytes / demand.units_per_size / units.MB, max_group)
+        return Inputs(demand, machine, sketch, size_bytes / demand.units_per_size / units.MB, target.max_group)
     bytes_each = chunk_bytes(collective.chunks_per_size, size_bytes)
     return Inputs(
         demand,
         machine,
         sketch,
         bytes_each / units.MB,
-        max_group,
+        target.max_group,
         notes=tuple(rounding_notes(size_bytes, bytes_each, collective.chunks_per_size)),
     )
 

@@ -51,7 +51,8 @@ class Request:
         fastest at this size, which `synthesize` searches for; without a sketch it does so by default, and
         all else takes 1.
     root : root rank of broadcast, reduce, gather and scatter; default 0.
-    occupancy : `serial` or `pipelined` (COST MODEL); default: the topology's.
+    occupancy : `serial` or `pipelined` (COST MODEL); default: the target's, else the topology's. Plans for
+        MSCCL++ are pipelined, since whoever puts goes on at once.
     nic_sharing : `port` or `static`, TACCL's rule; default: the sketch's.
     symmetry : `sketch`: the schedule has the symmetries that the sketch states; `auto`: and as many more
         as are found. There is less to decide, so large machines gain; the fastest schedule may

@@ -213,6 +213,7 @@ TARGETS: tuple[Target[ExecutionPlan, PlanDocument], ...] = (
         unfold=OneSided.of,
         wire={"LL": 2.0},
         predicted_by_links=True,
+        occupancy="pipelined",
         prediction_error=_TIE,
     ),
 )
