@@ -90,7 +90,8 @@ def inputs_of(request: Request) -> Inputs:
         request.size, sketch, machine, collective, chunk_size_known=request.profile is not None
     )
     if demand.sizes is not None:
-        return Inputs(demand, machine, sketch, size_bytes / demand.units_per_size / units.MB, target.max_group)
+        chunk_mb = size_bytes / demand.units_per_size / units.MB
+        return Inputs(demand, machine, sketch, chunk_mb, target.max_group)
     bytes_each = chunk_bytes(collective.chunks_per_size, size_bytes)
     return Inputs(
         demand,
