@@ -132,12 +132,12 @@ def _each(dump: Dump, link: GpuLink, bandwidth: Bandwidth) -> Figure:
 
     The vendor's figures, where they are requested, are the architecture's.
     """
-    if link.gbps is not None and not link.is_raw and bandwidth == "nccl":
-        return Figure(link.gbps, "read", str(link.place))
     archs = [arch_of(dump.gpus[end]) for end in (link.a, link.b) if end is not None]
     rates = [rate for rate in (link_rate(link.kind, arch) for arch in archs) if rate is not None]
-    if rates:
-        slowest = min(rates, key=lambda rate: rate.of(bandwidth))
+    slowest = min(rates, key=lambda rate: rate.of(bandwidth), default=None)
+    if link.gbps is not None and bandwidth == "nccl" and not _is_rate_of_signals(link, slowest):
+        return Figure(link.gbps, "read", str(link.place))
+    if slowest is not None:
         return Figure(slowest.of(bandwidth), "assumed", rate_source(slowest, bandwidth))
     if link.gbps is not None:
         return Figure(link.gbps, "read", str(link.place))
@@ -149,6 +149,12 @@ def _each(dump: Dump, link: GpuLink, bandwidth: Bandwidth) -> Figure:
     return Figure(
         rate.of(bandwidth), "assumed", f"the generation is not stated: {rate_source(rate, bandwidth)}"
     )
+
+
+def _is_rate_of_signals(link: GpuLink, rate: Rate | None) -> bool:
+    """Whether a reported speed is what no kernel gets: AMD's driver reports xGMI at the vendor's figure."""
+    at_peak = rate is not None and link.kind == "xgmi" and abs((link.gbps or 0) - rate.peak_gbps) < 1
+    return link.is_raw or at_peak
 
 
 def _by_count(dump: Dump, link: GpuLink) -> tuple[Rate, str] | None:

@@ -10,7 +10,7 @@ from taccl.errors import TopologyError
 from taccl.support.tables import FileLine, plain_lines
 from taccl.topologies.importers.nodes.facts import Dump, Gpu
 from taccl.topologies.importers.nodes.figures import arch_of, counted
-from taccl.topologies.importers.nodes.gpus import arch_of_model, board_models, model_in
+from taccl.topologies.importers.nodes.gpus import arch_of_model, model_in, models_in_prose
 
 #: `GPU 0: NVIDIA B200 (UUID: ..)` of `nvidia-smi -L`, and `GPU 0,1,..: NVIDIA B200` of people.
 _LISTED = re.compile(r"\bGPUs?\s+(\d[\d ,.-]{0,200}):\s*(\S.*)")
@@ -53,7 +53,7 @@ def _with_mentioned_model(dump: Dump, text: str) -> Dump:
         (model, number)
         for number, line in enumerate(plain_lines(text), 1)
         if len(line) <= _LONGEST_LINE
-        for model in board_models(line)
+        for model in models_in_prose(line)
     ]
     if len({arch_of_model(model) for model, _ in found}) != 1:
         return dump
@@ -97,7 +97,7 @@ def with_model(dump: Dump, name: str) -> Dump:
 
 
 def unnamed_generation(dump: Dump) -> str | None:
-    """A warning of GPUs whose number of NVLinks several generations have, while no file names their model."""
+    """A warning of GPUs whose number of NVLinks several models have, while no file names their model."""
     links = [link for link in dump.links or () if link.kind == "nvlink" and link.gbps is None]
     if not links or any(arch_of(gpu) for gpu in dump.gpus):
         return None

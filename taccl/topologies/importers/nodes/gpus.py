@@ -22,21 +22,22 @@ class Models:
     arch : `sm90`, `gfx942`.
     nvlinks : how many a GPU can have; the most of any where nobody needs to know.
     is_on_board : boards of more than four of them have NVSwitches; cards of them are joined by bridges.
+    is_id : a PCI device id, which stands where a tool knows no name.
     """
 
     words: str
     arch: str
     nvlinks: int = MOST_LINKS
     is_on_board: bool = False
+    is_id: bool = False
 
 
 #: In the order in which they are tried: the longer names first where one holds another.
 _MODELS = (
-    # PCI device ids, which stand where a tool knows no name.
-    Models(r"\b(?:0x)?(?:74a[0-9a-f]|74b[0-9a-f])\b", "gfx942"),
-    Models(r"\b(?:0x)?740[8cf]\b", "gfx90a"),
-    Models(r"\b(?:0x)?738[ce]\b", "gfx908"),
-    Models(r"\b(?:0x)?66a[0-7]\b", "gfx906"),
+    Models(r"\b(?:0x)?(?:74a[0-9a-f]|74b[0-9a-f])\b", "gfx942", is_id=True),
+    Models(r"\b(?:0x)?740[8cf]\b", "gfx90a", is_id=True),
+    Models(r"\b(?:0x)?738[ce]\b", "gfx908", is_id=True),
+    Models(r"\b(?:0x)?66a[0-7]\b", "gfx906", is_id=True),
     Models(r"\bG?B[123]00\b", "sm100", is_on_board=True),
     Models(r"\bGH200\b|\bH[12]00\b|\bH20\b", "sm90", is_on_board=True),
     Models(r"\bH800\b", "sm90", 8, is_on_board=True),
@@ -117,10 +118,12 @@ def links_on_board(model: str) -> int | None:
     return links_of_model(model) if is_switched_beyond_four(model) else None
 
 
-def board_models(line: str) -> list[str]:
-    """The models in a line of prose, `8xB200 with NVLink`, whose boards of eight have NVSwitches."""
+def models_in_prose(line: str) -> list[str]:
+    """The models in a line of prose, `8xB200 with NVLink`, of those that stand on boards of eight."""
     words = re.sub(r"(?<=\d)[xX](?=[A-Z])", " ", line)
-    boards = (each.words for each in _MODELS if each.is_on_board)
+    boards = (
+        each.words for each in _MODELS if each.is_on_board or (each.arch[:3] == "gfx" and not each.is_id)
+    )
     return [found[0] for each in boards for found in re.finditer(each, words)]
 
 

@@ -113,8 +113,8 @@ def make_machine(
         )
     costs = alphas(protocol)
     layout = _lay_out(without_open_links(dump), costs, bandwidth)
-    unnamed = unnamed_generation(dump)
-    warnings = (*dump.warnings, *layout.warnings, *([unnamed] if unnamed else []))
+    taken = [unnamed_generation(dump), _network_of_unknown_speed(layout) if nodes > 1 else None]
+    warnings = (*dump.warnings, *layout.warnings, *filter(None, taken))
     header = [
         f"Made by `taccl topology import` from {dump.format}; bandwidths: {bandwidth}, one direction.",
         "read = a file says so; inferred = it follows from what a file says; assumed = a constant.",
@@ -219,6 +219,14 @@ def _add_network(layout: Layout, dump: Dump, costs: Alphas) -> None:
         )
     alpha = Figure(costs.network_us, "assumed", f"NIC to NIC, {costs.network_source}")
     layout.fabric = (alpha, slowest)
+
+
+def _network_of_unknown_speed(layout: Layout) -> str | None:
+    """A warning of nodes whose network has a speed that no file tells."""
+    if layout.fabric is None or layout.fabric[1].how != "assumed":
+        return None
+    taken = f"{layout.fabric[1].value:g} GB/s is taken"
+    return f"no file tells the speed of a NIC: {taken} between nodes; edit `fabric` in the machine file"
 
 
 def _gpu_comments(dump: Dump) -> list[str]:

@@ -346,3 +346,11 @@ def test_xgmi_of_the_real_topology_of_eight():
         dump = merge([parse_dump(each, "x.txt") for each in dumps])
         assert make_machine(dump).gpu_gbps == (350.0,) * 8
         assert len(dump.links) == 28
+
+
+def test_what_the_driver_reports_of_a_link_is_the_vendors_figure_where_the_model_is_named():
+    text = TEXT.replace("50000-100000", "64000-128000").replace("50000-50000", "64000-64000")
+    assert make_machine(parse_dump(text)).gpu_gbps[1] == 3 * 64
+    assert make_machine(parse_dump(text), gpu="MI300X").gpu_gbps[1] == 3 * 48
+    assert make_machine(parse_dump("One of our MI300X:\n" + text)).gpu_gbps[1] == 3 * 48
+    assert make_machine(parse_dump(text), gpu="MI300X", bandwidth="peak").gpu_gbps[1] == 3 * 64

@@ -90,3 +90,14 @@ def test_memory_of_gpus_in_numa_nodes_means_grace():
     dump = parse_dump(topo("8"))
     assert [cpu.arch for cpu in dump.cpus] == ["arm64"]
     assert parse_dump(topo()).cpus is None
+
+
+def test_a_network_of_a_speed_that_no_file_tells_is_told_where_there_are_nodes_to_join():
+    rows = ["GPU0\tX\tNV18\tPIX", "GPU1\tNV18\tX\tPIX", "NIC0\tPIX\tPIX\tX"]
+    text = "\n".join(["GPU 0,1: NVIDIA B200", "\tGPU0\tGPU1\tNIC0", *rows, ""])
+    dump = parse_dump(text)
+    said = (
+        "no file tells the speed of a NIC: 25 GB/s is taken between nodes; edit `fabric` in the machine file"
+    )
+    assert said in make_machine(dump, nodes=2).warnings
+    assert said not in make_machine(dump).warnings
