@@ -20,21 +20,21 @@ NVLINK5 = Rate("NVLink 5", 40.1, 50.0, "library", _NCCL, "B200, B300, GB200, GB3
 #: From which compute capability on GPUs have them; sm86, sm87 and sm89 have bridges in their place.
 NVLINKS = ((100, NVLINK5), (90, NVLINK4), (80, NVLINK3), (70, NVLINK2), (60, NVLINK1))
 
-#: What kernels get of one NVLink, each way, where the NVSwitch sums and copies (`multimem`): less than from GPU
-#: to GPU. Of AllReduces: S bytes of n GPUs are S (1 + 1/n) each way of a GPU. The fastest that was measured.
+#: What kernels get of one NVLink, each way, where the NVSwitch sums and copies (`multimem`): less than from
+#: GPU to GPU. Of the fastest AllReduces that were published: S bytes of n GPUs are S (1 + 1/n) each way.
 NVLS4 = Rate(
     *("NVLink 4 with sums in the switch", 17.3, 25.0, "inferred"),
-    "AllReduce of 8 H800, busbw 215 GB/s (nccl#1374): 215 / 1.75 x 9/8 / 8 links; 5 to 8 H100 17.1-17.2 (nccl#1455)",
+    "8 H800 with NVLS, busbw 215 GB/s (nccl#1374): 215 / 1.75 x 9/8 / 8 links; H100 17.1-17.2 (nccl#1455)",
     "H100, H200, H20, H800",
 )
 NVLS5 = Rate(
     *("NVLink 5 with sums in the switch", 30.2, 50.0, "inferred"),
-    "AllReduce of 8 B200, busbw 843 GB/s (nccl-tests, NCCL 2.30): 843 / 1.75 x 9/8 / 18 links",
+    "8 B200 with NVLS, busbw 843 GB/s (nccl-tests, NCCL 2.30): 843 / 1.75 x 9/8 / 18 links",
     "B200, B300",
 )
 NVLS5_RACK = Rate(
     *("NVLink 5 with sums in the rack's switches", 24.2, 50.0, "inferred"),
-    "AllReduce of 72 GB200, algbw 429 GB/s (coreweave/nccl-tests#43): 429 x 73/72 / 18 links",
+    "72 GB200 with NVLS, algbw 429 GB/s (coreweave/nccl-tests#43): 429 x 73/72 / 18 links",
     "GB200, GB300",
 )
 
