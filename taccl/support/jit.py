@@ -127,6 +127,10 @@ class Loop:
         """Whether it is machine code already, in memory or on disk."""
         return self._has_run_compiled or self._is_on_disk
 
+    def runs_compiled(self, rows: int) -> bool:
+        """Whether a call with this many rows is machine code."""
+        return runs_compiled(rows) or (self._eager and self.is_compiled)
+
     @cached_property
     def _machine_code(self) -> Any:
         from numba.extending import register_jitable
@@ -144,7 +148,7 @@ class Loop:
         called = _ahead.get()
         if called is not None and self not in called:
             called[self] = is_at_hand(self._machine_code)
-        if runs_compiled(rows) or (self._eager and self.is_compiled):
+        if self.runs_compiled(rows):
             self._has_run_compiled = True
             return self._machine_code(**values)
         return self.function(**{name: _listed(value) for name, value in values.items()})

@@ -12,6 +12,8 @@ neighbour that waits for it, whatever its route says. So the last chunks of a pi
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -33,6 +35,7 @@ from taccl.encoding.core.scheduler.clock import (
     send,
 )
 from taccl.encoding.core.scheduler.graph import Graph
+from taccl.encoding.core.tuning import PIPELINE_LOOKS
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray
 from taccl.support.jit import Loop
@@ -125,6 +128,7 @@ def pipelined(
     most: int = 1,
     line: IntArray | None = None,
     detours: Detours | None = None,
+    look: Callable[[], None] = lambda: None,
 ) -> Timed:
     """When every send goes.
 
@@ -132,7 +136,8 @@ def pipelined(
     ----------
     key : shape (num_sends,); of those that wait the least goes first.
     most, line : the most sends that go as one, of those with the same number and link.
-    detours : copies that may leave their routes.
+    detours : copies that may leave their routes: each chunk over each link, which may be a minute's work.
+    look : is called now and then where that takes long; it ends the work by an exception.
     """
     sends, many = graph.sends, len(graph.sends.link)
     detours = _NOWHERE if detours is None else detours
@@ -146,16 +151,23 @@ def pipelined(
         clock(costs, 2 * many),
         progress(graph),
     )
-    filled = _pipeline(
-        many,
-        graph=graph,
-        costs=costs,
-        key=key.astype(np.float64, copy=False),
-        joins=joins(most, line, many),
-        detours=detours,
-        state=state,
-    )
-    return Timed(*(np.asarray(column) for column in filled))
+    key, joined = key.astype(np.float64, copy=False), joins(most, line, many)
+    looks = np.array([0])
+    while True:
+        ended, *filled = _pipeline(
+            many,
+            graph=graph,
+            costs=costs,
+            key=key,
+            joins=joined,
+            detours=detours,
+            state=state,
+            looks=looks,
+            until=int(looks[0]) + PIPELINE_LOOKS if _pipeline.runs_compiled(many) else sys.maxsize,
+        )
+        if ended:
+            return Timed(*(np.asarray(column) for column in filled))
+        look()
 
 
 def is_compiled() -> bool:
@@ -172,17 +184,24 @@ class _State(NamedTuple):
     progress: Progress
 
 
-def _run_pipeline(graph: Any, costs: Any, key: Any, joins: Any, detours: Any, state: Any) -> Any:
-    """Fill the columns of progress: what can go goes, until nothing moves any more.
+def _run_pipeline(
+    graph: Any, costs: Any, key: Any, joins: Any, detours: Any, state: Any, looks: Any, until: int
+) -> Any:
+    """Fill the columns of progress: what can go goes, until nothing moves any more, and whether that is now.
 
-    A copy next to the routes has a number after those of all sends, by chunk and link.
+    A copy next to the routes has a number after those of all sends, by chunk and link. `looks` counts what
+    was taken up, `until` is when it stops; called again with the same state, it goes on from there.
     """
     many, now = len(graph.sends.link), state.progress
-    for e in range(many):
-        if now.missing[e] == 0:
-            _come(graph, key, joins, state, e)
+    if looks[0] == 0:
+        for e in range(many):
+            if now.missing[e] == 0:
+                _come(graph, key, joins, state, e)
     while True:
         while state.ready.size[0] > 0:
+            if looks[0] == until:
+                return False, now.start_us, now.end_us, now.via, now.turn, now.leader
+            looks[0] += 1
             urgency, item = leave(state.ready, 0)
             e, link = item, 0
             if item < many:
@@ -207,7 +226,7 @@ def _run_pipeline(graph: Any, costs: Any, key: Any, joins: Any, detours: Any, st
                     _give(graph, key, joins, detours, state, graph.sends.give[row])
                 event = now.mate[event]
             happens, event = next_event(state.clock, until_us)
-    return now.start_us, now.end_us, now.via, now.turn, now.leader
+    return True, now.start_us, now.end_us, now.via, now.turn, now.leader
 
 
 def _come(graph: Any, key: Any, joins: Any, state: Any, e: int) -> None:

@@ -15,6 +15,7 @@ sums take the place of copies (forward-backward improvement: Li and Willis 1992)
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -87,13 +88,13 @@ class Order:
             group[of_row],
         ).sorted()
 
-    def again(self, most: int) -> Order:
+    def again(self, most: int, look: Callable[[], None] = lambda: None) -> Order:
         """The same from its end to its beginning, with time running the other way: the last comes first.
 
-        Routes are those that chunks took, where they left their own.
+        `look` may end that by an exception. Routes are those that chunks took, where they left their own.
         """
         routes = replace(self.routes, link=self.timed.via)
-        turned = Open(self.problem, routes, not self.backwards, detours=True)
+        turned = Open(self.problem, routes, not self.backwards, detours=True, look=look)
         return turned.by_keys(self.makespan_us - self.timed.end_us, most)
 
 
@@ -105,12 +106,14 @@ class Open:
     ----------
     backwards : whether time runs backwards: links lead back, and sums are copies.
     detours : whether copies may leave their routes where links have nothing to do.
+    look : is called now and then, and may end the work by an exception.
     """
 
     problem: Problem
     routes: Routes
     backwards: bool = False
     detours: bool = False
+    look: Callable[[], None] = lambda: None
 
     @cached_property
     def costs(self) -> Costs:
@@ -149,7 +152,7 @@ class Open:
             if not routes.mixes:
                 line = line + routes.company * 2 * self.problem.topology.num_links
         detours = self._detours(cells, graph) if self.detours else None
-        timed = pipelined(graph, self.costs, key, most=most, line=line, detours=detours)
+        timed = pipelined(graph, self.costs, key, most=most, line=line, detours=detours, look=self.look)
         return Order(self.problem, routes, self.backwards, None, graph.tail_us, timed)
 
     def promised_us(self, grouping: Grouping) -> float:

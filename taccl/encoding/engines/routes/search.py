@@ -53,6 +53,10 @@ class _Matching:
 _Setting = _Pipeline | _Matching
 
 
+class _NoTimeLeft(Exception):
+    """The budget ended in the middle of an order."""
+
+
 class Search:
     """All routes of one problem in all orders.
 
@@ -128,14 +132,19 @@ class _Stream:
         Where the first is much worse than the best that was first, its others are not tried.
         """
         search, rows = self._search, len(choice.routes)
-        opened = Open(search.problem, choice.routes, search.is_backwards, detours=choice.turns_back)
+        opened = Open(
+            search.problem, choice.routes, search.is_backwards, detours=choice.turns_back, look=self._look
+        )
         likely = self._likely(opened, choice)
         settings = self._settings or self._first_settings(choice)
         came_us: dict[type, dict[_Setting, float]] = {_Pipeline: {}, _Matching: {}}
         given_up = set[type]()
         for setting in settings:
             kind, began_s = type(setting), self._budget.read_s()
-            order = None if kind in given_up else self._order(opened, choice, likely, setting)
+            try:
+                order = None if kind in given_up else self._order(opened, choice, likely, setting)
+            except _NoTimeLeft:
+                return
             if order is None:
                 continue
             search.spend(rows, began_s, self._budget)
@@ -148,6 +157,10 @@ class _Stream:
                 yield from self._turned(order, choice, choice.most[setting.most])
             self._least_us[kind] = min(self._least_us[kind], first_us)
         self._settings = self._good_settings(settings, came_us, given_up)
+
+    def _look(self) -> None:
+        if not self._budget.remaining_s():
+            raise _NoTimeLeft
 
     def _good_settings(
         self, settings: list[_Setting], came_us: dict[type, dict[_Setting, float]], given_up: set[type]
@@ -211,7 +224,10 @@ class _Stream:
             return
         while vain < VAIN:
             began_s = self._budget.read_s()
-            order = order.again(most)
+            try:
+                order = order.again(most, self._look)
+            except _NoTimeLeft:
+                return
             search.spend(len(order.routes), began_s, self._budget)
             vain = 0 if order.makespan_us < least_us - TOLERANCE_US else vain + 1
             least_us = min(least_us, order.makespan_us)

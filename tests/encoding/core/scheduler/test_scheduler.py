@@ -151,3 +151,14 @@ def test_sizes_count_in_every_order() -> None:
     graph, costs = graph_of(columns), costs_of(unequal.topology)
     for timed in (pipelined(graph, costs, np.zeros(1)), matched(graph, costs, np.ones(1))):
         assert timed.end_us.tolist() == [3.0 * unequal.chunk_mb]
+
+
+def test_a_long_pipeline_stops_to_look_and_goes_on_from_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("taccl.encoding.core.scheduler.pipeline.PIPELINE_LOOKS", 3)
+    in_a_row = graph_of(sends([0] * 40, [[]] * 40))
+    looks: list[int] = []
+    with ahead_of_time():
+        assert starts(in_a_row, own_ports(3), range(40), look=lambda: looks.append(1)) == [*range(40)]
+        assert len(looks) > 5
+        with pytest.raises(ZeroDivisionError):
+            starts(in_a_row, own_ports(3), range(40), look=lambda: 1 // 0)
