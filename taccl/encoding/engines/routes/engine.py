@@ -1,6 +1,7 @@
 """The engine of routes and orders: routes by several choosers, put in order by one scheduler.
 
-    choosers    forests of trees at prices, trees at the optimum of programs, paths at prices, flows, shortest
+    choosers    forests of trees at prices, trees at the optimum of programs, paths at prices, flows, ways of
+                least load past helpers, shortest
     orders      pipelines of whatever can go, matchings of what goes together
 
 Where some rank may not sum or not copy, sums whose parts stay apart (`apart`) are tried, too.
@@ -25,6 +26,7 @@ from taccl.encoding.engines.routes.choice import Choice, Chooser, by_phases, pow
 from taccl.encoding.engines.routes.columns import Routes
 from taccl.encoding.engines.routes.flow import flow, has_flow
 from taccl.encoding.engines.routes.forests import forests, serves_forests
+from taccl.encoding.engines.routes.load_program import by_load_program, serves_load_program
 from taccl.encoding.engines.routes.packed import has_packing, layers, packing
 from taccl.encoding.engines.routes.pairs import pairs
 from taccl.encoding.engines.routes.search import Search
@@ -34,6 +36,8 @@ from taccl.encoding.engines.routes.tuning import (
     COMPILING_S,
     FOR_PROGRAM,
     FOR_QUOTIENT,
+    LOAD_PROGRAM_CHANCE,
+    LOAD_PROGRAM_STRAIGHTS,
     MOST_ROWS_ALONE,
     MOST_TOGETHER,
     MOST_TWICE,
@@ -137,6 +141,7 @@ def choosers_of(instance: Instance) -> list[Chooser]:
         choosers += [forests] if serves_forests(instance) else []
     if not choosers and len(collective.inputs) + len(collective.outputs) <= MOST_ROWS_ALONE:
         choosers.append(_shortest)
+        choosers += [_least_loads] if serves_load_program(instance.problem) else []
     if "helpers" not in instance.features:
         choosers += [_once(choose) for choose in (layers, packing) if all(map(has_packing, phases))]
         choosers += [_once(flow)] if all(map(has_flow, phases)) else []
@@ -154,6 +159,21 @@ def _once(choose: Callable[[Instance, Budget], Routes | None]) -> Chooser:
                 yield Choice(routes, powers_of_two(most), turns_back=True, matches=True)
 
     return choices
+
+
+def _least_loads(instance: Instance, seed: int, budget: Budget) -> Iterator[Choice]:
+    """The ways of least load, in all orders; then with copies next to them, and then in orders by chance."""
+    most = powers_of_two(min(instance.problem.max_group, MOST_TOGETHER, instance.problem.num_chunks))
+    found = [
+        by_load_program(instance.problem, straight, budget.share(FOR_PROGRAM))
+        for straight in LOAD_PROGRAM_STRAIGHTS
+    ]
+    for attempt in range(SEEDS):
+        for routes in found:
+            if routes is not None:
+                yield Choice(
+                    routes, most, turns_back=attempt == 1, chance=LOAD_PROGRAM_CHANCE * (attempt > 1)
+                )
 
 
 def _shortest(instance: Instance, seed: int, budget: Budget) -> Iterator[Choice]:

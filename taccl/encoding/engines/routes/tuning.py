@@ -55,6 +55,28 @@ CAPACITY_GAP = 1e-3
 #: The weight of the sum of all distances next to T.
 LAYERS_LOWNESS = 1e-3
 
+# --- load program
+
+#: How often in turn ways are looked for at new prices that make the busiest port no less busy.
+LOAD_PROGRAM_VAIN = 4
+#: A way is worth having that costs less than those of its kind by this part.
+LOAD_PROGRAM_WORTH = 1e-4
+#: Weights of a way's own time next to the load of the busiest port. Of eight GPUs with four servers, 88 MB in
+#: 256 chunks, the first orders end at 10,151, 10,208 and 9,949 us.
+LOAD_PROGRAM_STRAIGHTS = (1e-2, 1e-3, 0.5)
+#: By what part chance changes how urgent a row is, after the first orders: there, 10,064 us at best of ten.
+LOAD_PROGRAM_CHANCE = 0.03
+#: The same for the way from the root to where an arc begins, as a part of its price.
+LOAD_PROGRAM_DEPTH = 1e-3
+#: Larger products of kinds of chunks, roots and pairs of ranks are left to shortest paths; so many, each
+#: times the ranks, are in a unit of work.
+LOAD_PROGRAM_MOST_CELLS, LOAD_PROGRAM_CELLS_PER_UNIT = 4_000_000, 20_000
+
+# --- branching
+
+#: Trees of least price are tried without each of this many ranks that they may pass.
+BRANCHING_MOST_LEFT_OUT = 8
+
 # --- choosers: linear programs
 
 #: Larger programs and searches than this are left to prices.
