@@ -95,7 +95,7 @@ def _without_helpers(topology: LogicalTopology, links: IntArray) -> LogicalTopol
     number = dict(zip(used, range(len(used)), strict=True))
     betas, may_sum, may_copy = topology.port_betas, topology.may_sum, topology.may_copy
     return replace(
-        topology,
+        topology.with_equal_ranks(),
         node_of=topology.node_of[:many],
         src=topology.src[links],
         dst=topology.dst[links],
@@ -104,9 +104,6 @@ def _without_helpers(topology: LogicalTopology, links: IntArray) -> LogicalTopol
         ports=tuple(tuple(number[port] for port in topology.ports[link]) for link in kept),
         port_names=tuple(topology.port_names[port] for port in used),
         port_betas=None if betas is None else tuple(betas[link] for link in kept),
-        is_helper=None,
-        helper_names=(),
-        memory_mb=None,
         may_sum=None if may_sum is None else may_sum[:many],
         may_copy=None if may_copy is None else may_copy[:many],
         domain_of=None if topology.domain_of is None else topology.domain_of[:many],

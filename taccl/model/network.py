@@ -380,6 +380,10 @@ class LogicalTopology:
         alphas = (self.alpha_us[list(links)] for links in self.port_links if links)
         return self.is_serial or all(bool((alpha == alpha[0]).all()) for alpha in alphas)
 
+    def with_equal_ranks(self) -> LogicalTopology:
+        """The same with no helpers: ranks that can all hold data, sum and copy, as much as they like."""
+        return replace(self, is_helper=None, helper_names=(), memory_mb=None, may_sum=None, may_copy=None)
+
     def reversed(self) -> LogicalTopology:
         """Every link turned round, with its number, costs and ports as they were; who sums now copies."""
         return replace(self, src=self.dst, dst=self.src, may_sum=self.may_copy, may_copy=self.may_sum)

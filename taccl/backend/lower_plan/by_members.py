@@ -112,7 +112,7 @@ def _joined(topology: LogicalTopology, pairs: Sequence[tuple[int, int]]) -> tupl
     new_ports = [topology.num_ports + number for number in range(len(other))]
     betas = topology.port_betas
     network = replace(
-        topology,
+        topology.with_equal_ranks(),
         node_of=topology.node_of[: topology.num_members],
         domain_of=None if topology.domain_of is None else topology.domain_of[: topology.num_members],
         src=ends[:, 0],
@@ -124,9 +124,6 @@ def _joined(topology: LogicalTopology, pairs: Sequence[tuple[int, int]]) -> tupl
         port_betas=None
         if betas is None
         else (*(betas[link] for link in links), *[(slowest[1],)] * len(other)),
-        is_helper=None,
-        may_sum=None,
-        may_copy=None,
     )
     number = {pair: place for place, pair in enumerate((*direct, *other))}
     return network, np.array([number[pair] for pair in pairs], dtype=np.int64)

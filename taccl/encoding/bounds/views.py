@@ -97,14 +97,7 @@ def _relaxed(instance: Instance) -> Instance:
     return Instance(
         replace(
             problem,
-            topology=replace(
-                problem.topology,
-                is_helper=None,
-                may_sum=None,
-                may_copy=None,
-                helper_names=(),
-                memory_mb=None,
-            ),
+            topology=problem.topology.with_equal_ranks(),
             collective=replace(problem.collective, num_helpers=0),
             chunk_mb=problem.chunk_mb * smallest,
             sizes=None,
