@@ -14,6 +14,8 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from taccl.analysis.baseline import Baseline as Baseline
+    from taccl.analysis.baseline import baseline as baseline
     from taccl.analysis.bound import Bounds as Bounds
     from taccl.analysis.bound import bounds as bounds
     from taccl.analysis.explained import Explanation as Explanation
@@ -55,6 +57,7 @@ __version__ = version("taccl")
 
 #: The public names, by the module that has them.
 _PUBLIC = {
+    "analysis.baseline": "Baseline baseline",
     "analysis.bound": "Bounds bounds",
     "analysis.explained": "Explanation explain",
     "analysis.machine_check": "MachineCheck check_machine",

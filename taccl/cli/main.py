@@ -22,6 +22,7 @@ COMMANDS = (
     Listed("run", "Check", "Execute a file on CPU arrays and compare the results with NumPy."),
     Listed("bound", "Check", "Prove lower bounds on the time of any schedule."),
     Listed("explain", "Check", "Explain why a sketch has no schedule, or none by a target time."),
+    Listed("baseline", "Look", "Show what NCCL or RCCL picks, and the time that NCCL expects."),
     Listed("simulate", "Look", "Predict how long a file takes, at several sizes."),
     Listed("show", "Look", "Show what a file does: text, timeline, web page or trace."),
     Listed("topology", "Machines", "List, show, check, import and calibrate machines."),

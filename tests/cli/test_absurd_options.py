@@ -22,6 +22,18 @@ COMMANDS: dict[tuple[str, ...], tuple[str, ...]] = {
         *("--engine", "--solver", "-o", "--schedule"),
     ),
     ("bound", "--topology", "ring:3", "--size", "3MB"): ("--nodes", "--chunks", "--root", "--size"),
+    ("baseline", "nccl", "--topology", "dgx-h100", "--size", "3MB"): (
+        *(
+            "--nodes",
+            "--size",
+            "--topology",
+            "--collective",
+            "--gpu",
+            "--nic-latency",
+            "--release",
+            "--time-limit",
+        ),
+    ),
     ("explain", *SEARCH[:-1]): ("--target-time", "--max-hops", "--time-limit", "--chunks"),
     ("pareto", *SEARCH): ("--max-steps", "--max-chunks", "--time-limit", "--size", "--point"),
     ("simulate", "a.xml", "--topology", "ring:3", "--size", "3MB"): (

@@ -86,6 +86,11 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("explain", "--sketch", "ndv2-sk-1", "--target-time", "500us", "--time-limit", "5"),
         ("explain", "--sketch", "cut-off.yaml"),
     ),
+    "taccl.baseline/1": (
+        ("baseline", "nccl", "--topology", "dgx-h100", "--nodes", "2", "--size", "8B,64KB"),
+        ("baseline", "nccl", "--topology", "ring:4", "--gpu", "V100", "--collective", "alltoall"),
+        ("baseline", "rccl", "--topology", "mi300x", "--nodes", "1", "--collective", "allgather"),
+    ),
     "taccl.bound/1": (
         ("bound", *RING),
         ("bound", "--topology", "alone.yaml", "--size", "1MB"),
@@ -271,6 +276,8 @@ def test_units_have_one_spelling(name: str) -> None:
     fractions = {
         "gap",
         "oversubscription",
+        "least_ratio",
+        "most_ratio",
         "worst_miss",
         "median_miss",
         "error",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
@@ -17,11 +18,20 @@ _NEAR = 4
 
 @dataclass(frozen=True)
 class Deviation:
-    """A measured row, and what the model expects: of the algorithm of its source, else of the pick."""
+    """A measured row, and what the model expects: of the algorithm of its source, else of the pick.
+
+    `pick` : what NCCL would choose.
+    """
 
     table: MeasuredTable
     row: MeasuredRow
     estimate: Estimate
+    pick: Estimate
+
+    @property
+    def is_pick(self) -> bool:
+        """Whether the algorithm is the one that the model picks."""
+        return self.estimate.algorithm == self.pick.algorithm
 
     @property
     def ratio(self) -> float:
@@ -33,11 +43,10 @@ class Deviation:
 def deviations(release: Release) -> tuple[Deviation, ...]:
     """Every measured row of NCCL that the model can tell the time of."""
     return tuple(
-        Deviation(table, row, estimate)
+        deviation
         for table in measured_tables()
         if table.library == "NCCL" and table.collective in COLLECTIVES
-        for row in table.rows
-        if (estimate := _expected(release, table, row.size_bytes)) is not None
+        for deviation in _of_table(release, table)
     )
 
 
@@ -51,8 +60,12 @@ def near(release: Release, collective: str, size_bytes: int) -> tuple[Deviation,
     )
 
 
-def _expected(release: Release, table: MeasuredTable, size_bytes: int) -> Estimate | None:
+def _of_table(release: Release, table: MeasuredTable) -> Iterator[Deviation]:
     machine = build_topology(table.machine, nodes=table.nodes)
     comm = communicator_of(machine, ranks=table.ranks)
-    found = estimates(release, comm, table.collective, size_bytes)
-    return next((each for each in found if table.algorithm in ("", each.algorithm)), None)
+    for row in table.rows:
+        found = estimates(release, comm, table.collective, row.size_bytes)
+        for estimate in found:
+            if table.algorithm in ("", estimate.algorithm):
+                yield Deviation(table, row, estimate, found[0])
+                break

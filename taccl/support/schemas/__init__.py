@@ -19,6 +19,7 @@ SchemaName = Literal[
     "taccl.synthesize/1",
     "taccl.explain/1",
     "taccl.bound/1",
+    "taccl.baseline/1",
     "taccl.pareto/1",
     "taccl.verify/1",
     "taccl.simulate/1",

@@ -25,6 +25,12 @@ def test_a_row_with_an_algorithm_is_held_against_that_algorithm() -> None:
     assert {each.estimate.algorithm for each in rings} == {"Ring"}
 
 
+def test_sources_name_the_pick_or_a_ring_that_was_requested() -> None:
+    stated = [each for each in deviations(RELEASE) if each.table.algorithm]
+    assert sum(each.is_pick for each in stated) == len(stated) - 2
+    assert {each.table.algorithm for each in stated if not each.is_pick} == {"Ring"}
+
+
 def test_from_1_gb_on_the_model_is_within_20_percent() -> None:
     large = [each for each in deviations(RELEASE) if each.row.size_bytes >= 2**30]
     assert large

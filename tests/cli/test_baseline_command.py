@@ -1,0 +1,79 @@
+"""`taccl baseline`: the table, its notes, JSON, and errors in a sentence."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+Taccl = Callable[..., Result]
+
+
+def test_each_size_has_pick_time_runner_up_bound_and_what_was_measured(taccl: Taccl) -> None:
+    done = taccl("baseline", "nccl", "--topology", "dgx-h200", "--nodes", "1", "--size", "64KB,16GB")
+    assert done.exit_code == 0, done.stderr
+    title, header, small, large = done.stdout.splitlines()[:4]
+    assert title.startswith("NCCL 2.30, allreduce, 8 ranks on 1 node of dgx-h200 (Ring 12 x 30 GB/s")
+    assert header.split()[:3] == ["size", "pick", "time(us)"]
+    assert small.split()[:5] == ["64KB", "Ring", "LL", "15.81", "4.14"]
+    assert "19.90" in small.split()
+    assert large.split()[:4] == ["16GB", "NVLS", "Simple", "63186.28"]
+    assert "62634.94" in large.split()
+    assert "note: NCCL's own estimate" in done.stdout
+
+
+def test_json_has_the_figures(taccl: Taccl) -> None:
+    done = taccl("baseline", "nccl", "--topology", "dgx-h100", "--nodes", "2", "--size", "1GB", "--json")
+    found = json.loads(done.stdout)
+    assert found["schema"] == "taccl.baseline/1"
+    assert found["sizes"][0]["pick"] == "NVLSTree Simple"
+    assert found["sizes"][0]["least_measured_us"] == 4514
+    assert found["sizes"][0]["least_ratio"] < 1 < found["sizes"][0]["most_ratio"]
+
+
+def test_point_to_point_and_rccl_have_no_time(taccl: Taccl) -> None:
+    for words in (
+        ("nccl", "--topology", "dgx-a100", "--nodes", "1", "--collective", "all_to_all", "--size", "1MB"),
+        ("rccl", "--topology", "mi300x", "--nodes", "1", "--size", "1MB"),
+    ):
+        done = taccl("baseline", *words)
+        assert done.exit_code == 0, done.stderr
+        assert "no time is shown" in done.stdout
+
+
+def test_a_size_of_less_than_a_byte_for_each_rank_has_no_bound(taccl: Taccl) -> None:
+    done = taccl("baseline", "nccl", "--topology", "dgx-h100", "--nodes", "2", "--size", "8B", "--json")
+    assert json.loads(done.stdout)["sizes"][0]["lower_bound_us"] is None
+
+
+def test_a_file_says_its_gpus_or_the_user_does(taccl: Taccl, tmp_path: Path) -> None:
+    file = tmp_path / "pair.yaml"
+    file.write_text("name: pair\ngpus: 2\nlinks: [{pairs: [0-1], alpha_us: 0.7, bandwidth_gbps: 240}]\n")
+    refused = taccl("baseline", "nccl", "--topology", str(file))
+    assert refused.exit_code == 2
+    assert "does not say which GPUs it has" in refused.stderr
+    assert "--gpu H100" in refused.stderr
+    done = taccl("baseline", "nccl", "--topology", str(file), "--gpu", "A100", "--size", "1GB")
+    assert "Ring 12 x 20 GB/s, Tree 12 x 40" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("nccl", "--topology", "mi300x"), "NCCL runs on NVIDIA's GPUs"),
+        (("rccl", "--topology", "dgx-h100"), "RCCL runs on AMD's GPUs"),
+        (("nccl", "--topology", "tpu-v4:4x4x4"), "does not say which GPUs"),
+        (("nccl", "--topology", "torus:4x4", "--gpu", "Voodoo2"), "no GPU called 'Voodoo2'"),
+        (("nccl", "--topology", "dgx-h100", "--release", "2.4"), "constants of NCCL '2.4'"),
+        (("nccl", "--topology", "dgx-h100", "--collective", "scan"), "unknown collective 'scan'"),
+        (("rccl", "--topology", "mi300x", "--collective", "broadcast"), "RCCL's choice for 'broadcast'"),
+        (("nccl", "--topology", "dgx-h100", "--size", "64KB,"), "is not a size"),
+        (("nccl", "--topology", "dgx2-teccl", "--gpu", "V100"), "no NICs"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_sentence(taccl: Taccl, words: tuple[str, ...], message: str) -> None:
+    done = taccl("baseline", *words)
+    assert done.exit_code == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
