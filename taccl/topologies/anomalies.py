@@ -94,6 +94,8 @@ class _Machine:
 
     def __init__(self, topology: PhysicalTopology) -> None:
         self.topology = topology
+        #: The members: a helper has no links where it is part of a switch, and needs no NIC.
+        self.gpus = topology.gpus[: topology.num_members]
         self.device = {device.name: device for device in topology.devices}
         self.link: dict[_End, Link] = {(link.src, link.dst): link for link in topology.links}
         self.leaving: dict[str, list[Link]] = defaultdict(list)
@@ -110,7 +112,7 @@ class _Machine:
                 self.usual_of_slow |= {(link.src, link.dst): usual for link in slow}
         self.nics = [device.name for device in topology.devices if device.kind == "nic"]
         #: Of each GPU, the NICs of its node that it reaches past switches and PCIe bridges.
-        self.nics_near = {gpu.name: self._nics_near(gpu) for gpu in topology.gpus}
+        self.nics_near = {gpu.name: self._nics_near(gpu) for gpu in self.gpus}
         self.near_nics = {nic for near in self.nics_near.values() for nic in near}
 
     def _is_fast(self, link: Link) -> bool:
@@ -192,7 +194,7 @@ def _uneven_gpus(machine: _Machine) -> Iterator[Anomaly]:
 
     Links that are slow, which is reported already, count as if they were not.
     """
-    profiles = {gpu.name: _profile(machine, gpu) for gpu in machine.topology.gpus}
+    profiles = {gpu.name: _profile(machine, gpu) for gpu in machine.gpus}
     usual = _most(list(profiles.values()))
     groups = _grouped(list(profiles), profiles.__getitem__)
     if usual is None:
@@ -289,7 +291,7 @@ def _without_nic(machine: _Machine) -> Iterator[Anomaly]:
     """GPUs with no way to a NIC of their node past no other GPU."""
     if not machine.nics:
         return
-    without = [gpu.name for gpu in machine.topology.gpus if not machine.nics_near[gpu.name]]
+    without = [gpu.name for gpu in machine.gpus if not machine.nics_near[gpu.name]]
     if without:
         yield Anomaly(
             "no NIC next to",
@@ -333,9 +335,9 @@ def _untaken_nics(machine: _Machine) -> Iterator[Anomaly]:
 def _nics_taken(machine: _Machine) -> set[str]:
     """The NICs on the routes of all GPUs to a GPU of another node, and of that GPU back."""
     topology = machine.topology
-    first = {gpu.node: rank for rank, gpu in reversed(list(enumerate(topology.gpus)))}
+    first = {gpu.node: rank for rank, gpu in reversed(list(enumerate(machine.gpus)))}
     taken: set[str] = set()
-    for rank, gpu in enumerate(topology.gpus):
+    for rank, gpu in enumerate(machine.gpus):
         other = next(there for node, there in sorted(first.items()) if node != gpu.node)
         path = topology.path(rank, other)
         for index in () if path is None else path.links:

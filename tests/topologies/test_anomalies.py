@@ -12,6 +12,7 @@ from taccl.topologies.anomalies import anomalies, named
 
 REGULAR = [
     *("dgx2", "a100", "dgx-a100", "dgx-h100", "hgx-h800", "p4d", "ndv4", "mi300x", "l40s"),
+    *("p5", "p6-b300", "a3-mega", "trn2", "gh200", "h100-nvl"),
     *("switch:8", "ring:8", "ring-oneway:8", "torus:4x4", "full:8", "pcie:2x4", "tpu-v4:4x4x4"),
 ]
 
@@ -46,6 +47,23 @@ def without(machine: PhysicalTopology, *ends: tuple[str, str]) -> PhysicalTopolo
 @pytest.mark.parametrize("name", REGULAR)
 def test_a_regular_machine_has_nothing_odd(name):
     assert not anomalies(build_topology(name))
+
+
+def test_a_switch_that_sums_is_nothing_odd():
+    text = """
+name: m
+nodes: 2
+node:
+  gpus: 4
+  nics: 4
+  switches: [nvswitch]
+  helpers: [{at: nvswitch, can: [reduce-to-one, copy], bandwidth_gbps: 300}]
+  links:
+    - {from: gpus, to: nvswitch, alpha_us: 0.3, bandwidth_gbps: 400}
+    - {pairs: [0-nic0, 1-nic1, 2-nic2, 3-nic3], alpha_us: 0, bandwidth_gbps: 50}
+fabric: {alpha_us: 3, bandwidth_gbps: 50}
+"""
+    assert not anomalies(parse_topology(text))
 
 
 def test_a_link_at_half_its_speed_is_named_with_both_figures():
