@@ -124,6 +124,7 @@ def _look_for_faster(kind: str, numbers: range, most_sends: int) -> None:
         "plain": random_problems.random_problem,
         "cluster": random_problems.random_cluster_problem,
         "featured": random_problems.random_featured_problem,
+        "helped": random_problems.random_helped_problem,
     }[kind]
     counted: Counter[str] = Counter()
     for number in numbers:

@@ -25,8 +25,8 @@ be. Two branches in the same state have the same future, also if they differ in 
 
 Chunks may be unequal, inputs may come late, outputs may have tails, and some ranks may not sum: such a rank
 has what it holds and what comes, and makes nothing of it. A rank that may not copy keeps a chunk that it
-wants, and sends any other once; with sums, such ranks are not known here. Nothing starts at a helper, and it
-wants nothing.
+wants, and sends any other once; of a sum it keeps, or sends once, each part that it holds, alone or added to
+others, and no part comes to it twice. Nothing starts at a helper, and it wants nothing.
 """
 
 from __future__ import annotations
@@ -53,7 +53,15 @@ class TooLarge(Exception):
 
 #: The times from which on a rank has each sum of contributions of a chunk; the position is the set, in bits.
 _Family = tuple[int, ...]
-_Row = tuple[int, int]
+#: What a row carries: a chunk, a set, and which of the parts that its sender holds; none where it may copy.
+_Row = tuple[int, int, frozenset[int]]
+#: What could be sent: a set, from when on its sender has it, and the parts of it.
+_Option = tuple[int, int, frozenset[int]]
+#: The parts of a chunk that a rank holds which may not copy: from when on it has each set.
+_Parts = frozenset[tuple[int, int]]
+
+
+_NOTHING: tuple[_Parts, frozenset[int]] = frozenset(), frozenset()
 
 
 @dataclass(frozen=True)
@@ -67,6 +75,11 @@ class _State:
     relays: frozenset[int]
     #: Cells of ranks that may not copy, from which a chunk has gone.
     gone: frozenset[int] = frozenset()
+    #: What is left in cells where each part of a sum can be used once, and which sets have come there.
+    parts: tuple[tuple[int, _Parts, frozenset[int]], ...] = ()
+
+    def held(self, cell: int) -> tuple[_Parts, frozenset[int]]:
+        return next(((parts, came) for where, parts, came in self.parts if where == cell), _NOTHING)
 
 
 class _Search(Tables):
@@ -85,7 +98,18 @@ class _Search(Tables):
                 part = self.contributors[chunk].index(rank) if self.contributors[chunk] else 0
                 family[1 << part] = self.ready[chunk][rank]
             families.append(tuple(family))
-        start = _State(tuple(families), (0,) * self.problem.topology.num_ports, 0, (-1, False), frozenset())
+        parts = tuple(
+            (
+                cell,
+                frozenset(
+                    (part, since) for part, since in enumerate(families[cell]) if part and since < NEVER
+                ),
+                frozenset(),
+            )
+            for cell in self.used_once
+        )
+        ports = (0,) * self.problem.topology.num_ports
+        start = _State(tuple(families), ports, 0, (-1, False), frozenset(), parts=parts)
         self.best: list[Step] | None = None
         least = self._least_end(start)
         if least >= NEVER:
@@ -137,14 +161,14 @@ class _Search(Tables):
             for chunks in self.interchangeable
         )
         chunks = tuple((block, *map(tuple, cells)) for row in rows for block, *cells in row)
-        return chunks, state.free, state.now, state.last
+        return chunks, state.free, state.now, state.last, state.parts
 
     def _step(self, link: int, rows: tuple[_Row, ...], start: int) -> Step:
         carried = []
-        for chunk, part in rows:
+        for chunk, part, _ in rows:
             ranks = (rank for bit, rank in enumerate(self.contributors[chunk]) if part >> bit & 1)
             carried.append((chunk, frozenset(ranks)))
-        end = start + self.takes(link, sum(self.size[chunk] for chunk, _ in rows))
+        end = start + self.takes(link, sum(self.size[chunk] for chunk, *_ in rows))
         return Step(link, start * TICK_US, end * TICK_US, tuple(carried))
 
     def _end(self, state: _State) -> int | None:
@@ -164,9 +188,11 @@ class _Search(Tables):
             options = [self._parts(state, chunk, link, ports) for chunk in self.chunks]
             yield from self._groups(state, link, ports, options)
 
-    def _parts(self, state: _State, chunk: int, link: int, ports: int) -> list[tuple[int, int]]:
-        """What could be sent of a chunk over a link: (set, from when on the sender has it)."""
+    def _parts(self, state: _State, chunk: int, link: int, ports: int) -> list[_Option]:
+        """What could be sent of a chunk over a link."""
         src = self.src[link]
+        if chunk * self.num_ranks + src in self.used_once:
+            return self._parts_used_once(state, chunk, link, ports)
         is_gone = src in self.wanting[chunk] or chunk * self.num_ranks + src in state.gone
         if not self.usable[chunk][link] or (is_gone and not self.may_copy[src]):
             return []
@@ -178,12 +204,31 @@ class _Search(Tables):
         found = []
         for part in range(whole, 0, -1):
             end = max(ports, here[part]) + takes
-            if here[part] < NEVER and end < there[part] and (part == whole or end < there[whole]):
-                found.append((part, here[part]))
+            if here[part] == NEVER:
+                continue
+            is_late = end >= there[part] or (part != whole and end >= there[whole] and not self.used_once)
+            if not is_late or chunk * self.num_ranks + self.dst[link] in self.used_once:
+                found.append((part, here[part], frozenset()))
+        return found
+
+    def _parts_used_once(self, state: _State, chunk: int, link: int, ports: int) -> list[_Option]:
+        """The same of a rank that uses each part once: every choice of disjoint parts, or one if it may not sum."""
+        if not self.usable[chunk][link]:
+            return []
+        parts, _ = state.held(chunk * self.num_ranks + self.src[link])
+        found: list[_Option] = []
+        for many in range(1, (len(parts) if self.may_sum[self.src[link]] else 1) + 1):
+            for some in itertools.combinations(sorted(parts), many):
+                union = 0
+                for part, _ in some:
+                    union = -1 if union < 0 or union & part else union | part
+                if union > 0:
+                    used = frozenset(part for part, _ in some)
+                    found.append((union, max(since for _, since in some), used))
         return found
 
     def _groups(
-        self, state: _State, link: int, ports: int, options: list[list[tuple[int, int]]]
+        self, state: _State, link: int, ports: int, options: list[list[_Option]]
     ) -> Iterator[tuple[int, tuple[_Row, ...], int]]:
         """All groups over a link that would start no earlier than now."""
         chunks = [chunk for chunk in self.chunks if options[chunk]]
@@ -192,28 +237,36 @@ class _Search(Tables):
             for members in itertools.combinations(chunks, size):
                 takes = self.takes(link, sum(self.size[chunk] for chunk in members))
                 for parts in itertools.product(*(options[chunk] for chunk in members)):
-                    start = max(ports, *(since for _, since in parts))
+                    start = max(ports, *(since for _, since, _ in parts))
                     if start < state.now or self._is_out_of_turn(state, link, start):
                         continue
-                    rows = tuple((chunk, part) for chunk, (part, _) in zip(members, parts, strict=True))
+                    rows = tuple(
+                        (chunk, part, used) for chunk, (part, _, used) in zip(members, parts, strict=True)
+                    )
                     if all(self._is_news(state, row, link, dst, start, start + takes) for row in rows):
                         yield link, rows, start
 
     def _is_news(self, state: _State, row: _Row, link: int, dst: int, start: int, end: int) -> bool:
         """Whether a row that leaves and arrives then may be of use, and none is surely of more."""
-        chunk, part = row
+        chunk, part, _ = row
         first, whole, wanting = chunk * self.num_ranks, self.whole[chunk], self.wanting[chunk]
         there = state.families[first + dst]
-        if end >= there[part] or end >= there[whole]:
+        if first + dst in self.used_once:
+            parts, came = state.held(first + dst)
+            if part in came or any(part == own for own, _ in parts):
+                return False
+        elif end >= there[part] or (end >= there[whole] and not self.used_once):
             return False
         if dst not in wanting or there[whole] < NEVER:
             away, limit = self.away[chunk][dst], self.limit - _LEAST_GAIN
             if not any(
-                rank != dst and end + away[rank] < min(limit, state.families[first + rank][whole])
+                rank != dst
+                and end + away[rank] < limit
+                and (end + away[rank] < state.families[first + rank][whole] or self.used_once)
                 for rank in wanting
             ):
                 return False
-        if not self.may_sum[dst]:
+        if not self.may_sum[dst] or self.used_once:
             return True
         here = state.families[first + self.src[link]]
         for other in range(whole, 0, -1):
@@ -227,24 +280,43 @@ class _Search(Tables):
         return takes_time and start == state.now and link < last
 
     def _after(self, state: _State, link: int, rows: tuple[_Row, ...], start: int) -> _State:
-        size, dst = sum(self.size[chunk] for chunk, _ in rows), self.dst[link]
+        size, dst = sum(self.size[chunk] for chunk, *_ in rows), self.dst[link]
         takes = self.takes(link, size)
         families, relays, gone = list(state.families), set(state.relays), set(state.gone)
-        for chunk, part in rows:
-            cell = chunk * self.num_ranks + dst
-            relays.discard(chunk * self.num_ranks + self.src[link])
-            if not self.may_copy[self.src[link]]:
-                gone.add(chunk * self.num_ranks + self.src[link])
+        parts = {cell: (held, came) for cell, held, came in state.parts}
+        for chunk, part, used in rows:
+            cell, sender = chunk * self.num_ranks + dst, chunk * self.num_ranks + self.src[link]
+            relays.discard(sender)
+            if sender in parts:
+                held, came = parts[sender]
+                parts[sender] = frozenset(one for one in held if one[0] not in used), came
+                families[sender] = self._sums_of(parts[sender][0], sender)
+            elif not self.may_copy[self.src[link]]:
+                gone.add(sender)
             if dst not in self.wanting[chunk]:
                 relays.add(cell)
+            if cell in parts:
+                held, came = parts[cell]
+                parts[cell] = held | {(part, start + takes)}, came | {part}
+                families[cell] = self._sums_of(parts[cell][0], cell)
+                continue
             others = self.apart[self.whole[chunk]][part] if self.may_sum[dst] else [0]
             families[cell] = self._with(families[cell], part, start + takes, others)
         free = list(state.free)
         for port in self.ports[link]:
             if busy := self.busy(link, port, size):
                 free[port] = start + busy
-        last = link, takes > 0
-        return _State(tuple(families), tuple(free), start, last, frozenset(relays), frozenset(gone))
+        last, left = (link, takes > 0), tuple((cell, *both) for cell, both in sorted(parts.items()))
+        return _State(tuple(families), tuple(free), start, last, frozenset(relays), frozenset(gone), left)
+
+    def _sums_of(self, parts: _Parts, cell: int) -> _Family:
+        """From when on a rank has each sum of the parts that it holds."""
+        chunk, rank = divmod(cell, self.num_ranks)
+        family: _Family = (0, *[NEVER] * self.whole[chunk])
+        for part, since in sorted(parts):
+            others = self.apart[self.whole[chunk]][part] if self.may_sum[rank] else [0]
+            family = self._with(family, part, since, others)
+        return family
 
     def _with(self, family: _Family, part: int, at: int, others: list[int]) -> _Family:
         """A family after the arrival of one more sum, which can be added to the others."""

@@ -76,12 +76,47 @@ class Program:
             assert can, f"rank {rank} never has chunk {chunk}"
 
     def _check_copies(self) -> None:
-        """A rank that may not copy keeps a chunk that it wants, and sends any other once."""
-        collective, topology = self.problem.collective, self.problem.topology
-        uses = [(int(chunk), int(rank)) for chunk, rank in zip(*collective.post.nonzero(), strict=True)]
-        uses += [(chunk, int(topology.src[step.link])) for step in self.steps for chunk, _ in step.rows]
-        may = may_copy(topology)
-        assert all(may[rank] or uses.count((chunk, rank)) == 1 for chunk, rank in uses), "a rank makes copies"
+        """A rank that may not copy uses once each part that it holds of a chunk: it keeps it, or sends it."""
+        topology, collective = self.problem.topology, self.problem.collective
+        unable = [rank for rank, may in enumerate(may_copy(topology)) if not may]
+        for chunk, rank in itertools.product(range(collective.num_chunks), unable):
+            sends = [
+                (step.start_us, ranks)
+                for step in self.steps
+                for moved, ranks in step.rows
+                if (moved, topology.src[step.link]) == (chunk, rank)
+            ]
+            keeps = [(self.makespan_us, frozenset(contributors(self.problem, chunk)))]
+            uses = sends + keeps * bool(collective.post[chunk][rank])
+            came = [
+                (step.end_us, ranks)
+                for step in self.steps
+                for moved, ranks in step.rows
+                if (moved, topology.dst[step.link]) == (chunk, rank)
+            ]
+            own = frozenset({rank}) if collective.reduces[chunk] else frozenset()
+            held = [(0.0, own)] * bool(collective.pre[chunk][rank]) + came
+            assert len(held) == len({ranks for _, ranks in held}), "a part comes twice"
+            assert _can_use(held, uses, may_sum(topology)[rank]), f"rank {rank} makes copies"
+
+
+def _can_use(
+    held: list[tuple[float, frozenset[int]]], uses: list[tuple[float, frozenset[int]]], may_sum: bool
+) -> bool:
+    """Whether parts that are held from some moment make up what is used at others, each part at most once."""
+    if not uses:
+        return True
+    (at, ranks), *others = uses
+    ready = [part for part in held if part[0] <= at + 1e-6]
+    for many in range(1, (len(ready) if may_sum else 1) + 1):
+        for some in itertools.combinations(ready, many):
+            is_sum = (
+                sum(len(part) for _, part in some) == len(ranks)
+                and frozenset().union(*(p for _, p in some)) == ranks
+            )
+            if is_sum and _can_use([part for part in held if part not in some], others, may_sum):
+                return True
+    return False
 
 
 def _body_mb(problem: Problem, step: Step) -> float:

@@ -34,7 +34,6 @@ class Tables:
         ]
         self.serial = topology.occupancy == "serial"
         self.may_copy = may_copy(topology)
-        assert all(self.may_copy) or not collective.is_reduction, "with sums all ranks may copy here"
         self.may_sum = may_sum(topology)
         self.size = [1.0] * self.num_chunks if problem.sizes is None else problem.sizes.tolist()
         self.ready, self.tail = (
@@ -44,6 +43,12 @@ class Tables:
         self.contributors = [contributors(problem, chunk) for chunk in self.chunks]
         #: A chunk that is copied has one contribution, with many sources.
         self.whole = [(1 << max(1, len(ranks))) - 1 for ranks in self.contributors]
+        #: Cells of sums at ranks that may not copy.
+        self.used_once = frozenset(
+            chunk * self.num_ranks + rank
+            for chunk, rank in itertools.product(self.chunks, self.ranks)
+            if self.whole[chunk] > 1 and not self.may_copy[rank]
+        )
         self.pre = collective.pre.tolist()
         self.wanting = [[r for r in self.ranks if collective.post[chunk][r]] for chunk in self.chunks]
         self.usable = [problem.usable(chunk).tolist() for chunk in self.chunks]

@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 import numpy as np
-from small_problems import custom, machine
+from small_problems import custom, helped_switch, machine
 
 from taccl.model.collective import Collective
 from taccl.model.collectives import make_collective
@@ -228,3 +228,73 @@ def _with_routes(topology: LogicalTopology, allowed: np.ndarray) -> np.ndarray:
         if not _all_reach_all(topology.num_ranks, [(a, b) for a, b in ends[row].tolist()]):
             row[:] = True
     return allowed
+
+
+def random_helped_problem(draw: random.Random, sums: bool) -> Problem:
+    """Two or three ranks below a switch, or linked to each other, and a helper or two that all or some reach.
+
+    A helper sums, copies, both or neither, on ports of its own or those of the ranks, at a speed of its own.
+    What a sum face sends may pass the way out of the rank that gets it, too, and what a copy face gets the
+    way in of the rank that sends it.
+    """
+    members, helpers = draw.choice([(2, 1), (2, 2), (3, 1), (3, 1), (3, 2)])
+    able = [(True, True), (True, False), (False, True), (False, False)]
+    if helpers == 2 and draw.random() < 0.5:
+        can = [(True, False), (False, True)]
+    else:
+        can = [draw.choice(able[:3] if sums else able) for _ in range(helpers)]
+    topology = helped_switch(
+        members,
+        can,
+        draw.choice(_BETAS),
+        draw.choice(_BETAS),
+        own_ports=draw.random() < 0.5,
+        reads_itself=draw.random() < 0.5,
+    )
+    kept = np.ones(topology.num_links, dtype=np.bool_)
+    inside = (topology.src < members) & (topology.dst < members)
+    if draw.random() < 0.4:  # past the helpers there is no way, or hardly one
+        kept &= ~inside if draw.random() < 0.5 and can[0] == (True, True) else kept
+    if draw.random() < 0.3:
+        kept &= inside | np.array([draw.random() < 0.8 for _ in range(topology.num_links)])
+    alphas = [draw.choice(_ALPHAS) for _ in range(draw.choice([1, 3]))]
+    topology = _with_links(topology, kept, np.array([draw.choice(alphas) for _ in range(kept.sum())]))
+    if draw.random() < 0.2:
+        able_members = np.array([draw.random() < 0.7 for _ in range(members)] + [True] * helpers)
+        name = draw.choice(["may_sum", "may_copy"])
+        topology = replace(
+            topology, **{name: able_members & _all_or(getattr(topology, name), members + helpers)}
+        )
+    while True:
+        collective = _collective(draw, members, sums)
+        if draw.random() < 0.5 and sums:
+            collective = make_collective(draw.choice(["allreduce", "reducescatter"]), members, 1)
+        if _least_transfers(collective) <= (_MOST_OF_SUMS if sums else _MOST_TRANSFERS):
+            break
+    return Problem(
+        replace(topology, occupancy=draw.choice(["serial", "pipelined"])),
+        collective.with_helpers(helpers),
+        draw.choice([1.0, 0.5, 0.3125]),
+        max_group=draw.choice([1, 2, 71]),
+    )
+
+
+def _all_or(may: np.ndarray | None, ranks: int) -> np.ndarray:
+    return np.ones(ranks, dtype=np.bool_) if may is None else may
+
+
+def _with_links(topology: LogicalTopology, kept: np.ndarray, alpha_us: np.ndarray) -> LogicalTopology:
+    """Some of the links, at other alphas."""
+    number = np.flatnonzero(kept)
+    betas = topology.port_betas or [
+        (beta,) * len(p) for beta, p in zip(topology.beta_us_per_mb, topology.ports, strict=True)
+    ]
+    return replace(
+        topology,
+        src=topology.src[number],
+        dst=topology.dst[number],
+        alpha_us=alpha_us,
+        beta_us_per_mb=topology.beta_us_per_mb[number],
+        ports=tuple(topology.ports[link] for link in number),
+        port_betas=tuple(tuple(betas[link]) for link in number),
+    )

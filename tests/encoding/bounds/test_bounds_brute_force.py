@@ -11,7 +11,12 @@ import pytest
 from brute_force import TooLarge, fastest, program_before
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from random_problems import random_cluster_problem, random_featured_problem, random_problem
+from random_problems import (
+    random_cluster_problem,
+    random_featured_problem,
+    random_helped_problem,
+    random_problem,
+)
 from registered import greedy, reducing
 from small_problems import custom, full, machine, problem, ring
 
@@ -64,6 +69,13 @@ def test_no_program_with_sums_beats_a_bound(seed: int) -> None:
 @given(st.integers(0, 2**32 - 1), st.booleans())
 def test_no_program_with_sizes_ready_times_tails_and_helpers_beats_a_bound(seed: int, sums: bool) -> None:
     nothing_beats_the_bounds(random_featured_problem(random.Random(seed), sums), _MOST_SENDS)
+
+
+@settings(max_examples=_EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 2**32 - 1), st.booleans())
+def test_no_program_through_helpers_beats_a_bound(seed: int, sums: bool) -> None:
+    """Switches that sum and copy, in one pass or by two faces, and ranks that may not."""
+    nothing_beats_the_bounds(random_helped_problem(random.Random(seed), sums), _MOST_SENDS)
 
 
 def test_bounds_of_a_sum_are_below_the_programs_that_make_it_at_every_rank() -> None:
