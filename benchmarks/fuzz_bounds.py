@@ -1,18 +1,19 @@
 """Every bound against the fastest of all programs, on random tiny problems.
 
     python -m benchmarks.fuzz_bounds [--copies N] [--sums N] [--most-sends N] [--seed N]
-    python -m benchmarks.fuzz_bounds --clusters N, or --features N, or --truth KIND FIRST N
+    python -m benchmarks.fuzz_bounds --clusters N, or --features N, or --helpers N, or --truth KIND FIRST N
 
 A problem is drawn by tests/encoding/random_problems.py, bounded by `all_bounds`, and searched exhaustively by
 tests/encoding/brute_force.py, which knows nothing but the cost model. Problems whose search would try too
 many sends say nothing and are drawn again; they are counted. A bound above the optimum is a *violation*.
 How tight the largest bound is, is its part of the optimum, where that is not 0.
 
-With `--clusters` only this many small clusters are drawn, a third of them with sums, and with `--features`
-only this many problems with sizes, ready times, tails and helpers, half of them with sums; then only their
-section of the page is written anew, and else both stay as they are. `--truth` only looks for programs that
+With `--clusters` only this many small clusters are drawn, a third of them with sums, with `--features` only
+this many problems with sizes, ready times, tails and helpers, half of them with sums, and with `--helpers` only
+this many with switches and servers that sum or copy, two thirds of them with sums; then only their section
+of the page is written anew, and else all of them stay as they are. `--truth` only looks for programs that
 are faster than the largest bound, which is sooner done, and prints how many problems it searched: plain ones,
-clusters or featured ones, numbered from FIRST on.
+clusters, featured ones or `helped` ones, numbered from FIRST on.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from benchmarks import report
 from benchmarks.checkout import test_helper
@@ -80,8 +82,8 @@ def main() -> None:
     parser.add_argument("--sums", type=int, default=6000)
     parser.add_argument("--most-sends", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--clusters", type=int, default=0)
-    parser.add_argument("--features", type=int, default=0)
+    for section in _SECTIONS:
+        parser.add_argument(f"--{section.option}", type=int, default=0)
     parser.add_argument("--truth", nargs=3, metavar=("KIND", "FIRST", "N"))
     arguments = parser.parse_args()
     if arguments.truth:
@@ -89,12 +91,11 @@ def main() -> None:
         _look_for_faster(kind, range(int(first), int(first) + int(many)), arguments.most_sends)
         return
     copies, sums, drawn = arguments.copies, arguments.sums, random_problems.random_problem
-    if arguments.clusters:
-        sums, drawn = arguments.clusters // 3, random_problems.random_cluster_problem
-        copies = arguments.clusters - sums
-    if arguments.features:
-        sums, drawn = arguments.features // 2, random_problems.random_featured_problem
-        copies = arguments.features - sums
+    section = next((each for each in _SECTIONS if getattr(arguments, each.option)), None)
+    if section is not None:
+        many = getattr(arguments, section.option)
+        sums, drawn = round(many * section.sums), section.drawn
+        copies = many - sums
     began = time.monotonic()
     tallies = {
         "copies only": _searched(drawn, copies, False, arguments.seed, arguments.most_sends),
@@ -103,17 +104,14 @@ def main() -> None:
     minutes = (time.monotonic() - began) / 60
     parts = [_counts(tallies), _TIGHT, _tightness(tallies), _WHICH, _kinds(tallies)]
     page = report.RESULTS / "fuzz_bounds.md"
-    whole, clusters, features = _sections(page.read_text() if page.exists() else "")
-    if arguments.clusters:
-        intro = _INTRO_OF_CLUSTERS.format(minutes=minutes)
-        clusters = report.wrapped("\n\n".join([intro, *parts, report.measured_now()])) + "\n"
-    elif arguments.features:
-        intro = _INTRO_OF_FEATURES.format(minutes=minutes)
-        features = report.wrapped("\n\n".join([intro, *parts, report.measured_now()])) + "\n"
-    else:
+    whole, texts = _parted(page.read_text() if page.exists() else "")
+    if section is None:
         report.write("fuzz_bounds", _TITLE, _INTRO.format(minutes=minutes), "\n\n".join(parts))
         whole = page.read_text()
-    page.write_text(whole + _CLUSTERS + clusters + _FEATURES + features)
+    else:
+        intro = section.intro.format(minutes=minutes)
+        texts[section.heading] = report.wrapped("\n\n".join([intro, *parts, report.measured_now()])) + "\n"
+    page.write_text(whole + "".join(heading + text for heading, text in texts.items()))
     if any(tally.violations for tally in tallies.values()):
         sys.exit("some bound is above a program")
 
@@ -145,11 +143,14 @@ def _look_for_faster(kind: str, numbers: range, most_sends: int) -> None:
     print(f"{kind} {numbers.start} to {numbers.stop - 1}: {dict(counted)}")
 
 
-def _sections(page: str) -> tuple[str, str, str]:
-    """The page up to the small clusters, their section, and that of features."""
-    whole, _, rest = page.partition(_CLUSTERS)
-    clusters, _, features = rest.partition(_FEATURES)
-    return whole, clusters, features
+def _parted(page: str) -> tuple[str, dict[str, str]]:
+    """The page up to its sections, and the text under the heading of each."""
+    texts: dict[str, str] = {}
+    for section in reversed(_SECTIONS):
+        page, heading, text = page.partition(section.heading)
+        if heading:
+            texts[section.heading] = text
+    return page, dict(reversed(texts.items()))
 
 
 def _searched(
@@ -185,7 +186,6 @@ def _collective(problem: Problem) -> str:
 
 
 _TITLE = "Bounds next to exhaustive search"
-_CLUSTERS, _FEATURES = "\n## Small clusters\n\n", "\n## With features\n\n"
 
 _INTRO = """\
 Random tiny problems: 2 to 4 ranks, rings with chords, serial and pipelined, plain links, shared ports and
@@ -208,6 +208,48 @@ _INTRO_OF_FEATURES = """\
 The same for problems, a third of them small clusters, with unequal chunks, inputs that are there later,
 tails, helpers (a rank without data), ranks that may not sum, or, where nothing is summed, not copy. Bounds
 relax most of that, so they are further from the optimum. {minutes:.0f} minutes in all."""
+
+_INTRO_OF_HELPERS = """\
+The same for two or three ranks below a switch, or linked to each other, with one or two helpers: switches and
+servers that sum, copy, do both or neither, in one pass or as two faces, on ports of their own or on those of
+the ranks, at speeds of their own; of a face that sums to one rank, a sum passes its way out too. A rank that
+may not copy uses each part of a sum once. {minutes:.0f} minutes in all."""
+
+
+@dataclass(frozen=True)
+class _Section:
+    """Problems of one kind in a section of the page: its option, which part has sums, and who draws them."""
+
+    option: str
+    heading: str
+    sums: float
+    drawn: Callable[[random.Random, bool], Problem]
+    intro: str
+
+
+_SECTIONS = (
+    _Section(
+        "clusters",
+        "\n## Small clusters\n\n",
+        1 / 3,
+        random_problems.random_cluster_problem,
+        _INTRO_OF_CLUSTERS,
+    ),
+    _Section(
+        "features",
+        "\n## With features\n\n",
+        1 / 2,
+        random_problems.random_featured_problem,
+        _INTRO_OF_FEATURES,
+    ),
+    _Section(
+        "helpers",
+        "\n## With helpers\n\n",
+        2 / 3,
+        random_problems.random_helped_problem,
+        _INTRO_OF_HELPERS,
+    ),
+)
 
 _TIGHT = "How tight: the largest bound as a part of the optimum."
 

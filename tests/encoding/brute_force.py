@@ -212,7 +212,7 @@ class _Search(Tables):
         return found
 
     def _parts_used_once(self, state: _State, chunk: int, link: int, ports: int) -> list[_Option]:
-        """The same of a rank that uses each part once: every choice of disjoint parts, or one if it may not sum."""
+        """The same of a rank that uses each part once: disjoint parts, or one if it may not sum."""
         if not self.usable[chunk][link]:
             return []
         parts, _ = state.held(chunk * self.num_ranks + self.src[link])

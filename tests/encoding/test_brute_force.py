@@ -14,7 +14,7 @@ from brute_force_program import Program
 from brute_force_tables import NEVER
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from random_problems import random_problem
+from random_problems import random_helped_problem, random_problem
 from small_problems import custom, featured_problems, full, machine, ring
 
 from taccl.encoding.bounds import all_bounds
@@ -22,6 +22,8 @@ from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.routes import routes
 from taccl.encoding.instance import Instance
 from taccl.model.problem import Problem
+from taccl.model.schedule import Send, schedule_from_sends
+from taccl.model.schedule.partial_sums import set_of
 from taccl.support.budget import Budget
 
 _EVERYONE = (0, 1, 2, 3)
@@ -239,3 +241,40 @@ def _nothing_is_faster(requested: Problem, program: Program) -> None:
         assert update.schedule is not None
         update.schedule.check()
         assert update.schedule.makespan_us >= program.makespan_us - slack
+
+
+def test_a_part_of_a_sum_leaves_a_rank_that_may_not_copy_once() -> None:
+    """Two ranks joined by one that sums and may not copy: it swaps their parts, or sums them for one."""
+    star = machine(3, [(a, b, 0.0, 1.0) for r in range(2) for a, b in ((r, 2), (2, r))])
+    one = Problem(
+        replace(star, is_helper=np.arange(3) == 2, may_copy=np.arange(3) < 2),
+        custom(2, [((0, 1), (0, 1), True)]).with_helpers(1),
+        1.0,
+    )
+    program = fastest(one)
+    program.check()
+    assert program.makespan_us == pytest.approx(2.0)
+    assert not any(len(ranks) == 2 for step in program.steps for _, ranks in step.rows)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 2**32 - 1))
+def test_programs_through_helpers_are_valid_schedules(seed: int) -> None:
+    stated = replace(random_helped_problem(random.Random(seed), True), max_group=1)
+    try:
+        program = program_before(stated, math.inf, 1_500)
+    except TooLarge:
+        program = None
+    assume(program is not None)
+    assert program is not None
+    program.check()
+    sends = []
+    for step in program.steps:
+        ((chunk, ranks),) = step.rows
+        whole = frozenset(np.flatnonzero(stated.collective.pre[chunk]).tolist())
+        is_part = bool(stated.collective.reduces[chunk]) and ranks != whole
+        part = set_of(ranks) if is_part else 0
+        sends.append(Send((chunk,), step.link, step.start_us, reduce=is_part, sums=(part,)))
+    schedule = schedule_from_sends(stated, sends)
+    schedule.check()
+    assert schedule.makespan_us == pytest.approx(program.makespan_us)
