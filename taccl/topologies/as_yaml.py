@@ -101,6 +101,8 @@ def topology_text(machine: PhysicalTopology, comment: Sequence[str] = ()) -> str
     """
     lines = [f"# {line}".rstrip() for line in comment]
     lines += [f"name: {_quoted(machine.name)}", f"occupancy: {machine.occupancy}"]
+    if machine.gpu is not None:
+        lines.append(f"gpu: {_quoted(machine.gpu)}")
     if all(gpu.name.startswith(f"node{gpu.node}.") for gpu in machine.gpus[: machine.num_members]):
         lines += _nodes(machine)
     elif machine.num_nodes == 1:

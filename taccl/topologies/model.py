@@ -72,6 +72,8 @@ class PhysicalTopology:
             raise TopologyError(
                 f"the executor of {self.name!r} must be an Executor, not {shown(self.executor)}"
             )
+        if self.gpu is not None:
+            text(self.gpu, "the model of the GPUs", TopologyError)
         known = set(names)
         for link in self.links:
             self._check_link(link, known)

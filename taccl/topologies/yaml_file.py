@@ -36,7 +36,7 @@ _KINDS: dict[str, tuple[DeviceKind, str]] = {
 }
 _TEMPLATE_KEYS = (*_KINDS, "helpers", "links")
 _NODES_KEYS = ("node", "nodes", "fabric", "domain", "helpers")
-_MACHINE_KEYS = ("name", "occupancy", "executor")
+_MACHINE_KEYS = ("name", "gpu", "occupancy", "executor")
 Devices = dict[str, tuple[str, ...]]
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
@@ -103,7 +103,8 @@ def _read(root: Node, nodes: int | None) -> PhysicalTopology:
     name = keys["name"].string()
     devices, links = _nodes(root, keys, nodes) if has_nodes else _flat(root, keys, nodes)
     executor = read_executor(keys["executor"]) if "executor" in keys else None
-    return PhysicalTopology(name, tuple(devices), tuple(links), occupancy, executor=executor)
+    gpu = keys["gpu"].string() if "gpu" in keys else None
+    return PhysicalTopology(name, tuple(devices), tuple(links), occupancy, executor=executor, gpu=gpu)
 
 
 def _flat(root: Node, keys: dict[str, Node], nodes: int | None) -> tuple[list[Device], list[Link]]:

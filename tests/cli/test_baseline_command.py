@@ -56,6 +56,8 @@ def test_a_file_says_its_gpus_or_the_user_does(taccl: Taccl, tmp_path: Path) -> 
     assert "--gpu H100" in refused.stderr
     done = taccl("baseline", "nccl", "--topology", str(file), "--gpu", "A100", "--size", "1GB")
     assert "Ring 12 x 20 GB/s, Tree 12 x 40" in done.stdout
+    file.write_text(file.read_text() + "gpu: A100\n")
+    assert taccl("baseline", "nccl", "--topology", str(file), "--size", "1GB").stdout == done.stdout
 
 
 @pytest.mark.parametrize(
@@ -64,7 +66,7 @@ def test_a_file_says_its_gpus_or_the_user_does(taccl: Taccl, tmp_path: Path) -> 
         (("nccl", "--topology", "mi300x"), "NCCL runs on NVIDIA's GPUs"),
         (("rccl", "--topology", "dgx-h100"), "RCCL runs on AMD's GPUs"),
         (("nccl", "--topology", "tpu-v4:4x4x4"), "does not say which GPUs"),
-        (("nccl", "--topology", "torus:4x4", "--gpu", "Voodoo2"), "no GPU called 'Voodoo2'"),
+        (("nccl", "--topology", "torus:4x4", "--gpu", "Voodoo2"), "'Voodoo2' is no GPU of NVIDIA"),
         (("nccl", "--topology", "dgx-h100", "--release", "2.4"), "constants of NCCL '2.4'"),
         (("nccl", "--topology", "dgx-h100", "--collective", "scan"), "unknown collective 'scan'"),
         (("rccl", "--topology", "mi300x", "--collective", "broadcast"), "RCCL's choice for 'broadcast'"),

@@ -34,6 +34,7 @@ def test_a_machine_of_the_catalogue_comes_back(name: str, nodes: int | None) -> 
     back = parse_topology(topology_text(machine))
     assert back.name == machine.name
     assert back.occupancy == machine.occupancy
+    assert back.gpu == machine.gpu
     assert set(back.devices) == set(machine.devices)
     assert set(back.links) == set(machine.links)
     assert [gpu.name for gpu in back.gpus] == [gpu.name for gpu in machine.gpus]

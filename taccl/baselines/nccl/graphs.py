@@ -78,7 +78,9 @@ def generation_of(topology: PhysicalTopology, gpu: str | None = None) -> Generat
         raise TopologyError(f"{topology.name!r} does not say which GPUs it has", hint="--gpu H100")
     arch = arch_of_model(model)
     if arch is None:
-        raise TopologyError(f"no GPU called {model[:40]!r} is known here", hint="H100, B200, A100, V100")
+        raise TopologyError(
+            f"{model[:40]!r} is no GPU of NVIDIA that is known here", hint="H100, B200, A100, V100"
+        )
     if not arch.startswith("sm"):
         raise TopologyError(f"{model} is AMD's, and NCCL runs on NVIDIA's GPUs", hint="taccl baseline rccl")
     number = int(arch.removeprefix("sm"))

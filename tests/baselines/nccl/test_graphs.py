@@ -70,9 +70,10 @@ def test_a_box_of_pcie_has_one_ring_through_its_cpus() -> None:
 @pytest.mark.parametrize(
     ("machine", "nodes", "gpu", "message"),
     [
+        ("trn2", 1, None, "'Trainium2' is no GPU of NVIDIA"),
         ("ring:8", None, None, "does not say which GPUs"),
         ("mi300x", 1, None, "NCCL runs on NVIDIA"),
-        ("ring:8", None, "Voodoo", "no GPU called"),
+        ("ring:8", None, "Voodoo", "no GPU of NVIDIA"),
         ("fat-tree:8x8", None, "H100", "no NICs"),
         ("hub:8", None, "H100", "has no ring"),
     ],
