@@ -118,3 +118,34 @@ def nvls_allgather(gpus: int, pieces: int = 1, chunk_mb: float = 1.0) -> Schedul
         rows.append((owner, gpus + 1, chunk, None))
         rows += [(gpus + 1, rank, chunk, None) for rank in range(gpus) if rank != owner]
     return in_turn(topology, make_collective("allgather", gpus, pieces), rows, chunk_mb)
+
+
+def nvls_allreduce_of_nodes(gpus: int, nodes: int = 2) -> Schedule:
+    """Each part is summed in each node; its owner there adds the sums of the nodes, and copies the result."""
+    topology = switched(gpus, nodes)
+    members = gpus * nodes
+    rows: list[Row] = []
+    for chunk in range(members):
+        for node in range(nodes):
+            mine = [node * gpus + rank for rank in range(gpus)]
+            rows += [(rank, members + 2 * node, chunk, [rank]) for rank in mine]
+            rows.append((members + 2 * node, node * gpus + chunk % gpus, chunk, mine))
+    for chunk in range(members):
+        for node in range(nodes):
+            mine = [node * gpus + rank for rank in range(gpus)]
+            rows += [
+                (node * gpus + chunk % gpus, other * gpus + chunk % gpus, chunk, mine)
+                for other in range(nodes)
+                if other != node
+            ]
+    for chunk in range(members):
+        for node in range(nodes):
+            owner = node * gpus + chunk % gpus
+            copies = members + 2 * node + 1
+            rows.append((owner, copies, chunk, None))
+            rows += [
+                (copies, node * gpus + rank, chunk, None)
+                for rank in range(gpus)
+                if node * gpus + rank != owner
+            ]
+    return in_turn(topology, make_collective("allreduce", members), rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import takewhile
 
-from taccl.backend.lower_plan.emit import Emitter, End
+from taccl.backend.lower_plan.emit import Emitter, End, own
 from taccl.backend.lower_plan.graph import ADDING, Action, Graph, Message
 from taccl.backend.lower_plan.landings import find_landings
 from taccl.backend.lower_plan.places import Place
@@ -78,7 +78,8 @@ class Blocks:
 
     def _find_together(self) -> dict[int, tuple[int, ...]]:
         """Puts that are one where nobody hears of it later than it goes on anyway."""
-        waiting = {*self.handshakes, *self.semaphores.acquires}
+        copied = (action for copy in self.graph.copies.values() for action in copy)
+        waiting = {*self.handshakes, *self.semaphores.acquires, *copied}
         return find_puts_together(self.graph, self.landings, waiting, self.semaphores.releases)
 
     def _find_runs(self) -> list[list[list[Action]]]:
@@ -106,6 +107,8 @@ class Blocks:
         another thread block waits for the sum, which would have to wait for its way, too.
         """
         taken = [mine[first]]
+        if mine[first].index in self.graph.copies:
+            return list(mine[first : first + len(self.graph.copies[mine[first].index])])
         if mine[first].index in self.together:
             return list(mine[first : first + len(self.together[mine[first].index])])
         if mine[first].index in self.graph.pulls:
@@ -124,7 +127,12 @@ class Blocks:
 
     def _joins(self, action: Action, taken: Sequence[Action]) -> bool:
         """Whether what becomes of a sum can be done with it."""
-        if action.index in self.semaphores.acquires or action.index in self.graph.pulls:
+        graph = self.graph
+        if (
+            action.index in self.semaphores.acquires
+            or action.index in graph.pulls
+            or action.index in graph.copies
+        ):
             return False
         if action.op is Op.SEND:
             return self._is_near(action) and not self._is_waited_for(taken)
@@ -161,7 +169,7 @@ class Blocks:
         reported = [graph.sent[action.index] for action in mine if action.index in self.reported_back]
         made.wait([self._end(each, number) for each in reported])
         made.finish()
-        self.ends.append(ends)
+        self.ends.append([min(each, len(made.operations)) for each in ends])  # it waits for several at once
         return made
 
     def _end(self, message: Message, block: int) -> End:
@@ -177,6 +185,8 @@ class Blocks:
         sending = next((action for action in run if action.index in graph.sent), None)
         if first.index in self.pulled_rows:
             self._pull(run, made)
+        elif first.index in graph.copies:
+            self._copy(run, made)
         else:
             if received is not None and received.send not in self.untold:
                 made.wait([self._end(received, first.block)])
@@ -224,20 +234,41 @@ class Blocks:
         elif sending is not None:
             self._put(sending, sending.source, made)
 
+    def _copy(self, run: Sequence[Action], made: Emitter) -> None:
+        """One place to all members of a switch, by the switch if it lands at one place of all of them."""
+        graph, first = self.graph, run[0]
+        sends = [action for action in run if action.op is Op.SEND]
+        self._wait_for_starts(sends, made)
+        taken, gone = first.source, {graph.sent[action.index].dst: self._landed(action) for action in sends}
+        stored = first.target if first.op is Op.COPY else taken
+        members = find_switch(graph, first.rank, {**gone, first.rank: stored})
+        if members:
+            made.switch(
+                OpName.SWITCH_STORE, taken, own(taken), stored, self._on_switch(members, first, stored)
+            )
+            made.signal([self._end(graph.sent[action.index], action.block) for action in sends])
+            return
+        for action in run:
+            self._move([action], None, action if action.op is Op.SEND else None, made)
+
+    def _wait_for_starts(self, sends: Sequence[Action], made: Emitter) -> None:
+        """Until the kernels of all receivers have begun, as far as that is not known."""
+        asked = [each for each in sends if each.index in self.handshakes]
+        made.wait([self._end(self.graph.sent[each.index], each.block) for each in asked], relaxed=True)
+
     def _pull(self, run: Sequence[Action], made: Emitter) -> None:
         """A sum of what the rank has and what senders have, and what becomes of it."""
         graph, block = self.graph, run[0].block
         heard = [graph.received[action.index] for action in run if action.op is Op.RECV]
         sends = [action for action in run if action.op is Op.SEND]
         made.wait([self._end(message, block) for message in heard])
-        for action in sends:
-            if action.index in self.handshakes:
-                made.wait([self._end(graph.sent[action.index], block)], relaxed=True)
+        self._wait_for_starts(sends, made)
         first, last = run[1], run[-1]
         stored, mine = last.target if last.op is Op.COPY else first.target, own_part(first, run[0])
         there = {message.src: graph.actions[message.send].source for message in heard}
         gone = {graph.sent[action.index].dst: self._landed(action) for action in sends}
-        members = find_switch(graph, first.rank, {**there, first.rank: mine}, {**gone, first.rank: stored})
+        gone[first.rank] = stored
+        members = find_switch(graph, first.rank, {**there, first.rank: mine}, gone)
         if members:
             source, target = (self._on_switch(members, first, place) for place in (mine, stored))
             made.switch(OpName.SWITCH_REDUCE_STORE, mine, source, stored, target)

@@ -5,6 +5,7 @@ takes a meeting.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from itertools import takewhile
 from typing import TypeAlias
@@ -119,13 +120,18 @@ class Emitter:
         self.operations.append(Operation(name, Channel.PORT, (channel,), sources, tuple(targets)))
 
     def finish(self) -> None:
-        """Wait for what is still to be waited for, at last for all of it at once."""
+        """Wait for what is still to be waited for, at last for all of it at once: its order does not matter.
+
+        Where channels come several times, those that come most often are first, so that each has one lane.
+        """
         self._wait_for_blocks()
         last = list(takewhile(lambda each: each.name is OpName.WAIT, reversed(self.operations)))[::-1]
-        ends = [(each.channel, number) for each in last if each.channel for number in each.channels]
+        times = Counter((each.channel, number) for each in last if each.channel for number in each.channels)
+        often = sorted(times, key=lambda end: -times[end])
+        ends = [end for turn in range(max(times.values(), default=0)) for end in often if times[end] > turn]
         first = len(self.operations) - len(last)
         parts = list(_by_operation(ends))
-        if len(set(ends)) == len(ends) and not self._changes_lane(_WAITS, parts, first):
+        if len(parts) < len(last) and not self._changes_lane(_WAITS, parts, first):
             del self.operations[first:]
             self.wait(ends)
 
@@ -183,12 +189,18 @@ class Emitter:
 
 
 def _by_operation(ends: Sequence[End]) -> Iterator[tuple[Channel, tuple[int, ...]]]:
-    """Channels of one kind, as many as an operation takes; where one comes twice, each alone."""
+    """Channels of one kind, as many as an operation takes, each always by one lane; else each alone."""
     for kind in Channel:
         mine = [channel for each, channel in ends if each is kind]
-        most = MAX_OPERATION_CHANNELS if len(set(mine)) == len(mine) else 1
-        for first in range(0, len(mine), most):
-            yield kind, tuple(mine[first : first + most])
+        parts: list[list[int]] = []
+        for channel in mine:
+            if not parts or channel in parts[-1] or len(parts[-1]) == MAX_OPERATION_CHANNELS:
+                parts.append([])
+            parts[-1].append(channel)
+        lanes = {(channel, lane) for part in parts for lane, channel in enumerate(part)}
+        if len(lanes) > len(set(mine)):
+            parts = [[channel] for channel in mine]
+        yield from ((kind, tuple(part)) for part in parts)
 
 
 def own(place: Place) -> Range:

@@ -17,6 +17,7 @@ from taccl.backend.lower_plan.graph import Action, Graph
 from taccl.backend.lower_plan.places import Cell, Place
 from taccl.backend.lower_plan.pulls import may_be_pulled, own_part, pull_alone, stays
 from taccl.backend.lower_plan.sums import find_sums
+from taccl.backend.lower_plan.switches import find_copies
 from taccl.backend.lower_plan.tuning import MAX_CHANNELS, MAX_OPERANDS
 from taccl.backend.program import Op
 from taccl.errors import VerificationError
@@ -33,36 +34,58 @@ def pull(graph: Graph) -> Graph:
 def gather(graph: Graph) -> Graph:
     """Put together sums whose operands are all read where others of the node have them.
 
-    Actions stay as they are where nothing is gained, or where a thread block would have too many channels.
+    With them what goes to all members of a switch. Actions stay as they are where nothing is gained, or where
+    a thread block would have too many channels.
     """
-
-    def stay(of: Graph, row: Row) -> bool:
-        return all(stays(of, of.received[each - 1], row[-1]) for each in row)
 
     def are_pulled(row: Row) -> bool:
         messages = [graph.received.get(each - 1) for each in row]
         return all(message is not None and may_be_pulled(graph, message) for message in messages)
 
-    rows = [row for row in _sums_at_once(graph) if are_pulled(row) and stay(graph, row)]
+    rows = [row for row in _sums_at_once(graph) if are_pulled(row) and _stay(graph, row)]
+    copies = find_copies(graph, rows)
+    made = _settled(graph, rows, copies)
+    if made is None and copies:
+        made = _settled(graph, rows, [])
+    return graph if made is None else made
+
+
+def _stay(graph: Graph, row: Row) -> bool:
+    """Whether what a row adds stays until then."""
+    return all(stays(graph, graph.received[each - 1], row[-1]) for each in row)
+
+
+def _settled(graph: Graph, rows: Sequence[Row], copies: Sequence[Row]) -> Graph | None:
+    """The graph with those of the rows that stay right when put together; None: there is none."""
     with_sends = True
-    while rows:
-        made = _rearranged(graph, rows, with_sends)
+    while rows or copies:
+        made = _rearranged(graph, rows, copies, with_sends)
         if made is None and not with_sends:
             break
         if made is None:
             with_sends = False
             continue
-        right = [row for row in rows if stay(made, tuple(made.new[each] for each in row))]
-        if right == rows:
-            found = [tuple(made.new[each] for each in row) for row in rows]
-            return replace(made, rows={row[0] - 1: row for row in found})
+        right = [row for row in rows if _stay(made, _renumbered(made, row))]
+        if right == [*rows]:
+            found = [_renumbered(made, row) for row in rows]
+            copying = [_renumbered(made, row) for row in copies]
+            return replace(
+                made,
+                rows={row[0] - 1: row for row in found},
+                switches=graph.switches,
+                copies={row[0]: row for row in copying},
+            )
         rows = right
-    return graph
+    return None
 
 
-def _rearranged(graph: Graph, rows: Sequence[Row], with_sends: bool) -> Graph | None:
+def _renumbered(made: Graph, row: Row) -> Row:
+    return tuple(made.new[each] for each in row)
+
+
+def _rearranged(graph: Graph, rows: Sequence[Row], copies: Sequence[Row], with_sends: bool) -> Graph | None:
     try:
-        return _Gathering(graph, rows, with_sends).run()
+        return _Gathering(graph, rows, copies, with_sends).run()
     except VerificationError:  # actions would wait for each other
         return None
 
@@ -80,12 +103,12 @@ def _sums_at_once(graph: Graph) -> Iterator[Row]:
 class _Gathering:
     """Thread blocks anew; all by actions' old numbers."""
 
-    def __init__(self, graph: Graph, rows: Sequence[Row], with_sends: bool) -> None:
+    def __init__(self, graph: Graph, rows: Sequence[Row], copies: Sequence[Row], with_sends: bool) -> None:
         """`with_sends` : sums are sent on from where they are, in the same pass."""
-        self.graph, self.rows, self.with_sends = graph, rows, with_sends
+        self.graph, self.rows, self.copies, self.with_sends = graph, rows, copies, with_sends
         self.row_of = {action: row for row in rows for each in row for action in (each - 1, each)}
         self.blocks = [list(block.actions) for block in graph.blocks]
-        self.moved: set[int] = set(self.row_of)
+        self.moved = {*self.row_of, *(action for copy in copies for action in copy)}
         #: by send of a sum, the thread block where it goes with it
         self.sent_on: dict[int, int] = {}
 
@@ -96,6 +119,8 @@ class _Gathering:
         """
         for row in self.rows:
             self._move_to_last(row)
+        for copy in self.copies:
+            self._copy_at_last(copy)
         self._hear_where_sums_are()
         self._tell_from_where_sums_are()
         graph = self.graph
@@ -123,6 +148,16 @@ class _Gathering:
         here[at - 1 : at + 1] = [*together, *sends]
         self.moved |= {*sends}
         self.sent_on |= dict.fromkeys(sends, actions[last].block)
+
+    def _copy_at_last(self, copy: Row) -> None:
+        """Sends of one place, and what copies it at home, to where the last send is."""
+        actions = self.graph.actions
+        for each in copy[:-1]:
+            self.blocks[actions[each].block].remove(each)
+        here = self.blocks[actions[copy[-1]].block]
+        at = here.index(copy[-1])
+        here[at:at] = copy[:-1]
+        self.sent_on |= {each: actions[copy[-1]].block for each in copy if actions[each].op is Op.SEND}
 
     def _sends_of_sum(self, last: int) -> Iterator[int]:
         graph, total = self.graph, self.graph.actions[last]
@@ -153,7 +188,7 @@ class _Gathering:
 
         So what one thread block asks another for, and what it tells it, go through one channel.
         """
-        actions, sums = self.graph.actions, self._blocks_with_sums()
+        actions, sums = self.graph.actions, self._blocks_of_gathered()
         wanted: dict[int, list[tuple[int, int]]] = {}
         for message in self.graph.messages:
             heard, mine = actions[message.receive], sums.get(message.dst)
@@ -173,16 +208,16 @@ class _Gathering:
             for action in self.graph.by_rank[heard.rank]
         )
 
-    def _blocks_with_sums(self) -> dict[int, list[int]]:
-        """By rank."""
+    def _blocks_of_gathered(self) -> dict[int, list[int]]:
+        """By rank those with sums, and copies to all members of a switch."""
         sums: dict[int, list[int]] = {}
-        for block in sorted({self.graph.actions[row[-1]].block for row in self.rows}):
+        for block in sorted({self.graph.actions[row[-1]].block for row in (*self.rows, *self.copies)}):
             sums.setdefault(self.graph.blocks[block].rank, []).append(block)
         return sums
 
     def _tell_from_where_sums_are(self) -> None:
         """Sends of what peers read from the beginning on to the beginning of thread blocks with sums."""
-        graph, sums = self.graph, self._blocks_with_sums()
+        graph, sums = self.graph, self._blocks_of_gathered()
         written: dict[Cell, list[int]] = {}
         for action in graph.actions:
             if action.writes:

@@ -133,6 +133,8 @@ class Graph:
     sums : those that others make.
     apart : sends of what lands where nobody else ever writes.
     switches : the members of switches that sum and copy for them, which may be used.
+    copies : by first action, those that copy one place to one place of all members of a switch: sends, and
+        what does it at home; they are neighbours in a thread block.
     """
 
     actions: tuple[Action, ...]
@@ -152,6 +154,7 @@ class Graph:
     sums: Sums = Sums()
     apart: frozenset[int] = frozenset()
     switches: tuple[tuple[int, ...], ...] = ()
+    copies: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     def is_before(self, first: int, second: int) -> bool:
         """Whether an action surely is done when another begins."""

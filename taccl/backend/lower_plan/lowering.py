@@ -60,7 +60,7 @@ class PlanLowering:
         switches = switches_of(schedule.problem.topology)
         schedule = by_members(schedule)
         #: for plans whose switches do what they can; of a machine without any, there are none
-        self.switching = (pull, add_at_once, partial(use_switches, switches=switches)) if switches else ()
+        self.switching = (partial(use_switches, switches=switches), pull, add_at_once) if switches else ()
         self.equal = equal = EqualChunks.of(schedule.problem)
         sizes = sizes_of(equal.collective, equal.size_bytes, options.min_bytes, options.max_bytes)
         self.schedule, self.most_operations = schedule, most_operations

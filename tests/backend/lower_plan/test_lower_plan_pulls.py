@@ -177,12 +177,12 @@ def test_what_a_block_waits_for_at_its_end_is_waited_for_at_once() -> None:
     made, twice = Emitter(), Emitter()
     for channel in (0, 1, 2):
         made.wait([(Channel.MEMORY, channel)])
-    for channel in (0, 1, 0):
+    for channel in (0, 1, 1):
         twice.wait([(Channel.MEMORY, channel)])
     made.finish()
     twice.finish()
     assert [each.channels for each in made.operations] == [(0, 1, 2)]
-    assert [each.channels for each in twice.operations] == [(0,), (1,), (0,)]
+    assert [each.channels for each in twice.operations] == [(1, 0), (1,)]
 
 
 def test_where_a_plan_that_pushes_has_too_many_thread_blocks_one_that_pulls_is_made() -> None:
