@@ -169,6 +169,7 @@ def check_machine(
     nodes: int | None = None,
     profile: str | Path | None = None,
     occupancy: Occupancy | None = None,
+    without: str | Sequence[str] | None = None,
     sizes: Sequence[str | int] = SIZES,
     time_limit: float = 20.0,
 ) -> MachineCheck:
@@ -177,7 +178,7 @@ def check_machine(
     Parameters
     ----------
     topology : a name of the catalogue, a YAML file, or a machine.
-    nodes, profile, occupancy : as in `taccl.Request`.
+    nodes, profile, occupancy, without : as in `taccl.Request`.
     sizes : what nccl-tests prints as size.
     time_limit : seconds for all; bounds that would come later are left out, with a note.
 
@@ -188,7 +189,7 @@ def check_machine(
     began_s = time.monotonic()
     end_s = began_s + check_time_limit(time_limit, example="20")
     sizes_bytes = [units.parse_size(size) for size in sizes]
-    machine = choose_topology(topology, nodes=nodes, profile=profile, occupancy=occupancy)
+    machine = choose_topology(topology, nodes=nodes, profile=profile, occupancy=occupancy, without=without)
     check_pairs(machine)
     found = anomalies(machine)
     requested = [(size, collective) for size in sizes_bytes for collective in COLLECTIVES]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import click
 
 from taccl.analysis.bound import Bounds, bounds
+from taccl.analysis.server_curve import ServerCurve, what_servers_buy
 from taccl.backend.target import THREAD_BLOCKS
 from taccl.backend.targets.registry import DEFAULT_TARGET
 from taccl.cli.hints import pointing_to_explain
@@ -16,10 +18,28 @@ from taccl.cli.sections import Sectioned
 from taccl.cli.targets import TARGET_OF_PROBLEM, target_option
 from taccl.encoding.bounds import Proof
 from taccl.model import units
+from taccl.support.arguments import shown
+
+
+def _count_or_range(ctx: click.Context, option: click.Parameter, value: str | None) -> int | range | None:
+    """The number of servers, or the numbers to compare."""
+    if value is None:
+        return None
+    match = re.fullmatch(r"([0-9]{1,4})(?:\.\.([0-9]{1,4}))?", value)
+    if match is None or int(match[2] or match[1]) < int(match[1]):
+        raise click.BadParameter(f"{shown(value)} is neither a number nor a range such as 0..8")
+    return range(int(match[1]), int(match[2]) + 1) if match[2] else int(match[1])
 
 
 @click.command(cls=Sectioned)
 @request_options
+@click.option(
+    "--helpers",
+    metavar="N|A..B",
+    callback=_count_or_range,
+    help="With this many servers that aggregate, or a table of what each buys: 0..8. Default: those of the "
+    "machine's file.",
+)
 @symmetry_option
 @chunks_option
 @target_option(TARGET_OF_PROBLEM, default=DEFAULT_TARGET.name)
@@ -40,7 +60,7 @@ from taccl.model import units
     help="With --protocol: whether a thread block may both send and receive. Default: bounds hold for both.",
 )
 @json_option
-def bound(as_json: bool, **request: Any) -> None:
+def bound(as_json: bool, helpers: int | range | None, **request: Any) -> None:
     """The lower bounds on the time of any schedule, each with the chunk, cut or ports that make it so.
 
     No engine runs. The largest bound counts, and its witness says where the machine is the limit.
@@ -51,7 +71,17 @@ def bound(as_json: bool, **request: Any) -> None:
     \b
     taccl bound --sketch ndv2-sk-1 --collective allgather --size 16MB
     taccl bound --topology dgx2 --nodes 2 --collective alltoall --size 1GB
+    taccl bound --topology rack.yaml --collective allreduce --size 256MB --helpers 0..8
     """
+    if isinstance(helpers, range):
+        with pointing_to_explain(request):
+            curve = what_servers_buy(helpers, **request)
+        if as_json:
+            show_json(curve.to_dict())
+        else:
+            _show_curve(curve)
+        return
+    request["helpers"] = helpers
     with pointing_to_explain(request):
         proven = bounds(**request)
     if as_json:
@@ -88,6 +118,11 @@ def _show(proven: Bounds) -> None:
         )
     for note in stated.notes:
         click.echo(f"note: {note}")
+
+
+def _show_curve(curve: ServerCurve) -> None:
+    click.echo(curve.title)
+    show_table(curve.header, curve.cells)
 
 
 def _row(proven: Bounds, each: Proof, is_largest: bool) -> list[str]:

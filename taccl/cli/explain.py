@@ -8,7 +8,7 @@ import click
 
 from taccl.analysis.explained import explain as explained
 from taccl.backend.targets.registry import DEFAULT_TARGET
-from taccl.cli.options import chunks_option, json_option, request_options
+from taccl.cli.options import chunks_option, helpers_option, json_option, request_options
 from taccl.cli.output import show_json
 from taccl.cli.sections import Sectioned
 from taccl.cli.targets import TARGET_OF_PROBLEM, target_option
@@ -16,6 +16,7 @@ from taccl.cli.targets import TARGET_OF_PROBLEM, target_option
 
 @click.command(cls=Sectioned)
 @request_options
+@helpers_option
 @chunks_option
 @target_option(TARGET_OF_PROBLEM, default=DEFAULT_TARGET.name)
 @click.option(

@@ -27,9 +27,10 @@ def pointing_to_explain(request: Mapping[str, object]) -> Iterator[None]:
             word
             for name, value in given.items()
             if value is not None and value != "auto" and value is not DEFAULT_TARGET
+            for each in (value if isinstance(value, tuple) else (value,))
             for word in (
                 f"--{name.replace('_', '-')}",
-                value.name if isinstance(value, Target) else str(value),
+                each.name if isinstance(each, Target) else str(each),
             )
         ]
         asking = f"`{shlex.join(['taccl', 'explain', *words])}` names every line that is in the way"

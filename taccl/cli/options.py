@@ -32,6 +32,19 @@ FILE = _File(path_type=Path)
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
+
+def _names(ctx: click.Context, option: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...] | None:
+    return value or None
+
+
+without_option = click.option(
+    "--without",
+    multiple=True,
+    callback=_names,
+    metavar="NAME",
+    help="Leave out a helper (nvswitch, pbox3) or a link (gpu0-nic0) of the machine; may be repeated.",
+)
+
 _MACHINE = (
     click.option(
         "--sketch",
@@ -58,6 +71,7 @@ _MACHINE = (
         type=click.Choice(NIC_SHARINGS),
         help="How links that share a NIC divide it; static is TACCL's rule. Default: the sketch's.",
     ),
+    without_option,
 )
 
 
@@ -116,6 +130,15 @@ def request_options(command: _Command) -> _Command:
 def chunks_option(command: _Command) -> _Command:
     """`--chunks`, for commands that do not search for it."""
     return _CHUNKS(command)
+
+
+#: Of commands that take one machine; `taccl bound` compares several.
+helpers_option = click.option(
+    "--helpers",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="With this many servers that aggregate. Default: those of the machine's file.",
+)
 
 
 def symmetry_option(command: _Command) -> _Command:

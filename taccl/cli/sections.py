@@ -11,7 +11,7 @@ import click
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "What": (
         *("collective", "topology", "sketch", "size", "sizes", "root", "nodes", "profile", "occupancy"),
-        *("nic_sharing", "chunks", "symmetry", "target_time"),
+        *("nic_sharing", "without", "helpers", "chunks", "symmetry", "target_time"),
     ),
     "Search": (
         *("engine", "solver", "time_limit", "effort", "gap", "slack", "seed", "scheduler"),

@@ -13,7 +13,7 @@ from taccl.backend.target import THREAD_BLOCKS, AnyTarget
 from taccl.backend.targets.registry import DEFAULT_TARGET
 from taccl.cli import completion
 from taccl.cli.hints import pointing_to_explain
-from taccl.cli.options import FILE, json_option, request_options, symmetry_option
+from taccl.cli.options import FILE, helpers_option, json_option, request_options, symmetry_option
 from taccl.cli.output import (
     STDOUT,
     Attempts,
@@ -53,6 +53,7 @@ def _number_or_auto(ctx: click.Context, option: click.Parameter, value: str | No
 
 @click.command(cls=Sectioned)
 @request_options
+@helpers_option
 @symmetry_option
 @click.option(
     "--chunks",

@@ -179,7 +179,7 @@ def _helpers(machine: PhysicalTopology) -> list[dict[str, object]]:
         {
             "name": helper.name,
             "at": helper.at,
-            "can": list(words(helper.may_sum, helper.may_copy)),
+            "can": list(words(helper)),
             "bandwidth_gbps": None
             if helper.beta_us_per_mb is None
             else _cost(0.0, helper.beta_us_per_mb)["bandwidth_gbps"],

@@ -8,7 +8,7 @@ import click
 
 from taccl.analysis.machine_check import SIZES, MachineBound, MachineCheck, check_machine
 from taccl.cli import completion
-from taccl.cli.options import FILE, json_option
+from taccl.cli.options import FILE, json_option, without_option
 from taccl.cli.output import show_json, show_table
 from taccl.cli.sections import Sectioned
 from taccl.model import units
@@ -28,6 +28,7 @@ _NOT_WHOLE = 4
     type=click.Choice(OCCUPANCIES),
     help="Whether a transfer keeps its ports busy for alpha too. Default: the topology's.",
 )
+@without_option
 @click.option(
     "--size",
     default=",".join(SIZES),
@@ -51,6 +52,7 @@ def check(
     nodes: int | None,
     profile: Path | None,
     occupancy: Occupancy | None,
+    without: tuple[str, ...] | None,
     size: str,
     time_limit: float,
     as_json: bool,
@@ -70,6 +72,7 @@ def check(
         nodes=nodes,
         profile=profile,
         occupancy=occupancy,
+        without=without,
         sizes=size.split(","),
         time_limit=time_limit,
     )

@@ -120,4 +120,5 @@ def _ability(rank: Device, image: Mapping[str, str]) -> tuple[object, ...]:
     """What a helper can do and costs, with the image of its switch."""
     at = None if rank.at is None else image.get(rank.at, rank.at)
     behind = rank.behind and tuple(image.get(end, end) for end in rank.behind)
-    return rank.may_sum, rank.may_copy, at, rank.alpha_us, rank.beta_us_per_mb, rank.memory_mb, behind
+    can = (rank.may_sum, rank.may_copy, rank.loops_back)
+    return *can, at, rank.alpha_us, rank.beta_us_per_mb, rank.memory_mb, behind

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from taccl.synthesis.collective_file import is_collective_file, load_demand
 from taccl.synthesis.request import AUTO, Request
 from taccl.synthesis.size_matrix import size_matrix
 from taccl.topologies import PhysicalTopology, load_topology
+from taccl.topologies.servers import with_servers
+from taccl.topologies.without import without as topology_without
 
 #: Collectives whose parts may be unequal.
 _WITH_SIZES = ("alltoall", "alltoallv")
@@ -75,6 +78,8 @@ def inputs_of(request: Request) -> Inputs:
         nodes=request.nodes,
         profile=request.profile,
         occupancy=target.occupancy if request.occupancy is None else request.occupancy,
+        without=request.without,
+        helpers=request.helpers,
     )
     pieces = (1 if sketch is None else sketch.chunks_per_rank) if chunks is None else chunks
     demand = _demand(request, machine, pieces)
@@ -154,8 +159,13 @@ def choose_topology(
     nodes: int | None = None,
     profile: str | Path | None = None,
     occupancy: Occupancy | None = None,
+    without: str | Sequence[str] | None = None,
+    helpers: int | None = None,
 ) -> PhysicalTopology:
     """The machine that is named, or else the one that the sketch is meant for, with as many nodes.
+
+    `helpers` is the number of its servers, and `without` what of it is left out then; the other words are
+    those of a `Request`.
 
     Raises
     ------
@@ -173,6 +183,10 @@ def choose_topology(
     else:
         nodes = sketch.nodes if nodes is None and sketch is not None else nodes
         topology = load_topology(topology, nodes=nodes, profile=profile)
+    if helpers is not None:
+        topology = with_servers(topology, helpers)
+    if without is not None:
+        topology = topology_without(topology, (without,) if isinstance(without, str) else without)
     if occupancy is None:
         return topology
     return topology.with_occupancy(word(occupancy, "occupancy", OCCUPANCIES, TopologyError))

@@ -5,7 +5,7 @@ it.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, TypedDict, TypeVar, get_args
@@ -54,6 +54,9 @@ class Request:
     occupancy : `serial` or `pipelined` (COST MODEL); default: the target's, else the topology's. Plans for
         MSCCL++ are pipelined, since whoever puts goes on at once.
     nic_sharing : `port` or `static`, TACCL's rule; default: the sketch's.
+    without : helpers and links that the machine is to be without, by name (`taccl.topologies.without`).
+    helpers : how many servers that aggregate the machine is to have (`taccl.topologies.servers`); None: those
+        of its file.
     symmetry : `sketch`: the schedule has the symmetries that the sketch states; `auto`: and as many more
         as are found. There is less to decide, so large machines gain; the fastest schedule may
         have none.
@@ -80,6 +83,8 @@ class Request:
     symmetry: Symmetry = "sketch"
     sizes: AnySizes | None = None
     target: str | AnyTarget = DEFAULT_TARGET.name
+    without: str | Sequence[str] | None = None
+    helpers: int | None = None
 
     def __post_init__(self) -> None:
         word(self.symmetry, "symmetry", SYMMETRIES, SketchError)
@@ -120,6 +125,8 @@ class MachineKeywords(TypedDict, total=False):
     profile: str | Path | None
     occupancy: Occupancy | None
     nic_sharing: NicSharing | None
+    without: str | Sequence[str] | None
+    helpers: int | None
 
 
 class RequestKeywords(MachineKeywords, total=False):

@@ -54,7 +54,10 @@ def _coloured(topology: PhysicalTopology) -> nx.DiGraph[str]:
 
     graph: nx.DiGraph[str] = nx.DiGraph()
     for device in topology.devices:
-        graph.add_node(device.name, colour=(device.kind, device.may_sum, device.may_copy, device.memory_mb))
+        graph.add_node(
+            device.name,
+            colour=(device.kind, device.may_sum, device.may_copy, device.loops_back, device.memory_mb),
+        )
         if device.at is not None:
             graph.add_edge(device.name, device.at, cost=(device.alpha_us, device.beta_us_per_mb))
     for link in topology.links:

@@ -44,6 +44,9 @@ class Device:
     at : the switch that a helper is part of; the switch's links are then its own, and so are their ports.
     alpha_us, beta_us_per_mb : what a transfer between a helper at a switch and a GPU or NIC costs on the link
         that it uses, in place of that link's own costs; None: as others.
+    loops_back : whether what a GPU gets of a sum face, or gives to a copy face, passes the GPU's link in the
+        other direction too: a load-reduce reads the memory of the GPU that issues it as that of all others,
+        and a multicast store writes it.
     memory_mb : how much a helper can hold at any moment; None: anything.
     behind : the ends of a link that all transfers to and from a helper use too, in either direction: the
         memory of a host that serves several.
@@ -58,6 +61,7 @@ class Device:
     at: str | None = None
     alpha_us: float | None = None
     beta_us_per_mb: float | None = None
+    loops_back: bool = False
     memory_mb: float | None = None
     behind: tuple[str, str] | None = None
 

@@ -34,18 +34,21 @@ class Ability:
     suffix: str
     may_sum: bool
     may_copy: bool
+    loops_back: bool = False
 
 
 def abilities(can: Sequence[str]) -> tuple[Ability, ...]:
     """The ranks that a helper with these abilities is, in the order of their numbers."""
     if {"reduce-to-one", "copy"} <= set(can):
-        return Ability(SUM_FACE, True, False), Ability(COPY_FACE, False, True)
-    return (Ability("", not {"reduce", "reduce-to-one"}.isdisjoint(can), "copy" in can),)
+        return Ability(SUM_FACE, True, False, True), Ability(COPY_FACE, False, True, True)
+    to_one = "reduce-to-one" in can
+    return (Ability("", to_one or "reduce" in can, "copy" in can, to_one),)
 
 
-def words(may_sum: bool, may_copy: bool) -> tuple[str, ...]:
+def words(helper: Device) -> tuple[str, ...]:
     """What a helper can do, in the words of a file."""
-    return ("reduce",) * may_sum + ("copy",) * may_copy or ("store",)
+    summing = "reduce-to-one" if helper.loops_back else "reduce"
+    return (summing,) * helper.may_sum + ("copy",) * helper.may_copy or ("store",)
 
 
 def declared_name(helper: Device) -> str:
@@ -83,8 +86,8 @@ def check_helpers(devices: Sequence[Device], links: Sequence[Link]) -> None:
             raise TopologyError(f"{helper.name} is behind {shown(helper.behind)}, which is no link")
 
 
-def links_at_switches(devices: Sequence[Device], links: Sequence[Link]) -> list[tuple[Link, int]]:
-    """The links of helpers at switches, each with the index of the machine's link that it uses.
+def links_at_switches(devices: Sequence[Device], links: Sequence[Link]) -> list[tuple[Link, tuple[int, ...]]]:
+    """The links of helpers at switches, each with the indices of the machine's links that it uses.
 
     Between two helpers at two linked switches there is one, too: a leaf hands its sum to the spine.
     """
@@ -95,13 +98,20 @@ def links_at_switches(devices: Sequence[Device], links: Sequence[Link]) -> list[
     if not at:
         return []
     ends = {device.name for device in devices if device.kind in ("gpu", "nic", "helper")}
-    made: list[tuple[Link, int]] = []
+    number = {(link.src, link.dst): index for index, link in enumerate(links)}
+    made: list[tuple[Link, tuple[int, ...]]] = []
     for index, link in enumerate(links):
         sources, targets = at.get(link.src, ()), at.get(link.dst, ())
-        made += [(_used_by(replace(link, src=one.name), one, link.dst in ends), index) for one in sources]
-        made += [(_used_by(replace(link, dst=one.name), one, link.src in ends), index) for one in targets]
+        back = number.get((link.dst, link.src))
+        both = (index,) if back is None else (index, back)
+        for one in sources:
+            used = both if one.loops_back and one.may_sum else (index,)
+            made.append((_used_by(replace(link, src=one.name), one, link.dst in ends), used))
+        for one in targets:
+            used = both if one.loops_back and one.may_copy else (index,)
+            made.append((_used_by(replace(link, dst=one.name), one, link.src in ends), used))
         made += [
-            (Link(one.name, other.name, link.alpha_us, link.beta_us_per_mb), index)
+            (Link(one.name, other.name, link.alpha_us, link.beta_us_per_mb), (index,))
             for one in sources
             for other in targets
         ]

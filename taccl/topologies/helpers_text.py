@@ -52,7 +52,7 @@ def _entries(helpers: Sequence[Device], links: _Links, are_servers: bool) -> Ite
                 f"alpha_us: {link.alpha_us!r}",
                 f"beta_us_per_mb: {link.beta_us_per_mb!r}",
             ]
-        keys += _what_it_is(helper, words(helper.may_sum, helper.may_copy))
+        keys += _what_it_is(helper, words(helper))
         if helper.behind is not None:
             keys.append(f"behind: {{beta_us_per_mb: {links[helper.behind].beta_us_per_mb!r}}}")
         yield f"{{{', '.join(keys)}}}"
@@ -74,7 +74,7 @@ def _at_switch(helper: Device, has_two_faces: bool) -> str:
         keys.append(f"alpha_us: {helper.alpha_us!r}")
     if helper.beta_us_per_mb is not None:
         keys.append(f"beta_us_per_mb: {helper.beta_us_per_mb!r}")
-    can = ("reduce-to-one", "copy") if has_two_faces else words(helper.may_sum, helper.may_copy)
+    can = ("reduce-to-one", "copy") if has_two_faces else words(helper)
     return f"{{{', '.join([*keys, *_what_it_is(helper, can)])}}}"
 
 

@@ -183,7 +183,8 @@ def _helper(name: str, face: Ability, keys: dict[str, Node]) -> Device:
     if len(given) > 1:
         raise given[1].error(f"{given[1].name} and memory_mb are one thing", hint="give one of them")
     memory = given[0].number(above=0, maximum=MAX_MEMORY_MB) if given else None
-    return Device(name, "helper", 0, 0, face.may_sum, face.may_copy, memory_mb=memory)
+    can = (face.may_sum, face.may_copy)
+    return Device(name, "helper", 0, 0, *can, loops_back=face.loops_back, memory_mb=memory)
 
 
 def _can(node: Node) -> tuple[str, ...]:

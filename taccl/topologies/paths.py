@@ -51,8 +51,8 @@ class PathFinder:
         self.devices = devices
         at_switches = links_at_switches(devices, links)
         self.links = [*links, *(link for link, _ in at_switches)]
-        # The machine's link that each of these uses.
-        self._used = [*range(len(links)), *(used for _, used in at_switches)]
+        # The machine's links that each of these uses.
+        self._used = [*((index,) for index in range(len(links))), *(used for _, used in at_switches)]
         index = {device.name: i for i, device in enumerate(devices)}
         self.ends = [(index[link.src], index[link.dst]) for link in self.links]
         number = {(link.src, link.dst): i for i, link in enumerate(links)}
@@ -115,15 +115,16 @@ class PathFinder:
         ends = (self.gpus[src_rank], self.gpus[dst_rank])
         behind = sorted({self._behind[end] for end in ends if end in self._behind})
         links = [self.links[link] for link in (*way, *behind)]
-        used = tuple(self._used[link] for link in (*way, *behind))
-        betas = tuple(link.beta_us_per_mb for link in links)
+        used = [(number, self.links[link]) for link in (*way, *behind) for number in self._used[link]]
+        numbers = tuple(number for number, _ in used)
+        betas = tuple(link.beta_us_per_mb for _, link in used)
         return Path(
             src_rank,
             dst_rank,
-            used,
+            numbers,
             alpha_us=math.fsum(link.alpha_us for link in links),
             beta_us_per_mb=max(betas),
-            betas=None if used == way else betas,
+            betas=None if numbers == way else betas,
         )
 
     def _routes(self, start: int, end_kinds: Kinds, passed: frozenset[DeviceKind]) -> dict[int, Way]:

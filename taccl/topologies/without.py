@@ -107,12 +107,14 @@ def _unknown(machine: PhysicalTopology, name: str) -> TopologyError:
 
 
 def _helper_names(helpers: Sequence[Device]) -> list[str]:
-    """The shortest names that helpers go by: of those at a switch the switch's."""
-    return list(
-        dict.fromkeys(
-            (each.at or each.name).removeprefix(f"node{each.node}.")
-            if declared_name(each) in (each.name, (each.at or "").removeprefix(f"node{each.node}."))
-            else declared_name(each)
-            for each in helpers
-        )
-    )
+    """The shortest names that helpers go by: of counted ones one for all."""
+    return list(dict.fromkeys(_short_name(each, helpers) for each in helpers))
+
+
+def _short_name(helper: Device, helpers: Sequence[Device]) -> str:
+    name = declared_name(helper)
+    if helper.at is not None:
+        return name
+    base = name.rstrip("0123456789")
+    alike = {declared_name(each) for each in helpers if declared_name(each).rstrip("0123456789") == base}
+    return base if len(alike) > 1 else name

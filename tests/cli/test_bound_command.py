@@ -117,3 +117,31 @@ def test_instances_without_a_protocol_are_refused(taccl: Taccl) -> None:
     done = taccl("bound", "--topology", "ring:3", "--size", "3MB", "--instances", "2")
     assert done.exit_code == 2
     assert "--protocol Simple" in done.stderr
+
+
+def test_the_bound_is_shown_for_each_number_of_servers(taccl: Taccl) -> None:
+    done = taccl(
+        "bound", "--topology", "switch:8", "--collective", "allreduce", "--size", "64MB", "--helpers", "0..2"
+    )
+    assert done.exit_code == 0
+    first, header, *rows = done.stdout.splitlines()
+    assert first == "allreduce, 8 ranks, on switch:8, 64MB in any number of chunks"
+    assert header.split()[:3] == ["servers", "bound(us)", "busbw(GB/s)"]
+    assert [row.split()[0] for row in rows] == ["0", "1", "2"]
+    speedups = [float(row.split()[3].removesuffix("x")) for row in rows]
+    assert speedups[0] == 1.0 < speedups[1] < speedups[2]
+
+
+@pytest.mark.parametrize("helpers", ["8..0", "many", "-1", "1..", "0..99999"])
+def test_numbers_of_servers_that_are_none_are_refused(taccl: Taccl, helpers: str) -> None:
+    done = taccl("bound", "--topology", "switch:4", "--helpers", helpers)
+    assert done.exit_code == 2
+    assert "is neither a number nor a range such as 0..8" in done.stderr
+
+
+def test_a_bound_without_a_helper_or_link_names_what_is_left_out(taccl: Taccl) -> None:
+    done = taccl("bound", "--topology", "ring:4", "--without", "gpu0-gpu1", "--size", "1MB")
+    assert "on ring:4 without gpu0-gpu1" in done.stdout
+    refused = taccl("bound", "--topology", "ring:4", "--without", "nvswitch", "--size", "1MB")
+    assert refused.exit_code == 2
+    assert "ring:4 has no helper and no link called 'nvswitch'" in refused.stderr

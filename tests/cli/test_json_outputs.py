@@ -44,7 +44,11 @@ MEASURED = Path(__file__).parents[1] / "data" / "measurements"
 PLANS = Path(__file__).parents[1] / "data" / "mscclpp"
 SHIFT = "collective: shift\nranks: 3\nchunks:\n  - {from: 0, to: 1}\n  - {from: 1, to: 2}\n"
 #: Schemas of commands that print one of several: schema -> command.
-OTHERWISE = {"topology.cluster": "topology.import", "topology.fit.runs": "topology.fit"}
+OTHERWISE = {
+    "topology.cluster": "topology.import",
+    "topology.fit.runs": "topology.fit",
+    "bound.helpers": "bound",
+}
 DUMP = (
     '<system version="1"><cpu numaid="0"><pci busid="1:0:0.0" class="0x030200">'
     '<gpu dev="0" sm="90"><nvlink target="2:0:0.0" count="4" tclass="0x030200"/></gpu></pci>'
@@ -91,6 +95,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("baseline", "nccl", "--topology", "ring:4", "--gpu", "V100", "--collective", "alltoall"),
         ("baseline", "rccl", "--topology", "mi300x", "--nodes", "1", "--collective", "allgather"),
     ),
+    "taccl.bound.helpers/1": (("bound", "--topology", "switch:4", "--size", "1MB", "--helpers", "0..2"),),
     "taccl.bound/1": (
         ("bound", *RING),
         ("bound", "--topology", "alone.yaml", "--size", "1MB"),
@@ -284,6 +289,7 @@ def test_units_have_one_spelling(name: str) -> None:
         "median_error",
         "ninth_decile_error",
         "worst_error",
+        "speedup",
     }
     counted = {*fractions, "beta_us_per_mb", "value"}
     if name in ("taccl.topology.fit/1", "taccl.topology.fit.runs/1"):

@@ -177,6 +177,16 @@ def test_faces_use_the_ports_of_the_links_between_gpus_and_switch_at_a_rate_of_t
     assert network.alpha_us[into] == 0.35
 
 
+def test_what_a_gpu_gets_of_the_sum_face_or_gives_to_the_copy_face_passes_its_link_both_ways():
+    network = sketched(None, parse_topology(HGX)).topology
+    both = {"node0.gpu0 -> node0.nvswitch", "node0.nvswitch -> node0.gpu0"}
+    for ends in [(8, 0), (0, 9)]:
+        link = network.link_index[ends]
+        assert {network.port_names[port] for port in network.ports[link]} == both
+        assert (gbps(network.beta_us_per_mb[link]), network.alpha_us[link]) == (309.0, 0.35)
+    assert [len(network.ports[network.link_index[ends]]) for ends in [(0, 8), (9, 0)]] == [1, 1]
+
+
 def test_faces_are_linked_to_the_gpus_of_their_node_and_not_to_each_other():
     network = sketched(None, parse_topology(HGX)).topology
     assert sorted(src for src, dst in network.link_index if dst == 8) == [0, 1, 2, 3]
@@ -265,6 +275,7 @@ def test_a_leaf_hands_its_sums_to_the_spine():
     "text",
     [
         HGX,
+        HGX.replace(", copy]", "]"),
         SHARP,
         PBOX,
         PBOX.replace("    behind: {bandwidth_gbps: 40}\n", "").replace("count: 10", "count: 2"),
