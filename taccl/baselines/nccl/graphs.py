@@ -48,7 +48,8 @@ def communicator_of(
     TopologyError : GPUs that are unknown or not NVIDIA's, or a machine that NCCL's model cannot take.
     """
     generation = generation_of(topology, gpu)
-    links, nodes = links_of(topology), topology.num_nodes
+    links = links_of(topology)
+    nodes = topology.num_members // links.gpus
     if ranks is not None:
         whole_number(ranks, "ranks", TopologyError, least=2, most=topology.num_members)
         if ranks < topology.num_members and not (links.has_switch and nodes == 1):

@@ -26,7 +26,8 @@ class NodeLinks:
     gpus : of the node.
     hop : what its rings pass.
     direct : where GPUs are linked to each other: for each GPU, the GB/s of its links to others.
-    narrowest_gbps : otherwise, the narrowest link of a ring through switches or CPUs in the order of ranks.
+    loads : otherwise, of each link that a ring in the order of ranks or the reverse one passes: its GB/s, and
+        how often each of the two passes it.
     has_switch : whether all GPUs are at one NVSwitch.
     nics, nic_gbps : NICs of the node, and GB/s from a GPU through one to another node; 0: a single node.
     """
@@ -34,7 +35,7 @@ class NodeLinks:
     gpus: int
     hop: Hop
     direct: tuple[tuple[float, ...], ...]
-    narrowest_gbps: float
+    loads: tuple[tuple[float, int, int], ...]
     has_switch: bool
     nics: int
     nic_gbps: float
@@ -43,17 +44,29 @@ class NodeLinks:
         """Rings of this speed inside the node; of direct links, all are taken as used."""
         if self.direct:
             return min(sum(times(link, gbps) for link in links) for links in self.direct)
-        return times(self.narrowest_gbps, gbps)
+        narrowest = times(self._narrowest_gbps, gbps)
+        return max(count + self._reverse_beside(count, gbps) for count in range(narrowest + 1))
+
+    def _reverse_beside(self, count: int, gbps: float) -> int:
+        """Reverse rings of this speed that fit next to so many others."""
+        return min(
+            times(link - count * ahead * gbps, back * gbps) for link, ahead, back in self.loads if back
+        )
+
+    @cached_property
+    def _narrowest_gbps(self) -> float:
+        """What a ring in the order of ranks gets."""
+        return min(link / ahead for link, ahead, _ in self.loads if ahead)
 
     @cached_property
     def gpu_gbps(self) -> float:
         """All links of a GPU to others together."""
-        return max(map(sum, self.direct)) if self.direct else self.narrowest_gbps
+        return max(map(sum, self.direct)) if self.direct else self._narrowest_gbps
 
     @cached_property
     def path_gbps(self) -> float:
         """The fastest way from one GPU to another."""
-        return max(map(max, self.direct)) if self.direct else self.narrowest_gbps
+        return max(map(max, self.direct)) if self.direct else self._narrowest_gbps
 
 
 def times(whole: float, part: float) -> int:
@@ -78,28 +91,37 @@ def links_of(topology: PhysicalTopology) -> NodeLinks:
     ranks = [rank for rank, gpu in enumerate(members) if gpu.node == members[0].node]
     nics, nic_gbps = _network(topology, ranks) if len(sizes) > 1 else (0, 0.0)
     if len(ranks) == 1:
-        return NodeLinks(1, "NVLink", (), nic_gbps, False, nics, nic_gbps)
+        return NodeLinks(1, "NVLink", (), ((nic_gbps, 1, 1),), False, nics, nic_gbps)
     direct = _direct(topology, ranks)
     if direct:
-        return NodeLinks(len(ranks), "NVLink", direct, 0.0, False, nics, nic_gbps)
-    loads: Counter[int] = Counter()
-    for src, dst in zip(ranks, (*ranks[1:], ranks[0]), strict=True):
-        path = topology.path(src, dst)
-        if path is None:
-            raise TopologyError(f"{topology.name!r} has no ring: no way leads from rank {src} to rank {dst}")
-        loads.update(path.links)
-    narrowest = min(_gbps(topology.links[link].beta_us_per_mb) / count for link, count in loads.items())
+        return NodeLinks(len(ranks), "NVLink", direct, (), False, nics, nic_gbps)
+    ahead, back = _passed(topology, ranks), _passed(topology, ranks[::-1])
+    loads = {
+        link: (_gbps(topology.links[link].beta_us_per_mb), ahead[link], back[link])
+        for link in {**ahead, **back}
+    }
     kinds = {device.name: device.kind for device in topology.devices}
     passed = {kinds[topology.links[link].dst] for link in loads}
     return NodeLinks(
         gpus=len(ranks),
         hop="PCIe" if "pcie" in passed else "NVLink",
         direct=(),
-        narrowest_gbps=narrowest,
+        loads=tuple(dict.fromkeys(loads.values())),
         has_switch=passed == {"gpu", "switch"},
         nics=nics,
         nic_gbps=nic_gbps,
     )
+
+
+def _passed(topology: PhysicalTopology, ranks: list[int]) -> Counter[int]:
+    """How often a ring through these ranks passes each link."""
+    passed: Counter[int] = Counter()
+    for src, dst in zip(ranks, (*ranks[1:], ranks[0]), strict=True):
+        path = topology.path(src, dst)
+        if path is None:
+            raise TopologyError(f"{topology.name!r} has no ring: no way leads from rank {src} to rank {dst}")
+        passed.update(path.links)
+    return passed
 
 
 def _gbps(beta_us_per_mb: float) -> float:

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from taccl.baselines.nccl import Algorithm, communicator_of
 from taccl.errors import TopologyError
 from taccl.topologies import load_topology, parse_topology
+from taccl.topologies.importers.nodes.machine import make_machine
+from taccl.topologies.importers.nodes.registry import read_dump
 
 PAIR = """
 name: pair
 gpus: 2
 links: [{pairs: [0-1], alpha_us: 0.7, bandwidth_gbps: 240}]
 """
+
+ONE_EACH = """
+name: one each
+nodes: 2
+node: {gpus: 1, nics: 1, links: [{pairs: [0-nic0], alpha_us: 0, bandwidth_gbps: 24}]}
+fabric: {alpha_us: 2.7, bandwidth_gbps: 25}
+"""
+DUMPS = Path(__file__).parents[2] / "data" / "dumps"
 
 
 def _graphs(machine: str, nodes: int = 1) -> dict[Algorithm, tuple[int, float, float]]:
@@ -65,6 +77,20 @@ def test_a_box_of_pcie_has_one_ring_through_its_cpus() -> None:
         20,
         "PCIe",
     )
+
+
+def test_two_bridged_pairs_have_a_ring_each_way_round_as_in_the_graph_file_of_that_machine() -> None:
+    dump = read_dump(DUMPS / "nccl-topo" / "azure-ncv4-a100-pcie.xml")
+    ring = communicator_of(make_machine(dump).topology, gpu="A100").graphs["Ring"]
+    assert (ring.channels, ring.gbps) == (2, 12)
+
+
+def test_a_gpu_and_a_nic_a_node_as_in_a_log() -> None:
+    # pattern 4 has one channel of 24/24, pattern 3 one of 48/24, beside a NIC of 200 Gb/s behind PCIe 4
+    comm = communicator_of(parse_topology(ONE_EACH), gpu="A100")
+    assert (comm.graphs["Ring"].channels, comm.graphs["Ring"].gbps) == (1, 24)
+    tree = comm.graphs["Tree"]
+    assert (tree.channels, tree.gbps, tree.between_gbps, tree.is_plain_tree) == (1, 48, 24, True)
 
 
 @pytest.mark.parametrize(
