@@ -28,7 +28,8 @@ def contenders_for(instance: Instance, lineup: Lineup, journal: Journal) -> tupl
     """
     engines = lineup.in_turn(instance)
     if instance.members_instance is not None:
-        return (OnMembers(lineup, journal), *(OneEngine(engine, lineup) for engine in engines))
+        able = (engine for engine in engines if instance.features <= engine.features)
+        return (OnMembers(lineup, journal), *(OneEngine(engine, lineup) for engine in able))
     if not has_two_levels(instance):
         return tuple(OneEngine(engine, lineup) for engine in engines)
     contenders, on_phases = list[Contender](), [engine for engine in engines if not engine.takes_sums]

@@ -1,6 +1,7 @@
 """One list scheduler: when sends start whose routes are given, on columns and compiled.
 
 graph       sends, and what each waits for
+slots       what waits for memory of helpers
 sequence    in a given sequence, each as early as possible
 pipeline    whatever can go goes, by keys
 matching    as many as can go together, the most urgent first
@@ -24,6 +25,7 @@ from taccl.encoding.core.scheduler.graph import (
 from taccl.encoding.core.scheduler.matching import matched
 from taccl.encoding.core.scheduler.pipeline import Detours, Timed, is_compiled, pipelined
 from taccl.encoding.core.scheduler.sequence import starts_in_sequence
+from taccl.encoding.core.scheduler.slots import in_slots
 from taccl.support.jit import ahead_of_time
 
 
@@ -47,6 +49,7 @@ __all__ = [
     "busy_us",
     "durations_us",
     "graph_of",
+    "in_slots",
     "is_compiled",
     "matched",
     "pipelined",

@@ -102,9 +102,15 @@ def _models(instance: Instance, options: SearchOptions, budget: Budget, known: _
         yield from _whole(instance, options, budget, known)
 
 
+#: Why it declines helpers with little memory.
+_MEMORY = "a rank has a limit of memory, of which the model says nothing"
+
+
 def serves(instance: Instance) -> Verdict:
     """Whether the model can be written down at all."""
     problem = instance.problem
+    if problem.topology.memory_mb is not None:
+        return no(_MEMORY)
     if problem.num_chunks * problem.topology.num_links > MOST_CELLS:
         return no(f"more than {MOST_CELLS:,} pairs of a chunk and a link are too many for one model")
     if _least_transfers(problem) > MOST_PAIRS:
@@ -129,6 +135,8 @@ def is_small(problem: Problem) -> bool:
 def serves_jointly(instance: Instance) -> Verdict:
     """Whether every chunk is summed over all ranks for all ranks, and the problem is small."""
     problem = instance.problem
+    if problem.topology.memory_mb is not None:
+        return no(_MEMORY)
     collective, everywhere = problem.collective, problem.num_chunks * problem.topology.num_members
     if not (collective.reduces.all() and len(collective.inputs) == len(collective.outputs) == everywhere):
         return no("it is for sums over all ranks that all ranks want")

@@ -82,7 +82,7 @@ def routes(
         if not budget.remaining_s():
             break
     asks = bool(instance.problem.symmetry) or (
-        not _meets_at_helpers(instance) and instance.quotient_takes_s < budget.remaining_s()
+        not _needs_the_whole(instance) and instance.quotient_takes_s < budget.remaining_s()
     )
     quotient, small = (instance.quotient, instance.quotient_instance) if asks else (None, None)
     if quotient is not None and small is not None:
@@ -106,7 +106,7 @@ def routes_at_once(
     """Yield the first schedule, of the quotient where there is one, compiled now if need be."""
     if not serves(instance):
         return
-    asks = bool(instance.problem.symmetry) or not _meets_at_helpers(instance)
+    asks = bool(instance.problem.symmetry) or not _needs_the_whole(instance)
     quotient, small = (instance.quotient, instance.quotient_instance) if asks else (None, None)
     part = instance if small is None else small
     for schedule in Search(part, choosers_of(part), options.seed).schedules(budget, np.inf):
@@ -117,13 +117,15 @@ def routes_at_once(
         return
 
 
-def _meets_at_helpers(instance: Instance) -> bool:
-    """Whether sums may be made at helpers: there one after another is soonest whole.
+def _needs_the_whole(instance: Instance) -> bool:
+    """Whether sums may be made at helpers: there one after another is soonest whole. Or memory is shared.
 
     A symmetric schedule makes them all at the same time, and copies begin when the last contribution is in:
-    211 us instead of 127 for 1 MB among 4 GPUs around a server.
+    211 us instead of 127 for 1 MB among 4 GPUs around a server. And a helper that stays in its place has to
+    hold the images of a chunk at the same time.
     """
-    return {"helpers", "reductions"} <= instance.features
+    is_limited = instance.problem.topology.memory_mb is not None
+    return {"helpers", "reductions"} <= instance.features or is_limited
 
 
 def is_compiled() -> bool:
@@ -164,6 +166,7 @@ def _once(choose: Callable[[Instance, Budget], Routes | None]) -> Chooser:
 def _least_loads(instance: Instance, seed: int, budget: Budget) -> Iterator[Choice]:
     """The ways of least load, in all orders; then with copies next to them, and then in orders by chance."""
     most = powers_of_two(min(instance.problem.max_group, MOST_TOGETHER, instance.problem.num_chunks))
+    is_free = instance.problem.topology.memory_mb is None
     found = [
         by_load_program(instance.problem, straight, budget.share(FOR_PROGRAM))
         for straight in LOAD_PROGRAM_STRAIGHTS
@@ -171,9 +174,9 @@ def _least_loads(instance: Instance, seed: int, budget: Budget) -> Iterator[Choi
     for attempt in range(SEEDS):
         for routes in found:
             if routes is not None:
-                yield Choice(
-                    routes, most, turns_back=attempt == 1, chance=LOAD_PROGRAM_CHANCE * (attempt > 1)
-                )
+                # Slots of memory are taken in the order of turns, which copies next to the routes leave.
+                turns_back, chance = attempt == 1 and is_free, LOAD_PROGRAM_CHANCE * (attempt > 1)
+                yield Choice(routes, most, turns_back=turns_back, chance=chance)
 
 
 def _shortest(instance: Instance, seed: int, budget: Budget) -> Iterator[Choice]:
@@ -184,7 +187,9 @@ def _shortest(instance: Instance, seed: int, budget: Budget) -> Iterator[Choice]
         if "helpers" in instance.features:
             # Sums meet at a few helpers, and each is whole soonest if all ranks send it at the same time.
             yield Choice(routes, powers_of_two(most))
-        yield Choice(routes, powers_of_two(most), POWERS, CHANCE, matches=True)
+        # Groups that are settled before may need more memory at once than a helper has.
+        is_free = instance.problem.topology.memory_mb is None
+        yield Choice(routes, powers_of_two(most), POWERS, CHANCE, matches=is_free)
 
 
 def _lifted(

@@ -14,8 +14,9 @@ those of its kind that are there. The cheapest are two trees of least price, for
 and copies share all ports, so both halves are in one program: 64% of an AllReduce at four servers next to
 eight GPUs, and 36% at the GPUs, as BytePS found for its own ways.
 
-A little of the time that a way takes counts, too, so that of equally busy ways the straight ones are taken.
-Shares become whole chunks by largest remainder, and chunks of all ways take turns.
+A little of the time that a way takes counts, too, on all its links and on its longest path, so that of
+equally busy ways the straight ones are taken. Shares become whole chunks by largest remainder, and chunks of
+all ways take turns.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from taccl.encoding.engines.routes.kinds import kinds_of
 from taccl.encoding.engines.routes.tuning import (
     LOAD_PROGRAM_CELLS_PER_UNIT,
     LOAD_PROGRAM_DEPTH,
+    LOAD_PROGRAM_GAIN,
     LOAD_PROGRAM_MOST_CELLS,
     LOAD_PROGRAM_VAIN,
     LOAD_PROGRAM_WORTH,
@@ -100,18 +102,21 @@ def by_load_program(problem: Problem, straight: float, budget: Budget) -> Routes
     price = np.full(problem.topology.num_ports, 1.0 / problem.topology.num_ports)
     if not program.add_ways(price, np.full(len(kinds), np.inf)):
         return None
-    shares, least_us, vain = None, np.inf, 0
+    best, least_us, vain = None, np.inf, 0
     while vain < LOAD_PROGRAM_VAIN:
         solved = program.solved(budget)
         if solved is None:
             break
-        shares, price, worth, busy_us = solved
-        vain = 0 if busy_us < least_us * (1 - LOAD_PROGRAM_WORTH) else vain + 1
-        least_us = min(least_us, busy_us)
+        shares, price, worth = solved
+        counts = program.whole_chunks(shares)
+        busy_us = program.busiest_us(counts)  # the more ways have a share, the more is lost to whole chunks
+        vain += 1
+        if busy_us < least_us * (1 - LOAD_PROGRAM_GAIN):
+            best, least_us, vain = counts, busy_us, 0
         if not budget.remaining_s() or not program.add_ways(price, worth):
             break
         budget.spend(program.cells / LOAD_PROGRAM_CELLS_PER_UNIT)
-    return None if shares is None else _dealt(problem, kinds, program.ways[: len(shares)], shares)
+    return None if best is None else _dealt(problem, kinds, program.ways, best)
 
 
 class _Program:
@@ -125,7 +130,8 @@ class _Program:
         self._took_us = topology.duration_us(every, mean_mb)
         self._busy_us = topology.port_busy_us(np.arange(topology.num_pairs), mean_mb)
         self._scale_us = float(self._busy_us.max()) or 1.0
-        self._straight_us = straight * self._took_us / problem.num_chunks
+        self._straight = straight / problem.num_chunks
+        self._straight_us = self._straight * self._took_us
         self.ways: list[_Way] = []
         self._has: set[tuple[int, tuple[int, ...]]] = set()
         self.cells = len(kinds) * topology.num_ranks**3
@@ -173,6 +179,20 @@ class _Program:
                 continue
             yield [*into, *(link_index[pair] for pair in tree)], len(into)
 
+    def _height_us(self, links: list[int], backwards: bool) -> float:
+        """How long the longest path of a tree takes."""
+        topology, far_us = self._topology, dict[int, float]()
+        ends = (topology.dst, topology.src) if backwards else (topology.src, topology.dst)
+        into = {int(ends[1][link]): link for link in links}
+
+        def reached_us(rank: int) -> float:
+            if rank not in far_us:
+                link = into.get(rank)
+                far_us[rank] = 0.0 if link is None else reached_us(int(ends[0][link])) + self._took_us[link]
+            return far_us[rank]
+
+        return max(map(reached_us, into), default=0.0)
+
     def _roots(self, kind: _Kind, may_sum: BoolArray, may_copy: BoolArray) -> list[int]:
         """Where a sum can be whole, and be copied from; where a copy starts."""
         if not kind.is_sum:
@@ -186,10 +206,26 @@ class _Program:
         _, pair = topology.pairs_of(np.array(links, dtype=np.int64))
         port, busy = topology.incidence[1][pair], self._busy_us[pair]
         busy_us = np.bincount(port, busy, topology.num_ports).astype(np.float64)
-        return _Way(kind, tuple(links), sums, busy_us, float(self._straight_us[links].sum()))
+        height_us = self._height_us(links[:sums], True) + self._height_us(links[sums:], False)
+        straight_us = float(self._straight_us[links].sum()) + self._straight * height_us
+        return _Way(kind, tuple(links), sums, busy_us, straight_us)
 
-    def solved(self, budget: Budget) -> tuple[FloatArray, FloatArray, FloatArray, float] | None:
-        """The share of each way, the price of each port, what a chunk of each kind is worth, and T."""
+    def whole_chunks(self, shares: FloatArray) -> IntArray:
+        """How many chunks take each of the first ways, whose shares these are."""
+        counts = np.zeros(len(shares), dtype=np.int64)
+        of_kind = np.array([way.kind for way in self.ways[: len(shares)]])
+        for number, kind in enumerate(self._kinds):
+            own = np.flatnonzero(of_kind == number)
+            counts[own] = _whole(shares[own], len(kind.chunks))
+        return counts
+
+    def busiest_us(self, counts: IntArray) -> float:
+        """How long the busiest port is busy."""
+        busy = np.array([way.busy_us for way in self.ways[: len(counts)]])
+        return float((counts @ busy).max())
+
+    def solved(self, budget: Budget) -> tuple[FloatArray, FloatArray, FloatArray] | None:
+        """The share of each way, the price of each port, and what a chunk of each kind is worth."""
         topology, model, many = self._topology, LinearModel(), len(self.ways)
         busy = np.array([way.busy_us for way in self.ways])
         straight = np.array([way.straight_us for way in self.ways])
@@ -211,8 +247,7 @@ class _Program:
         if solution.values is None or solution.duals is None:
             return None
         price = np.maximum(0.0, -solution.duals[: len(every)])
-        worth, values = solution.duals[len(every) :] * self._scale_us, solution.values
-        return values[share], price, worth, float(values[finish] * self._scale_us)
+        return solution.values[share], price, solution.duals[len(every) :] * self._scale_us
 
 
 def _shallow(price: FloatArray, root: int) -> FloatArray:
@@ -245,16 +280,15 @@ def _kinds(problem: Problem) -> list[_Kind]:
     ]
 
 
-def _dealt(problem: Problem, kinds: list[_Kind], ways: list[_Way], shares: FloatArray) -> Routes:
-    """Whole chunks for the shares; chunks of all ways take turns."""
+def _dealt(problem: Problem, kinds: list[_Kind], ways: list[_Way], counts: IntArray) -> Routes:
+    """So many chunks on each of the first ways; those of all ways take turns."""
     chunk, link, is_sum, turn = [], [], [], np.zeros(problem.num_chunks)
     for number, kind in enumerate(kinds):
-        own = [at for at, way in enumerate(ways) if way.kind == number]
-        counts = _whole(shares[own], len(kind.chunks))
-        place = np.concatenate([(np.arange(count) + 0.5) / max(1, count) for count in counts])
+        own = [at for at in np.flatnonzero(counts).tolist() if ways[at].kind == number]
+        place = np.concatenate([(np.arange(count) + 0.5) / count for count in counts[own].tolist()])
         order = np.argsort(place, kind="stable")
         turn[kind.chunks] = place[order]
-        for each, at in zip(kind.chunks.tolist(), np.repeat(own, counts)[order].tolist(), strict=True):
+        for each, at in zip(kind.chunks.tolist(), np.repeat(own, counts[own])[order].tolist(), strict=True):
             way = ways[at]
             chunk.append(np.full(len(way.links), each))
             link.append(np.array(way.links, dtype=np.int64))

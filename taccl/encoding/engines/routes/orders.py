@@ -30,6 +30,7 @@ from taccl.encoding.core.scheduler import (
     busy_us,
     durations_us,
     graph_of,
+    in_slots,
     matched,
     pipelined,
     sends_of_rows,
@@ -124,6 +125,7 @@ class Open:
         problem, routes = self.problem, self.routes
         is_sum = routes.is_sum ^ self.backwards
         sends, cells = sends_of_rows(problem, routes.chunk, routes.link, is_sum, backwards=self.backwards)
+        sends = in_slots(problem, sends, routes.chunk, routes.link, routes.turn, self.backwards)
         dst = (problem.topology.src if self.backwards else problem.topology.dst)[routes.link]
         return graph_of(sends, tails_of_rows(problem, routes.chunk, dst, self.backwards)), cells
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from taccl.encoding.core.distance import distances_from
 from taccl.encoding.engines.routes.columns import Routes
+from taccl.encoding.engines.routes.kinds import leads_to_room
 from taccl.encoding.engines.routes.steiner import Network
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray
@@ -133,7 +134,10 @@ class Trees:
         return float(self._problem.size_mb[chunk]), b"" if usable is None else usable.tobytes()
 
     def _usable(self, chunk: int) -> BoolArray | None:
-        return None if self._problem.limits.may_use is None else self._problem.usable(chunk)
+        problem = self._problem
+        if problem.limits.may_use is None and problem.topology.memory_mb is None:
+            return None
+        return problem.usable(chunk) & leads_to_room(problem)
 
 
 def _by_chunk(
