@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -31,6 +31,8 @@ LIBRARIES: tuple[Library, ...] = get_args(Library)
 #: From small messages to large ones.
 SIZES = ("1KB", "64KB", "1MB", "16MB", "256MB", "1GB")
 
+#: What sums in a switch.
+_NVLS = ("NVLS", "NVLSTree")
 #: What is picked where the library sends from point to point.
 _SENDS = "Send/Recv"
 _COLUMNS = (
@@ -126,6 +128,7 @@ def baseline(
     topology: str | Path | PhysicalTopology,
     library: Library = "nccl",
     nodes: int | None = None,
+    without: str | Sequence[str] | None = None,
     sizes: Sequence[str | int] = SIZES,
     gpu: str | None = None,
     cpu: Cpu = "intel",
@@ -140,7 +143,7 @@ def baseline(
 
     Parameters
     ----------
-    topology, nodes : as in `taccl.Request`.
+    topology, nodes, without : as in `taccl.Request`. Without its NVSwitch's sums a machine has no NVLS.
     sizes : what nccl-tests prints as size.
     gpu : the model of the GPUs, where the machine does not say.
     cpu : `intel`, `amd` or `arm`: with several nodes NCCL's numbers depend on it.
@@ -164,15 +167,14 @@ def baseline(
         raise UnitError(f"sizes must be a list of sizes, not {shown(sizes)}", hint='["1MB", "64MB"]')
     sizes_bytes = [units.parse_size(size) for size in sizes]
     budget = Budget(check_time_limit(time_limit, example="20"))
-    machine = choose_topology(topology, nodes=nodes)
-    numbers, comm = (
-        (None, None)
-        if library == "rccl"
-        else (
-            release_named(release),
-            communicator_of(machine, gpu=gpu, cpu=cpu, nic_latency_us=nic_latency_us),
-        )
+    whole = choose_topology(topology, nodes=nodes)
+    machine = choose_topology(whole, without=without)
+    numbers = None if library == "rccl" else release_named(release)
+    comm = (
+        None if numbers is None else communicator_of(machine, gpu=gpu, cpu=cpu, nic_latency_us=nic_latency_us)
     )
+    if comm is not None and machine.num_helpers < whole.num_helpers:
+        comm = replace(comm, graphs={name: comm.graphs[name] for name in comm.graphs if name not in _NVLS})
     picks = [_pick(machine, name, size, numbers, comm, gpu) for size in sizes_bytes]
     proved = _bounds(sketched(None, machine), name, sizes_bytes, budget)
     found = tuple(

@@ -12,7 +12,7 @@ from taccl.analysis.baseline_size import BaselineSize
 from taccl.baselines.nccl import RELEASES
 from taccl.baselines.nccl.communicator import CPUS
 from taccl.cli import completion
-from taccl.cli.options import json_option
+from taccl.cli.options import json_option, without_option
 from taccl.cli.output import show_json, show_table
 from taccl.cli.sections import Sectioned
 
@@ -27,6 +27,7 @@ from taccl.cli.sections import Sectioned
     help="A machine of the catalogue or a YAML file.",
 )
 @click.option("--nodes", type=int, help="Number of nodes. Default: the topology's.")
+@without_option
 @click.option(
     "--collective",
     shell_complete=completion.collectives,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from taccl import baseline, bounds
@@ -35,6 +37,28 @@ def test_a_time_limit_leaves_bounds_out_with_a_note() -> None:
     found = baseline("allreduce", topology="dgx-h100", nodes=2, sizes=["1MB", "1GB"], time_limit=1e-6)
     assert found.sizes[-1].bound is None
     assert any("bounds were left out" in note for note in found.notes)
+
+
+HGX = """
+name: hgx
+gpu: H100
+gpus: 8
+switches: [nvswitch]
+links: [{from: gpus, to: nvswitch, alpha_us: 0.35, bandwidth_gbps: 370.8}]
+helpers: [{at: nvswitch, can: [reduce-to-one, copy], bandwidth_gbps: 309}]
+"""
+
+
+def test_a_switch_that_sums_lowers_the_bound_and_without_it_there_is_no_nvls(tmp_path: Path) -> None:
+    file = tmp_path / "hgx.yaml"
+    file.write_text(HGX)
+    whole = baseline("allreduce", topology=file, sizes=["1GB"])
+    plain = baseline("allreduce", topology=file, sizes=["1GB"], without="nvswitch")
+    assert [each.sizes[0].pick for each in (whole, plain)] == ["NVLS Simple", "Ring Simple"]
+    assert [each.bound_says for each in (whole, plain)] == ["with in-switch sums", "without in-switch sums"]
+    bounds_us = [each.sizes[0].bound.value_us for each in (whole, plain) if each.sizes[0].bound is not None]
+    assert bounds_us[0] < bounds_us[1]
+    assert not any(each.sizes[0].is_below_bound for each in (whole, plain))
 
 
 def test_faulty_requests_are_refused() -> None:
