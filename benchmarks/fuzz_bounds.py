@@ -10,10 +10,10 @@ How tight the largest bound is, is its part of the optimum, where that is not 0.
 
 With `--clusters` only this many small clusters are drawn, a third of them with sums, with `--features` only
 this many problems with sizes, ready times, tails and helpers, half of them with sums, and with `--helpers`
-only this many with switches and servers that sum or copy, two thirds of them with sums; then only their section
-of the page is written anew, and else all of them stay as they are. `--truth` only looks for programs that
-are faster than the largest bound, which is sooner done, and prints how many problems it searched: plain ones,
-clusters, featured ones or `helped` ones, numbered from FIRST on.
+only this many with switches and servers that sum or copy, two thirds of them with sums; then only their
+section of the page is written anew, and else all of them stay as they are. `--truth` only looks for
+programs that are faster than the largest bound, which is sooner done, and prints how many problems it
+searched: plain ones, clusters, featured ones or `helped` ones, numbered from FIRST on.
 """
 
 from __future__ import annotations

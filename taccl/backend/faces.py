@@ -23,11 +23,14 @@ class Face:
     rank : its number among the ranks.
     sums : whether it is a sum face; else it is a copy face.
     members : the ranks that it joins, ascending.
+    is_looped : whether a sum on its way to a member passes that member's way out too, and what a member gives
+        to be copied its way in: a load reads what all members have, and a store goes to all.
     """
 
     rank: int
     sums: bool
     members: tuple[int, ...]
+    is_looped: bool = False
 
 
 def faces_of(topology: LogicalTopology) -> tuple[Face, ...]:
@@ -50,4 +53,14 @@ def _face(topology: LogicalTopology, rank: int) -> Face | None:
     memories = {int(topology.memory_of[member]) for member in into | out if member < topology.num_ranks}
     if may_sum is may_copy or into != out or not are_members or len(memories) != 1:
         return None
-    return Face(rank, may_sum, tuple(sorted(into)))
+    return Face(rank, may_sum, tuple(sorted(into)), _is_looped(topology, rank, may_sum))
+
+
+def _is_looped(topology: LogicalTopology, rank: int, sums: bool) -> bool:
+    """Whether links from a sum face pass the ports of those into it, or those into a copy face the other."""
+    links = topology.link_index
+    for into in topology.links_into[rank]:
+        one, other = topology.ports[into], topology.ports[links[rank, int(topology.src[into])]]
+        if not (set(one) <= set(other) if sums else set(other) <= set(one)):
+            return False
+    return True

@@ -29,3 +29,14 @@ def test_a_helper_that_does_both_is_no_face_nor_is_one_of_several_nodes() -> Non
     assert [face.sums for face in faces_of(both)] == [False]
     apart = replace(topology, node_of=np.array([0, 0, 1, 0, 0]))
     assert faces_of(apart) == ()
+
+
+def test_a_face_whose_links_pass_a_member_both_ways_is_looped() -> None:
+    topology = switched(3)
+    assert [face.is_looped for face in faces_of(topology)] == [False, False]
+    ports = list(topology.ports)
+    for member in range(3):
+        for looped in ((3, member), (member, 4)):
+            ports[topology.link_index[looped]] = (member, 3 + member)
+    looped = faces_of(replace(topology, ports=tuple(ports)))
+    assert [face.is_looped for face in looped] == [True, True]

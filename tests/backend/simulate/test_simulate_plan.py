@@ -152,6 +152,19 @@ def test_a_switch_sums_n_into_one_and_copies_one_to_all_at_once() -> None:
         assert ways == pytest.approx([gpus + 1.0] * 2 * gpus)
 
 
+def test_a_way_back_that_the_link_of_a_face_has_already_is_not_counted_again() -> None:
+    schedule = nvls_allreduce(4)
+    lowering = PlanLowering(schedule, LoweringOptions())
+    plan, topology = lowering.plan(lowering.switching), schedule.problem.topology
+    ports = list(topology.ports)
+    for member in range(4):
+        for ends in ((4, member), (member, 5)):
+            ports[topology.link_index[ends]] = (member, 4 + member)
+    run = simulate_plan(plan, replace(topology, ports=tuple(ports)), 1.0)
+    assert run.port_bytes[:8] / 2**20 == pytest.approx([5.0] * 8)
+    assert run.time_us == pytest.approx(switched.BETA * 5 + 4 * switched.ALPHA, rel=0.2)
+
+
 def test_where_no_switch_sums_its_operations_move_bytes_one_by_one() -> None:
     schedule = nvls_allreduce(4)
     lowering = PlanLowering(schedule, LoweringOptions())

@@ -72,6 +72,8 @@ def _load(run: Run, rank: int, load: Multicast, mover: object) -> Iterator[Leg]:
         yield from (_read(run, rank, read, mover) for read in load.one_by_one(rank))
         return
     for member in load.ranks:
+        if member == rank and face.is_looped:
+            continue  # the link from the face has its bytes
         alpha_us = run.alpha_us(member, face.rank, rank)
         yield Leg(run.link(member, face.rank), load.wire, alpha_us, None, awaited=True, lands=False)
     yield Leg(run.link(face.rank, rank), load.wire, alpha_us, mover, awaited=True, lands=False)
@@ -83,8 +85,13 @@ def _store(run: Run, rank: int, store: Multicast, mover: object) -> Iterator[Leg
     if face is None:
         yield from (_send(run, rank, sent, mover) for sent in store.one_by_one(rank))
         return
-    yield Leg(run.link(rank, face.rank), store.wire, 0.0, mover, awaited=False, lands=False)
+    if not face.is_looped:
+        yield Leg(run.link(rank, face.rank), store.wire, 0.0, mover, awaited=False, lands=False)
     for member in store.ranks:
         packets = (member, store.first, store.size) if store.packets else None
         alpha_us = run.alpha_us(rank, face.rank, member)
+        if member == rank and face.is_looped:
+            into = run.link(rank, face.rank)
+            yield Leg(into, store.wire, alpha_us, mover, awaited=False, packets=packets)
+            continue
         yield Leg(run.link(face.rank, member), store.wire, alpha_us, None, awaited=False, packets=packets)
