@@ -7,19 +7,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
+from taccl.analysis.any_cutting import any_cutting_bounds
 from taccl.analysis.baseline_size import BaselineSize, measured_at
 from taccl.baselines import rccl
 from taccl.baselines.nccl import Choice, Communicator, Release, choice, communicator_of, release_named
 from taccl.baselines.nccl.communicator import Algorithm, Cpu
 from taccl.baselines.nccl.deviations import near
 from taccl.baselines.nccl.model import POINT_TO_POINT
-from taccl.encoding.bounds import Proof, known_bounds, proofs
-from taccl.encoding.instance import Instance
+from taccl.encoding.bounds import Proof
 from taccl.errors import CollectiveError, TacclError, UnitError
 from taccl.model import units
-from taccl.model.collective import Collective, busbw_factor
-from taccl.model.collectives import COLLECTIVES, chunk_bytes, make_collective, plain_name
-from taccl.sketch import SketchedNetwork, sketched
+from taccl.model.collective import busbw_factor
+from taccl.model.collectives import COLLECTIVES, plain_name
 from taccl.support.arguments import shown, word
 from taccl.support.budget import Budget, check_time_limit
 from taccl.support.report import Report, Reported, Table
@@ -176,7 +175,7 @@ def baseline(
     if comm is not None and machine.num_helpers < whole.num_helpers:
         comm = replace(comm, graphs={name: comm.graphs[name] for name in comm.graphs if name not in _NVLS})
     picks = [_pick(machine, name, size, numbers, comm, gpu) for size in sizes_bytes]
-    proved = _bounds(sketched(None, machine), name, sizes_bytes, budget)
+    proved = any_cutting_bounds(machine, name, sizes_bytes, budget)
     found = tuple(
         _at_size(machine, name, size, pick, numbers, bound)
         for size, pick, bound in zip(sizes_bytes, picks, proved, strict=True)
@@ -221,38 +220,6 @@ def _at_size(
         measured=measured_at(machine, collective, size_bytes, first.algorithm if first is not None else ""),
         ratios=() if first is None else ratios,
     )
-
-
-def _bounds(
-    network: SketchedNetwork, collective: str, sizes: Sequence[int], budget: Budget
-) -> Iterator[Proof | None]:
-    """For each size the largest quick bound that holds for any cutting; None: none is, or no time is left.
-
-    A bound for parts of one byte holds for any cutting of larger parts, too: every schedule of these delivers
-    one byte of each part, over at least the same hops.
-    """
-    members, helpers = network.topology.num_members, network.topology.num_helpers
-    made = make_collective(collective, members, 1, None).with_helpers(helpers)
-    of_a_byte: list[Proof] = []
-    for size in sizes:
-        try:
-            bytes_each = chunk_bytes(made.chunks_per_size, size)
-        except CollectiveError:  # not a byte for each part
-            yield None
-            continue
-        if not of_a_byte:
-            of_a_byte = _quick(network, made, 1, budget)
-        proved = [each for each in _quick(network, made, bytes_each, budget) if each.holds_for_any_chunks]
-        yield max([*of_a_byte, *proved], key=lambda proof: proof.value_us, default=None)
-
-
-def _quick(network: SketchedNetwork, made: Collective, bytes_each: int, budget: Budget) -> list[Proof]:
-    """What the quick bounds prove of equal chunks while time is left."""
-    if budget.remaining_s() <= 0:
-        return []
-    instance = Instance(network.applied(made, bytes_each / units.MB).problem)
-    quick = [bound for bound in known_bounds() if bound.is_quick]
-    return [*proofs(instance, budget, quick, any_chunks=True), *proofs(instance, budget, quick)]
 
 
 def _notes(

@@ -193,7 +193,7 @@ def check_machine(
     check_pairs(machine)
     found = anomalies(machine)
     requested = [(size, collective) for size in sizes_bytes for collective in COLLECTIVES]
-    network = _network(machine, began_s + _SHARE_OF_PATHS * time_limit)
+    network = network_in_time(machine, began_s + SHARE_OF_PATHS * time_limit)
     links = (
         np.nonzero(may_reach(machine)) if network is None else (network.topology.src, network.topology.dst)
     )
@@ -211,10 +211,10 @@ def check_machine(
 
 _LATE = "not within the time limit"
 #: Of the time limit: a network is built of paths in about as long as they are found, and not by halves.
-_SHARE_OF_PATHS = 0.4
+SHARE_OF_PATHS = 0.4
 
 
-def _network(machine: PhysicalTopology, end_s: float) -> SketchedNetwork | None:
+def network_in_time(machine: PhysicalTopology, end_s: float) -> SketchedNetwork | None:
     """The network of all links; None where the paths that it is made of are not found in time."""
     for rank in range(machine.num_ranks):
         if time.monotonic() > end_s:

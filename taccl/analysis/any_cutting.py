@@ -1,0 +1,73 @@
+"""Lower bounds that hold for any algorithm, however finely it cuts the size."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from taccl.analysis.machine_check import SHARE_OF_PATHS, network_in_time
+from taccl.encoding.bounds import Proof, known_bounds, proofs
+from taccl.encoding.instance import Instance
+from taccl.errors import TacclError
+from taccl.model import units
+from taccl.model.collective import Collective
+from taccl.model.collectives import chunk_bytes, make_collective
+from taccl.sketch import SketchedNetwork
+from taccl.support.budget import Budget
+from taccl.topologies import PhysicalTopology
+
+
+def any_cutting_bounds(
+    machine: PhysicalTopology, collective: str, sizes: Sequence[int], budget: Budget
+) -> list[Proof | None]:
+    """For each size the largest quick bound; None where none is, or none was found within the budget.
+
+    Two kinds hold for any cutting: bounds that say so of themselves, and all bounds for parts of one byte.
+    Every schedule of larger parts delivers one byte of each part, too, over the same hops and no faster.
+    """
+    network = network_in_time(machine, time.monotonic() + SHARE_OF_PATHS * budget.remaining_s())
+    if network is None:
+        return [None] * len(sizes)
+    members, helpers = network.topology.num_members, network.topology.num_helpers
+    try:
+        made = make_collective(collective, members, 1, None).with_helpers(helpers)
+    except TacclError:  # more chunks than can be built
+        return [None] * len(sizes)
+    found = [_largest(network, made, size, budget) for size in sizes]
+    if not any(size >= made.chunks_per_size for size in sizes):
+        return found
+    latency = max(
+        _proved(network, made, 1, budget, any_chunks=False), key=lambda proof: proof.value_us, default=None
+    )
+    return [
+        _larger(proof, latency) if size >= made.chunks_per_size else None
+        for size, proof in zip(sizes, found, strict=True)
+    ]
+
+
+def _largest(network: SketchedNetwork, made: Collective, size: int, budget: Budget) -> Proof | None:
+    """The largest bound that says of itself that it holds for any cutting."""
+    if size < made.chunks_per_size:  # not a byte for each part
+        return None
+    proved = _proved(network, made, chunk_bytes(made.chunks_per_size, size), budget, any_chunks=True)
+    return max(
+        (proof for proof in proved if proof.holds_for_any_chunks),
+        key=lambda proof: proof.value_us,
+        default=None,
+    )
+
+
+def _larger(one: Proof | None, other: Proof | None) -> Proof | None:
+    proved = [proof for proof in (one, other) if proof is not None and proof.value_us > 0]
+    return max(proved, key=lambda proof: proof.value_us, default=None)
+
+
+def _proved(
+    network: SketchedNetwork, made: Collective, bytes_each: int, budget: Budget, *, any_chunks: bool
+) -> list[Proof]:
+    """What the quick bounds prove of equal chunks while time is left."""
+    if budget.remaining_s() <= 0:
+        return []
+    instance = Instance(network.applied(made, bytes_each / units.MB).problem)
+    quick = [bound for bound in known_bounds() if bound.is_quick]
+    return list(proofs(instance, budget, quick, any_chunks=any_chunks))
