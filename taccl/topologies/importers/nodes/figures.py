@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from taccl.topologies.importers.nodes.rates import (
     link_rate,
     pcie_peak_gbps,
     rate_source,
+    summing_rate,
 )
 from taccl.topologies.machines.figures import Bandwidth, Figure, Rate
 
@@ -41,6 +43,31 @@ class RatedLink:
 def rated_links(dump: Dump, bandwidth: Bandwidth) -> tuple[RatedLink, ...]:
     """The links of a dump with their speeds; none where it tells of none."""
     return tuple(RatedLink(link, _count(link), _each(dump, link, bandwidth)) for link in dump.links or ())
+
+
+def summing_figures(dump: Dump, bandwidth: Bandwidth) -> dict[int, Figure]:
+    """For each NVSwitch that sums and copies, GB/s of a GPU through its sums: of that with fewest links."""
+    here = counted(dump)
+    archs = {arch_of(gpu) or here.arch for gpu in dump.gpus}
+    in_rack = here.at_grace or any(re.match("GB", gpu.model or "") for gpu in dump.gpus)
+    found = [summing_rate(arch, in_rack) for arch in archs]
+    known = [rate for rate in found if rate is not None]
+    if len(known) < len(found):
+        return {}
+    slowest = min(known, key=lambda rate: rate.of(bandwidth))
+    totals: dict[int, dict[int, int]] = {}
+    for link in dump.links or ():
+        if link.b is None:
+            mine = totals.setdefault(link.switch, {})
+            mine[link.a] = mine.get(link.a, 0) + (link.count or 1)
+    return {
+        switch: Figure(
+            round(min(mine.values()) * slowest.of(bandwidth), 6),
+            "inferred",
+            f"{min(mine.values())} links x {slowest.of(bandwidth):g} GB/s ({slowest.name}: {slowest.source})",
+        )
+        for switch, mine in totals.items()
+    }
 
 
 def arch_of(gpu: Gpu) -> str | None:

@@ -49,6 +49,7 @@ class Layout:
     Parameters
     ----------
     gpus, switches, nics, pcie : names, in the order of the machine.
+    summing : switches that sum and copy, and GB/s of a GPU through their sums.
     nic_of : position of a port in the dump -> its name here.
     fabric : alpha and GB/s of the network; None without a NIC.
     """
@@ -57,6 +58,7 @@ class Layout:
     switches: list[str] = field(default_factory=list)
     nics: tuple[str, ...] = ()
     pcie: list[str] = field(default_factory=list)
+    summing: dict[str, Figure] = field(default_factory=dict)
     wires: list[Wire] = field(default_factory=list)
     nic_of: dict[int, str] = field(default_factory=dict)
     fabric: tuple[Figure, Figure] | None = None
@@ -117,7 +119,8 @@ def machine_yaml(
         "pcie": layout.pcie,
     }
     entries = [_entry(wires, layout) for wires in _equivalent(layout.wires)]
-    lines += template_lines(devices, entries, "  ", gpu_comments)
+    helpers = [_helper(switch, gbps) for switch, gbps in layout.summing.items()]
+    lines += template_lines(devices, entries, "  ", gpu_comments, helpers)
     if layout.fabric is not None:
         lines.append("fabric:")
         lines += [f"  {line}" for line in _costs(*layout.fabric)]
@@ -142,6 +145,12 @@ def _entry(wires: Sequence[Wire], layout: Layout) -> LinkEntry:
         ends = pairs_lines([f"{numbers.get(wire.a, wire.a)}-{numbers.get(wire.b, wire.b)}" for wire in wires])
     more = len({wire.gbps.source for wire in wires}) - 1
     return LinkEntry(ends, _costs(first.alpha_us, first.gbps, more), first.one_way, first.what)
+
+
+def _helper(switch: str, gbps: Figure) -> str:
+    """A switch that sums to one GPU and copies to all, as a file's `helpers` has it."""
+    does = f"{{at: {switch}, can: [reduce-to-one, copy], bandwidth_gbps: {gbps.value:.9g}}}"
+    return f"{does}  # {comment_of(gbps.origin)}"
 
 
 def _costs(alpha_us: Figure, gbps: Figure, more: int = 0) -> list[str]:

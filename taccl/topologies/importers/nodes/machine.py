@@ -10,7 +10,13 @@ from taccl.support.tables import FileLine
 from taccl.topologies import PhysicalTopology, parse_topology
 from taccl.topologies.devices import MAX_GPUS
 from taccl.topologies.importers.nodes.facts import Dump, Known
-from taccl.topologies.importers.nodes.figures import RatedLink, gpu_gbps, nic_figure, rated_links
+from taccl.topologies.importers.nodes.figures import (
+    RatedLink,
+    gpu_gbps,
+    nic_figure,
+    rated_links,
+    summing_figures,
+)
 from taccl.topologies.importers.nodes.gpu_models import unnamed_generation, with_model
 from taccl.topologies.importers.nodes.layout import Layout, machine_yaml, nic_names
 from taccl.topologies.importers.nodes.next_to_nics import add_nic_paths, used_nics
@@ -182,13 +188,20 @@ def _add_links(layout: Layout, dump: Dump, costs: Alphas, bandwidth: Bandwidth) 
         link = rated_link.link
         kind = {"nvlink": "NVLink", "xgmi": "xGMI", "pcie": "PCIe"}[link.kind]
         if link.b is None:
-            switch = f"nvswitch{link.switch or ''}"
+            switch = _switch_name(link.switch)
             if switch not in layout.switches:
                 layout.switches.append(switch)
             ends = (layout.gpus[link.a], switch)
             layout.wire(ends, f"{kind} to the switch", half, rated_link.total)
         else:
             layout.wire((layout.gpus[link.a], layout.gpus[link.b]), kind, whole, rated_link.total)
+
+    for number, gbps in summing_figures(dump, bandwidth).items():
+        layout.summing[_switch_name(number)] = gbps
+
+
+def _switch_name(number: int) -> str:
+    return f"nvswitch{number or ''}"
 
 
 def _joined(dump: Dump) -> tuple[int, bool]:

@@ -47,6 +47,18 @@ def link_rate(kind: LinkKind, arch: str | None) -> Rate | None:
     return None
 
 
+def summing_rate(arch: str | None, in_rack: bool) -> Rate | None:
+    """NVLinks through the sums and copies of NVSwitches; None of those before Hopper's, which have none.
+
+    `in_rack` : the switches join several nodes, as those of Grace Blackwell do.
+    """
+    if link_rate("nvlink", arch) is rates.NVLINK4:
+        return rates.NVLS4
+    if link_rate("nvlink", arch) is rates.NVLINK5:
+        return rates.NVLS5_RACK if in_rack else rates.NVLS5
+    return None
+
+
 #: Where neither architecture nor speed is reported: the links that most machines without a name have.
 UNKNOWN_LINK: dict[LinkKind, Rate] = {
     "nvlink": rates.NVLINK3,

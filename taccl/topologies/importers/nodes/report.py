@@ -66,6 +66,7 @@ def known_values(
     for wire in layout.wires:
         rows.append(_row(f"alpha us, {wire.what}", wire.alpha_us))
         rows.append(_row(f"GB/s, {wire.what}", wire.gbps))
+    rows += [_row(f"GB/s of a GPU, sums in {switch}", gbps) for switch, gbps in layout.summing.items()]
     if layout.fabric is not None:
         rows.append(_row("alpha us, network", layout.fabric[0]))
         rows.append(_row("GB/s, network", layout.fabric[1]))

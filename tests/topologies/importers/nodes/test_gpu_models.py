@@ -101,3 +101,35 @@ def test_a_network_of_a_speed_that_no_file_tells_is_told_where_there_are_nodes_t
     )
     assert said in make_machine(dump, nodes=2).warnings
     assert said not in make_machine(dump).warnings
+
+
+def sums(text, **options):
+    """GB/s of a GPU through the sums of its switch, and the helpers of the machine."""
+    machine = make_machine(parse_dump(text, "topo.txt"), **options).topology
+    helpers = machine.gpus[machine.num_members :]
+    return {round(1048.576 / helper.beta_us_per_mb, 6) for helper in helpers}, [each.name for each in helpers]
+
+
+FACES = ["node0.nvswitch.sum", "node0.nvswitch.copy"]
+
+
+@pytest.mark.parametrize(
+    ("model", "gbps"), [("H100", 18 * 17.3), ("H20", 18 * 17.3), ("B200", 18 * 30.2), ("GB200", 18 * 24.2)]
+)
+def test_switches_of_hopper_and_later_sum_and_copy(model, gbps):
+    assert sums(topo(), gpu=model) == ({round(gbps, 6)}, FACES)
+
+
+def test_switches_before_hopper_and_links_without_a_switch_do_not():
+    assert sums(topo(links="NV12", gpus=8)) == (set(), [])
+    assert sums(topo(links="NV6"), gpu="GH200") == (set(), [])
+
+
+def test_switches_of_gpus_that_nobody_names_sum_as_those_that_are_taken():
+    assert sums(topo()) == ({311.4}, FACES)
+    assert sums(topo("8")) == ({435.6}, FACES)
+    assert sums(topo(), bandwidth="peak") == ({450.0}, FACES)
+
+
+def test_a_gpu_whose_links_are_down_sets_the_rate_of_its_switch():
+    assert sums(topo().replace("NV18\tX\tNV18\tNV18", "NV9\tX\tNV9\tNV9"), gpu="H100")[0] == {155.7}

@@ -82,7 +82,7 @@ def test_the_machine_file_of_a_real_file_is_that_machine(verdict: Verdict) -> No
     made = make_machine(dump, "there-and-back", nodes=2)
     machine = parse_topology(made.yaml)
     assert machine == made.topology
-    assert machine.num_ranks == 2 * verdict.gpus
+    assert machine.num_members == 2 * verdict.gpus
     assert machine.nic_count(0) == verdict.nics
     for rank, gbps in enumerate(made.gpu_gbps):
         routes = [
