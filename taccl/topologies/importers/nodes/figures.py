@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from taccl.support.tables import FileLine
 from taccl.topologies.importers.nodes.facts import Dump, Gpu, GpuLink, Nearness, Nic
-from taccl.topologies.importers.nodes.gpus import Counted, arch_by_neighbours, arch_of_model
+from taccl.topologies.importers.nodes.gpus import Counted, arch_of_model
 from taccl.topologies.importers.nodes.rates import (
     UNKNOWN_LINK,
     UNKNOWN_NIC_GBPS,
@@ -186,22 +186,21 @@ def _is_rate_of_signals(link: GpuLink, rate: Rate | None) -> bool:
 
 def _by_count(dump: Dump, link: GpuLink) -> tuple[Rate, str] | None:
     """The generation whose GPUs have as many links, or by xGMI neighbours, as the best linked one here."""
-    if link.kind == "xgmi":
-        neighbours = max(map(len, _links_at(dump)))
-        rate = link_rate("xgmi", arch_by_neighbours(neighbours))
-        return None if rate is None else (rate, f"{neighbours} neighbours")
     here = counted(dump)
-    rate = link_rate("nvlink", here.arch) if link.kind == "nvlink" else None
+    rate = link_rate(link.kind, here.arch)
     where = " to one other GPU" if here.in_pairs else ", at a Grace CPU" if here.at_grace else ""
-    return None if rate is None else (rate, f"{here.nvlinks} links{where}")
+    seen = f"{here.xgmi_peers} neighbours" if here.xgmi_peers else f"{here.nvlinks} links{where}"
+    return None if rate is None else (rate, seen)
 
 
 def counted(dump: Dump) -> Counted:
-    """What the NVLinks and the CPUs of a dump tell of its GPUs."""
+    """What the links and the CPUs of a dump tell of its GPUs."""
     links = _links_at(dump)
+    xgmi = [sum(link.kind == "xgmi" for link in mine) for mine in links]
     in_pairs = max(map(len, links)) == 1 and all(each.b is not None for each in dump.links or ())
     at_grace = bool(dump.cpus) and all(cpu.arch in ("arm64", "aarch64") for cpu in dump.cpus or ())
-    return Counted(max(sum(link.count or 0 for link in mine) for mine in links), in_pairs, at_grace)
+    most = max(sum(link.count or 0 for link in mine) for mine in links)
+    return Counted(most, in_pairs, at_grace, max(xgmi))
 
 
 def _links_at(dump: Dump) -> list[list[GpuLink]]:

@@ -8,9 +8,15 @@ from dataclasses import replace
 
 from taccl.errors import TopologyError
 from taccl.support.tables import FileLine, plain_lines
-from taccl.topologies.importers.nodes.facts import Dump, Gpu
+from taccl.topologies.importers.nodes.facts import Dump, Gpu, Known
 from taccl.topologies.importers.nodes.figures import arch_of, counted
-from taccl.topologies.importers.nodes.gpus import arch_of_model, model_in, models_in_prose
+from taccl.topologies.importers.nodes.gpus import (
+    arch_of_model,
+    family_of,
+    family_of_arch,
+    model_in,
+    models_in_prose,
+)
 
 #: `GPU 0: NVIDIA B200 (UUID: ..)` of `nvidia-smi -L`, and `GPU 0,1,..: NVIDIA B200` of people.
 _LISTED = re.compile(r"\bGPUs?\s+(\d[\d ,.-]{0,200}):\s*(\S.*)")
@@ -94,6 +100,21 @@ def with_model(dump: Dump, name: str) -> Dump:
         if own is not None and own != arch:
             raise gpu.place.error(f"GPU {number} is {gpu.model or own} here, but --gpu says {name}")
     return replace(dump, gpus=tuple(replace(gpu, model=gpu.model or name) for gpu in dump.gpus))
+
+
+def family(dump: Dump) -> Known | None:
+    """What all GPUs are, `H100`, and how that is known; None where they differ or are unknown."""
+    first, here = dump.gpus[0], counted(dump)
+    named = {gpu.model and family_of(gpu.model) for gpu in dump.gpus}
+    model = next(iter(named))
+    if len(named) == 1 and model:
+        return Known("model of the GPUs", model, "inferred", f"{first.model}, as {first.place} has it")
+    archs = {arch_of(gpu) or here.arch for gpu in dump.gpus}
+    arch = next(iter(archs))
+    usual = family_of_arch(arch, here)
+    if len(archs) > 1 or usual is None:
+        return None
+    return Known("model of the GPUs", usual, "assumed", f"the usual product of {arch}; no file names it")
 
 
 def unnamed_generation(dump: Dump) -> str | None:

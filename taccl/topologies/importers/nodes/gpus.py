@@ -88,8 +88,14 @@ _BY_COUNT_OF_PAIRS = {
 }
 #: The same where a Grace CPU has the GPUs.
 _BY_COUNT_AT_GRACE = {18: _ByCount("sm100", "Grace Blackwell", "Grace Hopper at NVLink switches")}
+#: What an architecture is taken for where a file states it and names no product.
+_USUAL = {
+    **{"sm60": "P100", "sm70": "V100", "sm80": "A100", "sm90": "H100", "sm100": "B200", "sm103": "B300"},
+    **{"gfx90a": "MI250X", "gfx942": "MI300X", "gfx950": "MI350X"},
+}
+_USUAL_AT_GRACE = {"sm90": "GH200", "sm100": "GB200", "sm103": "GB300"}
 #: Eight GPUs that all have xGMI links to each other; those before the MI300 had links to fewer others.
-_XGMI_NEIGHBOURS_SINCE_MI300 = 7
+_XGMI_PEERS_SINCE_MI300 = 7
 
 
 def model_in(text: str) -> str:
@@ -99,6 +105,20 @@ def model_in(text: str) -> str:
 
 def _facts_of(model: str | None) -> Models | None:
     return next((each for each in _MODELS if re.search(each.words, model or "", re.IGNORECASE)), None)
+
+
+def family_of(model: str) -> str | None:
+    """`NVIDIA A100-SXM4-80GB` -> A100; None of a product that is not known here."""
+    facts = _facts_of(model)
+    found = None if facts is None or facts.is_id else re.search(facts.words, model, re.IGNORECASE)
+    return None if found is None else found[0].upper()
+
+
+def family_of_arch(arch: str | None, counted: Counted) -> str | None:
+    """The usual product of an architecture, `sm90` -> H100; None where it has none with fast links."""
+    if counted.at_grace:
+        return _USUAL_AT_GRACE.get(arch or "")
+    return "H800" if (arch, counted.nvlinks) == ("sm90", 8) else _USUAL.get(arch or "")
 
 
 def arch_of_model(model: str) -> str | None:
@@ -148,11 +168,13 @@ class Counted:
     nvlinks : of the GPU that has most.
     in_pairs : all of a GPU's links lead to one other GPU.
     at_grace : a Grace CPU has the GPUs.
+    xgmi_peers : of the GPU that has xGMI links to most others.
     """
 
     nvlinks: int
     in_pairs: bool = False
     at_grace: bool = False
+    xgmi_peers: int = 0
 
     @property
     def _row(self) -> _ByCount | None:
@@ -162,15 +184,12 @@ class Counted:
 
     @property
     def arch(self) -> str | None:
-        """The generation whose GPUs have this many NVLinks; None where no generation has."""
+        """The generation whose GPUs have as many links, or by xGMI peers; None where none or several have."""
+        if self.xgmi_peers:
+            return "gfx942" if self.xgmi_peers >= _XGMI_PEERS_SINCE_MI300 else None
         return None if self._row is None else self._row.arch
 
     @property
     def several(self) -> tuple[str, str] | None:
         """Which GPUs are taken, and which have as many links; None where no others have."""
         return (self._row.taken, self._row.others) if self._row and self._row.others else None
-
-
-def arch_by_neighbours(count: int) -> str | None:
-    """The first generation whose GPUs have xGMI to this many others; None where several have."""
-    return "gfx942" if count >= _XGMI_NEIGHBOURS_SINCE_MI300 else None

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from taccl.topologies.as_yaml import LinkEntry, comment_of, pairs_lines, template_lines
 from taccl.topologies.devices import DeviceKind
-from taccl.topologies.importers.nodes.facts import Nic
+from taccl.topologies.importers.nodes.facts import Known, Nic
 from taccl.topologies.machines.figures import Figure
 
 #: What YAML would not read as a name, and words that stand for all devices of a kind in a machine file.
@@ -52,6 +52,7 @@ class Layout:
     summing : switches that sum and copy, and GB/s of a GPU through their sums.
     nic_of : position of a port in the dump -> its name here.
     fabric : alpha and GB/s of the network; None without a NIC.
+    gpu : the model of the GPUs and how it is known; None where that is not known, or they differ.
     """
 
     gpus: tuple[str, ...]
@@ -62,6 +63,7 @@ class Layout:
     wires: list[Wire] = field(default_factory=list)
     nic_of: dict[int, str] = field(default_factory=dict)
     fabric: tuple[Figure, Figure] | None = None
+    gpu: Known | None = None
     warnings: list[str] = field(default_factory=list)
 
     def add_pcie(self, name: str) -> str:
@@ -111,7 +113,11 @@ def machine_yaml(
     gpu_comments : for each GPU, what it is.
     """
     lines = [f"# {comment_of(line)}" for line in header]
-    lines += [f"name: {json.dumps(name)}", f"nodes: {nodes}", "node:"]
+    lines.append(f"name: {json.dumps(name)}")
+    if layout.gpu is not None:
+        how = comment_of(f"{layout.gpu.how}: {layout.gpu.source}")
+        lines.append(f"gpu: {json.dumps(layout.gpu.value)}  # {how}")
+    lines += [f"nodes: {nodes}", "node:"]
     devices: dict[DeviceKind, int | Sequence[str]] = {
         "gpu": len(layout.gpus),
         "switch": layout.switches,

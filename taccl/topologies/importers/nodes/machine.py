@@ -17,7 +17,7 @@ from taccl.topologies.importers.nodes.figures import (
     rated_links,
     summing_figures,
 )
-from taccl.topologies.importers.nodes.gpu_models import unnamed_generation, with_model
+from taccl.topologies.importers.nodes.gpu_models import family, unnamed_generation, with_model
 from taccl.topologies.importers.nodes.layout import Layout, machine_yaml, nic_names
 from taccl.topologies.importers.nodes.next_to_nics import add_nic_paths, used_nics
 from taccl.topologies.importers.nodes.nvlinks import settled, without_open_links
@@ -142,7 +142,7 @@ def make_machine(
 
 def _lay_out(dump: Dump, costs: Alphas, bandwidth: Bandwidth) -> Layout:
     """Devices and wires: NVLinks and xGMI, then PCIe as far as it matters, then the network."""
-    layout = Layout(gpus=tuple(f"gpu{i}" for i in range(len(dump.gpus))))
+    layout = Layout(gpus=tuple(f"gpu{i}" for i in range(len(dump.gpus))), gpu=family(dump))
     _name_nics(layout, dump)
     _add_links(layout, dump, costs, bandwidth)
     pieces, all_linked = _joined(dump)

@@ -54,6 +54,8 @@ def known_values(
 ) -> list[Known]:
     """Every number of the machine and how it is known, those equivalent in one row."""
     rows = [Known("GPUs", len(dump.gpus), "read", str(dump.gpus[0].place))]
+    if layout.gpu is not None:
+        rows.append(layout.gpu)
     if dump.order:
         rows.append(Known("order of GPUs", dump.order, "inferred", f"devs {[gpu.dev for gpu in dump.gpus]}"))
     rows += _rows_of_links(dump, bandwidth)

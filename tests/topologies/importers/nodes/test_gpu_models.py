@@ -103,6 +103,31 @@ def test_a_network_of_a_speed_that_no_file_tells_is_told_where_there_are_nodes_t
     assert said not in make_machine(dump).warnings
 
 
+@pytest.mark.parametrize(
+    ("text", "gpu", "model", "how"),
+    [
+        ("GPU 0,1,2,3: NVIDIA H100 80GB HBM3\n" + topo(), None, "H100", "inferred"),
+        ("GPU 0: NVIDIA A100-SXM4-80GB (UUID: a)\n" + topo(links="NV12"), None, "A100", "inferred"),
+        (topo(), "b200", "B200", "inferred"),
+        (topo(), None, "H100", "assumed"),
+        (topo("8"), None, "GB200", "assumed"),
+        (topo(links="NV2"), None, "V100", "assumed"),
+    ],
+)
+def test_the_machine_file_says_of_which_model_its_gpus_are(text, gpu, model, how):
+    machine = make_machine(parse_dump(text), gpu=gpu)
+    assert machine.topology.gpu == model
+    (row,) = [row for row in machine.values if row.quantity == "model of the GPUs"]
+    assert (row.value, row.how) == (model, how)
+
+
+def test_gpus_of_two_models_are_of_none():
+    text = "GPU 0: NVIDIA A100 80GB PCIe (UUID: a)\nGPU 1: NVIDIA H100 PCIe (UUID: b)\n" + topo(
+        links="SYS", gpus=2
+    )
+    assert make_machine(parse_dump(text)).topology.gpu is None
+
+
 def sums(text, **options):
     """GB/s of a GPU through the sums of its switch, and the helpers of the machine."""
     machine = make_machine(parse_dump(text, "topo.txt"), **options).topology
