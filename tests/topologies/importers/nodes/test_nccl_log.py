@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mutilations import linked
 
 from taccl.errors import TopologyError
 from taccl.topologies.importers.nodes.facts import Nearness
@@ -242,7 +243,9 @@ def test_no_damage_makes_a_link_or_anything_but_an_error(data):
         assert error.line is not None
         return
     assert bool(dump.links) <= ("NVL[" in text)
-    assert {link.b for link in dump.links} <= {1, None}
+    told = linked(read(PAIR)) | linked(read(SWITCHED))
+    known = {"switch", *(gpu.busid for each in (PAIR, SWITCHED) for gpu in read(each).gpus)}
+    assert all(pair in told for pair in linked(dump) if pair <= known)
 
 
 @given(st.text("=SytemPCGU/[]01.0-+ ()\nNL", max_size=200))
