@@ -38,6 +38,7 @@ examples = test_helper("backend", "plan_examples")
 machine = test_helper("backend", "plan_machine")
 layout = test_helper("backend", "plan_layout")
 mutations = test_helper("backend", "plan_mutations")
+switches = test_helper("backend", "switch_plans")
 
 #: Real plans, and napkins.
 REAL = (
@@ -151,6 +152,7 @@ def _bases() -> list[Base]:
         result = taccl.synthesize("allreduce", topology="ring:4", size=256, chunks=1, effort=300)
         path.write_text(result.files[0].text)
         plans["converted-allreduce_ring:4_2x2"] = taccl.convert_file(path, ranks_per_node=2).plan
+    plans |= switches.switch_plans()
     found = []
     for name, plan in plans.items():
         opened = replace(_small(plan), min_bytes=0, max_bytes=2**18)
@@ -321,6 +323,7 @@ REASONS: dict[str, str] = {
     "shared-channel-end": "which of two waits a signal is for is open, and either way was right",
     "shared-semaphore": "two blocks that acquire one semaphore may both miss a release",
     "share-too-fine": "the runtime cuts fewer units than parts wrongly",
+    "switch-group": "members that list other channels bind other memory, or hang, when those are set up",
     "thread-count": "not whole warps: a launch that fails, or threads that never meet",
     "unequal-releases": "later calls than are executed here go on too early, or hang",
     "unequal-signals": "later calls than are executed here go on too early, or hang",

@@ -30,6 +30,7 @@ KIN = (
     {OpName.READ_REDUCE, OpName.READ_REDUCE_SEND},
     {OpName.REDUCE, OpName.REDUCE_SEND},
     {OpName.NOP, OpName.BARRIER},
+    {OpName.SWITCH_STORE, OpName.SWITCH_REDUCE_STORE},
 )
 
 
@@ -162,6 +163,8 @@ def _operand(dice: random.Random, plan: ExecutionPlan) -> tuple[str, ExecutionPl
             ranges[place] = replace(each, buffer=dice.choice(list(Buffer)))
         elif each.remote is not None:
             ranges[place] = replace(each, remote=max(0, each.remote + dice.choice([-1, 1])))
+        elif each.switch is not None:
+            ranges[place] = replace(each, switch=max(0, each.switch + dice.choice([-1, 1])))
         some[at] = replace(some[at], **{key: tuple(ranges)})
         done.append(f"{what} of {key}")
         return f"{what} of {key}[{place}] of {at} ({some[at].name.value})"
@@ -229,7 +232,13 @@ def _block(dice: random.Random, plan: ExecutionPlan) -> tuple[str, ExecutionPlan
             lambda each: replace(
                 each,
                 channels=tuple(
-                    BlockChannels(row.kind, shuffled(row.ids, len(chosen.peers_of(row.kind))))
+                    BlockChannels(
+                        row.kind,
+                        shuffled(
+                            row.ids,
+                            len(chosen.switches if row.kind is Channel.SWITCH else chosen.peers_of(row.kind)),
+                        ),
+                    )
                     for row in each.channels
                 ),
             ),
@@ -249,7 +258,13 @@ def _block(dice: random.Random, plan: ExecutionPlan) -> tuple[str, ExecutionPlan
         )
     elif what == "peers":
         rows = tuple(
-            RankChannels(row.kind, shuffled(row.peers, 0), row.buffer, row.groups) for row in chosen.channels
+            RankChannels(
+                row.kind,
+                shuffled(row.peers, 0),
+                row.buffer,
+                tuple(shuffled(group, 0) for group in row.groups),
+            )
+            for row in chosen.channels
         )
         mutant = _with_rank(plan, rank, replace(chosen, channels=rows))
     elif what == "access" and chosen.remote_buffers:
@@ -294,7 +309,8 @@ def _rank(dice: random.Random, plan: ExecutionPlan) -> tuple[str, ExecutionPlan]
                 peers.insert(place, dice.choice(peers))
             else:
                 peers[place] = dice.randrange(plan.num_ranks)
-        rows = (*chosen.channels[:at], replace(row, peers=tuple(peers)), *chosen.channels[at + 1 :])
+        row = _switch(dice, plan, row, what) if row.groups else replace(row, peers=tuple(peers))
+        rows = (*chosen.channels[:at], row, *chosen.channels[at + 1 :])
         chosen = replace(chosen, channels=rows)
     elif what in ("owner", "access") and chosen.remote_buffers:
         remotes = list(chosen.remote_buffers)
@@ -313,6 +329,23 @@ def _rank(dice: random.Random, plan: ExecutionPlan) -> tuple[str, ExecutionPlan]
         blocks[at] = replace(blocks[at], id=dice.randrange(len(blocks) + 1))
         chosen = replace(chosen, blocks=tuple(blocks))
     return f"{what} of a rank: rank {rank}", _with_rank(plan, rank, chosen)
+
+
+def _switch(dice: random.Random, plan: ExecutionPlan, row: RankChannels, what: str) -> RankChannels:
+    """Switch channels of a rank: a member or a channel fewer, a channel more, another buffer or member."""
+    groups = list(row.groups)
+    place = dice.randrange(len(groups))
+    members = list(groups[place])
+    if what == "lose a channel":
+        groups[place : place + 1] = [tuple(members[1:])] * dice.randrange(2)
+    elif what == "add a channel":
+        groups.insert(place, groups[place])
+    elif dice.random() < 0.5:
+        return replace(row, buffer=dice.choice(list(Buffer)))
+    else:
+        members[dice.randrange(len(members))] = dice.randrange(plan.num_ranks)
+        groups[place] = tuple(members)
+    return replace(row, groups=tuple(groups))
 
 
 def _kinds(dice: random.Random, plan: ExecutionPlan) -> tuple[str, ExecutionPlan]:

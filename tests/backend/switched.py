@@ -120,7 +120,7 @@ def nvls_allgather(gpus: int, pieces: int = 1, chunk_mb: float = 1.0) -> Schedul
     return in_turn(topology, make_collective("allgather", gpus, pieces), rows, chunk_mb)
 
 
-def nvls_allreduce_of_nodes(gpus: int, nodes: int = 2) -> Schedule:
+def nvls_allreduce_of_nodes(gpus: int, nodes: int = 2, chunk_mb: float = 1.0) -> Schedule:
     """Each part is summed in each node; its owner there adds the sums of the nodes, and copies the result."""
     topology = switched(gpus, nodes)
     members = gpus * nodes
@@ -148,4 +148,4 @@ def nvls_allreduce_of_nodes(gpus: int, nodes: int = 2) -> Schedule:
                 for rank in range(gpus)
                 if node * gpus + rank != owner
             ]
-    return in_turn(topology, make_collective("allreduce", members), rows)
+    return in_turn(topology, make_collective("allreduce", members), rows, chunk_mb)
