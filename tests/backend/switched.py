@@ -17,11 +17,16 @@ from taccl.model.schedule.partial_sums import set_of
 ALPHA, BETA, NIC_BETA = 1.0, 10.0, 40.0
 
 
-def switched(gpus: int, nodes: int = 1, executor: Executor | None = None) -> LogicalTopology:
+def switched(
+    gpus: int, nodes: int = 1, executor: Executor | None = None, loops_back: bool = True
+) -> LogicalTopology:
     """GPUs that reach each other in a node, and the GPUs of their place in other nodes; then the faces.
 
     Each GPU has a port out and one in, which the links to the faces use, too, and a port each way to other
     nodes. The faces of node k are the helpers 2 k (sums) and 2 k + 1 (copies).
+
+    `loops_back` : whether what a GPU gets of a sum, or gives to all, takes its other way, too, since the
+    switch reads and writes its own memory as well; else schedules say so.
     """
     members = gpus * nodes
     links: list[tuple[int, int, float, tuple[int, ...]]] = []
@@ -34,8 +39,11 @@ def switched(gpus: int, nodes: int = 1, executor: Executor | None = None) -> Log
             for b in range(a % gpus, members, gpus)
             if a != b
         ]
-        for face in (members + 2 * node, members + 2 * node + 1):
-            links += [(a, face, BETA, (a,)) for a in mine] + [(face, a, BETA, (members + a,)) for a in mine]
+        adds, copies = members + 2 * node, members + 2 * node + 1
+        for a in mine:
+            both = (a, members + a) if loops_back else None
+            links += [(a, adds, BETA, (a,)), (adds, a, BETA, both or (members + a,))]
+            links += [(a, copies, BETA, both or (a,)), (copies, a, BETA, (members + a,))]
     src, dst, beta, ports = zip(*links, strict=True)
     is_helper = np.arange(members + 2 * nodes) >= members
     sums = np.array([rank < members or (rank - members) % 2 == 0 for rank in range(members + 2 * nodes)])

@@ -8,7 +8,7 @@ that order until then.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import TypeAlias
@@ -93,11 +93,41 @@ def _rearranged(graph: Graph, rows: Sequence[Row], copies: Sequence[Row], with_s
 def _sums_at_once(graph: Graph) -> Iterator[Row]:
     """Sums that the last of each row may do for all."""
     others: dict[int, list[int]] = {}
-    put_off = find_sums(graph).put_off
+    put_off = find_sums(graph, _hops(graph)).put_off
     for index in graph.order:
         if index in put_off:
             others.setdefault(put_off[index], []).append(index)
     return ((*mine, last) for last, mine in sorted(others.items()))
+
+
+def _hops(graph: Graph) -> list[int]:
+    """As `Graph.hops`; on a machine whose switches sum, of what is told at the beginning (see there)."""
+    if not graph.switches:
+        return graph.hops
+    written = _written(graph)
+    return graph.hops_where_early(
+        {send for send in graph.sent if _is_there_from_the_beginning(graph, send, written)}
+    )
+
+
+def _written(graph: Graph) -> dict[Cell, list[int]]:
+    """By chunk, the actions that write it."""
+    written: dict[Cell, list[int]] = {}
+    for action in graph.actions:
+        if action.writes:
+            for cell in action.target.cells(action.rank):
+                written.setdefault(cell, []).append(action.index)
+    return written
+
+
+def _is_there_from_the_beginning(graph: Graph, send: int, written: Mapping[Cell, Sequence[int]]) -> bool:
+    """Whether nobody writes what an action sends before it does."""
+    action = graph.actions[send]
+    return not any(
+        graph.is_before(writer, send)
+        for cell in action.source.cells(action.rank)
+        for writer in written.get(cell, ())
+    )
 
 
 class _Gathering:
@@ -218,22 +248,14 @@ class _Gathering:
     def _tell_from_where_sums_are(self) -> None:
         """Sends of what peers read from the beginning on to the beginning of thread blocks with sums."""
         graph, sums = self.graph, self._blocks_of_gathered()
-        written: dict[Cell, list[int]] = {}
-        for action in graph.actions:
-            if action.writes:
-                for cell in action.target.cells(action.rank):
-                    written.setdefault(cell, []).append(action.index)
+        written = _written(graph)
         wanted: dict[int, list[tuple[int, int]]] = {}
         for row in self.rows:
             reader = graph.actions[row[-1]]
             for each in row:
                 message = graph.received[each - 1]
                 send, mine = graph.actions[message.send], sums.get(message.src)
-                if mine is None or any(
-                    graph.is_before(writer, send.index)
-                    for cell in send.source.cells(send.rank)
-                    for writer in written.get(cell, ())
-                ):
+                if mine is None or not _is_there_from_the_beginning(graph, send.index, written):
                     continue
                 here = mine[sums[reader.rank].index(reader.block) % len(mine)]
                 at = self.blocks[reader.block].index(each)

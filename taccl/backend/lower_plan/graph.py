@@ -7,7 +7,7 @@ queues between ranks are: an action is known to be done only where data or a wai
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -205,8 +205,14 @@ class Graph:
     @cached_property
     def hops(self) -> list[int]:
         """By action, over how many ranks one after another came what it waits for."""
+        return self.hops_where_early(())
+
+    def hops_where_early(self, early: Collection[int]) -> list[int]:
+        """The same if these actions waited for nobody."""
         hops = [0] * len(self.actions)
         for index in self.order:
+            if index in early:
+                continue
             rank, most = self.actions[index].rank, 0
             for wait in self.before[index]:
                 most = max(most, hops[wait] + (self.actions[wait].rank != rank))

@@ -25,8 +25,8 @@ def add_at_once(graph: Graph) -> Graph:
     return replace(graph, sums=find_sums(graph))
 
 
-def find_sums(graph: Graph) -> Sums:
-    """The sums that others can make."""
+def find_sums(graph: Graph, hops: Sequence[int] | None = None) -> Sums:
+    """The sums that others can make; `hops` : by action, where they are not those of the graph."""
     pulled = {*graph.pulls.values()} | {each for row in graph.rows.values() for each in row}
     into: dict[tuple[int, Place], list[Action]] = {}
     for index in graph.order:
@@ -37,7 +37,7 @@ def find_sums(graph: Graph) -> Sums:
     sums = Sums({}, {})
     if not several:
         return sums
-    search = _Search(graph)
+    search = _Search(graph, graph.hops if hops is None else hops)
     put_off: dict[int, int] = {}
     also: dict[int, tuple[Place, ...]] = {}
     for (_, place), found in several.items():
@@ -52,8 +52,8 @@ def find_sums(graph: Graph) -> Sums:
 
 
 class _Search:
-    def __init__(self, graph: Graph) -> None:
-        self.graph, self.hops = graph, graph.hops
+    def __init__(self, graph: Graph, hops: Sequence[int]) -> None:
+        self.graph, self.hops = graph, hops
         #: the users of each chunk, as sums found so far leave them
         self.touching: dict[Cell, set[int]] = {cell: {*users} for cell, users in graph.touching.items()}
 

@@ -37,8 +37,8 @@ def test_what_goes_to_a_face_goes_to_those_who_get_it_from_there(own: bool) -> N
 
 def test_a_message_lasts_from_where_it_leaves_to_where_it_comes() -> None:
     alone = by_members(nvls_allgather(2))
-    assert alone.start_us.tolist() == [0.0, 0.0]
-    assert alone.end_us.tolist() == pytest.approx([2 * (ALPHA + BETA)] * 2)
+    assert alone.start_us.tolist() == [0.0, 2 * BETA + ALPHA]
+    assert alone.end_us - alone.start_us == pytest.approx([2 * (ALPHA + BETA)] * 2)
 
 
 def test_a_compact_sum_that_a_face_passes_on_is_made_where_it_goes() -> None:

@@ -143,10 +143,10 @@ def test_packets_are_there_when_all_of_them_are() -> None:
 
 def test_a_switch_sums_n_into_one_and_copies_one_to_all_at_once() -> None:
     """Each way carries S (1 + 1/n); next to that signals before and after, and two hops of the sum."""
-    for gpus in (4, 8):
-        schedule = nvls_allreduce(gpus)
-        lowering = PlanLowering(schedule, LoweringOptions())
-        run = simulate_plan(lowering.plan(lowering.switching), schedule.problem.topology, 1.0)
+    for gpus, loops_back in ((4, True), (4, False), (8, True)):
+        lowering = PlanLowering(nvls_allreduce(gpus), LoweringOptions())
+        network = switched.switched(gpus, loops_back=loops_back)
+        run = simulate_plan(lowering.plan(lowering.switching), network, 1.0)
         assert run.time_us == pytest.approx(switched.BETA * (gpus + 1) + 4 * switched.ALPHA)
         ways = run.port_bytes[: 2 * gpus] / 2**20
         assert ways == pytest.approx([gpus + 1.0] * 2 * gpus)
