@@ -130,7 +130,7 @@ def baseline(
     without: str | Sequence[str] | None = None,
     sizes: Sequence[str | int] = SIZES,
     gpu: str | None = None,
-    cpu: Cpu = "intel",
+    cpu: Cpu | None = None,
     nic_latency_us: float = 0.0,
     release: str = "2.30",
     time_limit: float = 20.0,
@@ -145,7 +145,8 @@ def baseline(
     topology, nodes, without : as in `taccl.Request`. Without its NVSwitch's sums a machine has no NVLS.
     sizes : what nccl-tests prints as size.
     gpu : the model of the GPUs, where the machine does not say.
-    cpu : `intel`, `amd` or `arm`: with several nodes NCCL's numbers depend on it.
+    cpu : `intel`, `amd` or `arm`: with several nodes NCCL's numbers depend on it; None: `arm` beside GH200,
+        GB200 and GB300, else `intel`.
     nic_latency_us : what the network's plugin states as its latency; InfiniBand states 0.
     release : of NCCL.
     time_limit : seconds for the bounds; those that would come later are left out, with a note.

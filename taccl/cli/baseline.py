@@ -47,9 +47,8 @@ from taccl.cli.sections import Sectioned
 @click.option(
     "--cpu",
     type=click.Choice(CPUS),
-    default="intel",
-    show_default=True,
-    help="Whose CPUs the nodes have: NCCL's numbers between nodes depend on it.",
+    help="Whose CPUs the nodes have: NCCL's numbers between nodes depend on it. Default: intel; arm beside "
+    "GH200, GB200 and GB300.",
 )
 @click.option(
     "--nic-latency",

@@ -11,7 +11,18 @@ import click
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "What": (
         *("collective", "topology", "sketch", "size", "sizes", "root", "nodes", "profile", "occupancy"),
-        *("nic_sharing", "without", "helpers", "chunks", "symmetry", "target_time"),
+        *(
+            "nic_sharing",
+            "without",
+            "helpers",
+            "chunks",
+            "symmetry",
+            "target_time",
+            "gpu",
+            "cpu",
+            "nic_latency_us",
+            "release",
+        ),
     ),
     "Search": (
         *("engine", "solver", "time_limit", "effort", "gap", "slack", "seed", "scheduler"),
@@ -49,7 +60,7 @@ class Sectioned(click.Command):
         rows: dict[str, list[tuple[str, str]]] = {section: [] for section in (*SECTIONS, _OTHERS)}
         for option in options:
             record = option.get_help_record(ctx)
-            if record is not None:
+            if record is not None and isinstance(option, click.Option):
                 usual = "Output" if "--help" in option.opts else _OTHERS
                 rows[section_of.get(option.name or "", usual)].append(record)
         for section, records in rows.items():

@@ -7,6 +7,7 @@ Source: NVIDIA/nccl 2.30.7, src/graph/search.cc; NVIDIA/nccl#1197 has the graphs
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -25,13 +26,16 @@ from taccl.support.arguments import whole_number
 from taccl.topologies import PhysicalTopology
 from taccl.topologies.importers.nodes.gpus import arch_of_model
 
+#: GPUs that NVIDIA sells on one board with its Grace CPU.
+_WITH_GRACE = re.compile(r"\bG[BH]\d00\b")
+
 
 def communicator_of(
     topology: PhysicalTopology,
     *,
     gpu: str | None = None,
     ranks: int | None = None,
-    cpu: Cpu = "intel",
+    cpu: Cpu | None = None,
     nic_latency_us: float = 0.0,
 ) -> Communicator:
     """The GPUs of a machine as NCCL's model knows them.
@@ -40,7 +44,8 @@ def communicator_of(
     ----------
     ranks : only so many of the GPUs at the NVSwitch of one node; None: all.
     gpu : the model of the GPUs, where the machine does not say.
-    cpu : whose processors the nodes have.
+    cpu : whose processors the nodes have; None: ARM's of GPUs that are on one board with them (GH200,
+        GB200), else Intel's.
     nic_latency_us : what the network's plugin states; InfiniBand states 0.
 
     Raises
@@ -62,9 +67,13 @@ def communicator_of(
         nodes=nodes,
         generation=generation,
         graphs=graphs_of(links, generation),
-        cpu=cpu,
+        cpu=cpu or _cpu_beside(gpu or topology.gpu or ""),
         nic_latency_us=nic_latency_us,
     )
+
+
+def _cpu_beside(model: str) -> Cpu:
+    return "arm" if _WITH_GRACE.search(model) else "intel"
 
 
 def generation_of(topology: PhysicalTopology, gpu: str | None = None) -> Generation:

@@ -70,6 +70,12 @@ def test_a_cube_mesh_of_v100_has_a_ring_for_each_nvlink() -> None:
     assert communicator_of(load_topology("ndv2", nodes=1)).graphs["Ring"].hop == "NVLink"
 
 
+def test_grace_stands_beside_gh200_and_gb200() -> None:
+    cpus = {name: communicator_of(load_topology(name)).cpu for name in ("gb200-nvl72", "gh200", "dgx-b200")}
+    assert cpus == {"gb200-nvl72": "arm", "gh200": "arm", "dgx-b200": "intel"}
+    assert communicator_of(load_topology("gh200"), cpu="amd").cpu == "amd"
+
+
 def test_a_box_of_pcie_has_one_ring_through_its_cpus() -> None:
     comm = communicator_of(load_topology("l40s", nodes=1), gpu="L40S")
     assert (comm.graphs["Ring"].channels, comm.graphs["Ring"].gbps, comm.graphs["Ring"].hop) == (
