@@ -178,7 +178,7 @@ def baseline(
     picks = [_pick(machine, name, size, numbers, comm, gpu) for size in sizes_bytes]
     proved = any_cutting_bounds(machine, name, sizes_bytes, budget)
     found = tuple(
-        _at_size(machine, name, size, pick, numbers, bound)
+        _at_size(machine, name, size, pick, _ratios(numbers, comm, name, size), bound)
         for size, pick, bound in zip(sizes_bytes, picks, proved, strict=True)
     )
     late = budget.remaining_s() <= 0
@@ -204,12 +204,11 @@ def _at_size(
     collective: str,
     size_bytes: int,
     pick: Choice | str,
-    release: Release | None,
+    ratios: tuple[float, ...],
     bound: Proof | None,
 ) -> BaselineSize:
     first = pick.pick if isinstance(pick, Choice) else None
     second = pick.runner_up if isinstance(pick, Choice) else None
-    ratios = () if release is None else tuple(each.ratio for each in near(release, collective, size_bytes))
     return BaselineSize(
         size_bytes=size_bytes,
         busbw_factor=busbw_factor(collective, machine.num_members),
@@ -219,8 +218,17 @@ def _at_size(
         runner_up_us=None if second is None else second.time_us,
         bound=bound,
         measured=measured_at(machine, collective, size_bytes, first.algorithm if first is not None else ""),
-        ratios=() if first is None else ratios,
+        ratios=ratios,
     )
+
+
+def _ratios(
+    release: Release | None, comm: Communicator | None, collective: str, size_bytes: int
+) -> tuple[float, ...]:
+    """Published measurements of NCCL over its estimates, at sizes near this one."""
+    if release is None or comm is None:
+        return ()
+    return tuple(each.ratio for each in near(release, collective, size_bytes, comm.generation))
 
 
 def _notes(

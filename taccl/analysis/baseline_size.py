@@ -26,7 +26,8 @@ class BaselineSize:
     runner_up, runner_up_us : the next one; None: there is no other.
     bound : that no schedule can beat however finely the size is cut; None: nothing was proved.
     measured : published rows of this machine and size, with their tables.
-    ratios : published measurements over NCCL's estimates, of any machine at sizes near this one.
+    ratios : published measurements over NCCL's estimates at sizes near this one, with GPUs of this generation
+        or, where none were published, with any.
     """
 
     HEADER: ClassVar[tuple[str, ...]] = (
@@ -83,7 +84,6 @@ class BaselineSize:
     def cells(self) -> tuple[str, ...]:
         """The figures as people read them."""
         least, most = self._measured_us()
-        ratio = f"{min(self.ratios):.2f} to {max(self.ratios):.2f}" if self.ratios else _NONE
         return (
             units.format_size(self.size_bytes),
             self.pick,
@@ -91,8 +91,8 @@ class BaselineSize:
             self.runner_up or _NONE,
             _number(self.runner_up_us),
             _number(None if self.bound is None else finite(self.bound.value_us)),
-            _number(least) if least == most else f"{_number(least)} to {_number(most)}",
-            ratio,
+            _range(least, most),
+            _range(min(self.ratios, default=None), max(self.ratios, default=None)),
         )
 
     def _measured_us(self) -> tuple[float | None, float | None]:
@@ -116,6 +116,10 @@ def measured_at(
         for row in table.rows
         if row.size_bytes == size_bytes
     )
+
+
+def _range(least: float | None, most: float | None) -> str:
+    return _number(least) if least == most else f"{_number(least)} to {_number(most)}"
 
 
 def _number(value: float | None) -> str:

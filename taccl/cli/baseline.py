@@ -75,8 +75,9 @@ def baseline(size: str, as_json: bool, **request: Any) -> None:
     """What NCCL or RCCL picks for a collective by default, and the time that NCCL expects.
 
     The estimates are NCCL's own, of its model of costs. `measured/estimate` says how far published times of
-    NCCL were from such estimates, on any machine, at most 4 times as large or small. The bound holds for any
-    algorithm by the costs of links alone, however finely it cuts the size.
+    NCCL were from such estimates, at most 4 times as large or small, on machines with GPUs of the same
+    generation or, where none were published, on any. The bound holds for any algorithm by the costs of links
+    alone, however finely it cuts the size.
 
     \b
     taccl baseline nccl --topology dgx-h100 --nodes 1

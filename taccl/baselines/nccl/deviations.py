@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from taccl.baselines.measured import MeasuredRow, MeasuredTable, measured_tables
+from taccl.baselines.nccl.communicator import Generation
 from taccl.baselines.nccl.graphs import communicator_of
 from taccl.baselines.nccl.model import COLLECTIVES, Estimate, estimates
 from taccl.baselines.nccl.releases import Release
@@ -20,13 +21,14 @@ _NEAR = 4
 class Deviation:
     """A measured row, and what the model expects: of the algorithm of its source, else of the pick.
 
-    `pick` : what NCCL would choose.
+    `pick` : what NCCL would choose. `generation` : of the GPUs.
     """
 
     table: MeasuredTable
     row: MeasuredRow
     estimate: Estimate
     pick: Estimate
+    generation: Generation
 
     @property
     def is_pick(self) -> bool:
@@ -50,14 +52,15 @@ def deviations(release: Release) -> tuple[Deviation, ...]:
     )
 
 
-def near(release: Release, collective: str, size_bytes: int) -> tuple[Deviation, ...]:
-    """Those of a collective whose sizes are within a factor of 4, on any machine."""
-    return tuple(
+def near(release: Release, collective: str, size_bytes: int, generation: Generation) -> tuple[Deviation, ...]:
+    """Those of a collective at sizes within a factor of 4: of this generation, or of any where it has none."""
+    found = tuple(
         each
         for each in deviations(release)
         if each.table.collective == collective
         and size_bytes <= _NEAR * each.row.size_bytes <= _NEAR * _NEAR * size_bytes
     )
+    return tuple(each for each in found if each.generation == generation) or found
 
 
 def _of_table(release: Release, table: MeasuredTable) -> Iterator[Deviation]:
@@ -67,5 +70,5 @@ def _of_table(release: Release, table: MeasuredTable) -> Iterator[Deviation]:
         found = estimates(release, comm, table.collective, row.size_bytes)
         for estimate in found:
             if table.algorithm in ("", estimate.algorithm):
-                yield Deviation(table, row, estimate, found[0])
+                yield Deviation(table, row, estimate, found[0], comm.generation)
                 break

@@ -38,7 +38,13 @@ def test_from_1_gb_on_the_model_is_within_20_percent() -> None:
 
 
 def test_near_rows_are_at_most_four_times_as_large_or_small() -> None:
-    sizes = {each.row.size_bytes for each in near(RELEASE, "allreduce", 2**20)}
+    sizes = {each.row.size_bytes for each in near(RELEASE, "allreduce", 2**20, "Ampere")}
     assert min(sizes) == 2**18
     assert max(sizes) == 2**22
-    assert near(RELEASE, "broadcast", 2**20) == ()
+    assert near(RELEASE, "broadcast", 2**20, "Ampere") == ()
+
+
+def test_near_rows_are_of_the_same_generation_or_of_any_where_it_has_none() -> None:
+    for generation in ("Hopper", "Blackwell"):
+        assert {each.generation for each in near(RELEASE, "allreduce", 2**20, generation)} == {generation}
+    assert len({each.generation for each in near(RELEASE, "allreduce", 2**20, "Volta")}) == 3
