@@ -53,7 +53,7 @@ def deviations(release: Release) -> tuple[Deviation, ...]:
 
 
 def near(release: Release, collective: str, size_bytes: int, generation: Generation) -> tuple[Deviation, ...]:
-    """Those of a collective at sizes within a factor of 4: of this generation, or of any where it has none."""
+    """Those of a collective within a factor of 4 in size: of this generation, or of any if it has none."""
     found = tuple(
         each
         for each in deviations(release)
