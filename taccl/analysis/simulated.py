@@ -14,6 +14,7 @@ from taccl.analysis.simulated_subject import Subject, of_file, of_schedule
 from taccl.api import make_problem
 from taccl.backend.program import Protocol
 from taccl.backend.simulate.settings import Arbitration, SimulationSettings
+from taccl.backend.targets.registry import target_executed_by
 from taccl.encoding.bounds import lower_bound
 from taccl.errors import TacclError, TopologyError, UnitError
 from taccl.model import units
@@ -111,7 +112,7 @@ def simulate_file(
     if isinstance(sizes, str) or not isinstance(sizes, Sequence):
         raise UnitError(f"sizes must be a list of sizes, not {shown(sizes)}", hint='["1MB", "64MB"]')
     subject = _subject(path, collective, root)
-    requested = Request(subject.collective, **machine)
+    requested = replace(_of_no_machine(subject), **machine)
     problems = [_problem(subject, requested, size) for size in sizes or (subject.default_size,)]
     runs = []
     claims: dict[str, None] = {}
@@ -124,6 +125,10 @@ def simulate_file(
         runs.append(run)
         claims |= dict.fromkeys(claimed)
     remarks, wrong = list(_remarks(subject, runs)), tuple[str, ...]()
+    executor = None if links_only else problems[0].topology.executor
+    if executor is not None and executor.origin is not None:
+        each = "; ".join(dict.fromkeys(executor.origin.at(problem.size_bytes) for problem in problems))
+        remarks.append(f"what executing costs was not measured here: {each}")
     if subject.file.unbounded is not None:
         remarks.append(subject.file.unbounded)
         runs = [run.without_bound() for run in runs]
@@ -151,6 +156,10 @@ def _subject(path: str | Path, collective: str | Path | None, root: int | None) 
     return of_file(path, content, collective, root)
 
 
+def _of_no_machine(subject: Subject) -> Request:
+    return Request(subject.collective, target=target_executed_by(subject.file.executed_by))
+
+
 def _names_no_machine(requested: Request) -> bool:
     return requested.topology is None and requested.sketch is None
 
@@ -160,7 +169,7 @@ def _problem(subject: Subject, requested: Request, size: str | int | None) -> Pr
     chunks = subject.num_chunks
     size_bytes = None if size is None else chunks * chunk_bytes(chunks, units.parse_size(size))
     if subject.saved is not None and _names_no_machine(requested):
-        if requested != Request(subject.collective):
+        if replace(requested, executor=requested.executor or None) != _of_no_machine(subject):
             raise TopologyError(
                 "the machine is the one in the schedule's file", hint="--topology or --sketch"
             )

@@ -20,7 +20,7 @@ from taccl.backend.verify.mscclpp import verify_plan
 from taccl.backend.verify.mscclpp.verifier import check_structure
 from taccl.errors import TacclError, VerificationError
 from taccl.model.collective import Collective
-from taccl.model.executor import ProtocolCosts
+from taccl.model.executor import ProtocolCosts, RuntimeName
 from taccl.model.network import LogicalTopology
 
 #: Errors that are written out.
@@ -69,6 +69,11 @@ class OneSided(Unfolded):
             most_blocks=max(len(rank.blocks) for rank in plan.ranks),
             plan=plan,
         )
+
+    @property
+    def executed_by(self) -> RuntimeName:
+        """MSCCL++'s executor of plans."""
+        return "mscclpp"
 
     @property
     def unbounded(self) -> str | None:

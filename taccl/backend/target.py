@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, get_
 
 from taccl.errors import CollectiveError, TacclError, VerificationError
 from taccl.model.collective import Collective
-from taccl.model.executor import MODEL_ERROR, Executor
-from taccl.model.network import LogicalTopology, Occupancy
+from taccl.model.executor import MODEL_ERROR, Executor, RuntimeName
+from taccl.model.network import LogicalTopology
 from taccl.model.problem import NO_LIMIT, Feature, Problem
 from taccl.model.schedule import Schedule
 from taccl.support.arguments import shown
@@ -153,8 +153,9 @@ class Target(Generic[ProgramT, DocumentT]):
         program shows.
     wire : by protocols, how many bytes each byte of data takes on the wire in a file that moves nothing else.
     predicted_by_links : whether files have a predicted time also on a machine without an executor.
-    occupancy : what a transfer keeps busy when such a file runs, whatever the machine says: `pipelined` where
-        who sends goes on at once, and alpha is only waited for. None: as the machine says.
+    is_one_sided : whether blocks write into memory of their peers: who sends goes on at once, so that alpha
+        is only waited for, and what is received costs no thread block anything.
+    executed_by : whose costs of executing hold for its files, where a machine has defaults; None: nobody's.
     prediction_error : predicted times within this fraction of each other are ties.
     """
 
@@ -187,7 +188,8 @@ class Target(Generic[ProgramT, DocumentT]):
     unfold_document: Callable[[DocumentT], Unfolded] | None = field(default=None, repr=False)
     wire: Mapping[str, float] = field(default_factory=dict, repr=False)
     predicted_by_links: bool = False
-    occupancy: Occupancy | None = None
+    is_one_sided: bool = False
+    executed_by: RuntimeName | None = None
     prediction_error: float = MODEL_ERROR
 
     @property

@@ -19,7 +19,7 @@ from taccl.backend.unfolded import FactLines, Relays, Unfolded
 from taccl.backend.verify.msccl_xml import Verification, refusals_of, verify_program
 from taccl.errors import TacclError, VerificationError
 from taccl.model.collective import Collective
-from taccl.model.executor import ProtocolCosts
+from taccl.model.executor import ProtocolCosts, RuntimeName
 from taccl.model.network import LogicalTopology
 
 #: Reasons for a refusal that are written out.
@@ -60,6 +60,11 @@ class TwoSided(Unfolded):
     def two_sided(self) -> Program:
         """Itself."""
         return self.program
+
+    @property
+    def executed_by(self) -> RuntimeName:
+        """An interpreter of MSCCL-XML."""
+        return "msccl"
 
     @property
     def relays(self) -> Relays:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from taccl.model.collective import Collective
-from taccl.model.executor import ProtocolCosts
+from taccl.model.executor import ProtocolCosts, RuntimeName
 from taccl.model.network import LogicalTopology
 
 if TYPE_CHECKING:
@@ -74,6 +74,11 @@ class Unfolded(ABC):
     @property
     def relays(self) -> Relays | None:
         """None: bytes go from memory to memory in ranges of any length, and pieces cost nothing."""
+        return None
+
+    @property
+    def executed_by(self) -> RuntimeName | None:
+        """Whose costs of executing hold for it, where a machine has defaults; None: nobody's."""
         return None
 
     @property

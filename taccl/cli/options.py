@@ -72,6 +72,13 @@ _MACHINE = (
         help="How links that share a NIC divide it; static is TACCL's rule. Default: the sketch's.",
     ),
     without_option,
+    click.option(
+        "--executor/--no-executor",
+        "executor",
+        default=None,
+        help="Whether what executing costs counts: as the machine's file says, else by defaults of its GPUs. "
+        "Without: links alone.  [default: as the file says]",
+    ),
 )
 
 

@@ -15,6 +15,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
             "nic_sharing",
             "without",
             "helpers",
+            "executor",
             "chunks",
             "symmetry",
             "target_time",

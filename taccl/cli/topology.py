@@ -28,6 +28,8 @@ from taccl.topologies import (
     catalogue_entry,
     load_topology,
 )
+from taccl.topologies.executors.defaults import every_default
+from taccl.topologies.executors.numbers import Defaults
 from taccl.topologies.helpers import words
 from taccl.topologies.reach import check_pairs, may_reach
 
@@ -72,17 +74,22 @@ def list_topologies(as_json: bool) -> None:
 @click.argument("name", shell_complete=completion.machines)
 @click.option("--nodes", type=int, help="Number of nodes. Default: the topology's.")
 @click.option("--profile", type=FILE, help="A TACCL profile (JSON).")
+@click.option(
+    "--executor", "with_defaults", is_flag=True, help="Also what executing costs by default on its GPUs."
+)
 @json_option
-def show(name: str, nodes: int | None, profile: Path | None, as_json: bool) -> None:
+def show(name: str, nodes: int | None, profile: Path | None, with_defaults: bool, as_json: bool) -> None:
     """Show a machine: NAME of the catalogue, or a YAML file."""
     machine = load_topology(name, nodes=nodes, profile=profile)
     entry = catalogue_entry(name) if machine.name == name and profile is None else None
     facts, links, paths = _facts(machine, entry), _link_classes(machine), _path_classes(machine)
     figures, helpers = () if entry is None else entry.figures, _helpers(machine)
+    defaults = every_default(machine.gpu) if with_defaults else ()
     if as_json:
         executor = None if machine.executor is None else machine.executor.to_dict()
         known = {"executor": executor, "figures": [_figure_values(figure) for figure in figures]}
         known |= {"helper_list": helpers} if helpers else {}
+        known |= {"defaults": [_default_values(each) for each in defaults]} if with_defaults else {}
         show_json(stamped("taccl.topology.show/1", facts | {"links": links, "paths": paths} | known))
         return
     for label, value in facts.items():
@@ -100,6 +107,36 @@ def show(name: str, nodes: int | None, profile: Path | None, as_json: bool) -> N
     if figures:
         click.echo("\nFIGURES AND THEIR SOURCES")
         show_table(("", "value", "peak", "how", "source"), map(_figure_row, figures))
+    if with_defaults and not defaults:
+        click.echo(f"\nnothing is known by default of what executing costs on {machine.gpu or 'its GPUs'}")
+    for each in defaults:
+        click.echo(f"\nWHAT EXECUTING COSTS WITH {each.runtime.upper()} BY DEFAULT: {_errors(each)}")
+        rows = (_figure_row(figure) for figure in each.figures())
+        show_table(
+            ("", "value", "how", "source"),
+            [(what, value, how, source) for what, value, _, how, source in rows],
+        )
+
+
+def _errors(defaults: Defaults) -> str:
+    """How far predictions may be off, by sizes."""
+    off = ", ".join(
+        f"+-{100 * error:.0f}%" + (f" from {units.format_size(least)}" if least else "")
+        for least, error in defaults.errors
+    )
+    return f"{off} ({defaults.errors_source})"
+
+
+def _default_values(defaults: Defaults) -> dict[str, object]:
+    return {
+        "runtime": defaults.runtime,
+        "errors": [{"from_bytes": least, "error": error} for least, error in defaults.errors],
+        "errors_source": defaults.errors_source,
+        "figures": [
+            {"quantity": each.quantity, "value": each.value, "how": each.how, "source": each.source}
+            for each in defaults.figures()
+        ],
+    }
 
 
 def _show_executor(executor: Executor) -> None:

@@ -12,11 +12,15 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from taccl.errors import TopologyError
-from taccl.model.units import MAX_ALPHA_US, MAX_SIZE_BYTES
+from taccl.model.units import MAX_ALPHA_US, MAX_SIZE_BYTES, format_size
 from taccl.support.arguments import number, shown, whole_number, word
 
 ProtocolName = Literal["Simple", "LL", "LL128"]
 PROTOCOL_NAMES: tuple[ProtocolName, ...] = get_args(ProtocolName)
+
+#: Whose costs they are: MSCCL-XML's interpreters, MSCCL++'s executor of plans, NCCL's and RCCL's own kernels.
+RuntimeName = Literal["msccl", "mscclpp", "nccl"]
+RUNTIME_NAMES: tuple[RuntimeName, ...] = get_args(RuntimeName)
 
 #: A thread block can be no slower and no faster than this, GB/s.
 MIN_GBPS, MAX_GBPS = 1e-6, 1e9
@@ -150,6 +154,27 @@ class ProtocolCosts:
 
 
 @dataclass(frozen=True)
+class Origin:
+    """Where the numbers of an executor are from, where they were not measured on the machine itself.
+
+    Parameters
+    ----------
+    title : what they are called in reports: `H200 defaults for mscclpp`.
+    errors : by sizes of calls, bytes, ascending: how far predicted times may be off from there on, a
+        fraction.
+    """
+
+    title: str
+    errors: tuple[tuple[int, float], ...]
+
+    def at(self, size_bytes: int) -> str:
+        """The title, with how far times of calls of this size may be off."""
+        error = next((each for least, each in reversed(self.errors) if size_bytes >= least), None)
+        error = self.errors[0][1] if error is None else error
+        return f"{self.title}, +-{100 * error:.0f}% at {format_size(size_bytes)}"
+
+
+@dataclass(frozen=True)
 class Executor:
     """What executing costs on a machine, checked when it is made.
 
@@ -163,6 +188,7 @@ class Executor:
         long to look again.
     link_sharpness : a thread block that moves a byte in g, with a share of the link that does in s, takes
         (g**p + s**p) ** (1/p) with this p: the larger of both where p is large. None: the larger.
+    origin : of defaults for a GPU; None: the numbers are the machine's own.
 
     Raises
     ------
@@ -177,6 +203,7 @@ class Executor:
     thread_blocks: int | None = None
     room_us: float = 0.0
     link_sharpness: float | None = None
+    origin: Origin | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.protocols, Mapping) or not self.protocols:

@@ -22,10 +22,9 @@ class Configuration:
     instances: int
     thread_blocks: ThreadBlocks = "two-way"
 
-    @property
-    def served(self) -> Served:
-        """By what each link is served then."""
-        pace: Pace = "one-way" if self.thread_blocks == "one-way" else "in-phase"
+    def served(self, target: AnyTarget) -> Served:
+        """By what each link is served then, in files of a target."""
+        pace: Pace = "one-way" if self.thread_blocks == "one-way" or target.is_one_sided else "in-phase"
         return Served(self.protocol, self.instances, pace)
 
     def __str__(self) -> str:

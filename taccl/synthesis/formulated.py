@@ -52,6 +52,10 @@ def problem_of(
         )
     elif problem.topology.executor is not None:
         notes = (*notes, LINKS_ONLY)
+    executor = inputs.topology.executor
+    if served is not None and executor is not None and executor.origin is not None:
+        of_size = executor.origin.at(inputs.size_bytes)
+        notes = (*notes, f"what executing costs was not measured here: {of_size}")
     if problem.num_chunks > MANY_CHUNKS:
         check_transfers(problem.collective.name, least_transfers(problem, MAX_TRANSFERS + 1))
     if symmetry == "auto":

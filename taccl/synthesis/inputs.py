@@ -12,6 +12,7 @@ from taccl.model import units
 from taccl.model.collective import Collective
 from taccl.model.collectives import chunk_bytes, make_collective, plain_name, rounding_notes
 from taccl.model.demand import Demand, alltoallv
+from taccl.model.executor import RuntimeName
 from taccl.model.network import OCCUPANCIES, Occupancy
 from taccl.model.problem import NO_LIMIT
 from taccl.sketch import Sketch, find_sketch, load_sketch
@@ -22,6 +23,7 @@ from taccl.synthesis.collective_file import is_collective_file, load_demand
 from taccl.synthesis.request import AUTO, Request
 from taccl.synthesis.size_matrix import size_matrix
 from taccl.topologies import PhysicalTopology, load_topology
+from taccl.topologies.executors.defaults import as_executed
 from taccl.topologies.servers import with_servers
 from taccl.topologies.without import without as topology_without
 
@@ -77,7 +79,9 @@ def inputs_of(request: Request) -> Inputs:
         sketch,
         nodes=request.nodes,
         profile=request.profile,
-        occupancy=target.occupancy if request.occupancy is None else request.occupancy,
+        occupancy="pipelined" if target.is_one_sided and request.occupancy is None else request.occupancy,
+        executor=request.executor,
+        runtime=target.executed_by,
         without=request.without,
         helpers=request.helpers,
     )
@@ -161,11 +165,13 @@ def choose_topology(
     occupancy: Occupancy | None = None,
     without: str | Sequence[str] | None = None,
     helpers: int | None = None,
+    executor: bool | None = None,
+    runtime: RuntimeName | None = None,
 ) -> PhysicalTopology:
     """The machine that is named, or else the one that the sketch is meant for, with as many nodes.
 
-    `helpers` is the number of its servers, and `without` what of it is left out then; the other words are
-    those of a `Request`.
+    `helpers` is the number of its servers, `without` what of it is left out then, and `runtime` who is to execute
+    files on it; the other words are those of a `Request`.
 
     Raises
     ------
@@ -187,6 +193,7 @@ def choose_topology(
         topology = with_servers(topology, helpers)
     if without is not None:
         topology = topology_without(topology, (without,) if isinstance(without, str) else without)
+    topology = as_executed(topology, executor, runtime)
     if occupancy is None:
         return topology
     return topology.with_occupancy(word(occupancy, "occupancy", OCCUPANCIES, TopologyError))

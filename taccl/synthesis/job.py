@@ -72,7 +72,7 @@ class Job:
     def problem(self, configuration: Configuration, inputs: Inputs | None = None) -> Formulated:
         """The problem under the costs of a configuration; `inputs` : those of another number of chunks."""
         inputs = self.inputs if inputs is None else inputs
-        return problem_of(inputs, self.request.symmetry, self.network, configuration.served)
+        return problem_of(inputs, self.request.symmetry, self.network, configuration.served(self.target))
 
 
 def formulate(request: Request, output: OutputOptions) -> Job:

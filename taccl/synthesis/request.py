@@ -57,6 +57,8 @@ class Request:
     without : helpers and links that the machine is to be without, by name (`taccl.topologies.without`).
     helpers : how many servers that aggregate the machine is to have (`taccl.topologies.servers`); None: those
         of its file.
+    executor : whether what executing costs counts, next to links. True: as the machine's file says it, or
+        else by defaults of its GPUs (docs/machines/executor.md). False: links alone. None: as the file says.
     symmetry : `sketch`: the schedule has the symmetries that the sketch states; `auto`: and as many more
         as are found. There is less to decide, so large machines gain; the fastest schedule may
         have none.
@@ -80,6 +82,7 @@ class Request:
     root: int | None = None
     occupancy: Occupancy | None = None
     nic_sharing: NicSharing | None = None
+    executor: bool | None = None
     symmetry: Symmetry = "sketch"
     sizes: AnySizes | None = None
     target: str | AnyTarget = DEFAULT_TARGET.name
@@ -127,6 +130,7 @@ class MachineKeywords(TypedDict, total=False):
     nic_sharing: NicSharing | None
     without: str | Sequence[str] | None
     helpers: int | None
+    executor: bool | None
 
 
 class RequestKeywords(MachineKeywords, total=False):

@@ -38,6 +38,7 @@ _A_WHILE_S = 1.0
 
 #: What a time of the schedule leaves out.
 _LINKS_ALONE = "links alone: no launch, no per-step cost"
+_LINKS_SERVED = "links as thread blocks serve them: no launch, no sums"
 
 
 @dataclass(frozen=True)
@@ -327,7 +328,7 @@ class Result(Reported):
         if self.execution is None:
             source = f"  ({self.bound_source})" if self.bound_source else ""
             return [
-                ("time", f"{self.time_us:.2f} us  ({_LINKS_ALONE})"),
+                ("time", f"{self.time_us:.2f} us  ({self._left_out})"),
                 ("lower bound", f"{self.lower_bound_us:.2f} us{source}"),
                 ("gap", f"{100 * self.gap:.2f}%  ({self.status})"),
                 *bandwidths,
@@ -337,9 +338,14 @@ class Result(Reported):
             ("file time", f"{time_us:.2f} us predicted  ({self._configuration()})"),
             ("lower bound", f"{bound.value_us:.2f} us  ({bound.witness})"),
             ("gap", f"{100 * relative_gap(time_us, bound.value_us):.2f}%  ({self.status})"),
-            ("schedule", f"{self.time_us:.2f} us  ({_LINKS_ALONE})"),
+            ("schedule", f"{self.time_us:.2f} us  ({self._left_out})"),
             *bandwidths,
         ]
+
+    @property
+    def _left_out(self) -> str:
+        """What times of the schedule leave out."""
+        return _LINKS_ALONE if self.machine is None else _LINKS_SERVED
 
     def _configuration(self) -> str:
         kind = "one-way thread block" if self.thread_blocks == "one-way" else "thread block"
@@ -347,7 +353,8 @@ class Result(Reported):
         return f"{self.protocol}, {_count(self.instances, 'instance')}, {blocks}"
 
     def _bound_of_schedule(self) -> str:
-        bound = f"lower bound {self.lower_bound_us:.2f} us by links alone ({self.bound_source})"
+        costs = "links alone" if self.machine is None else "the same costs"
+        bound = f"lower bound {self.lower_bound_us:.2f} us by {costs} ({self.bound_source})"
         return f"{bound}, gap {100 * self.gap:.2f}%"
 
     def _chunk_size(self) -> str:

@@ -32,6 +32,7 @@ def _target(name: str, title: str, runtimes: tuple[str, ...]) -> Target[Program,
         title=title,
         format="xml",
         runtimes=runtimes,
+        executed_by="msccl",
         # Each instance has a connection of its own for each link, and each of these takes a channel.
         limits=TargetLimits(max_group=limits.count, ranks=limits.ranks, instances=limits.channels),
         lower=partial(_lower, runtimes=runtimes),

@@ -213,7 +213,8 @@ TARGETS: tuple[Target[ExecutionPlan, PlanDocument], ...] = (
         unfold=OneSided.of,
         wire={"LL": 2.0},
         predicted_by_links=True,
-        occupancy="pipelined",
+        is_one_sided=True,
+        executed_by="mscclpp",
         prediction_error=_TIE,
     ),
 )

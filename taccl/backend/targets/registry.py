@@ -9,6 +9,7 @@ from taccl.backend.target import AnyTarget, Target
 from taccl.backend.targets import flat_json, msccl_xml, mscclpp
 from taccl.backend.unfolded import Unfolded
 from taccl.errors import CollectiveError, TacclError
+from taccl.model.executor import RuntimeName
 from taccl.model.schedule import begins_as_json, begins_as_schedule
 from taccl.support.arguments import shown
 from taccl.support.plugins import Note, added
@@ -44,6 +45,11 @@ def find_target(target: str | AnyTarget) -> AnyTarget:
         raise faults[0]
     known = ", ".join(all_target.name for all_target in all_targets())
     raise CollectiveError(f"unknown target {shown(target)}", hint=f"one of {known}")
+
+
+def target_executed_by(runtime: RuntimeName | None) -> AnyTarget:
+    """The first target whose files this runtime executes, or that nobody's costs are known of."""
+    return next(target for target in TARGETS if target.executed_by == runtime)
 
 
 def _one_by_one(note: Note) -> Iterator[AnyTarget]:

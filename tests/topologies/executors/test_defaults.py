@@ -1,0 +1,102 @@
+"""What executing costs by default, by the model of a machine's GPUs: each number with its source."""
+
+from pathlib import Path
+
+import pytest
+
+import taccl
+from taccl.api import make_problem
+from taccl.errors import TopologyError
+from taccl.topologies import build_topology, load_topology
+from taccl.topologies.as_yaml import topology_text
+from taccl.topologies.executors.defaults import as_executed, default_executor, defaults_of, every_default
+from taccl.topologies.executors.tuning import EVERY
+
+MACHINE = Path(__file__).parents[2] / "data" / "machines" / "mi300x-8.yaml"
+
+
+@pytest.mark.parametrize("row", EVERY, ids=lambda row: f"{row.gpus[0]} {row.runtime}")
+def test_every_number_says_how_it_is_known(row):
+    figures = list(row.figures())
+    assert all(figure.source and figure.how and figure.quantity for figure in figures)
+    assert row.errors[0][0] == 0
+    assert row.errors_source
+    executor = row.executor(row.gpus[0])
+    assert executor.origin.title == f"{row.gpus[0]} defaults for {row.runtime}"
+
+
+def test_one_row_for_each_model_and_runtime():
+    keys = [(gpu, row.runtime) for row in EVERY for gpu in row.gpus]
+    assert len(keys) == len(set(keys))
+
+
+@pytest.mark.parametrize("gpu", ["V100", "A100", "H100", "H200", "H20", "B200", "B300", "GB200"])
+def test_nvidias_have_defaults_for_every_runtime(gpu):
+    assert [row.runtime for row in every_default(gpu)] == ["msccl", "mscclpp", "nccl"]
+
+
+@pytest.mark.parametrize("gpu", ["MI250X", "MI300X", "MI325X", "MI350X"])
+def test_amds_have_defaults_for_what_is_written_here(gpu):
+    assert [row.runtime for row in every_default(gpu)] == ["msccl", "mscclpp"]
+
+
+def test_an_interval_belongs_to_a_size():
+    origin = default_executor("H200", "mscclpp").origin
+    assert origin.at(64 * 2**10) == "H200 defaults for mscclpp, +-20% at 64KB"
+    assert origin.at(2**30) == "H200 defaults for mscclpp, +-40% at 1GB"
+
+
+def test_what_is_not_known_has_no_default():
+    assert defaults_of("L40S", "msccl") is None
+    assert default_executor("MI300X", "nccl") is None
+    with pytest.raises(TopologyError, match="runtime"):
+        default_executor("H100", "ucc")
+
+
+def test_a_machine_gets_the_defaults_of_its_gpus_where_they_are_wanted():
+    machine = build_topology("mi300x", nodes=1)
+    executor = as_executed(machine, True, "msccl").executor
+    assert executor.protocols["Simple"].block_gbps == 20.8
+    assert as_executed(machine, None, "msccl").executor is None
+
+
+def test_a_machine_keeps_its_own_executor_unless_links_alone_are_wanted():
+    machine = load_topology(MACHINE)
+    assert as_executed(machine, True, "mscclpp") is machine
+    assert as_executed(machine, False, "msccl").executor is None
+
+
+def test_where_nothing_is_known_that_is_said():
+    with pytest.raises(TopologyError, match="names no model of its GPUs") as caught:
+        as_executed(build_topology("switch:8"), True, "msccl")
+    assert "--no-executor" in caught.value.hint
+
+
+def test_a_request_takes_the_defaults_of_the_runtime_that_its_files_are_for():
+    requested = {"topology": "dgx-h200", "nodes": 1, "size": "64KB", "executor": True}
+    xml = make_problem("allreduce", **requested).problem.topology.executor
+    plan = make_problem("allreduce", target="mscclpp", **requested).problem.topology.executor
+    assert (xml.origin.title, plan.origin.title) == ("H200 defaults for msccl", "H200 defaults for mscclpp")
+
+
+def test_a_report_says_by_which_defaults_and_how_far_they_may_be_off():
+    result = taccl.synthesize(
+        "allgather",
+        topology="dgx-h200",
+        nodes=1,
+        size="64KB",
+        executor=True,
+        protocol="LL",
+        instances=1,
+        thread_blocks="two-way",
+        chunks=1,
+        engine="greedy",
+        effort=500,
+    )
+    assert "H200 defaults for msccl, +-50% at 64KB" in result.summary()
+
+
+def test_a_file_names_the_model_of_its_gpus(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text(topology_text(build_topology("dgx-h200", nodes=1)))
+    assert load_topology(file).gpu == "H200"
