@@ -99,15 +99,19 @@ def show(name: str, nodes: int | None, profile: Path | None, with_defaults: bool
         click.echo(f"\n{title}")
         header = [_HEADER.get(key, key) for key in classes[0]]
         show_table(header, [tuple(each.values()) for each in classes])
-    if helpers:
-        click.echo("\nHELPERS")
-        show_table(("name", "at", "can", "GB/s", "memory (MB)"), [_helper_row(each) for each in helpers])
+    _show_helpers(helpers)
     if machine.executor is not None:
         _show_executor(machine.executor)
+    if with_defaults:
+        _show_defaults(machine, defaults)
     if figures:
         click.echo("\nFIGURES AND THEIR SOURCES")
         show_table(("", "value", "peak", "how", "source"), map(_figure_row, figures))
-    if with_defaults and not defaults:
+
+
+def _show_defaults(machine: PhysicalTopology, defaults: tuple[Defaults, ...]) -> None:
+    """What executing costs by default, a table for each runtime."""
+    if not defaults:
         click.echo(f"\nnothing is known by default of what executing costs on {machine.gpu or 'its GPUs'}")
     for each in defaults:
         click.echo(f"\nWHAT EXECUTING COSTS WITH {each.runtime.upper()} BY DEFAULT: {_errors(each)}")
@@ -137,6 +141,13 @@ def _default_values(defaults: Defaults) -> dict[str, object]:
             for each in defaults.figures()
         ],
     }
+
+
+def _show_helpers(helpers: list[dict[str, object]]) -> None:
+    """The helpers, where there are any."""
+    if helpers:
+        click.echo("\nHELPERS")
+        show_table(("name", "at", "can", "GB/s", "memory (MB)"), [_helper_row(each) for each in helpers])
 
 
 def _show_executor(executor: Executor) -> None:

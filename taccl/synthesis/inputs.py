@@ -170,8 +170,8 @@ def choose_topology(
 ) -> PhysicalTopology:
     """The machine that is named, or else the one that the sketch is meant for, with as many nodes.
 
-    `helpers` is the number of its servers, `without` what of it is left out then, and `runtime` who is to execute
-    files on it; the other words are those of a `Request`.
+    `helpers` is the number of its servers, `without` what of it is left out then, and `runtime` who is to
+    execute files on it; the other words are those of a `Request`.
 
     Raises
     ------
