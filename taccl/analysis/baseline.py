@@ -158,6 +158,8 @@ def baseline(
     TacclError : a size, a release or a time limit that cannot be understood.
     """
     word(library, "library", LIBRARIES, TacclError)
+    if library == "rccl" and (cpu is not None or nic_latency_us):
+        raise TacclError("RCCL's choice does not depend on CPUs and NICs here", hint="leave both out")
     name = plain_name(collective) if isinstance(collective, str) else ""
     if name not in COLLECTIVES:
         raise CollectiveError(

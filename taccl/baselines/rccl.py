@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from taccl.baselines.node_links import NodeLinks, links_of
 from taccl.errors import CollectiveError, TopologyError
 from taccl.model.collectives import plain_name
 from taccl.model.units import MAX_SIZE_BYTES
@@ -26,7 +27,6 @@ class TuningModel:
     Parameters
     ----------
     arch : of the GPUs.
-    ring_gbps : all channels of the rings of one node.
     base_us, hop_us, share : of rings in one node by protocol: latency, that of a step, and the share of the
         bandwidth.
     reducescatter_ll_bytes : in one node ReduceScatters of up to so many bytes a rank use LL.
@@ -35,7 +35,6 @@ class TuningModel:
     """
 
     arch: str
-    ring_gbps: float
     base_us: dict[str, float]
     hop_us: dict[str, float]
     share: dict[str, float]
@@ -45,7 +44,6 @@ class TuningModel:
 
 MI300X = TuningModel(
     arch="gfx942",
-    ring_gbps=7 * 48.0,
     base_us={"LL": 12.0, "Simple": 17.0},
     hop_us={"LL": 0.8, "Simple": 2.1},
     share={"LL": 0.08, "Simple": 1.0},
@@ -75,7 +73,7 @@ def choice(topology: PhysicalTopology, collective: str, size_bytes: int, *, gpu:
     whole_number(size_bytes, "a size", CollectiveError, least=1, most=MAX_SIZE_BYTES)
     ranks = topology.num_members
     if topology.num_nodes == 1:
-        return _in_one_node(MI300X, name, ranks, size_bytes)
+        return _in_one_node(MI300X, name, links_of(topology), size_bytes)
     part = size_bytes if name == "allreduce" else size_bytes // ranks
     most_ll, most_ll128 = MI300X.between[name]
     protocol = "LL" if part <= most_ll else "LL128" if part <= most_ll128 else "Simple"
@@ -95,14 +93,16 @@ def _check_gpus(topology: PhysicalTopology, gpu: str | None) -> None:
         )
 
 
-def _in_one_node(model: TuningModel, collective: str, ranks: int, size_bytes: int) -> str:
+def _in_one_node(model: TuningModel, collective: str, links: NodeLinks, size_bytes: int) -> str:
+    """The least of the model, whose rings fill all links of a GPU."""
+    ranks = links.gpus
     if collective == "reducescatter" and size_bytes // ranks <= model.reducescatter_ll_bytes:
         return "Ring LL"
     steps = (2 if collective == "allreduce" else 1) * (ranks - 1)
     times = {
         protocol: model.base_us[protocol]
         + steps * model.hop_us[protocol]
-        + size_bytes / (1000 * model.ring_gbps * model.share[protocol] * ranks / steps)
+        + size_bytes / (1000 * links.gpu_gbps * model.share[protocol] * ranks / steps)
         for protocol in model.base_us
     }
     return f"Ring {min(times, key=lambda protocol: times[protocol])}"

@@ -69,6 +69,7 @@ def test_a_file_says_its_gpus_or_the_user_does(taccl: Taccl, tmp_path: Path) -> 
         (("nccl", "--topology", "torus:4x4", "--gpu", "Voodoo2"), "'Voodoo2' is no GPU of NVIDIA"),
         (("nccl", "--topology", "dgx-h100", "--release", "2.4"), "constants of NCCL '2.4'"),
         (("nccl", "--topology", "dgx-h100", "--collective", "scan"), "unknown collective 'scan'"),
+        (("rccl", "--topology", "mi300x", "--cpu", "amd"), "does not depend on CPUs"),
         (("rccl", "--topology", "mi300x", "--collective", "broadcast"), "RCCL's choice for 'broadcast'"),
         (("nccl", "--topology", "dgx-h100", "--size", "64KB,"), "is not a size"),
         (("nccl", "--topology", "dgx2-teccl", "--gpu", "V100"), "no NICs"),

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from taccl.baselines.nccl.communicator import Algorithm, Communicator, Cpu, Generation, Graph
-from taccl.baselines.nccl.links import NodeLinks, links_of, times
 from taccl.baselines.nccl.speeds import (
     BETWEEN,
     INSIDE,
@@ -21,6 +20,7 @@ from taccl.baselines.nccl.speeds import (
     MOST_HEADS,
     is_doubled,
 )
+from taccl.baselines.node_links import NodeLinks, links_of, times
 from taccl.errors import TopologyError
 from taccl.support.arguments import whole_number
 from taccl.topologies import PhysicalTopology

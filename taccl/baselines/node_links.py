@@ -1,4 +1,4 @@
-"""What NCCL's search sees of a machine: what a ring gets of the links of a node, and what its NICs move."""
+"""What NCCL and RCCL see of a machine: what rings get of the links of a node, and what its NICs move."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
-from taccl.baselines.nccl.communicator import Hop
 from taccl.errors import TopologyError
 from taccl.model.units import MB, bandwidth_gbps
 from taccl.topologies import PhysicalTopology
@@ -33,7 +33,7 @@ class NodeLinks:
     """
 
     gpus: int
-    hop: Hop
+    hop: Literal["NVLink", "PCIe"]
     direct: tuple[tuple[float, ...], ...]
     loads: tuple[tuple[float, int, int], ...]
     has_switch: bool
