@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-#: How a number is known. `measured`: somebody measured and published it; `dump`: real machines say so of
+#: How a number is known. `measured`: somebody measured it on this machine; `dump`: real machines say so of
 #: themselves; `library`: NCCL or RCCL count on it; `vendor`: the maker of the part, or the cloud, says so;
 #: `published`: a study models the machine so; `read`: an imported file says so; `inferred`: it follows from
 #: others; `assumed`: a constant.

@@ -14,7 +14,7 @@ from dataclasses import replace
 from taccl.errors import TopologyError
 from taccl.model.units import beta_from_bandwidth
 from taccl.topologies.devices import NO_NODE, Device, Link
-from taccl.topologies.machines.figures import Bandwidth, Figure
+from taccl.topologies.machines.figures import Bandwidth, Figure, Unit
 from taccl.topologies.machines.machine import Confidence, Machine
 from taccl.topologies.machines.parts import Parts, Wire, counted, gpu_name, of_nodes
 from taccl.topologies.model import PhysicalTopology
@@ -32,20 +32,28 @@ INFINIBAND_ALPHA_US, INFINIBAND_BETA = 2.6, 105.0
 NDV2_DOUBLE_PAIRS = ((0, 1), (0, 4), (1, 3), (2, 3), (2, 6), (4, 5), (5, 7), (6, 7))
 NDV2_SINGLE_PAIRS = ((0, 2), (0, 3), (1, 2), (1, 5), (3, 7), (4, 6), (4, 7), (5, 6))
 
-_INFINIBAND_FIGURES = (
-    Figure(INFINIBAND_ALPHA_US, "measured", TACCL, "InfiniBand, GPU to GPU", "us"),
-    Figure(INFINIBAND_BETA, "measured", TACCL, "InfiniBand, GPU to GPU", "us/MB"),
+
+def _measured(machine: str, *nvlinks: tuple[float, str, Unit]) -> tuple[Figure, ...]:
+    """What was measured on a machine: of its NVLinks, and of InfiniBand between two of them."""
+    source = f"{TACCL}, on {machine}"
+    network = "InfiniBand, GPU to GPU"
+    return (
+        *(Figure(value, "measured", source, quantity, unit) for value, quantity, unit in nvlinks),
+        Figure(INFINIBAND_ALPHA_US, "measured", source, network, "us"),
+        Figure(INFINIBAND_BETA, "measured", source, network, "us/MB"),
+    )
+
+
+DGX2_FIGURES = _measured(
+    "DGX-2s of V100s",
+    (NVLINK_ALPHA_US, "NVLink, GPU to GPU", "us"),
+    (DGX2_NVLINK_BETA, "NVLink, GPU to GPU", "us/MB"),
 )
-DGX2_FIGURES = (
-    Figure(NVLINK_ALPHA_US, "measured", TACCL, "NVLink, GPU to GPU", "us"),
-    Figure(DGX2_NVLINK_BETA, "measured", TACCL, "NVLink, GPU to GPU", "us/MB"),
-    *_INFINIBAND_FIGURES,
-)
-NDV2_FIGURES = (
-    Figure(NVLINK_ALPHA_US, "measured", TACCL, "NVLink, GPU to GPU", "us"),
-    Figure(NDV2_DOUBLE_BETA, "measured", TACCL, "two NVLinks, GPU to GPU", "us/MB"),
-    Figure(NDV2_SINGLE_BETA, "measured", TACCL, "one NVLink, GPU to GPU", "us/MB"),
-    *_INFINIBAND_FIGURES,
+NDV2_FIGURES = _measured(
+    "Azure NDv2s of V100s",
+    (NVLINK_ALPHA_US, "NVLink, GPU to GPU", "us"),
+    (NDV2_DOUBLE_BETA, "two NVLinks, GPU to GPU", "us/MB"),
+    (NDV2_SINGLE_BETA, "one NVLink, GPU to GPU", "us/MB"),
 )
 A100_FIGURES = (
     Figure(300, "published", FORESTCOLL, "a GPU to all others together", "GB/s"),

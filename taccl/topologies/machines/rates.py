@@ -97,7 +97,7 @@ NIC_2X400G = Rate("2 x 400 Gb/s", 100.0, 100.0, "vendor", "2 x 400 Gb/s / 8, use
 
 NVLINK_ALPHA = Alpha(
     *(0.7, "assumed"),
-    "measured on V100s only (TACCL, NSDI 2023); NCCL 2.30.7 has 0.6 with LL",
+    "measured on V100s only (the paper of TACCL; its files have 0.3); NCCL 2.30.7 has 0.6 with LL",
 )
 XGMI_ALPHA = Alpha(0.7, "assumed", "as NVLink, measured on V100s only")
 NEURONLINK_ALPHA = Alpha(0.7, "assumed", "as NVLink; AWS publishes none")

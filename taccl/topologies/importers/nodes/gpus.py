@@ -35,6 +35,7 @@ class Models:
 #: In the order in which they are tried: the longer names first where one holds another.
 _MODELS = (
     Models(r"\b(?:0x)?(?:74a[0-9a-f]|74b[0-9a-f])\b", "gfx942", is_id=True),
+    Models(r"\b(?:0x)?75a[03]\b", "gfx950", is_id=True),
     Models(r"\b(?:0x)?740[8cf]\b", "gfx90a", is_id=True),
     Models(r"\b(?:0x)?738[ce]\b", "gfx908", is_id=True),
     Models(r"\b(?:0x)?66a[0-7]\b", "gfx906", is_id=True),
@@ -93,6 +94,9 @@ _USUAL = {
     **{"sm60": "P100", "sm70": "V100", "sm80": "A100", "sm90": "H100", "sm100": "B200", "sm103": "B300"},
     **{"gfx90a": "MI250X", "gfx942": "MI300X", "gfx950": "MI350X"},
 }
+#: Of A100 and H100 there are those with fewer NVLinks, for export.
+_LINKS_FOR_EXPORT = 8
+_USUAL_OF_EIGHT = {"sm80": "A800", "sm90": "H800"}
 _USUAL_AT_GRACE = {"sm90": "GH200", "sm100": "GB200", "sm103": "GB300"}
 #: Eight GPUs that all have xGMI links to each other; those before the MI300 had links to fewer others.
 _XGMI_PEERS_SINCE_MI300 = 7
@@ -118,7 +122,8 @@ def family_of_arch(arch: str | None, counted: Counted) -> str | None:
     """The usual product of an architecture, `sm90` -> H100; None where it has none with fast links."""
     if counted.at_grace:
         return _USUAL_AT_GRACE.get(arch or "")
-    return "H800" if (arch, counted.nvlinks) == ("sm90", 8) else _USUAL.get(arch or "")
+    with_fewer_links = _USUAL_OF_EIGHT if counted.nvlinks == _LINKS_FOR_EXPORT else {}
+    return with_fewer_links.get(arch or "", _USUAL.get(arch or ""))
 
 
 def arch_of_model(model: str) -> str | None:

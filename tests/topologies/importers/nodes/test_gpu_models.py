@@ -112,6 +112,7 @@ def test_a_network_of_a_speed_that_no_file_tells_is_told_where_there_are_nodes_t
         (topo(), None, "H100", "assumed"),
         (topo("8"), None, "GB200", "assumed"),
         (topo(links="NV2"), None, "V100", "assumed"),
+        (topo(links="NV8"), None, "A800", "assumed"),
     ],
 )
 def test_the_machine_file_says_of_which_model_its_gpus_are(text, gpu, model, how):
