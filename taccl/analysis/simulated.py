@@ -129,7 +129,7 @@ def simulate_file(
     if executor is not None and executor.origin is not None:
         each = "; ".join(dict.fromkeys(executor.origin.at(problem.size_bytes) for problem in problems))
         remarks.append(f"what executing costs was not measured here: {each}")
-    if subject.file.unbounded is not None:
+    if subject.file.unbounded is not None and not problems[0].topology.num_helpers:
         remarks.append(subject.file.unbounded)
         runs = [run.without_bound() for run in runs]
     elif any(run.is_too_fast for run in runs):

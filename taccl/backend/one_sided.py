@@ -26,7 +26,7 @@ from taccl.model.network import LogicalTopology
 #: Errors that are written out.
 _SHOWN = 10
 _IN_SWITCH = (
-    "no bound: the plan sums or copies in a switch, and bounds are for programs that send over links alone; "
+    "no bound: the plan sums or copies in a switch, and nothing on this machine does that (helpers); "
     "its time is of the same bytes over links, so the plan may be faster"
 )
 
@@ -77,7 +77,7 @@ class OneSided(Unfolded):
 
     @property
     def unbounded(self) -> str | None:
-        """A switch may move more than links."""
+        """A switch may move more than links; on a machine with such a switch there is a bound."""
         return _IN_SWITCH if self.plan.uses_switches else None
 
     def check(self, collective: Collective | None, root: int | None) -> None:

@@ -72,6 +72,9 @@ def cautions(plan: DeployedPlan) -> Iterator[str]:
     if memories:
         yield f"ports know {_MEMORIES} memories: enough for {_MEMORIES // (3 + memories)} pairs of buffers"
     if any(row.kind is Channel.SWITCH for rank in plan.plan.ranks for row in rank.channels):
-        yield "switch channels need NVIDIA's Hopper or newer, and buffers made by GpuBuffer or ncclMemAlloc"
+        yield (
+            "switch channels need NVIDIA's Hopper or newer (other GPUs silently do nothing), and buffers "
+            "made by GpuBuffer or ncclMemAlloc, at one offset of their allocations on all ranks"
+        )
     if "mscclpp-0.9" not in plan.releases:
         yield "needs MSCCL++ v0.10"

@@ -230,3 +230,13 @@ def test_a_plan_that_sums_in_a_switch_stands_beside_no_bound(tmp_path: Path) -> 
     assert "<td>-</td>" in simulated._repr_html_()
     assert simulated.to_dict()["results"][0]["gap"] is None
     simulated.check()
+
+
+def test_on_a_machine_whose_switch_sums_its_plan_has_a_bound(tmp_path: Path) -> None:
+    links = "links: [{from: gpus, to: sw, alpha_us: 0.5, bandwidth_gbps: 100}]"
+    helpers = "helpers: [{at: sw, can: [reduce-to-one, copy]}]"
+    (tmp_path / "pair.yaml").write_text(f"name: pair\nnode: {{gpus: 2, switches: [sw], {links}, {helpers}}}")
+    (tmp_path / "nvls.json").write_text(to_json(multicast_allreduce()))
+    simulated = simulate_file(tmp_path / "nvls.json", ["1MB"], topology=tmp_path / "pair.yaml")
+    assert 0 < simulated.sizes[0].lower_bound_us <= simulated.sizes[0].time_us
+    simulated.check()
