@@ -121,7 +121,7 @@ def _ring(links: NodeLinks, generation: Generation) -> Graph:
     fastest = links.nic_gbps if links.nics else links.path_gbps
     channels, gbps = 0, 0.0
     for speed in _speeds(links, generation):
-        if speed > fastest or (channels and speed < LEAST_SHARE * gbps):
+        if not times(fastest, speed) or (channels and speed < LEAST_SHARE * gbps):
             continue
         count = min(fits(speed), MOST_CHANNELS)
         if count * speed > channels * gbps:
@@ -173,13 +173,12 @@ def _nvls(links: NodeLinks, generation: Generation) -> Graph | None:
     """
     heads = min(links.gpus, links.nics or links.gpus, MOST_HEADS)
     speeds = _speeds(links, generation)
-    network = links.nic_gbps if links.nics else float("inf")
-    fitting = [speed for speed in speeds if (heads + 1) * speed <= links.gpu_gbps and speed <= network]
+    reached = [speed for speed in speeds if not links.nics or times(links.nic_gbps, speed)]
+    fitting = [speed for speed in reached if times(links.gpu_gbps, (heads + 1) * speed)]
     if not fitting or links.gpus < 2:
         return None
     inside = between = fitting[0]
-    for speed in reversed(speeds[: speeds.index(inside)]):
-        if speed > network or between >= 2 * inside:
-            break
-        between = speed
+    for speed in reversed(reached[: reached.index(inside)]):
+        if between < 2 * inside:
+            between = speed
     return Graph(heads, float(inside), float(between), links.hop)
