@@ -23,7 +23,7 @@ from taccl.encoding.frontier import (
 )
 from taccl.encoding.frontier.points import copies_of
 from taccl.encoding.instance import Instance
-from taccl.errors import NoScheduleInTime, SolverError, TopologyError
+from taccl.errors import NoScheduleInTime, SolverError
 from taccl.model import units
 from taccl.model.collective import Collective
 from taccl.model.collectives import make_collective
@@ -40,6 +40,7 @@ from taccl.support.schemas import finite
 from taccl.synthesis.inputs import choose_topology
 from taccl.synthesis.search import relative_gap
 from taccl.topologies import PhysicalTopology
+from taccl.topologies.without import without_helpers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -266,6 +267,7 @@ def pareto(
     """
     _check_limits(time_limit, max_steps, max_chunks)
     machine = choose_topology(topology, nodes=nodes, profile=profile, occupancy=occupancy)
+    machine = without_helpers(machine)  # SCCL's encoding knows GPUs only
     instance_of = _stated(collective, machine, root, units.parse_size(size))
     copies = copies_of(instance_of(1))
     least, bound = fewest_steps(copies), copies.once(round_bound)
@@ -313,10 +315,6 @@ def _stated(
     name: str, machine: PhysicalTopology, root: int | None, size_bytes: int
 ) -> Callable[[int], Instance]:
     """The problem for each number of chunks per rank, made once; all links may be used, as they are."""
-    if machine.num_helpers:
-        raise TopologyError(
-            f"{machine.name} has helpers, of which SCCL's encoding knows nothing", hint="taccl synthesize"
-        )
     collective = make_collective(name, machine.num_ranks, 1, root)
     problem = apply_sketch(None, machine, collective, 1.0, max_group=DEFAULT_TARGET.max_group).problem
 

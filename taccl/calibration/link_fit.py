@@ -211,7 +211,7 @@ class _Changer:
 
     def _take_pairs(self, pairs: Mapping[Pair, float], source: str) -> None:
         """Of each entry, the median of the pairs whose way it limits."""
-        per_node = self.base.machine.num_ranks // self.base.machine.num_nodes
+        per_node = self.base.machine.num_members // self.base.machine.num_nodes
         most = max(max(pair) for pair in pairs)
         if most >= per_node:
             raise TopologyError(

@@ -16,6 +16,7 @@ from taccl.sketch.network import logical_topology
 from taccl.sketch.symmetry import rank_map
 from taccl.topologies.model import PhysicalTopology
 from taccl.topologies.reach import check_pairs
+from taccl.topologies.without import without_helpers
 
 _HEAD = Template("""\
 # A sketch for $title.
@@ -72,6 +73,7 @@ def starting_sketch(topology: PhysicalTopology, name: str) -> str:
     Between nodes, one GPU next to each NIC sends and another receives (or the same, where there is
     only one). The symmetries in it are those of the network that it makes.
     """
+    topology = without_helpers(topology)  # sketches choose links of GPUs
     check_pairs(topology)
     layout = layout_of(topology)
     nodes = len(layout.ranks)

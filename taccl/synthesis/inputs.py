@@ -17,6 +17,7 @@ from taccl.model.network import OCCUPANCIES, Occupancy
 from taccl.model.problem import NO_LIMIT
 from taccl.sketch import Sketch, find_sketch, load_sketch
 from taccl.sketch.model import NicSharing
+from taccl.sketch.network import takes_all_links
 from taccl.support.arguments import file_path, shown, word
 from taccl.support.size_limits import check_cells, check_places
 from taccl.synthesis.collective_file import is_collective_file, load_demand
@@ -26,6 +27,7 @@ from taccl.topologies import PhysicalTopology, load_topology
 from taccl.topologies.executors.defaults import as_executed
 from taccl.topologies.servers import with_servers
 from taccl.topologies.without import without as topology_without
+from taccl.topologies.without import without_helpers
 
 #: Collectives whose parts may be unequal.
 _WITH_SIZES = ("alltoall", "alltoallv")
@@ -189,6 +191,8 @@ def choose_topology(
     else:
         nodes = sketch.nodes if nodes is None and sketch is not None else nodes
         topology = load_topology(topology, nodes=nodes, profile=profile)
+    if sketch is not None and not takes_all_links(sketch):
+        topology = without_helpers(topology)  # a sketch that chooses links says nothing of helpers
     if helpers is not None:
         topology = with_servers(topology, helpers)
     if without is not None:

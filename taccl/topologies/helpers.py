@@ -45,6 +45,35 @@ def abilities(can: Sequence[str]) -> tuple[Ability, ...]:
     return (Ability("", to_one or "reduce" in can, "copy" in can, to_one),)
 
 
+def faces_of(switch: str, node: int, local: int, beta_us_per_mb: float) -> tuple[Device, Device]:
+    """The sum face and the copy face of an NVSwitch that sums and copies (NVLink SHARP).
+
+    Parameters
+    ----------
+    switch, node : the switch, and its node.
+    local : the number of the first of the two among the helpers of the node.
+    beta_us_per_mb : of a load-reduce and a multicast store, on the links of a GPU into the switch.
+    """
+    one, other = abilities(("reduce-to-one", "copy"))
+    return _face(switch, node, local, one, beta_us_per_mb), _face(
+        switch, node, local + 1, other, beta_us_per_mb
+    )
+
+
+def _face(switch: str, node: int, local: int, ability: Ability, beta_us_per_mb: float) -> Device:
+    return Device(
+        switch + ability.suffix,
+        "helper",
+        node,
+        local,
+        ability.may_sum,
+        ability.may_copy,
+        at=switch,
+        beta_us_per_mb=beta_us_per_mb,
+        loops_back=ability.loops_back,
+    )
+
+
 def words(helper: Device) -> tuple[str, ...]:
     """What a helper can do, in the words of a file."""
     summing = "reduce-to-one" if helper.loops_back else "reduce"

@@ -64,7 +64,7 @@ def alongside(machine: PhysicalTopology) -> list[set[int]]:
     nics = {device.name: device.local for device in machine.devices if device.kind == "nic"}
     return [
         {nics[link.dst] for link in machine.links if link.src == gpu.name and link.dst in nics}
-        for gpu in machine.gpus
+        for gpu in machine.gpus[: machine.num_members]
     ]
 
 
@@ -72,7 +72,7 @@ def links_of(machine: PhysicalTopology, gbps: float) -> list[dict[str, float]]:
     """For each GPU, its links of `gbps` to each other GPU, by rank, and to the switch."""
     kind = {device.name: device.kind for device in machine.devices}
     found: list[dict[str, float]] = []
-    for gpu in machine.gpus:
+    for gpu in machine.gpus[: machine.num_members]:
         mine = [
             link for link in machine.links if link.src == gpu.name and kind[link.dst] in ("gpu", "switch")
         ]
@@ -104,7 +104,7 @@ def test_the_links_of_each_gpu_are_those_of_the_dump(name: str, path: Path, tota
     machine, gbps = machine_and_links(name)
     bus = [place[-1] for place in tree.gpus]
     rank = {busid: str(i) for i, busid in enumerate(bus)} | {"switch": "switch"}
-    assert len(machine.gpus) == len(tree.gpus)
+    assert machine.num_members == len(tree.gpus)
     reported = [{rank[end]: count for end, count in tree.links[busid].items()} for busid in bus]
     assert links_of(machine, gbps) == reported
     assert {round(gbps * sum(counts.values()), 6) for counts in reported} == {total}
@@ -123,7 +123,7 @@ def test_the_links_of_each_gpu_are_those_of_the_dump(name: str, path: Path, tota
 def test_each_gpu_is_beside_the_nics_that_the_dump_has_nearest(name: str, path: Path) -> None:
     tree = Tree(path)
     machine = build_topology(name, nodes=1)
-    assert len(machine.gpus) == len(tree.gpus)
+    assert machine.num_members == len(tree.gpus)
     assert machine.nic_count(0) == len(tree.nics)
     assert alongside(machine) == tree.nearest()
 
@@ -147,8 +147,8 @@ def test_the_nvlinks_of_a_table_of_nvidia_smi_are_those_of_the_machine(
         line for line in path.read_text(errors="replace").splitlines() if re.match(r"\W*GPU\d+\s.*NV", line)
     ]
     machine, gbps = machine_and_links(name)
-    assert [set(re.findall(r"NV(\d+)", row)) for row in rows] == [{str(links)}] * len(machine.gpus)
-    assert links_of(machine, gbps) == [{"switch": links}] * len(machine.gpus)
+    assert [set(re.findall(r"NV(\d+)", row)) for row in rows] == [{str(links)}] * machine.num_members
+    assert links_of(machine, gbps) == [{"switch": links}] * machine.num_members
 
 
 def test_a_pair_of_gpus_at_a_pcie_switch_shares_a_nic_as_in_a_dump_of_16_l20() -> None:
@@ -166,4 +166,4 @@ def test_the_nics_of_a_tray_of_gb200_are_those_that_a_cluster_shows() -> None:
     per_host = Counter(Counter(host for host, _ in named).values())
     machine = build_topology("gb200-nvl72")
     trays = 18
-    assert per_host.most_common(1)[0][0] == machine.nic_count(0) / trays == len(machine.gpus) / trays == 4
+    assert per_host.most_common(1)[0][0] == machine.nic_count(0) / trays == machine.num_members / trays == 4

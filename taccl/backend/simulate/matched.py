@@ -31,9 +31,9 @@ def matched(program: Program, topology: LogicalTopology) -> tuple[ExecutedSteps,
     VerificationError : steps without another end or without chunks.
     TopologyError : another number of ranks.
     """
-    if program.num_ranks != topology.num_ranks:
+    if program.num_ranks != topology.num_members:
         raise TopologyError(
-            f"the program is for {program.num_ranks} ranks, but {topology.name} has {topology.num_ranks}",
+            f"the program is for {program.num_ranks} ranks, but {topology.name} has {topology.num_members}",
             hint="another --nodes, --topology or --sketch",
         )
     executed = ExecutedSteps.of(Columns.of(program))

@@ -22,6 +22,7 @@ from taccl.support.files import write_folder
 from taccl.support.schemas import stamped
 from taccl.topologies import PhysicalTopology, load_topology
 from taccl.topologies.reach import may_reach
+from taccl.topologies.without import without_helpers
 
 #: Larger machines have the links of smaller ones.
 MOST_RANKS = 128
@@ -155,6 +156,7 @@ def probe(
     VerificationError : a program that is not right, which is a fault of taccl.
     """
     machine = topology if isinstance(topology, PhysicalTopology) else load_topology(topology, nodes)
+    machine = without_helpers(machine)  # no file of a program can use them
     wanted = _protocols(protocols)
     _check_ranks(machine)
     reach = may_reach(machine)
@@ -182,8 +184,6 @@ def _protocols(protocols: Sequence[Protocol]) -> tuple[Protocol, ...]:
 
 
 def _check_ranks(machine: PhysicalTopology) -> None:
-    if machine.num_helpers:
-        raise TopologyError(f"{machine.name} has helpers, which no file of a program can use")
     if machine.num_ranks < 2:
         raise TopologyError(f"{machine.name} has one GPU, so nothing is sent")
     if machine.num_ranks > MOST_RANKS:

@@ -25,6 +25,7 @@ class Box:
     gpus : how many.
     link, link_alpha : one link between GPUs, or from a GPU to the switch; the alpha is from GPU to GPU.
     switch_links : links of each GPU into the switch between all of them; 0: there is none.
+    switch_sums : what a GPU gets of one link where the switch sums and copies; None: it does neither.
     bundles : links between GPUs, of which each pair stands once.
     nics : for each NIC, the GPUs next to it.
     nic, network_alpha : of a NIC's port, and from NIC to NIC.
@@ -43,6 +44,7 @@ class Box:
     counts: How
     counts_source: str
     switch_links: int = 0
+    switch_sums: Rate | None = None
     bundles: tuple[Bundle, ...] = ()
 
     def build(self, name: str, nodes: int, bandwidth: Bandwidth) -> PhysicalTopology:
@@ -58,7 +60,10 @@ class Box:
             "nic": counted("nic", len(self.nics)),
         }
         network = (self.network_alpha.us, beta_from_bandwidth(self.nic.of(bandwidth)))
-        return of_nodes(name, nodes, parts, list(self._wires(bandwidth)), network, gpu=self.gpu)
+        sums = {}
+        if self.switch_sums is not None:
+            sums = {"nvswitch": beta_from_bandwidth(self.switch_links * self.switch_sums.of(bandwidth))}
+        return of_nodes(name, nodes, parts, list(self._wires(bandwidth)), network, gpu=self.gpu, sums=sums)
 
     def figures(self) -> tuple[Figure, ...]:
         """All numbers of the machine that `build` makes, each with its source."""
@@ -91,6 +96,8 @@ class Box:
             yield self._count(f"{self.link.name} links of a GPU, to other GPUs", per_gpu)
         yield self.link.figure(f"one {self.link.name} link")
         yield self.link.figure("a GPU to all others together", per_gpu)
+        if self.switch_sums is not None:
+            yield self.switch_sums.figure("a GPU, where the switch sums or copies", per_gpu)
         yield self.link_alpha.figure("GPU to GPU in a node")
 
     def _nic_figures(self) -> Iterator[Figure]:

@@ -14,6 +14,9 @@ from taccl.topologies.machines.rates import (
     NVLINK4,
     NVLINK5,
     NVLINK_ALPHA,
+    NVLS4,
+    NVLS5,
+    NVLS5_RACK,
     PCIE4_X16,
     PCIE5_X16,
     PCIE6_X16,
@@ -37,6 +40,7 @@ DGX_H100 = replace(
     gpu="H100",
     link=NVLINK4,
     switch_links=18,
+    switch_sums=NVLS4,
     nic=NIC_400G,
     pcie=PCIE5_X16,
     counts_source="NVIDIA, DGX H100; links as in a dump of 8 H100",
@@ -51,7 +55,7 @@ HGX_H20 = replace(
     gpu="H20",
     counts_source="NVIDIA, HGX H20: 900 GB/s of NVLink a GPU, as H100; NICs as of HGX H800",
 )
-DGX_B200 = replace(DGX_H100, gpu="B200", link=NVLINK5, counts_source="NVIDIA, DGX B200")
+DGX_B200 = replace(DGX_H100, gpu="B200", link=NVLINK5, switch_sums=NVLS5, counts_source="NVIDIA, DGX B200")
 DGX_B300 = replace(
     DGX_B200,
     gpu="B300",
@@ -64,6 +68,7 @@ GB200_NVL72 = replace(
     DGX_B200,
     gpu="GB200",
     gpus=72,
+    switch_sums=NVLS5_RACK,
     nics=one_each(72),
     counts_source="NVIDIA, GB200 NVL72: 18 trays of 4 GPUs and 4 ConnectX-7, as in a cluster's ibnetdiscover",
 )

@@ -8,6 +8,7 @@ from taccl.errors import TopologyError
 from taccl.model.network import Occupancy
 from taccl.support.arguments import is_whole, shown
 from taccl.topologies.devices import MAX_GPUS, NO_NODE, Device, DeviceKind, Link
+from taccl.topologies.helpers import faces_of
 from taccl.topologies.model import PhysicalTopology
 
 #: Two devices of a node by their names in it, and the alpha and beta of a link each way between them.
@@ -47,6 +48,7 @@ def of_nodes(
     network: tuple[float, float] | None = None,
     occupancy: Occupancy = "serial",
     gpu: str | None = None,
+    sums: Mapping[str, float] | None = None,
 ) -> PhysicalTopology:
     """The machine of equal nodes.
 
@@ -56,6 +58,7 @@ def of_nodes(
     network : alpha from NIC to NIC and beta of a NIC's link to the one fabric that joins all NICs of several
         nodes; None where there is no such fabric.
     gpu : the model of the GPUs.
+    sums : of each switch of a node that sums and copies, the beta at which it does.
 
     Raises
     ------
@@ -68,6 +71,9 @@ def of_nodes(
         for kind, names in devices.items()
         for local, device in enumerate(names)
     ]
+    for node in range(nodes):
+        for number, (switch, beta) in enumerate((sums or {}).items()):
+            made += faces_of(f"node{node}.{switch}", node, 2 * number, beta)
     links = [
         link
         for node in range(nodes)

@@ -78,14 +78,14 @@ BOXES = [entry.name for entry in catalogue() if any(f.quantity == "GPUs of a nod
 def test_the_figures_of_a_machine_are_its_numbers(name, bandwidth):
     figures = {figure.quantity: figure for figure in catalogue_entry(name).figures}
     machine = build_topology(name, nodes=2, bandwidth=bandwidth)
-    assert machine.num_ranks == 2 * figures["GPUs of a node"].value
+    assert machine.num_members == 2 * figures["GPUs of a node"].value
     assert machine.nic_count(0) == figures["NICs of a node"].value
     kind = {device.name: device.kind for device in machine.devices}
     fabric = {link.beta_us_per_mb for link in machine.links if kind[link.dst] == "fabric"}
     assert {round(MB_PER_S / beta, 6) for beta in fabric} == {figures["a NIC"].value}
     if "a GPU to all others together" in figures:
         whole = figures["a GPU to all others together"]
-        for gpu in machine.gpus:
+        for gpu in machine.gpus[: machine.num_members]:
             rates = [
                 MB_PER_S / link.beta_us_per_mb
                 for link in machine.links
@@ -94,10 +94,32 @@ def test_the_figures_of_a_machine_are_its_numbers(name, bandwidth):
             assert sum(rates) == pytest.approx((bandwidth == "peak" and whole.peak) or whole.value)
 
 
+@pytest.mark.parametrize("name", BOXES)
+@pytest.mark.parametrize("bandwidth", ["nccl", "peak"])
+def test_switches_of_hopper_and_later_sum_to_one_gpu_and_copy_to_all(name, bandwidth):
+    figures = {figure.quantity: figure for figure in catalogue_entry(name).figures}
+    machine = build_topology(name, nodes=2, bandwidth=bandwidth)
+    helpers = machine.gpus[machine.num_members :]
+    whole = figures.get("a GPU, where the switch sums or copies")
+    has_switch = any(device.kind == "switch" for device in machine.devices)
+    assert (whole is not None) == (has_switch and machine.gpu in SUMMING) == bool(helpers)
+    for helper in helpers:
+        assert helper.name.rpartition(".")[::2] in [(helper.at, "sum"), (helper.at, "copy")]
+        assert (helper.may_sum, helper.may_copy) == (
+            helper.name.endswith("sum"),
+            helper.name.endswith("copy"),
+        )
+        rate = MB_PER_S / helper.beta_us_per_mb
+        assert rate == pytest.approx((bandwidth == "peak" and whole.peak) or whole.value)
+
+
+SUMMING = ("H100", "H200", "H800", "H20", "B200", "B300", "GB200", "GB300")
+
+
 def test_every_machine_of_nodes_joins_all_its_gpus():
     for name in BOXES:
         machine = build_topology(name, nodes=2)
-        other = machine.num_ranks // 2
+        other = machine.num_members // 2
         assert all(machine.path(gpu, other) is not None for gpu in range(other))
 
 

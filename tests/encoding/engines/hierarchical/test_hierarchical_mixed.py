@@ -19,7 +19,9 @@ COSTS = {1: Costs(2.7, 21.8, 4.9, 19.8), 2: Costs(2.7, 21.8, 2.8, 19.8), 4: Cost
 
 
 def machine(name: str, nodes: int) -> tuple[Cluster, Rails]:
-    found = cluster_of(make_problem("allgather", topology=name, nodes=nodes, size="64MB", chunks=1).problem)
+    without = "nvswitch" if name == "dgx-h100" else None
+    keywords = {"topology": name, "nodes": nodes, "without": without}
+    found = cluster_of(make_problem("allgather", size="64MB", chunks=1, **keywords).problem)
     assert isinstance(found, Cluster)
     return found, rails_of(found, found.problem.topology, both_directions=False)[0]
 
