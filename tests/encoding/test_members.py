@@ -10,14 +10,13 @@ from hypothesis import given, settings
 from small_problems import featured_problems, machine, problem, ring
 
 from taccl.encoding.core.options import SearchOptions
-from taccl.encoding.engines.routes import routes_at_once
-from taccl.encoding.instance import Instance
+from taccl.encoding.engines.routes.orders import Open
+from taccl.encoding.engines.routes.shortest import along_shortest_paths
 from taccl.encoding.members import Members, members
 from taccl.encoding.portfolio.solve import solve
 from taccl.model.collectives import make_collective
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem, RoutingLimits
-from taccl.support.budget import Budget
 
 
 def beside(topology: LogicalTopology, **can: np.ndarray) -> LogicalTopology:
@@ -66,8 +65,9 @@ def test_a_schedule_goes_there_and_back() -> None:
 
 def test_a_schedule_that_uses_a_helper_is_none_of_the_members() -> None:
     whole = asking(beside(ring(4)), "broadcast")
-    first = next(routes_at_once(Instance(whole), SearchOptions(), Budget(0.0), None)).schedule
-    assert first is not None
+    routes = along_shortest_paths(whole)
+    assert routes is not None
+    first = Open(whole, routes).pipeline(0.0, 0.0, 1).schedule()
     assert (first.dst == 4).any()
     assert alone(whole).restricted(first) is None
 

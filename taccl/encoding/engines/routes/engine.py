@@ -39,6 +39,7 @@ from taccl.encoding.engines.routes.tuning import (
     LOAD_PROGRAM_CHANCE,
     LOAD_PROGRAM_STRAIGHTS,
     MOST_ROWS_ALONE,
+    MOST_ROWS_APART,
     MOST_TOGETHER,
     MOST_TWICE,
     POWERS,
@@ -75,7 +76,7 @@ def routes(
         return
     scheduler.warm_up()
     best_us = np.inf if incumbent is None else incumbent.makespan_us
-    for schedule in schedules_apart(instance.problem):
+    for schedule in _apart(instance, incumbent):
         if schedule.makespan_us < best_us - TOLERANCE_US:
             best_us = schedule.makespan_us
             yield Update("routes", schedule)
@@ -117,6 +118,13 @@ def routes_at_once(
         return
 
 
+def _apart(instance: Instance, incumbent: Schedule | None) -> Iterator[Schedule]:
+    """Sums whose parts stay apart; where there is a schedule already, of small problems only."""
+    collective = instance.problem.collective
+    rows = len(collective.inputs) + len(collective.outputs)
+    return schedules_apart(instance.problem) if rows <= MOST_ROWS_APART or incumbent is None else iter(())
+
+
 def _needs_the_whole(instance: Instance) -> bool:
     """Whether sums may be made at helpers: there one after another is soonest whole. Or memory is shared.
 
@@ -142,8 +150,8 @@ def choosers_of(instance: Instance) -> list[Chooser]:
     elif "helpers" not in instance.features:  # trees span all ranks, and helpers may be no part of one
         choosers += [forests] if serves_forests(instance) else []
     if not choosers and len(collective.inputs) + len(collective.outputs) <= MOST_ROWS_ALONE:
-        choosers.append(_shortest)
         choosers += [_least_loads] if serves_load_program(instance.problem) else []
+        choosers.append(_shortest)
     if "helpers" not in instance.features:
         choosers += [_once(choose) for choose in (layers, packing) if all(map(has_packing, phases))]
         choosers += [_once(flow)] if all(map(has_flow, phases)) else []
