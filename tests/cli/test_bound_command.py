@@ -30,7 +30,7 @@ def test_each_bound_stands_with_its_bandwidths_and_witness_and_the_largest_is_ma
     assert lines[1].split()[:4] == ["bound", "time(us)", "algbw(GB/s)", "busbw(GB/s)"]
     times = [float(line.split()[1]) for line in lines[2:6]]
     assert times == sorted(times, reverse=True)
-    assert [line.split()[0] for line in lines[2:6]] == ["staged-cut", "cut", "volume", "cut"]
+    assert [line.split()[0] for line in lines[2:7]] == ["staged-cut", "cut", "relay", "volume", "cut"]
     assert ["<- largest" in line for line in lines[2:6]] == [True, False, False, False]
 
 
