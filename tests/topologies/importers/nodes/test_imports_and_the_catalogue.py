@@ -54,6 +54,32 @@ def test_what_is_imported_has_the_links_of_the_catalogue(name: str, path: Path, 
     assert fast_links(imported) == fast_links(build_topology(name, nodes=1, bandwidth=bandwidth))
 
 
+def helpers(machine: PhysicalTopology) -> set[tuple[str, str | None, bool, bool, float]]:
+    """What switches do in sums, and microseconds per MB of a GPU."""
+    return {
+        (each.name, each.at, each.may_sum, each.may_copy, round(each.beta_us_per_mb or 0, 6))
+        for each in machine.gpus[machine.num_members :]
+    }
+
+
+@pytest.mark.parametrize("bandwidth", ["nccl", "peak"])
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("mi300x", DUMPS / "amd-mi300x-8.xml"),
+        ("hgx-h800", DUMPS / "h800-8.xml"),
+        ("dgx-h100", DUMPS / "oci-h100-8x16.xml"),
+    ],
+)
+def test_switches_of_what_is_imported_sum_as_those_of_the_catalogue(
+    name: str, path: Path, bandwidth: str
+) -> None:
+    imported = parse_topology(make_machine(read_dump(path), bandwidth=bandwidth).yaml)
+    machine = build_topology(name, nodes=1, bandwidth=bandwidth)
+    assert helpers(imported) == helpers(machine)
+    assert imported.gpu == machine.gpu
+
+
 @pytest.mark.parametrize(
     ("name", "path"),
     [
