@@ -27,6 +27,7 @@ from taccl.encoding.engines.routes.columns import Routes
 from taccl.encoding.engines.routes.flow import flow, has_flow
 from taccl.encoding.engines.routes.forests import forests, serves_forests
 from taccl.encoding.engines.routes.load_program import by_load_program, serves_load_program
+from taccl.encoding.engines.routes.orders import Open
 from taccl.encoding.engines.routes.packed import has_packing, layers, packing
 from taccl.encoding.engines.routes.pairs import pairs
 from taccl.encoding.engines.routes.search import Search
@@ -37,7 +38,7 @@ from taccl.encoding.engines.routes.tuning import (
     FOR_PROGRAM,
     FOR_QUOTIENT,
     LOAD_PROGRAM_CHANCE,
-    LOAD_PROGRAM_STRAIGHTS,
+    LOAD_PROGRAM_TRIALS,
     MOST_ROWS_ALONE,
     MOST_ROWS_APART,
     MOST_TOGETHER,
@@ -176,12 +177,15 @@ def _least_loads(instance: Instance, seed: int, budget: Budget) -> Iterator[Choi
     most = powers_of_two(min(instance.problem.max_group, MOST_TOGETHER, instance.problem.num_chunks))
     is_free = instance.problem.topology.memory_mb is None
     found = [
-        by_load_program(instance.problem, straight, budget.share(FOR_PROGRAM))
-        for straight in LOAD_PROGRAM_STRAIGHTS
+        by_load_program(instance.problem, straight, budget.share(FOR_PROGRAM), passes)
+        for straight, passes in LOAD_PROGRAM_TRIALS
     ]
+    known = [routes for routes in found if routes is not None]
+    # Those first whose busiest port is least busy, but for rounding.
+    known.sort(key=lambda routes: float(f"{Open(instance.problem, routes).load_us.max(initial=0.0):.5g}"))
     for attempt in range(SEEDS):
-        for routes in found:
-            if routes is not None:
+        for routes in known:
+            if len(routes):
                 # Slots of memory are taken in the order of turns, which copies next to the routes leave.
                 turns_back, chance = attempt == 1 and is_free, LOAD_PROGRAM_CHANCE * (attempt > 1)
                 yield Choice(routes, most, turns_back=turns_back, chance=chance)

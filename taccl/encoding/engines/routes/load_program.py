@@ -35,6 +35,7 @@ from taccl.encoding.engines.routes.tuning import (
     LOAD_PROGRAM_DEPTH,
     LOAD_PROGRAM_GAIN,
     LOAD_PROGRAM_MOST_CELLS,
+    LOAD_PROGRAM_SHARPNESS,
     LOAD_PROGRAM_VAIN,
     LOAD_PROGRAM_WORTH,
 )
@@ -92,15 +93,15 @@ def serves_load_program(problem: Problem) -> bool:
     return kinds * roots * problem.num_ranks**2 <= LOAD_PROGRAM_MOST_CELLS
 
 
-def by_load_program(problem: Problem, straight: float, budget: Budget) -> Routes | None:
+def by_load_program(problem: Problem, straight: float, budget: Budget, passes: int = 0) -> Routes | None:
     """Which chunks pass which links; None: no way is found for some chunk.
 
-    `straight` : how much the time that a way takes counts next to the load of its ports.
+    `straight` : how much the time that a way takes counts next to the load of its ports. `passes` : how often
+    each root has a way at rising prices before the first program; 0: once, at equal prices.
     """
     kinds = _kinds(problem)
     program = _Program(problem, kinds, straight)
-    price = np.full(problem.topology.num_ports, 1.0 / problem.topology.num_ports)
-    if not program.add_ways(price, np.full(len(kinds), np.inf)):
+    if not program.begins(passes):
         return None
     best, least_us, vain = None, np.inf, 0
     while vain < LOAD_PROGRAM_VAIN:
@@ -141,12 +142,9 @@ class _Program:
 
         `price` has shape (num_ports,), `worth` (num_kinds,).
         """
-        link, port = self._topology.incidence
-        of_link = np.bincount(link, price[port] * self._busy_us, self._topology.num_links) + self._straight_us
         before = len(self.ways)
         for number, kind in enumerate(self._kinds):
-            for links, sums in self._ways_of(kind, of_link):
-                way = self._way(number, links, sums)
+            for way in self._ways_of(number, kind, price):
                 costs_us = way.straight_us + float(way.busy_us @ price)
                 if (
                     costs_us < worth[number] * (1 - LOAD_PROGRAM_WORTH)
@@ -156,9 +154,27 @@ class _Program:
                     self.ways.append(way)
         return len(self.ways) > before
 
-    def _ways_of(self, kind: _Kind, of_link: FloatArray) -> Iterator[tuple[list[int], int]]:
-        """For each root the links of the cheapest way, and how many of them carry sums."""
+    def begins(self, passes: int) -> bool:
+        """Add ways of each root in turn, at prices that rise with what the ways before carry; whether every
+        kind has some.
+        """
+        load_us, sharpness = np.zeros(self._topology.num_ports), LOAD_PROGRAM_SHARPNESS if passes else 0.0
+        for _ in range(max(1, passes)):
+            for number, kind in enumerate(self._kinds):
+                for at in range(len(self._roots(kind))):
+                    price = np.exp(sharpness * (load_us / max(float(load_us.max()), 1e-300) - 1.0))
+                    for way in self._ways_of(number, kind, price / price.sum(), at):
+                        load_us += way.busy_us * len(kind.chunks)
+                        if (number, way.links) not in self._has:
+                            self._has.add((number, way.links))
+                            self.ways.append(way)
+        return len({way.kind for way in self.ways}) == len(self._kinds)
+
+    def _ways_of(self, number: int, kind: _Kind, price: FloatArray, at: int | None = None) -> Iterator[_Way]:
+        """The cheapest way of each root, or of one of them."""
         topology, link_index = self._topology, self._topology.link_index
+        link, port = topology.incidence
+        of_link = np.bincount(link, price[port] * self._busy_us, topology.num_links) + self._straight_us
         forth = np.full((topology.num_ranks, topology.num_ranks), np.inf)
         forth[topology.src[kind.usable], topology.dst[kind.usable]] = of_link[kind.usable]
         able = np.ones(topology.num_ranks, dtype=np.bool_)
@@ -167,7 +183,8 @@ class _Program:
         back = forth.T.copy()
         back[~may_sum] = np.inf
         forth[~may_copy] = np.inf
-        for root in self._roots(kind, may_sum, may_copy):
+        roots = self._roots(kind)
+        for root in roots if at is None else [roots[at]]:
             into: list[int] = []
             if kind.is_sum:
                 tree = least_tree(_shallow(back, root), root, kind.begins, may_sum)
@@ -177,7 +194,7 @@ class _Program:
             tree = least_tree(_shallow(forth, root), root, kind.wanted, may_copy)
             if not tree and kind.wanted.sum() > kind.wanted[root]:
                 continue
-            yield [*into, *(link_index[pair] for pair in tree)], len(into)
+            yield self._way(number, [*into, *(link_index[pair] for pair in tree)], len(into))
 
     def _height_us(self, links: list[int], backwards: bool) -> float:
         """How long the longest path of a tree takes."""
@@ -193,13 +210,16 @@ class _Program:
 
         return max(map(reached_us, into), default=0.0)
 
-    def _roots(self, kind: _Kind, may_sum: BoolArray, may_copy: BoolArray) -> list[int]:
+    def _roots(self, kind: _Kind) -> list[int]:
         """Where a sum can be whole, and be copied from; where a copy starts."""
         if not kind.is_sum:
             return [int(np.flatnonzero(kind.begins)[0])]
         if kind.wanted.sum() == 1:
             return [int(np.flatnonzero(kind.wanted)[0])]
-        return [int(rank) for rank in np.flatnonzero(may_sum & may_copy)]
+        able = np.ones(self._topology.num_ranks, dtype=np.bool_)
+        for may in (self._topology.may_sum, self._topology.may_copy):
+            able &= True if may is None else may
+        return [int(rank) for rank in np.flatnonzero(able)]
 
     def _way(self, kind: int, links: list[int], sums: int) -> _Way:
         topology = self._topology

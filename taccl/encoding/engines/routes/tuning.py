@@ -60,12 +60,15 @@ LAYERS_LOWNESS = 1e-3
 #: How often in turn ways are looked for at new prices that do not make the busiest port less busy by this
 #: part. (Two nodes of eight H100: 3,909 us at once, 3,835 after fifty times, with shares for 48 ways.)
 LOAD_PROGRAM_VAIN, LOAD_PROGRAM_GAIN = 6, 1e-3
+#: How sharply prices rise with loads before the first program.
+LOAD_PROGRAM_SHARPNESS = 8.0
 #: A way is worth having that costs less than those of its kind by this part.
 LOAD_PROGRAM_WORTH = 1e-4
-#: Weights of a way's own time next to the load of the busiest port. Of eight GPUs with four servers, 88 MB in
-#: 256 chunks, the first orders end at 10,151, 10,208 and 9,949 us.
-LOAD_PROGRAM_STRAIGHTS = (1e-2, 1e-3, 0.5)
-#: By what part chance changes how urgent a row is, after the first orders: there, 10,064 us at best of ten.
+#: Weights of a way's own time next to the load of the busiest port, and how often roots have ways at rising
+#: prices first. Eight GPUs with eight servers end at 5,537 us with (1e-2, 0) and 5,810 with (1e-2, 2); of two
+#: nodes of eight H100 the busiest port has 4,864 us with the one and 3,964 with the other.
+LOAD_PROGRAM_TRIALS = ((1e-2, 0), (1e-2, 2), (0.5, 0))
+#: By what part chance changes how urgent a row is, after the first orders.
 LOAD_PROGRAM_CHANCE = 0.03
 #: The same for the way from the root to where an arc begins, as a part of its price.
 LOAD_PROGRAM_DEPTH = 1e-3
