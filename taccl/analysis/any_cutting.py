@@ -20,7 +20,7 @@ from taccl.topologies import PhysicalTopology
 def any_cutting_bounds(
     machine: PhysicalTopology, collective: str, sizes: Sequence[int], budget: Budget
 ) -> list[Proof | None]:
-    """For each size the largest quick bound; None where none is, or none was found within the budget.
+    """For each size the largest bound; None where none is, or none was found within the budget.
 
     Two kinds hold for any cutting: bounds that say so of themselves, and all bounds for parts of one byte.
     Every schedule of larger parts delivers one byte of each part, too, over the same hops and no faster.
@@ -39,17 +39,24 @@ def any_cutting_bounds(
     latency = max(
         _proved(network, made, 1, budget, any_chunks=False), key=lambda proof: proof.value_us, default=None
     )
-    return [
-        _larger(proof, latency) if size >= made.chunks_per_size else None
-        for size, proof in zip(sizes, found, strict=True)
-    ]
+    proved: list[Proof | None] = []
+    for done, (size, proof) in enumerate(zip(sizes, found, strict=True)):
+        share = Budget(max(0.0, budget.remaining_s()) / (len(sizes) - done))
+        slower = _largest(network, made, size, share, quick=False)
+        best = _larger(_larger(proof, slower), latency)
+        proved.append(best if size >= made.chunks_per_size else None)
+    return proved
 
 
-def _largest(network: SketchedNetwork, made: Collective, size: int, budget: Budget) -> Proof | None:
+def _largest(
+    network: SketchedNetwork, made: Collective, size: int, budget: Budget, *, quick: bool = True
+) -> Proof | None:
     """The largest bound that says of itself that it holds for any cutting."""
     if size < made.chunks_per_size:  # not a byte for each part
         return None
-    proved = _proved(network, made, chunk_bytes(made.chunks_per_size, size), budget, any_chunks=True)
+    proved = _proved(
+        network, made, chunk_bytes(made.chunks_per_size, size), budget, any_chunks=True, quick=quick
+    )
     return max(
         (proof for proof in proved if proof.holds_for_any_chunks),
         key=lambda proof: proof.value_us,
@@ -63,11 +70,17 @@ def _larger(one: Proof | None, other: Proof | None) -> Proof | None:
 
 
 def _proved(
-    network: SketchedNetwork, made: Collective, bytes_each: int, budget: Budget, *, any_chunks: bool
+    network: SketchedNetwork,
+    made: Collective,
+    bytes_each: int,
+    budget: Budget,
+    *,
+    any_chunks: bool,
+    quick: bool = True,
 ) -> list[Proof]:
-    """What the quick bounds prove of equal chunks while time is left."""
+    """What the quick bounds, or the others, prove of equal chunks while time is left."""
     if budget.remaining_s() <= 0:
         return []
     instance = Instance(network.applied(made, bytes_each / units.MB).problem)
-    quick = [bound for bound in known_bounds() if bound.is_quick]
-    return list(proofs(instance, budget, quick, any_chunks=any_chunks))
+    requested = [bound for bound in known_bounds() if bound.is_quick == quick]
+    return list(proofs(instance, budget, requested, any_chunks=any_chunks))
