@@ -98,18 +98,12 @@ class _Search(Tables):
                 part = self.contributors[chunk].index(rank) if self.contributors[chunk] else 0
                 family[1 << part] = self.ready[chunk][rank]
             families.append(tuple(family))
-        parts = tuple(
-            (
-                cell,
-                frozenset(
-                    (part, since) for part, since in enumerate(families[cell]) if part and since < NEVER
-                ),
-                frozenset(),
-            )
-            for cell in self.used_once
-        )
+        parts = []
+        for cell in sorted(self.used_once):
+            own = [(part, since) for part, since in enumerate(families[cell]) if part and since < NEVER]
+            parts.append((cell, frozenset(own), frozenset(part for part, _ in own)))
         ports = (0,) * self.problem.topology.num_ports
-        start = _State(tuple(families), ports, 0, (-1, False), frozenset(), parts=parts)
+        start = _State(tuple(families), ports, 0, (-1, False), frozenset(), parts=tuple(parts))
         self.best: list[Step] | None = None
         least = self._least_end(start)
         if least >= NEVER:
@@ -252,8 +246,7 @@ class _Search(Tables):
         first, whole, wanting = chunk * self.num_ranks, self.whole[chunk], self.wanting[chunk]
         there = state.families[first + dst]
         if first + dst in self.used_once:
-            parts, came = state.held(first + dst)
-            if part in came or any(part == own for own, _ in parts):
+            if part in state.held(first + dst)[1]:
                 return False
         elif end >= there[part] or (end >= there[whole] and not self.used_once):
             return False
