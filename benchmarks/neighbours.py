@@ -1,0 +1,155 @@
+"""Bounds of machines whose switches sum, next to what was measured on them; docs/results/neighbours.md.
+
+    python -m benchmarks.neighbours
+
+Every row of the published measurements that the package has (`taccl/baselines/measured.json`), from 1 KB
+to 16 GB, stands next to the largest lower bound of its machine, with one chunk a rank, and next to what
+holds for any number of chunks. Links alone: no launch and no cost of steps. A bound above a measurement
+is an error of the machine or of the bound. Where fewer GPUs took part than a node has, the machine is the
+node with that many.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+from functools import cache
+
+from benchmarks import report
+from taccl import load_topology
+from taccl.api import make_problem
+from taccl.baselines.measured import MeasuredRow, MeasuredTable, measured_tables
+from taccl.encoding.bounds import all_bounds
+from taccl.model.units import format_size
+from taccl.support.budget import Budget
+from taccl.topologies.as_yaml import topology_text
+from taccl.topologies.model import PhysicalTopology
+from taccl.topologies.yaml_file import parse_topology
+
+#: What a GPU gets of multimem loads and stores, GB/s, where the catalogue does not say it: one rate for four
+#: numbers of GPUs (nccl#1455); 215 GB/s of 8 H800 (nccl#1374); 839 to 843 of 8 B200; 423 to 429 of 72.
+_MULTIMEM_GBPS = {"dgx-h100": 309.0, "dgx-h200": 309.0, "hgx-h800": 138.3, "dgx-b200": 542.0}
+_LEAST_BYTES, _MOST_BYTES = 2**10, 2**34
+#: Rows of a table that are shown are those of the switch's machines; of longer ones the closest is enough.
+_MOST_ROWS = 8
+#: Units of work for the bounds of a row: a result that does not depend on what else runs.
+_UNITS = 200
+#: A range of measurements this narrow, as a part of them, is one figure.
+_SAME = 1e-3
+
+_INTRO = """\
+Switches that sum and copy (NVLink SHARP) are helpers of their machines: a sum face, from which a sum goes to
+one GPU, and a copy face, which stores at all. [Proofs of the bounds](../bounds/proofs.md#cuts) know both."""
+
+_INTRO_OF_TABLE = """\
+## Bounds next to public measurements
+
+{rows} measured rows from 1 KB to 16 GB, of all tables of `taccl/baselines/measured.json`, which has their
+sources; {above} of them are faster than the largest bound of their machine. Bounds are by links alone,
+for one chunk a rank; *any chunks* holds however finely the size is cut; *without* is the bound of the
+same machine if its switch passes on and does not sum, as it was stated before: where a measurement is
+below it, the switch has summed. Of tables with more than eight rows the closest stands here. One rate of
+multimem for a GPU generation (309 GB/s of H100 and H200, 138 of H800, 542 of B200) comes from one of
+these measurements, so its row at large sizes shows that the model fits, and is no test of it; four
+numbers of GPUs at one rate are."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A measured row, with the largest bound for one chunk a rank, and for any number; microseconds."""
+
+    table: MeasuredTable
+    row: MeasuredRow
+    bound_us: float
+    any_chunks_us: float
+    without_us: float
+
+    @property
+    def times(self) -> float:
+        """What was measured, at the least, as a multiple of the bound."""
+        return self.row.least_us / self.bound_us
+
+
+@cache
+def machine(name: str, ranks: int, nodes: int, *, sums: bool) -> PhysicalTopology:
+    """A machine of the catalogue with this many GPUs, with or without what its switch can sum and copy."""
+    catalogue = load_topology(name, nodes=nodes)
+    while catalogue.num_members < ranks:
+        nodes += 1
+        catalogue = load_topology(name, nodes=nodes)
+    text = topology_text(catalogue)
+    per_node = -(-catalogue.num_members // nodes)
+    if nodes == 1 and ranks < per_node:
+        text = text.replace(f"gpus: {per_node}", f"gpus: {ranks}")
+        text = re.sub(r"  nics: \d+\n", "", text)
+        text = re.sub(r"    - pairs:.*?(?=\n\S|\Z)", "", text, flags=re.DOTALL)
+        text = re.sub(r"fabric:.*\n", "", text)
+    text = re.sub(r"\n *helpers:.*(\n +- .*)*", "", text) if not sums else text
+    if sums and "helpers:" not in text and name in _MULTIMEM_GBPS:
+        helper = f"{{at: nvswitch, can: [reduce-to-one, copy], bandwidth_gbps: {_MULTIMEM_GBPS[name]}}}"
+        text = text.replace("  links:\n", f"  helpers: [{helper}]\n  links:\n", 1)
+    return parse_topology(text)
+
+
+def compare(table: MeasuredTable, row: MeasuredRow) -> Compared:
+    """The bounds of one row's machine, by links alone."""
+    proofs = []
+    for sums in (True, False):
+        topology = machine(table.machine, table.ranks, table.nodes, sums=sums)
+        problem = make_problem(table.collective, topology=topology, size=row.size_bytes).problem
+        proofs.append(all_bounds(problem, Budget.of_work(_UNITS)))
+        if not topology.num_helpers:
+            break
+    fluid_us = max((proof.value_us for proof in proofs[0] if proof.holds_for_any_chunks), default=0.0)
+    return Compared(table, row, proofs[0][0].value_us, fluid_us, proofs[-1][0].value_us)
+
+
+def _table(found: list[Compared]) -> str:
+    """Rows of machines whose switch sums; of other tables the row that is closest to its bound."""
+    shown: list[Compared] = []
+    for table in dict.fromkeys(each.table for each in found):
+        rows = [each for each in found if each.table == table]
+        shown += rows if len(rows) <= _MOST_ROWS else [min(rows, key=lambda each: each.times)]
+    header = (
+        *("machine", "GPUs", "collective", "size", "library", "measured (us)"),
+        *("bound (us)", "any chunks (us)", "without sums in the switch (us)", "measured / bound"),
+    )
+    cells = [
+        (
+            *(each.table.machine, str(each.table.ranks), each.table.collective),
+            *(format_size(each.row.size_bytes), f"{each.table.library} {each.table.algorithm}".strip()),
+            *(_range(each.row), f"{each.bound_us:.1f}", f"{each.any_chunks_us:.1f}"),
+            *(f"{each.without_us:.1f}", f"{each.times:.2f}"),
+        )
+        for each in shown
+    ]
+    return report.table(header, cells)
+
+
+def _range(row: MeasuredRow) -> str:
+    if row.most_us - row.least_us < _SAME * row.most_us:
+        return f"{row.most_us:.1f}"
+    return f"{row.least_us:.1f} to {row.most_us:.1f}"
+
+
+def main() -> None:
+    """Compare every row, and write the page."""
+    found: list[Compared] = []
+    for table in measured_tables():
+        rows = [row for row in table.rows if _LEAST_BYTES <= row.size_bytes <= _MOST_BYTES]
+        found += [compare(table, row) for row in rows]
+        print(
+            f"{table.machine} {table.collective} {table.ranks}: {len(rows)} rows", file=sys.stderr, flush=True
+        )
+    above = [each for each in found if each.row.least_us < each.bound_us]
+    for each in above:
+        print(f"ABOVE: {each}", file=sys.stderr)
+    body = _INTRO_OF_TABLE.format(rows=len(found), above=len(above)) + "\n\n" + _table(found)
+    report.write("neighbours", "Machines whose switches sum", _INTRO, body)
+    if above:
+        sys.exit("some bound is above a measurement")
+
+
+if __name__ == "__main__":
+    main()
