@@ -41,7 +41,11 @@ NVLS5_RACK = Rate(
 XGMI_MI50 = Rate("xGMI", 24.0, 46.0, "library", _RCCL, "MI50, MI100")
 XGMI_MI250X = Rate("xGMI", 36.0, 50.0, "library", _RCCL, "MI250X")
 XGMI_MI300X = Rate("xGMI", 48.0, 64.0, "library", _RCCL, "MI300X")
-XGMI_MI350X = Rate("xGMI", 48.0, 77.0, "library", _RCCL, "MI350X")
+XGMI_MI350X = Rate(
+    *("xGMI", 51.6, 77.0, "inferred"),
+    "8 MI350X, AllReduce of 8 GB in 41644 us (ROCm/system-acceptance-docs): busbw 361 / 7 links",
+    "MI350X",
+)
 #: By the architecture of their GPUs.
 XGMI = {
     **dict.fromkeys(("gfx906", "gfx908"), XGMI_MI50),

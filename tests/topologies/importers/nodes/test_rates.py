@@ -26,7 +26,7 @@ HERE = FileLine("x", 1)
         ("AMD Instinct MI100", "xgmi", 24, 46),
         ("AMD Instinct MI250X", "xgmi", 36, 50),
         ("AMD Instinct MI300X", "xgmi", 48, 64),
-        ("AMD Instinct MI350X", "xgmi", 48, 77),
+        ("AMD Instinct MI350X", "xgmi", 51.6, 77),
     ],
 )
 def test_a_link_of_a_product(model: str, kind: str, nccl: float, peak: float) -> None:
