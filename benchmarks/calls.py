@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import taccl
+from benchmarks import report
 from taccl.synthesis.search import Progress
 
 #: How often a process is looked at, and how many times what is allowed it may take before it is ended.
@@ -74,6 +75,7 @@ def answer(case: Case) -> dict[str, Any]:
         time_limit=case.limit_s,
         file=False,
         on_progress=listen,
+        **report.without_sums(case.machine),
     )
     return {
         "first_s": found[0][0],

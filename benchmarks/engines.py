@@ -98,6 +98,7 @@ def problems(published: int, others: int) -> list[tuple[str, str, str, Mapping[s
             collective,
             size,
             {"topology": machine, "size": size, "effort": others}
+            | report.without_sums(machine)
             | ({} if nodes is None else {"nodes": nodes}),
         )
         for machine, size, nodes in MACHINES

@@ -56,3 +56,8 @@ def write(name: str, title: str, intro: str, body: str, measured: str = "") -> N
     RESULTS.mkdir(parents=True, exist_ok=True)
     (RESULTS / f"{name}.md").write_text(wrapped(text))
     print(f"wrote docs/results/{name}.md", file=sys.stderr)
+
+
+def without_sums(topology: str) -> dict[str, str]:
+    """Keywords for a machine without in-switch sums, as pages of before have it."""
+    return {"without": "nvswitch"} if topology == "dgx-h100" else {}

@@ -220,7 +220,8 @@ def _intro(parts: Mapping[str, Sequence[Row]], measured: Mapping[Case, Measured]
         "1 GB, without a file. Every row is a fresh process; `wall s` is all of its life, with its imports. "
         "`first s`, `near s` and `best s`: when the first schedule was found, one within 1% of the last, and "
         f"the last. `of bound`: bound / time. {met} targets that were measured are met, within the limit x "
-        f"1.1 + 3 s; those that are not are bold.{not_yet}"
+        "1.1 + 3 s; those that are not are bold. dgx-h100 is `--without nvswitch`, without in-switch sums."
+        f"{not_yet}"
     )
 
 

@@ -95,6 +95,7 @@ def _show(proven: Bounds) -> None:
     size = units.format_size(problem.size_bytes)
     chunk = units.format_sizes(float(problem.size_mb.min()), float(problem.size_mb.max()))
     on = stated.topology.name if stated.sketch is None else f"{stated.topology.name} ({stated.sketch.name})"
+    on += stated.topology.sums_at if problem.collective.is_reduction else ""
     click.echo(
         f"{problem.collective.name}, {problem.collective.counted_ranks}, on {on}: {size} in chunks of {chunk}"
     )

@@ -92,6 +92,8 @@ def _show(checked: MachineCheck) -> None:
     if helpers:
         gpus += f", {len(helpers)} helper{'s' if len(helpers) > 1 else ''} ({few(helpers, 4)})"
     click.echo(f"{machine.name}, {nodes}, {gpus}: {_counted(len(checked.anomalies))} found")
+    if machine.sums_at:
+        click.echo(f"bounds hold for the machine{machine.sums_at}")
     for anomaly in checked.anomalies:
         click.echo(f"- {anomaly.kind}: {anomaly.message}\n    {anomaly.hint}")
     if checked.bounds:

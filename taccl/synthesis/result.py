@@ -62,6 +62,7 @@ class Result(Reported):
     files_tried : the protocols and instances that were compared, where they were open.
     machine : its network as it is, where the schedule's costs are those of thread blocks.
     scheduler, tasks : the address of the cluster that searched as well, and what became of its tasks.
+    sums_at : where sums are made other than at GPUs (`PhysicalTopology.sums_at`); empty where nothing sums.
     """
 
     found: Found
@@ -82,6 +83,7 @@ class Result(Reported):
     machine: LogicalTopology | None = None
     scheduler: str | None = None
     tasks: tuple[TaskRun, ...] = ()
+    sums_at: str = ""
 
     @property
     def schedule(self) -> Schedule:
@@ -300,7 +302,7 @@ class Result(Reported):
         """
         rows = [
             ("collective", f"{self.collective.name}, {self.collective.counted_ranks}"),
-            ("topology", f"{self.topology}, {_count(self.problem.topology.num_nodes, 'node')}"),
+            ("topology", f"{self.topology}, {_count(self.problem.topology.num_nodes, 'node')}{self.sums_at}"),
             ("sketch", self.sketch or "none: all links, as they are"),
             ("size", f"{units.format_size(self.size_bytes)}, in chunks of {self._chunk_size()}"),
             *self._times(),

@@ -114,6 +114,14 @@ class PhysicalTopology:
         return self.num_ranks - self.num_helpers
 
     @cached_property
+    def sums_at(self) -> str:
+        """` with in-switch sums`, ` with sums at servers` or both; empty where only GPUs sum."""
+        summing = [helper for helper in self.gpus[self.num_members :] if helper.may_sum]
+        found = ["in-switch sums"] * any(helper.at is not None for helper in summing)
+        found += ["sums at servers"] * any(helper.at is None for helper in summing)
+        return f" with {' and '.join(found)}" if found else ""
+
+    @cached_property
     def num_nodes(self) -> int:
         """Nodes with GPUs; servers of their own are none."""
         return len({gpu.node for gpu in self.gpus[: self.num_members]})

@@ -145,3 +145,12 @@ def test_a_bound_without_a_helper_or_link_names_what_is_left_out(taccl: Taccl) -
     refused = taccl("bound", "--topology", "ring:4", "--without", "nvswitch", "--size", "1MB")
     assert refused.exit_code == 2
     assert "ring:4 has no helper and no link called 'nvswitch'" in refused.stderr
+
+
+def test_bounds_say_that_they_are_of_a_machine_with_in_switch_sums(taccl: Taccl) -> None:
+    with_sums = taccl(
+        "bound", "--topology", "dgx-h100", "--nodes", "1", "--collective", "allreduce", "--size", "1MB"
+    )
+    assert "on dgx-h100 with in-switch sums: 1MB" in with_sums.stdout
+    copies = taccl("bound", "--topology", "dgx-h100", "--nodes", "1", "--size", "1MB")
+    assert "on dgx-h100: 1MB" in copies.stdout

@@ -129,3 +129,10 @@ def test_numbers_that_are_none_are_refused(count):
 def test_servers_need_one_switch_to_be_linked_to():
     with pytest.raises(TopologyError, match="no one fabric or switch"):
         with_servers(load_topology("ring:4"), 1)
+
+
+def test_a_machine_says_where_sums_are_made_other_than_at_gpus():
+    assert parse_topology(HGX).sums_at == " with in-switch sums and sums at servers"
+    assert load_topology("dgx-h100").sums_at == " with in-switch sums"
+    assert without(load_topology("dgx-h100"), ["nvswitch"]).sums_at == ""
+    assert without(load_topology("dgx-h100"), ["nvswitch.sum"]).sums_at == ""
