@@ -32,6 +32,7 @@ from taccl.errors import TacclError
 from taccl.model import units
 from taccl.topologies import PhysicalTopology, build_topology
 from taccl.topologies.executors.defaults import default_executor
+from taccl.topologies.without import without_helpers
 
 #: Sources of the tables that the numbers of taccl/topologies/executors/tuning.py were fitted to.
 _FITTED = ("sgl-project/sglang PR 22734", "microsoft/mscclpp PR 169")
@@ -82,7 +83,7 @@ def _of_plans() -> Iterator[Predicted]:
     for table in measured_tables():
         if table.library != "MSCCL++":
             continue
-        machine = replace(build_topology(table.machine, nodes=table.nodes), executor=None)
+        machine = without_helpers(build_topology(table.machine, nodes=table.nodes))
         for row in table.rows:
             if not _LEAST <= row.size_bytes <= _MOST:
                 continue

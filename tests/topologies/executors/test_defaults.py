@@ -84,6 +84,7 @@ def test_a_report_says_by_which_defaults_and_how_far_they_may_be_off():
         "allgather",
         topology="dgx-h200",
         nodes=1,
+        without="nvswitch",
         size="64KB",
         executor=True,
         protocol="LL",
