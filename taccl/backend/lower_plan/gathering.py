@@ -8,6 +8,7 @@ that order until then.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -218,10 +219,12 @@ class _Gathering:
 
         So what one thread block asks another for, and what it tells it, go through one channel.
         """
-        actions, sums = self.graph.actions, self._blocks_of_gathered()
+        actions, copied = self.graph.actions, {each for copy in self.copies for each in copy}
+        blocks = {True: self._blocks_of(self.copies), False: self._blocks_of(self.rows)}
         wanted: dict[int, list[tuple[int, int]]] = {}
         for message in self.graph.messages:
-            heard, mine = actions[message.receive], sums.get(message.dst)
+            heard, sums = actions[message.receive], blocks[message.send in copied]
+            mine = sums.get(message.dst)
             if mine is None or message.send not in self.sent_on or self._is_looked_at(heard):
                 continue
             there = self.sent_on[message.send]
@@ -238,16 +241,16 @@ class _Gathering:
             for action in self.graph.by_rank[heard.rank]
         )
 
-    def _blocks_of_gathered(self) -> dict[int, list[int]]:
-        """By rank those with sums, and copies to all members of a switch."""
+    def _blocks_of(self, rows: Sequence[Row]) -> dict[int, list[int]]:
+        """By rank those where rows of sums are, or of copies to all members of a switch."""
         sums: dict[int, list[int]] = {}
-        for block in sorted({self.graph.actions[row[-1]].block for row in (*self.rows, *self.copies)}):
+        for block in sorted({self.graph.actions[row[-1]].block for row in rows}):
             sums.setdefault(self.graph.blocks[block].rank, []).append(block)
         return sums
 
     def _tell_from_where_sums_are(self) -> None:
         """Sends of what peers read from the beginning on to the beginning of thread blocks with sums."""
-        graph, sums = self.graph, self._blocks_of_gathered()
+        graph, sums = self.graph, self._blocks_of(self.rows)
         written = _written(graph)
         wanted: dict[int, list[tuple[int, int]]] = {}
         for row in self.rows:
@@ -307,12 +310,12 @@ class _Gathering:
 def _has_channels(graph: Graph) -> bool:
     """Whether thread blocks have channels enough, and what goes through each is heard as it was sent."""
     sends: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    count = [0] * len(graph.blocks)
+    count: Counter[tuple[int, bool]] = Counter()  # by thread block, of channels through memory, and of others
     for message in graph.messages:
+        if message.connection not in sends:
+            count.update((block, graph.is_near(message)) for block in message.connection)
         sends.setdefault(message.connection, []).append((message.send, message.receive))
-    for connection, found in sends.items():
-        for block in connection:
-            count[block] += 1
+    for found in sends.values():
         if [heard for _, heard in sorted(found)] != sorted(heard for _, heard in found):
             return False
-    return max(count) <= MAX_CHANNELS
+    return max(count.values(), default=0) <= MAX_CHANNELS
