@@ -34,7 +34,7 @@ _MOST_ROWS = 8
 #: Of longer tables every so many rows, from the largest on.
 _EVERY = 4
 #: Units of work for the bounds of a row, of one node and of several: they do not depend on what else runs.
-_UNITS, _UNITS_OF_NODES = 600, 8_000
+_UNITS, _UNITS_OF_NODES = 600, 2_000
 #: A range of measurements this narrow, as a part of them, is one figure.
 _SAME = 1e-3
 

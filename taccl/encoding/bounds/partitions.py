@@ -139,23 +139,33 @@ class Counts:
 
     @cached_property
     def spanned_by_all(self) -> int | None:
-        """How often all ranks have to be spanned, for all chunks together; None: some span fewer.
+        """How often all ranks with data have to be spanned, for all chunks together; None: some span fewer.
 
         With k parts that is k - 1 crossings each: for copies from one rank to all, for sums of all at one
         rank, and twice for sums of all that all want. No row of the demand is looked at, and there may be
         one for each pair of four thousand ranks.
         """
-        demand = self._demand
-        if demand.broadcasts:
+        demand, many = self._demand, int(self._spanned.sum())
+        sources, wanted = demand.collective.num_sources, demand.collective.num_wanted
+        if demand.copies_from_one and (wanted == many).all():
             return demand.num_chunks
-        if demand.reduces.all() and demand.from_all and (demand.to_all or demand.to_one):
-            return demand.num_chunks * (2 if demand.to_all else 1)
+        to_all = bool((wanted == many).all())
+        if demand.reduces.all() and (sources == many).all() and (to_all or demand.to_one):
+            return demand.num_chunks * (2 if to_all else 1)
         return None
+
+    @cached_property
+    def _spanned(self) -> BoolArray:
+        """Whether some chunk starts at a rank or is wanted there, shape (num_ranks,): not at helpers."""
+        spanned = np.zeros(self._demand.num_ranks, dtype=np.bool_)
+        spanned[self._demand.collective.inputs.rank] = True
+        spanned[self._demand.collective.outputs.rank] = True
+        return spanned
 
     def least_crossings(self, partition: Partition) -> int:
         """How many transfers there must be between the parts, for all chunks together."""
         if self.spanned_by_all is not None:
-            return self.spanned_by_all * (partition.num_parts - 1)
+            return self.spanned_by_all * (len(np.unique(partition.part_of[self._spanned])) - 1)
         key = partition.part_of.tobytes()
         if key not in self._of:
             at_once = max(1, PARTITIONS_CELLS // partition.num_parts)
