@@ -48,7 +48,8 @@ def test_json_has_the_keys_that_scripts_read(four: Taccl) -> None:
 def test_the_machine_file_is_one_that_commands_take(four: Taccl) -> None:
     made = four("topology", "import", "four.xml", "--nodes", "3", "-o", "machine.yaml")
     assert made.exit_code == 0, made.stderr
-    assert load_topology("machine.yaml").num_ranks == 12
+    machine = load_topology("machine.yaml")
+    assert (machine.num_members, machine.num_helpers) == (12, 6)  # an NVSwitch of Hopper sums, and copies
     assert four("topology", "show", "machine.yaml").exit_code == 0
     bound = four("bound", "--topology", "machine.yaml", "--size", "64MB")
     assert bound.exit_code == 0, bound.stderr

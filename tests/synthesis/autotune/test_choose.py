@@ -198,7 +198,9 @@ def test_of_what_a_search_passed_through_and_of_textbooks_the_file_decides_also_
     assert result.time_us >= result.lower_bound_us
     assert result.execution.time_us < 6 * 50  # its own sums, and not those of each piece after the other
     text = result.summary()
-    assert text.index("file time") < text.index("schedule  ") < text.index("links alone")
+    assert (
+        text.index("file time") < text.index("schedule  ") < text.index("links as thread blocks serve them")
+    )
 
 
 def test_what_one_gpu_does_with_itself_has_no_bandwidth():
