@@ -79,6 +79,10 @@ class Clock(Protocol):
         """Seconds until it ends by itself; inf: never."""
         ...
 
+    def afresh(self) -> Clock:
+        """The clock of a part that has improvements of its own, which are none of the whole."""
+        ...
+
 
 class WallClock:
     """Seconds as they pass. Work costs what it takes."""
@@ -97,6 +101,9 @@ class WallClock:
 
     def left_s(self) -> float:
         return math.inf
+
+    def afresh(self) -> Clock:
+        return self
 
 
 class PatientClock(WallClock):
@@ -126,6 +133,9 @@ class PatientClock(WallClock):
         patience_s = max(PATIENCE_S, self._improved_s - self._began_s)
         return self._improved_s + patience_s - self._now_s()
 
+    def afresh(self) -> Clock:
+        return PatientClock(self._now_s)
+
 
 class WorkClock:
     """Seconds that pass by work alone: UNITS_PER_S units are a second, and a look is one unit.
@@ -154,6 +164,9 @@ class WorkClock:
 
     def left_s(self) -> float:
         return math.inf
+
+    def afresh(self) -> Clock:
+        return self
 
 
 class Budget:
@@ -207,17 +220,18 @@ class Budget:
         """Notes work that comes in small parts."""
         return Meter(self)
 
-    def share(self, fraction: float) -> Budget:
-        """A budget of a part of what is left, on the same clock."""
-        return self.at_most(self.remaining_s() * fraction)
+    def share(self, fraction: float, *, afresh: bool = False) -> Budget:
+        """A budget of a part of what is left, on the same clock; `afresh`: with improvements of its own."""
+        clock = self._clock.afresh() if afresh else self._clock
+        return Budget(min(self.remaining_s() * fraction, self.remaining_s()), clock)
 
     def at_most(self, seconds: float) -> Budget:
         """A budget of this many seconds, or of what is left if that is less, on the same clock."""
         return Budget(min(seconds, self.remaining_s()), self._clock)
 
     def without_end(self) -> Budget:
-        """A budget that is never spent, on the same clock: for what is done in any case."""
-        return Budget(math.inf, self._clock)
+        """A budget that is never spent, whatever has stalled: for what is done in any case."""
+        return Budget(math.inf, self._clock if self.counts_work else None)
 
 
 class Meter:

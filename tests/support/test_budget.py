@@ -75,3 +75,19 @@ def test_a_budget_is_over_when_its_clock_has_no_patience_left() -> None:
     hand.now_s += PATIENCE_S
     assert budget.remaining_s() == 0
     assert budget.has_stalled and budget.share(0.5).remaining_s() == 0
+
+
+def test_a_part_with_improvements_of_its_own_has_patience_of_its_own() -> None:
+    hand, clock = after([])
+    whole = Budget(60.0, clock)
+    part = whole.share(0.5, afresh=True)
+    part.note(10.0, 1.0)
+    hand.now_s += PATIENCE_S
+    assert part.remaining_s() == 0
+    assert whole.remaining_s() > PATIENCE_S
+
+
+def test_what_is_done_in_any_case_is_done_after_all_patience() -> None:
+    hand, clock = after([(1.0, 10.0, 1.0)])
+    hand.now_s = 100.0
+    assert Budget(60.0, clock).without_end().remaining_s() == math.inf

@@ -150,7 +150,7 @@ class _Rounds:
     def _look(self, part: float) -> None:
         """A first schedule, made in every way: which costs are worth a search."""
         self._has_looked = True
-        budget = self._budget.share(part)
+        budget = self._budget.share(part, afresh=True)
         try:
             looked = self._search(
                 self._configurations[0], self._options, budget, self._listener(self._configurations[0]), True
@@ -165,7 +165,7 @@ class _Rounds:
         self._predict(looked)
 
     def _search_for(self, configuration: Configuration, part: float) -> None:
-        budget = self._budget.share(part)
+        budget = self._budget.share(part, afresh=True)
         try:
             searched = self._search(
                 configuration, self._options, budget, self._listener(configuration), False
@@ -192,6 +192,8 @@ class _Rounds:
             predictor.predict(searched.found.schedule, [searched.configuration], anyway)
             if self._searches_once and predictor.predictions and len(searched.found.schedule) <= CHOOSE_SOON:
                 predictor.predict(searched.found.schedule, self._of_others(searched.configuration), anyway)
+            for made in predictor.predictions:
+                self._budget.note(made.time_us, 0.0)
         if not (predictor.predictions or self._has_looked or self.interrupted):
             self._look(CHOOSE_PREDICT)  # what is best has no file; what is found first may have one
         is_last = (

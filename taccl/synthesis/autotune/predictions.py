@@ -306,6 +306,7 @@ class Predictor:
         slowest = max(runs, key=lambda run: run.time_us)  # of several files, runtimes take one each
         blocks = max(file.most_blocks for file in files)
         self.predictions.append(Prediction(configuration, schedule, blocks, slowest))
+        budget.note(slowest.time_us, 0.0)
         return self.predictions[-1]
 
     def _run(
@@ -356,8 +357,9 @@ def _as_cut(problem: Problem, network: LogicalTopology, instances: int) -> Probl
     collective, of_chunks = problem.collective, (problem.sizes, problem.ready_us, problem.tail_us)
     is_plain = all(column is None for column in of_chunks)
     if instances > 1 and collective.name in COLLECTIVES and is_plain:
-        pieces = collective.chunks_per_rank * instances
-        collective = make_collective(collective.name, collective.num_ranks, pieces, collective.root)
+        pieces, helpers = collective.chunks_per_rank * instances, collective.num_helpers
+        collective = make_collective(collective.name, collective.num_members, pieces, collective.root)
+        collective = collective.with_helpers(helpers) if helpers else collective
     elif instances > 1:
         collective = cut_in_place(collective, instances)
     sizes, ready_us, tail_us = (

@@ -178,3 +178,19 @@ def test_a_row_says_what_it_is_in_a_line():
         "10.00 us, bound 5.00 us, gap 50.00%, chunks 1, 8 thread blocks: chosen",
     )
     assert FileTried("LL", 4, "two-way", None, None, None, None, None, "too large").line == "too large"
+
+
+def test_instances_of_a_machine_with_a_switch_that_sums_are_predicted_too():
+    plans = find_target("mscclpp")
+    found = synthesize(
+        *("allreduce",),
+        **{"topology": "dgx-h100", "nodes": 1, "size": "64KB", "chunks": 1, "target": "mscclpp"},
+        **{"engine": "textbook", "effort": 300, "file": False},
+    )
+    files = Predictor(
+        found.problem.topology,
+        plans,
+        lambda schedule, each: plans.lower(schedule, LoweringOptions(each.protocol, each.instances)),
+    )
+    files.predict(found.schedule, [Configuration("Simple", 2)], MANY)
+    assert [each.configuration.instances for each in files.predictions] == [2], files.reasons
