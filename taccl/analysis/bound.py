@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, overload
 from taccl.api import make_problem
 from taccl.backend.target import AnyTarget, ThreadBlocks
 from taccl.backend.targets.registry import find_target
-from taccl.encoding.bounds import Proof, all_bounds
+from taccl.encoding.bounds import NOTHING, Proof, all_bounds
 from taccl.errors import TacclError
 from taccl.model import units
 from taccl.model.engine_costs import LINKS_ONLY, Pace, effective_network
@@ -87,6 +87,11 @@ class Bounds(Reported, Sequence[Proof]):
         return len(self.proven)
 
     @property
+    def any_chunks(self) -> Proof:
+        """The largest that holds for any number of equal chunks; `NOTHING` where none does."""
+        return next((each for each in self.proven if each.holds_for_any_chunks and each.value_us), NOTHING)
+
+    @property
     def problem(self) -> Problem:
         """What the bounds are for."""
         return self.stated.problem
@@ -117,7 +122,7 @@ class Bounds(Reported, Sequence[Proof]):
         return Report("taccl.bound/1", self._all_figures(rows), _COLUMNS, rows, Table(title, cells, header))
 
     def _all_figures(self, rows: Sequence[Mapping[str, object]]) -> dict[str, object]:
-        problem, largest, served = self.problem, self.proven[0], self.served
+        problem, largest, any_chunks, served = self.problem, self.proven[0], self.any_chunks, self.served
         return {
             "collective": problem.collective.name,
             "root": problem.collective.root,
@@ -132,6 +137,8 @@ class Bounds(Reported, Sequence[Proof]):
             "lower_bound_us": largest.value_us,
             "bound_source": largest.witness,
             "remedy": largest.remedy,
+            "any_chunks_bound_us": any_chunks.value_us or None,
+            "any_chunks_bound_source": any_chunks.witness if any_chunks.value_us else None,
             "bounds": list(rows),
             "protocol": None if served is None else served.protocol,
             "instances": None if served is None else served.instances,

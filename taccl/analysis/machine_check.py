@@ -16,6 +16,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from taccl.encoding.bounds import Proof, known_bounds, proofs
+from taccl.encoding.bounds.latency import LATENCY
 from taccl.encoding.instance import Instance
 from taccl.errors import TacclError
 from taccl.model import units
@@ -76,7 +77,9 @@ class MachineBound:
             return None
         if all(proof.holds_for_any_chunks for proof in self.proved):
             return None
-        return "bandwidth" if self.any_chunks.value_us >= _MOSTLY * self.bound.value_us else "latency"
+        of_bytes = (each for each in self.proved if each.holds_for_any_chunks and each.kind != LATENCY.name)
+        bytes_us = max((each.value_us for each in of_bytes), default=0.0)
+        return "bandwidth" if bytes_us >= _MOSTLY * self.bound.value_us else "latency"
 
     @property
     def witness(self) -> Proof | None:

@@ -63,7 +63,8 @@ def _count_or_range(ctx: click.Context, option: click.Parameter, value: str | No
 def bound(as_json: bool, helpers: int | range | None, **request: Any) -> None:
     """The lower bounds on the time of any schedule, each with the chunk, cut or ports that make it so.
 
-    No engine runs. The largest bound counts, and its witness says where the machine is the limit.
+    No engine runs. What holds for any number of chunks comes first; what holds for the number requested (one
+    a rank, unless --chunks says another) may be larger. The witness says where the machine is the limit.
 
     On a machine with an executor, --protocol says with which costs; what every schedule pays (the launch) is
     distinguished, and so is a bound of the file's own time.
@@ -99,18 +100,19 @@ def _show(proven: Bounds) -> None:
     click.echo(
         f"{problem.collective.name}, {problem.collective.counted_ranks}, on {on}: {size} in chunks of {chunk}"
     )
-    header = ["bound", "time(us)", "algbw(GB/s)", "busbw(GB/s)", "", "why no schedule is faster"]
-    show_table(header, [_row(proven, each, each is largest) for each in proven if each.value_us > 0])
     if not largest.value_us:
         click.echo("no bound: nothing has to move, or moving costs nothing")
         return
-    click.echo(f"\nthe limit is {largest.witness}; what moves it: {largest.remedy}")
-    any_chunks = _for_any_chunks(proven)
-    if any_chunks is not None:
+    limits = [each for each in (proven.any_chunks, largest) if each.value_us > 0]
+    for each in dict.fromkeys(limits):
         click.echo(
-            f"however finely {size} is cut, no schedule is faster than {any_chunks.value_us:.2f} us "
-            f"({any_chunks.witness})"
+            f"no schedule is faster than {each.value_us:.2f} us for {_chunk_count(each)}: "
+            f"{each.witness}; what moves it: {each.remedy}"
         )
+    click.echo()
+    header = ["bound", "time(us)", "algbw(GB/s)", "busbw(GB/s)", "holds for", "why no schedule is faster"]
+    in_order = sorted(proven, key=lambda each: not each.holds_for_any_chunks)
+    show_table(header, [_row(proven, each) for each in in_order if each.value_us > 0])
     if proven.served is not None:
         any_file = proven.served.any_file
         click.echo(
@@ -126,11 +128,11 @@ def _show_curve(curve: ServerCurve) -> None:
     show_table(curve.header, curve.cells)
 
 
-def _row(proven: Bounds, each: Proof, is_largest: bool) -> list[str]:
+def _row(proven: Bounds, each: Proof) -> list[str]:
     algbw, busbw = proven.algbw_gbps(each), proven.busbw_gbps(each)
-    mark = "<- largest" if is_largest else "any chunks" if each.holds_for_any_chunks else ""
-    return [each.kind, f"{each.value_us:.2f}", f"{algbw:.2f}", f"{busbw:.2f}", mark, each.witness]
+    figures = [f"{value:.2f}" for value in (each.value_us, algbw, busbw)]
+    return [each.kind, *figures, _chunk_count(each), each.witness]
 
 
-def _for_any_chunks(proven: Bounds) -> Proof | None:
-    return next((each for each in proven if each.holds_for_any_chunks and each.value_us > 0), None)
+def _chunk_count(each: Proof) -> str:
+    return "any chunk count" if each.holds_for_any_chunks else "this chunk count"

@@ -10,8 +10,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from taccl.backend.target import FEWER_CHUNKS, AnyTarget
+from taccl.encoding.bounds import Proof, any_chunks_bound
 from taccl.encoding.core.options import SearchOptions
 from taccl.errors import CheckError, ProgramLimitError, TacclError
+from taccl.model.network import LogicalTopology
+from taccl.support.budget import Budget
 from taccl.synthesis.autotune import FileChoice, fitting_chunks
 from taccl.synthesis.job import Job
 from taccl.synthesis.lowering import OutputFile
@@ -23,6 +26,8 @@ from taccl.synthesis.searcher import Searcher
 _FINDINGS = 8
 #: Where a file is too large, the part of the time left in which a number of chunks is looked for that fits.
 _TO_TELL_WHAT_FITS = 0.5
+#: Units of work for a bound for any number of chunks, where the search has proved none.
+_FOR_ANY_CHUNKS = 200
 
 
 def emit(job: Job, choice: FileChoice, options: SearchOptions, searcher: Searcher, began_s: float) -> Result:
@@ -84,7 +89,16 @@ def _without_files(job: Job, choice: FileChoice, options: SearchOptions, searche
         execution=choice.execution,
         files_tried=choice.files_tried,
         machine=None if network.executor is None else network,
+        any_chunks=_for_any_chunks(found, network),
     )
+
+
+def _for_any_chunks(found: Found, network: LogicalTopology) -> Proof:
+    """What the search proved, or, where it ended before that or knew other costs, what is there soon."""
+    if network.executor is None and found.any_chunks.value_us:
+        return found.any_chunks
+    by_links = replace(found.schedule.problem, topology=network, symmetry=())
+    return any_chunks_bound(by_links, Budget.of_work(_FOR_ANY_CHUNKS))
 
 
 def _notes_on(found: Found) -> Iterator[str]:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from taccl.encoding.bounds import quick_bound
+from taccl.encoding.bounds import NOTHING, Proof, quick_bound
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import decisions_of, in_order
 from taccl.encoding.portfolio.journal import EngineRun
@@ -63,6 +63,8 @@ class Result(Reported):
     machine : its network as it is, where the schedule's costs are those of thread blocks.
     scheduler, tasks : the address of the cluster that searched as well, and what became of its tasks.
     sums_at : where sums are made other than at GPUs (`PhysicalTopology.sums_at`); empty where nothing sums.
+    any_chunks : no schedule is faster by links alone, whatever the number of equal chunks; `NOTHING`: not
+        proved.
     """
 
     found: Found
@@ -84,6 +86,7 @@ class Result(Reported):
     scheduler: str | None = None
     tasks: tuple[TaskRun, ...] = ()
     sums_at: str = ""
+    any_chunks: Proof = NOTHING
 
     @property
     def schedule(self) -> Schedule:
@@ -258,6 +261,8 @@ class Result(Reported):
             "time_us": self.time_us,
             "lower_bound_us": self.lower_bound_us,
             "bound_source": self.bound_source,
+            "any_chunks_bound_us": self.any_chunks.value_us or None,
+            "any_chunks_bound_source": self.any_chunks.witness if self.any_chunks.value_us else None,
             "gap": self.gap,
             "algbw_gbps": finite(self.algbw_gbps),
             "busbw_gbps": finite(self.busbw_gbps),
@@ -320,7 +325,8 @@ class Result(Reported):
     def __repr__(self) -> str:
         return (
             f"Result({self.collective.name} on {self.topology}, {units.format_size(self.size_bytes)}: "
-            f"{self.time_us:.2f} us, bound {self.lower_bound_us:.2f} us, gap {100 * self.gap:.2f}%, "
+            f"{self.time_us:.2f} us, bound for this chunk count {self.lower_bound_us:.2f} us, "
+            f"gap {100 * self.gap:.2f}%, "
             f"{self.status})"
         )
 
@@ -328,21 +334,38 @@ class Result(Reported):
         """One time with its bound and gap: of the file where that is predicted, else of the schedule."""
         bandwidths = [("algbw", _bandwidth(self.algbw_gbps)), ("busbw", _bandwidth(self.busbw_gbps))]
         if self.execution is None:
-            source = f"  ({self.bound_source})" if self.bound_source else ""
             return [
                 ("time", f"{self.time_us:.2f} us  ({self._left_out})"),
-                ("lower bound", f"{self.lower_bound_us:.2f} us{source}"),
-                ("gap", f"{100 * self.gap:.2f}%  ({self.status})"),
+                *zip(("lower bound", ""), self._bounds(), strict=False),
+                ("gap", f"{100 * self.gap:.2f}% for this chunk count  ({self.status})"),
                 *bandwidths,
             ]
         bound, time_us = self.execution.bound, self.execution.time_us
         return [
             ("file time", f"{time_us:.2f} us predicted  ({self._configuration()})"),
-            ("lower bound", f"{bound.value_us:.2f} us  ({bound.witness})"),
+            *zip(("lower bound", ""), self._bounds_of_files(bound), strict=False),
             ("gap", f"{100 * relative_gap(time_us, bound.value_us):.2f}%  ({self.status})"),
             ("schedule", f"{self.time_us:.2f} us  ({self._left_out})"),
             *bandwidths,
         ]
+
+    def _bounds_of_files(self, bound: Proof) -> list[str]:
+        """First what holds for any library's program, then what holds for files like this one."""
+        own = f"{bound.value_us:.2f} us for files of {self.protocol} with chunks as fine  ({bound.witness})"
+        if not self.any_chunks.value_us:
+            return [own]
+        by_links = f"{self.any_chunks.value_us:.2f} us for any chunk count by links alone"
+        return [f"{by_links}  ({self.any_chunks.witness})", own]
+
+    def _bounds(self) -> list[str]:
+        """First what holds for any chunk count, so for a library's, then what holds for this one."""
+        source = f"  ({self.bound_source})" if self.bound_source else ""
+        own = f"{self.lower_bound_us:.2f} us"
+        of_any = f"{self.any_chunks.value_us:.2f} us"
+        if not self.any_chunks.value_us:
+            return [f"{own} for this chunk count{source}"]
+        first = f"{of_any} for any chunk count  ({self.any_chunks.witness})"
+        return [first] if own == of_any else [first, f"{own} for this chunk count{source}"]
 
     @property
     def _left_out(self) -> str:
@@ -356,8 +379,8 @@ class Result(Reported):
 
     def _bound_of_schedule(self) -> str:
         costs = "links alone" if self.machine is None else "the same costs"
-        bound = f"lower bound {self.lower_bound_us:.2f} us by {costs} ({self.bound_source})"
-        return f"{bound}, gap {100 * self.gap:.2f}%"
+        bound = f"lower bound {self.lower_bound_us:.2f} us for this chunk count by {costs}"
+        return f"{bound} ({self.bound_source}), gap {100 * self.gap:.2f}%"
 
     def _chunk_size(self) -> str:
         size_mb = self.problem.size_mb

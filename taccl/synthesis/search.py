@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from taccl.encoding.bounds import NOTHING, Proof
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
 from taccl.encoding.instance import Instance
@@ -81,6 +82,7 @@ class Found:
     `note` is what else an engine proved about this schedule, in a sentence; empty for nothing. `engines`
     tells what each engine did, `declined` which did not serve the problem and why, `failures` which broke
     down. `passed` are valid schedules that were the best before: the first, and the last of engines.
+    `any_chunks` is the largest bound that holds for any number of equal chunks, as far as one was proved.
     """
 
     schedule: Schedule
@@ -93,6 +95,7 @@ class Found:
     declined: tuple[Declined, ...] = ()
     failures: tuple[Failure, ...] = ()
     passed: tuple[Schedule, ...] = ()
+    any_chunks: Proof = NOTHING
 
     def with_passed(self, others: Iterable[Schedule]) -> Found:
         """The same with more schedules that were passed, a few of the fastest."""
@@ -274,6 +277,7 @@ class _Listener:
             engines=self._journal.runs,
             declined=self._journal.declined,
             failures=tuple(self._journal.failures),
+            any_chunks=NOTHING if self._is_refuted(self._journal.any_chunks) else self._journal.any_chunks,
         ).with_passed(each for each in self._passed.values() if each is not self.schedule)
 
     @property
@@ -313,6 +317,9 @@ class _Listener:
             self._refuse_bound(update.lower_bound_us, update.bound_source)
             return
         self._bound_us, self._bound_source = update.lower_bound_us, update.bound_source
+
+    def _is_refuted(self, proof: Proof) -> bool:
+        return self._time_us is not None and contradicts(proof.value_us, self._time_us)
 
     def _refuse_bound(self, bound_us: float, source: str) -> None:
         """A bound above a valid schedule is a mistake of this program, and must not pass for a proof."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from taccl.analysis.explained.conflict import Conflict, Line
 from taccl.analysis.explained.symmetry import broken_without
-from taccl.encoding.bounds import Proof, proofs, quick_bound
+from taccl.encoding.bounds import Proof, proofs
 from taccl.encoding.bounds.stream import NOTHING
 from taccl.encoding.instance import Instance
 from taccl.model import tolerance
@@ -183,9 +183,5 @@ class _Bounds:
         if is_so_cut:
             yield from proofs(Instance(problem), clock)
             return
-        # A chunk of no size still takes its way's alphas.
-        alphas = quick_bound(replace(problem, chunk_mb=0.0))
-        witness = f"the alphas on the way of {alphas.witness.removeprefix('latency of ')}"
-        yield replace(alphas, witness=witness)
         every = proofs(Instance(problem), clock, any_chunks=True)
         yield from (proof for proof in every if proof.holds_for_any_chunks)

@@ -21,7 +21,7 @@ def schedule_facts(saved: SavedSchedule) -> tuple[tuple[str, str], ...]:
         ("collective", f"{collective.name}, {count(problem.num_ranks, 'rank')}{root}"),
         ("topology", topology_words(problem.topology)),
         ("size", f"{units.format_size(size)}, in chunks of {units.format_size(chunk)}"),
-        *time_facts(schedule.makespan_us, saved.lower_bound_us, saved.bound_source),
+        *time_facts(schedule.makespan_us, saved.lower_bound_us, saved.bound_source, " for this chunk count"),
         ("algbw", bandwidth_words(schedule.algbw_gbps)),
         ("busbw", bandwidth_words(schedule.busbw_gbps)),
         ("transfers", f"{len(schedule)} in {count(len(schedule.sends), 'send')}"),
@@ -29,11 +29,12 @@ def schedule_facts(saved: SavedSchedule) -> tuple[tuple[str, str], ...]:
 
 
 def time_facts(
-    time_us: float, bound_us: float | None, bound_source: str | None
+    time_us: float, bound_us: float | None, bound_source: str | None, holds: str = ""
 ) -> tuple[tuple[str, str], ...]:
     """Time, lower bound and gap, which go together; a bound of 0 means that nothing is proven.
 
-    None: no bound holds for what was timed.
+    `bound_us` : None: no bound holds for what was timed.
+    `holds` : for what else than that the bound holds, in words.
     """
     if bound_us is None:
         return ("time", f"{time_us:.2f} us"), ("lower bound", "none holds for this file")
@@ -41,7 +42,7 @@ def time_facts(
     gap = max(0.0, (time_us - bound_us) / time_us) if time_us > 0 else 0.0
     return (
         ("time", f"{time_us:.2f} us"),
-        ("lower bound", f"{bound_us:.2f} us{source}" if bound_us > 0 else "none proven"),
+        ("lower bound", f"{bound_us:.2f} us{holds}{source}" if bound_us > 0 else "none proven"),
         ("gap", f"{100 * gap:.2f}%" if bound_us > 0 or time_us <= 0 else "unknown"),
     )
 

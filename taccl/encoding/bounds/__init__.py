@@ -8,18 +8,28 @@ from __future__ import annotations
 
 from taccl.encoding.bounds.bound import BY_SEARCH, Bound, Proof, Prove
 from taccl.encoding.bounds.registry import BOUNDS, known_bounds
-from taccl.encoding.bounds.stream import all_bounds, declined, lower_bound, proofs, quick_bound
+from taccl.encoding.bounds.stream import (
+    NOTHING,
+    all_bounds,
+    any_chunks_bound,
+    declined,
+    lower_bound,
+    proofs,
+    quick_bound,
+)
 from taccl.encoding.bounds.views import View
 from taccl.encoding.bounds.volume import between_nodes
 
 __all__ = [
     "BOUNDS",
     "BY_SEARCH",
+    "NOTHING",
     "Bound",
     "Proof",
     "Prove",
     "View",
     "all_bounds",
+    "any_chunks_bound",
     "between_nodes",
     "declined",
     "known_bounds",

@@ -3,17 +3,19 @@ r"""The latency bound: no chunk travels faster than over the cheapest path.
     T >= max over chunks c and ranks r in D(c) of dist(U(c), r),
 
 with the nearest source for a copy and the farthest contribution for a sum (COST_MODEL, lower
-bound a). What ready times, tails and sizes add to that is in `arrival`.
+bound a). What ready times, tails and sizes add to that is in `arrival`. However finely a size is cut, the
+alphas of that path remain: they are the distance of a chunk of no size.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
-from taccl.encoding.bounds.tuning import LATENCY_MOST_CELLS
+from taccl.encoding.bounds.tuning import LATENCY_MOST_CELLS, LATENCY_MOST_LINKS_OF_ALPHAS
 from taccl.encoding.bounds.views import View
 from taccl.encoding.instance import Instance
 from taccl.model.collective import IntArray
@@ -54,6 +56,13 @@ def latency_bound(instance: Instance) -> Proof:
     return _of_the_longest(instance, wants.chunk, far)
 
 
+def alphas_bound(instance: Instance) -> Proof:
+    """The alphas of the longest of those paths, which hold for any number of chunks."""
+    proof = latency_bound(Instance(replace(instance.problem, chunk_mb=0.0)))
+    way = proof.witness.removeprefix("latency of ")
+    return replace(proof, witness=f"the alphas on the way of {way}", holds_for_any_chunks=True)
+
+
 def _distances(instance: Instance) -> tuple[FloatArray, IntArray]:
     """Distances by the links that chunks may use; of large machines over all links, which are no longer."""
     problem = instance.problem
@@ -72,6 +81,8 @@ def _of_the_longest(instance: Instance, chunk: IntArray, far_us: FloatArray) -> 
 
 
 def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
+    if view.problem.topology.num_links <= LATENCY_MOST_LINKS_OF_ALPHAS:
+        yield alphas_bound(view.instance)
     yield latency_bound(view.instance)
 
 
@@ -82,4 +93,5 @@ LATENCY = Bound(
     prove=_prove,
     features=RELAXED,
     is_quick=True,
+    has_any_chunks=True,
 )

@@ -100,5 +100,11 @@ def all_bounds(
     return tuple(sorted(best.values(), key=lambda proof: -proof.value_us))
 
 
+def any_chunks_bound(problem: Problem | Instance, limit: float | Budget = 10.0) -> Proof:
+    """The largest that holds for any number of equal chunks; `NOTHING` where none does."""
+    proved = all_bounds(problem, limit, any_chunks=True)
+    return next((each for each in proved if each.holds_for_any_chunks), NOTHING)
+
+
 def _instance(problem: Problem | Instance) -> Instance:
     return problem if isinstance(problem, Instance) else Instance(problem)

@@ -57,6 +57,8 @@ HELPED_MOST_ASSIGNMENTS, HELPED_MOST_LINKS = 16, 200_000
 
 #: Most distances, in the worst case of one kind of limits for each rank.
 LATENCY_MOST_CELLS = 2**25
+#: With more links, alphas alone are not looked at: distances take a second, and bandwidth says more there.
+LATENCY_MOST_LINKS_OF_ALPHAS = 100_000
 
 # --- partitions
 

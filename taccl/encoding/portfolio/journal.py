@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from taccl.encoding.bounds import NOTHING, Proof
 from taccl.encoding.core.update import Update
 from taccl.encoding.instance import Instance, Part
 from taccl.encoding.portfolio.tuning import JOURNAL_OF_A_TURN
@@ -70,6 +71,8 @@ class Journal:
     _refused: list[Schedule] = field(default_factory=list)
     #: For each engine at work, the innermost last: seconds of those that it requested meanwhile.
     _inside_s: list[float] = field(default_factory=list)
+    #: The largest bound so far that holds for any number of equal chunks.
+    any_chunks: Proof = NOTHING
 
     @property
     def runs(self) -> tuple[EngineRun, ...]:
@@ -80,6 +83,11 @@ class Journal:
         """Each with the first reason that it gave; nothing that had a turn later."""
         ran = {name for _, name in self._runs}
         return tuple(each for name, each in self._declined.items() if name not in ran)
+
+    def hears(self, proof: Proof) -> None:
+        """Keep what is proved for any number of equal chunks."""
+        if proof.holds_for_any_chunks and proof.value_us > self.any_chunks.value_us:
+            self.any_chunks = proof
 
     def declines(self, name: str, reason: str) -> None:
         self._declined.setdefault(name, Declined(name, reason))

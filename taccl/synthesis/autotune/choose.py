@@ -396,5 +396,5 @@ def _of_chunks(searched: Searched, formulated: Formulated) -> tuple[str, tuple[C
             tried.append(replace(each, remark="fastest by these costs, but not its file"))
         else:
             tried.append(each)
-    note = f"chunks per rank: {number}, by the predicted time of the file; the bound is for {number}"
+    note = f"chunks per rank: {number}, by the predicted time of the file"
     return note, tuple(tried)

@@ -213,13 +213,18 @@ class ChunkSearch:
             failed=bool(failures),
             stalled=self._budget.has_stalled,
         )
-        chosen = replace(best.found, status=status, seconds=passed_s, failures=failures)
+        chosen = replace(
+            best.found,
+            status=status,
+            seconds=passed_s,
+            failures=failures,
+            any_chunks=max(best.found.any_chunks, self._proved.any_chunks, key=lambda proof: proof.value_us),
+        )
         others = [trial for trial in self._by_time() if trial is not best and trial.usable is not False]
         return Choice(
             formulated=best.formulated,
             found=chosen,
             tried=tuple(trial.tried(best) for trial in self.trials),
-            any_chunks=self._proved.any_chunks,
             all_found=((best.formulated, chosen), *((other.formulated, other.found) for other in others)),
         )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from taccl.encoding.bounds import Proof
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.journal import EngineRun
 from taccl.model import units
@@ -45,25 +44,21 @@ class ChunksTried:
 class Choice:
     """The number of chunks that gave the fastest schedule, and all that were tried.
 
-    `any_chunks` bounds the time whatever the number is; `all_found` is the best for each number.
+    `all_found` is the best for each number.
     """
 
     formulated: Formulated
     found: Found
     tried: tuple[ChunksTried, ...]
-    any_chunks: Proof
     all_found: tuple[tuple[Formulated, Found], ...] = ()
 
     @property
     def note(self) -> str:
-        """The choice and what the bound is about, in a sentence."""
+        """The choice, in a sentence."""
         chunks = self.formulated.problem.collective.chunks_per_rank
         tried = [each.chunks for each in self.tried]
         numbers = f"{min(tried)} to {max(tried)}" if len(tried) > 1 else f"{tried[0]} alone"
-        chosen = f"chunks per rank: {chunks} (tried {numbers}); the bound is for {chunks}"
-        if not self.any_chunks.value_us:
-            return chosen
-        return f"{chosen}; bound for any chunk count: {self.any_chunks.value_us:.2f} us"
+        return f"chunks per rank: {chunks} (tried {numbers})"
 
 
 @dataclass(eq=False)

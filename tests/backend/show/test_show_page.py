@@ -46,7 +46,7 @@ def test_the_data_are_the_columns(page: str, schedule) -> None:
     data = data_of(page)
     assert len(data["bars"]["lane"]) == len(schedule)
     assert max(data["bars"]["end"]) == schedule.makespan_us
-    assert ["lower bound", "8.00 us  (a reason)"] in data["facts"]
+    assert ["lower bound", "8.00 us for this chunk count  (a reason)"] in data["facts"]
 
 
 @needs_browser

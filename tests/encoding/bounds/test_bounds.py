@@ -300,7 +300,7 @@ def test_some_bounds_hold_however_finely_the_same_size_is_cut(name: str, topolog
     )
     spanning = {"strength"} if name not in ("alltoall", "gather", "scatter") else set()
     kinds = {kind for kind, for_any_chunks in coarse if for_any_chunks}
-    assert kinds == {"cut", "flow", "volume"} | spanning
+    assert kinds == {"latency", "cut", "flow", "volume"} | spanning
     for kind in kinds:
         assert coarse[kind, True].value_us == pytest.approx(fine[kind, True].value_us, rel=1e-6)
     for each, kind in itertools.product((coarse, fine), ("cut", "volume")):
@@ -320,7 +320,7 @@ def test_for_any_chunks_a_cut_is_the_data_over_the_bandwidth_of_its_ports() -> N
 
 def test_where_only_what_holds_for_any_chunks_is_requested_nothing_else_is_proved() -> None:
     proofs = bounds.all_bounds(problem(two_nodes(), "alltoall"), any_chunks=True)
-    assert {proof.kind for proof in proofs} == {"cut", "flow", "volume"}
+    assert {proof.kind for proof in proofs} == {"latency", "cut", "flow", "volume"}
     assert all(proof.holds_for_any_chunks for proof in proofs)
 
 
@@ -374,3 +374,13 @@ def test_whole_chunks_flow_in_steps() -> None:
     proofs = _by_kind(all_bounds(problem(ndv2_node(), "alltoall")))
     assert proofs["flow", True].value_us == pytest.approx(368 / 3, rel=1e-6)
     assert proofs["flow", False].value_us == pytest.approx(138.6, rel=1e-6)
+
+
+def test_the_alphas_of_the_longest_path_remain_however_finely_a_size_is_cut() -> None:
+    """Three hops of 2 us each: with chunks of any size a Broadcast down the line takes 6 us."""
+    line = machine(4, [(0, 1, 2.0, 5.0), (1, 2, 2.0, 5.0), (2, 3, 2.0, 5.0)])
+    proof = _by_kind(bounds.all_bounds(problem(line, "broadcast", 3, chunk_mb=0.5), any_chunks=True))[
+        "latency", True
+    ]
+    assert proof.value_us == pytest.approx(6.0)
+    assert proof.witness.startswith("the alphas on the way of chunk")
