@@ -15,6 +15,7 @@ from taccl.model.collectives import chunk_bytes, make_collective
 from taccl.sketch import SketchedNetwork
 from taccl.support.budget import Budget
 from taccl.topologies import PhysicalTopology
+from taccl.topologies.without import as_used_by
 
 
 def any_cutting_bounds(
@@ -25,14 +26,15 @@ def any_cutting_bounds(
     Two kinds hold for any cutting: bounds that say so of themselves, and all bounds for parts of one byte.
     Every schedule of larger parts delivers one byte of each part, too, over the same hops and no faster.
     """
+    try:
+        made = make_collective(collective, machine.num_members, 1, None)
+    except TacclError:  # more chunks than can be built
+        return [None] * len(sizes)
+    machine = as_used_by(machine, made)
     network = network_in_time(machine, time.monotonic() + SHARE_OF_PATHS * budget.remaining_s())
     if network is None:
         return [None] * len(sizes)
-    members, helpers = network.topology.num_members, network.topology.num_helpers
-    try:
-        made = make_collective(collective, members, 1, None).with_helpers(helpers)
-    except TacclError:  # more chunks than can be built
-        return [None] * len(sizes)
+    made = made.with_helpers(machine.num_helpers)
     found = [_largest(network, made, size, budget) for size in sizes]
     if not any(size >= made.chunks_per_size for size in sizes):
         return found

@@ -32,6 +32,7 @@ from taccl.synthesis.inputs import choose_topology
 from taccl.topologies import PhysicalTopology
 from taccl.topologies.anomalies import Anomaly, anomalies, named
 from taccl.topologies.reach import check_pairs, may_reach
+from taccl.topologies.without import as_used_by
 
 #: The collectives that a machine is checked with.
 COLLECTIVES = ("allgather", "reducescatter", "allreduce", "alltoall")
@@ -206,7 +207,7 @@ def check_machine(
     if network is None:
         bounds = tuple(MachineBound(name, size, reason=_LATE) for size, name in requested)
     else:
-        bounds = tuple(_bounds(network, requested, end_s))
+        bounds = tuple(_bounds(machine, network, requested, end_s))
     late = sum(bound.reason == _LATE for bound in bounds)
     notes = (f"{late} of {len(bounds)} bounds were left out: {time_limit:g} s were over",) if late else ()
     return MachineCheck(machine, found, bounds, notes)
@@ -227,19 +228,23 @@ def network_in_time(machine: PhysicalTopology, end_s: float) -> SketchedNetwork 
 
 
 def _bounds(
-    network: SketchedNetwork, requested: Sequence[tuple[int, str]], end_s: float
+    machine: PhysicalTopology, network: SketchedNetwork, requested: Sequence[tuple[int, str]], end_s: float
 ) -> Iterator[MachineBound]:
     """Each with its share of the time that is left."""
-    logical = network.topology
+    networks = {machine.num_helpers: network}
     for done, (size, name) in enumerate(requested):
         left_s = end_s - time.monotonic()
         if left_s <= 0:
             yield MachineBound(name, size, reason=_LATE)
             continue
         try:
-            collective = make_collective(name, logical.num_members, 1, None).with_helpers(logical.num_helpers)
+            collective = make_collective(name, machine.num_members, 1, None)
+            used = as_used_by(machine, collective)
+            collective = collective.with_helpers(used.num_helpers)
             bytes_each = chunk_bytes(collective.chunks_per_size, size)
-            problem = network.applied(collective, bytes_each / units.MB).problem
+            if used.num_helpers not in networks:
+                networks[used.num_helpers] = sketched(None, used)
+            problem = networks[used.num_helpers].applied(collective, bytes_each / units.MB).problem
             proved = _proofs(Instance(problem), Budget(left_s / (len(requested) - done)))
         except TacclError as failure:
             yield MachineBound(name, size, reason=failure.message)

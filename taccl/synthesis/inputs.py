@@ -26,8 +26,8 @@ from taccl.synthesis.size_matrix import size_matrix
 from taccl.topologies import PhysicalTopology, load_topology
 from taccl.topologies.executors.defaults import as_executed
 from taccl.topologies.servers import with_servers
+from taccl.topologies.without import as_used_by, without_helpers
 from taccl.topologies.without import without as topology_without
-from taccl.topologies.without import without_helpers
 
 #: Collectives whose parts may be unequal.
 _WITH_SIZES = ("alltoall", "alltoallv")
@@ -88,7 +88,10 @@ def inputs_of(request: Request) -> Inputs:
         helpers=request.helpers,
     )
     pieces = (1 if sketch is None else sketch.chunks_per_rank) if chunks is None else chunks
-    demand = _demand(request, machine, pieces)
+    demand = _demand_of_members(request, machine, pieces)
+    if machine.num_helpers and demand.collective.num_ranks == machine.num_members:
+        machine = as_used_by(machine, demand.collective)
+        demand = replace(demand, collective=demand.collective.with_helpers(machine.num_helpers))
     collective = demand.collective
     check_cells(collective.name, collective.num_ranks, collective.chunks_per_rank, collective.num_chunks)
     if demand.chunk_bytes is not None:
@@ -112,14 +115,6 @@ def inputs_of(request: Request) -> Inputs:
         target.max_group,
         notes=tuple(rounding_notes(size_bytes, bytes_each, collective.chunks_per_size)),
     )
-
-
-def _demand(request: Request, machine: PhysicalTopology, pieces: int) -> Demand:
-    """What the collective and the sizes of a request want of the ranks of a machine, helpers among them."""
-    demand = _demand_of_members(request, machine, pieces)
-    missing = machine.num_ranks - demand.collective.num_ranks
-    is_of_members = machine.num_helpers and missing == machine.num_helpers
-    return replace(demand, collective=demand.collective.with_helpers(missing)) if is_of_members else demand
 
 
 def _demand_of_members(request: Request, machine: PhysicalTopology, pieces: int) -> Demand:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from taccl.errors import TopologyError
+from taccl.model.collective import Collective
 from taccl.support.arguments import shown
 from taccl.support.lists import few
 from taccl.topologies.devices import Device, Link
@@ -50,6 +51,21 @@ def without_helpers(machine: PhysicalTopology) -> PhysicalTopology:
     """The machine's GPUs, what passes data between them, and their links; its name stays."""
     helpers = {device.name for device in machine.devices if device.kind == "helper"}
     return _without(machine, helpers, ()) if helpers else machine
+
+
+def as_used_by(machine: PhysicalTopology, collective: Collective) -> PhysicalTopology:
+    """The machine without what its switches do more than pass on, where the collective has no use for that.
+
+    A switch sums what comes from several ranks and copies what several want. Where no chunk is summed and
+    each is wanted by one rank (AlltoAll, Gather, Scatter), it passes packets on, as it does between GPUs
+    anyway. As a helper it could do more: gather the chunks of all, and send each rank what is for it in one
+    group. A server can do that and stays.
+    """
+    at_switches = {device.name for device in machine.devices if device.at is not None}
+    if not at_switches or (collective.num_wanted > 1).any():
+        return machine
+    is_summed = (collective.reduces & (collective.num_sources > 1)).any()
+    return machine if is_summed else _without(machine, at_switches, ())
 
 
 def _without(

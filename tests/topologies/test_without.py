@@ -2,10 +2,13 @@
 
 import pytest
 
+from taccl.api import make_problem
+from taccl.encoding.bounds import lower_bound
 from taccl.errors import TopologyError
+from taccl.model.collectives import COLLECTIVES, make_collective
 from taccl.topologies import load_topology, parse_topology
 from taccl.topologies.servers import with_servers
-from taccl.topologies.without import without, without_helpers
+from taccl.topologies.without import as_used_by, without, without_helpers
 
 HGX = """\
 name: hgx
@@ -136,3 +139,20 @@ def test_a_machine_says_where_sums_are_made_other_than_at_gpus():
     assert load_topology("dgx-h100").sums_at == " with in-switch sums"
     assert without(load_topology("dgx-h100"), ["nvswitch"]).sums_at == ""
     assert without(load_topology("dgx-h100"), ["nvswitch.sum"]).sums_at == ""
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_switches_stay_where_something_is_summed_or_copied_and_servers_always(name):
+    machine = parse_topology(HGX)
+    used = as_used_by(machine, make_collective(name, 4, 1, None))
+    idle = name in ("alltoall", "gather", "scatter")
+    assert helpers_of(used) == ([] if idle else FACES) + ["pbox0", "pbox1"]
+
+
+def test_an_alltoall_is_bounded_as_if_the_switch_could_not_sum_and_copy():
+    with_it, without_it = (
+        lower_bound(make_problem("alltoall", topology="dgx-h100", nodes=1, size="8KB", without=names).problem)
+        for names in (None, "nvswitch")
+    )
+    assert with_it == without_it
+    assert with_it.value_us > 2
