@@ -100,7 +100,7 @@ def measured(name: str, topology: str, nodes: int | None, size: str, limit_s: fl
         chunks="auto",
         time_limit=limit_s,
         file=False,
-        **report.without_sums(topology),
+        **report.as_published(topology),
     )
     return Row(
         name,
@@ -121,7 +121,7 @@ def _textbook_us(kind: str, topology: str, nodes: int | None, size: str) -> floa
     best = None
     small = taccl.model.units.parse_size(size) <= SMALL_MB * 2**20
     for chunks in CHUNKS_OF_SMALL if small else CHUNKS:
-        requested = {"topology": topology, "nodes": nodes, **report.without_sums(topology)}
+        requested = {"topology": topology, "nodes": nodes, **report.as_published(topology)}
         problem = make_problem("allreduce", size=size, chunks=chunks, **requested).problem
         if 2 * problem.num_chunks * (problem.num_ranks - 1) > MOST_TRANSFERS:
             continue

@@ -52,7 +52,13 @@ def _row(machine: str | Path, nodes: int | None, size: str, program: str, limit_
     known = _recursive_doubling(problem) if program == "recursive doubling" else _one_shot(problem)
     known.check()
     found = taccl.synthesize(
-        "allreduce", topology=machine, nodes=nodes, size=size, chunks=1, time_limit=limit_s
+        "allreduce",
+        topology=machine,
+        nodes=nodes,
+        size=size,
+        chunks=1,
+        time_limit=limit_s,
+        executor=False,
     )
     return [
         machine.stem if isinstance(machine, Path) else machine + ("" if nodes is None else f" x{nodes}"),

@@ -67,6 +67,7 @@ def main() -> None:
                 size=arguments.size,
                 chunks="auto",
                 time_limit=arguments.time_limit,
+                executor=False,
             )
         except TacclError as error:
             rows.append([*case, *["-"] * 7, str(error).splitlines()[0]])

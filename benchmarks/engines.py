@@ -88,7 +88,7 @@ def left_out(names: tuple[str, ...]) -> Iterator[None]:
 def problems(published: int, others: int) -> list[tuple[str, str, str, Mapping[str, Any]]]:
     """(machine, collective, size, what is requested) of each."""
     sketches = [
-        (sketch.name, collective, "", {"sketch": sketch.name, "effort": published})
+        (sketch.name, collective, "", {"sketch": sketch.name, "effort": published, "executor": False})
         for sketch in published_sketches()
         for collective in COLLECTIVES
     ]
@@ -98,7 +98,7 @@ def problems(published: int, others: int) -> list[tuple[str, str, str, Mapping[s
             collective,
             size,
             {"topology": machine, "size": size, "effort": others}
-            | report.without_sums(machine)
+            | report.as_published(machine)
             | ({} if nodes is None else {"nodes": nodes}),
         )
         for machine, size, nodes in MACHINES

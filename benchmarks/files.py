@@ -72,7 +72,14 @@ def main() -> None:
 def measured(machine: str, collective: str, chunks: int, target: str) -> list[str]:
     """The cells of one row."""
     schedule = taccl.synthesize(
-        collective, topology=machine, size="256MB", chunks=chunks, engine="routes", gap=0.06, file=False
+        collective,
+        topology=machine,
+        size="256MB",
+        chunks=chunks,
+        engine="routes",
+        gap=0.06,
+        file=False,
+        executor=False,
     ).schedule
     seconds: list[str] = []
 

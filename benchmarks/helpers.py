@@ -164,6 +164,7 @@ def _row(case: Case, effort: int) -> list[str]:
             chunks=case.chunks,
             file=False,
             effort=effort * case.effort,
+            executor=False,
         )
         for left_out in (None, case.helper)
     )

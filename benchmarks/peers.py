@@ -90,7 +90,11 @@ def _row(
         topology = truncated(topology, scale)
     began = time.monotonic()
     result = taccl.synthesize(
-        collective, topology=topology, sketch=data / "sketch" / f"{sketch}.json", time_limit=time_limit
+        collective,
+        topology=topology,
+        sketch=data / "sketch" / f"{sketch}.json",
+        time_limit=time_limit,
+        executor=False,
     )
     row = [
         f"{machine} x{nodes}",

@@ -61,10 +61,10 @@ def main() -> None:
 def _row(sketch: str, collective: str, quick_s: float, time_limit: float) -> list[str]:
     try:
         began = time.monotonic()
-        quick = result = taccl.synthesize(collective, sketch=sketch, time_limit=quick_s)
+        quick = result = taccl.synthesize(collective, sketch=sketch, time_limit=quick_s, executor=False)
         if quick.status != "optimal":
             began = time.monotonic()
-            result = taccl.synthesize(collective, sketch=sketch, time_limit=time_limit)
+            result = taccl.synthesize(collective, sketch=sketch, time_limit=time_limit, executor=False)
     except TacclError as error:
         row = [sketch, collective, *["-"] * 9, str(error).splitlines()[0]]
     else:

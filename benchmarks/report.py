@@ -10,6 +10,7 @@ import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results"
 WIDTH = 120
@@ -58,6 +59,6 @@ def write(name: str, title: str, intro: str, body: str, measured: str = "") -> N
     print(f"wrote docs/results/{name}.md", file=sys.stderr)
 
 
-def without_sums(topology: str) -> dict[str, str]:
-    """Keywords for a machine without in-switch sums, as pages of before have it."""
-    return {"without": "nvswitch"} if topology == "dgx-h100" else {}
+def as_published(topology: str) -> dict[str, Any]:
+    """Keywords for a machine as published comparisons have it: links alone, and no in-switch sums."""
+    return {"executor": False} | ({"without": "nvswitch"} if topology == "dgx-h100" else {})

@@ -57,6 +57,7 @@ def main() -> None:
             chunks=CHUNKS,
             file=False,
             time_limit=arguments.time_limit,
+            executor=False,
         ).schedule
         fastest = [min(_times(schedule, slices), default=None) for slices in SLICES]
         reported = ", ".join(

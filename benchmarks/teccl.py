@@ -99,7 +99,12 @@ def _row(machine: str, collective: str, label: str, published: float, time_limit
     head = [machine, collective, label]
     try:
         result = taccl.synthesize(
-            collective, topology=machine, size=SIZES[label], chunks="auto", time_limit=time_limit
+            collective,
+            topology=machine,
+            size=SIZES[label],
+            chunks="auto",
+            time_limit=time_limit,
+            executor=False,
         )
     except TacclError as error:
         row = [*head, *["-"] * 9, str(error).splitlines()[0]]

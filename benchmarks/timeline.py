@@ -15,7 +15,9 @@ PICTURE = Path(__file__).parents[1] / "docs" / "timeline.svg"
 def main() -> None:
     """Draw it."""
     plt.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "taccl"})
-    result = synthesize("allgather", topology="ndv2", nodes=1, size="8MB", chunks=1, effort=4000, file=False)
+    result = synthesize(
+        "allgather", topology="ndv2", nodes=1, size="8MB", chunks=1, effort=4000, file=False, executor=False
+    )
     figure, axes = plt.subplots(figsize=(9, 4.2))
     result.plot("link", ax=axes)
     axes.tick_params(axis="y", labelsize=6)

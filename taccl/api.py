@@ -94,9 +94,10 @@ def synthesize(
     protocol, instances : of the file: one of the target's protocols (Simple, LL, LL128), and how many
         parallel copies of the program share each chunk.
     thread_blocks : `two-way`: a thread block may send and receive; `one-way`: each does one of the two.
-        All three may be left open, as None or `auto`: then it is whatever is predicted fastest, where the
-        machine says what executing costs; elsewhere the target's usual protocol, 1 and `two-way`. Plans for
-        MSCCL++ are predicted on every machine, by its links alone where it says nothing else.
+        All three may be left open, as None or `auto`: then it is whatever is predicted fastest, where it is
+        known what executing costs (`executor=False`: it does not count); elsewhere the target's usual
+        protocol, 1 and `two-way`. Plans for MSCCL++ are predicted on every machine, by its links alone where
+        nothing else is known.
     min_bytes, max_bytes : sizes of calls that the file serves; default: around `size`.
     in_place : of a plan for MSCCL++, which is for one way to call it: whether for calls in place; None: as
         PyTorch calls the collective. Other files say themselves which calls they serve.

@@ -51,7 +51,7 @@ def test_a_machine_a_sketch_and_a_collective_may_be_objects() -> None:
     machine = load_topology("ndv2", nodes=1)
     sketch = load_sketch(Path(taccl.__file__).parents[1] / "sketches" / "ndv2-n1-sk-1.yaml")
     gather = make_collective("allgather", 8, 2)
-    stated = make_problem(gather, topology=machine, sketch=sketch, size="16MB")
+    stated = make_problem(gather, topology=machine, sketch=sketch, size="16MB", executor=False)
     assert stated.topology is machine
     assert stated.problem.collective is gather
     assert stated.problem.chunk_mb == 1.0

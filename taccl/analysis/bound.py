@@ -20,7 +20,7 @@ from taccl.support.report import Report, Reported, Table
 from taccl.support.schemas import finite
 from taccl.synthesis.formulated import Formulated
 from taccl.synthesis.output_options import OutputOptions
-from taccl.synthesis.predicted import any_file_bound
+from taccl.synthesis.predicted import any_file_bound, trusted
 from taccl.synthesis.request import AUTO, AnyCollective, Request, RequestKeywords, request_of, spelled_out
 
 if TYPE_CHECKING:
@@ -106,7 +106,8 @@ class Bounds(Reported, Sequence[Proof]):
 
     def report(self) -> Report:
         """The bounds as figures, one row per bound that says something, and a table."""
-        problem, on = self.problem, self.stated.topology.name
+        problem, machine = self.problem, self.stated.topology
+        on = machine.name + machine.sums_for(problem.collective)
         proven = [bound for bound in self.proven if bound.value_us > 0]
         cells = [
             (
@@ -175,7 +176,8 @@ def bounds(
     ----------
     collective, requested : as in `taccl.make_problem`.
     protocol : of a file for the target: on a machine with an executor bounds are then of schedules under its
-        costs, as `synthesize` has them, and there is one of files too. None or `auto`: by links alone.
+        costs, as `synthesize` has them, and there is one of files too. None or `auto`: by links alone, and so
+        are those of schedules where the executor's numbers are defaults of a GPU.
     instances, thread_blocks : parallel copies of the program; whether a thread block may send and receive
         (`two-way`) or does one of the two. None or `auto`: the bounds hold for all that it may be.
 
@@ -207,7 +209,10 @@ def bounds(
         stated = replace(stated, notes=(*stated.notes, _NO_EXECUTOR))
         return Bounds(stated, all_bounds(stated.problem))
     served = _served_by(stated.problem, executor, target, wanted, copies, kind)
-    stated = _under_costs(stated, served)
+    if executor.origin is None:
+        stated = _under_costs(stated, served)
+    else:  # what is not measured proves nothing of schedules
+        stated = replace(stated, notes=(*stated.notes, executor.origin.note((stated.problem.size_bytes,))))
     return Bounds(stated, all_bounds(stated.problem), served)
 
 
@@ -235,7 +240,7 @@ def _served_by(
         thread_blocks=kind,
         blocks=blocks,
         launch_us=executor.costs_of(protocol).launch_us,
-        any_file=any_file_bound(problem, protocol, blocks),
+        any_file=trusted(any_file_bound(problem, protocol, blocks), problem, executor, protocol),
     )
 
 

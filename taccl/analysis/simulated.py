@@ -113,7 +113,8 @@ def simulate_file(
         raise UnitError(f"sizes must be a list of sizes, not {shown(sizes)}", hint='["1MB", "64MB"]')
     subject = _subject(path, collective, root)
     requested = replace(_of_no_machine(subject), **machine)
-    problems = [_problem(subject, requested, size) for size in sizes or (subject.default_size,)]
+    stated = [_problem(subject, requested, size) for size in sizes or (subject.default_size,)]
+    problems, sums_at = [problem for problem, _ in stated], stated[0][1]
     runs = []
     claims: dict[str, None] = {}
     for problem in problems:
@@ -127,8 +128,7 @@ def simulate_file(
     remarks, wrong = list(_remarks(subject, runs)), tuple[str, ...]()
     executor = None if links_only else problems[0].topology.executor
     if executor is not None and executor.origin is not None:
-        each = "; ".join(dict.fromkeys(executor.origin.at(problem.size_bytes) for problem in problems))
-        remarks.append(f"what executing costs was not measured here: {each}")
+        remarks.append(executor.origin.note(problem.size_bytes for problem in problems))
     if subject.file.unbounded is not None and not problems[0].topology.num_helpers:
         remarks.append(subject.file.unbounded)
         runs = [run.without_bound() for run in runs]
@@ -146,6 +146,7 @@ def simulate_file(
         protocol=protocol,
         arbitration=arbitration,
         wrong=wrong,
+        sums_at=sums_at,
     )
 
 
@@ -164,8 +165,12 @@ def _names_no_machine(requested: Request) -> bool:
     return requested.topology is None and requested.sketch is None
 
 
-def _problem(subject: Subject, requested: Request, size: str | int | None) -> Problem:
-    """What the program answers at a size, on all links that the machine or its sketch has."""
+def _problem(subject: Subject, requested: Request, size: str | int | None) -> tuple[Problem, str]:
+    """What the program answers at a size, on all links that the machine or its sketch has.
+
+    With it, where that machine makes sums other than at GPUs (`PhysicalTopology.sums_for`).
+    """
+    sums_at = ""
     chunks = subject.num_chunks
     size_bytes = None if size is None else chunks * chunk_bytes(chunks, units.parse_size(size))
     if subject.saved is not None and _names_no_machine(requested):
@@ -181,9 +186,11 @@ def _problem(subject: Subject, requested: Request, size: str | int | None) -> Pr
             rounded = -(-size_bytes // collective.chunks_per_size) * collective.chunks_per_size
         stated = make_problem(replace(requested, size=rounded))
         problem = replace(stated.problem, symmetry=(), limits=RoutingLimits())
+        sums_at = stated.topology.sums_for(collective)
     if size_bytes is None:
         size_bytes = problem.size_bytes
-    return replace(problem, chunk_mb=size_bytes / units.MB / subject.collective.chunks_per_size)
+    chunk_mb = size_bytes / units.MB / subject.collective.chunks_per_size
+    return replace(problem, chunk_mb=chunk_mb), sums_at
 
 
 def _rounding_notes(

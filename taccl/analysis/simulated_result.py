@@ -131,6 +131,7 @@ class SimulatedFile(Reported):
 
     `path`, `protocol`, `arbitration` : what was requested; a protocol of None is the file's own, without
     flags. `wrong` : what verification finds in a file that is faster than any that computes its collective.
+    `sums_at` : where sums are made other than at GPUs (`PhysicalTopology.sums_for`).
     """
 
     program: Unfolded
@@ -142,6 +143,7 @@ class SimulatedFile(Reported):
     protocol: Protocol | None = None
     arbitration: Arbitration = "urgent"
     wrong: tuple[str, ...] = ()
+    sums_at: str = ""
 
     def check(self) -> None:
         """Raise unless the file may compute its collective.
@@ -192,5 +194,6 @@ class SimulatedFile(Reported):
             )
             for run in self.sizes
         ]
-        title = f"{self.collective.name}, {self.program.num_ranks} ranks, on {self.topology}"
+        on = f"{self.topology}{self.sums_at}"
+        title = f"{self.collective.name}, {self.program.num_ranks} ranks, on {on}"
         return Report("taccl.simulate/1", figures, list(rows[0]), rows, Table(title, cells, header))

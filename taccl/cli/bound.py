@@ -46,7 +46,7 @@ def _count_or_range(ctx: click.Context, option: click.Parameter, value: str | No
 @click.option(
     "--protocol",
     metavar="NAME",
-    help="Simple, LL or LL128: what it costs on a machine with an executor. Default: links alone.",
+    help="Simple, LL or LL128: what it costs, where that is known. Default: links alone.",
 )
 @click.option(
     "--instances",
@@ -66,8 +66,9 @@ def bound(as_json: bool, helpers: int | range | None, **request: Any) -> None:
     No engine runs. What holds for any number of chunks comes first; what holds for the number requested (one
     a rank, unless --chunks says another) may be larger. The witness says where the machine is the limit.
 
-    On a machine with an executor, --protocol says with which costs; what every schedule pays (the launch) is
-    distinguished, and so is a bound of the file's own time.
+    Where it is known what executing costs, --protocol says with which costs; what every schedule pays (the
+    launch) is distinguished, and so is a bound of the file's own time. Defaults of a GPU prove nothing of
+    schedules, and of a file's time what is left at the lower end of their interval.
 
     \b
     taccl bound --sketch ndv2-sk-1 --collective allgather --size 16MB
@@ -96,7 +97,7 @@ def _show(proven: Bounds) -> None:
     size = units.format_size(problem.size_bytes)
     chunk = units.format_sizes(float(problem.size_mb.min()), float(problem.size_mb.max()))
     on = stated.topology.name if stated.sketch is None else f"{stated.topology.name} ({stated.sketch.name})"
-    on += stated.topology.sums_at if problem.collective.is_reduction else ""
+    on += stated.topology.sums_for(problem.collective)
     click.echo(
         f"{problem.collective.name}, {problem.collective.counted_ranks}, on {on}: {size} in chunks of {chunk}"
     )

@@ -77,7 +77,7 @@ _MACHINE = (
         "executor",
         default=None,
         help="Whether what executing costs counts: as the machine's file says, else by defaults of its GPUs. "
-        "Without: links alone.  [default: as the file says]",
+        "Without: links alone.  [default: where either is known]",
     ),
 )
 

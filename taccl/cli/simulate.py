@@ -14,6 +14,7 @@ from taccl.cli import completion
 from taccl.cli.options import FILE, json_option, machine_options, proxy_option
 from taccl.cli.output import show_json, show_table
 from taccl.cli.sections import Sectioned
+from taccl.model.engine_costs import LINKS_ALONE
 
 
 @click.command(cls=Sectioned)
@@ -70,8 +71,8 @@ def simulate(file: Path, sizes: str | None, protocol: str | None, as_json: bool,
 
     Its thread blocks, waits and connections are simulated event by event on the links and ports of a
     machine. Each time comes with a lower bound for all programs of that collective, with chunks as
-    fine, on these links. Where the machine says what executing costs (executor: in its file), the file is
-    executed so, thread block by thread block.
+    fine, on these links. Where it is known what executing costs, by the machine's file or by its GPUs, the
+    file is executed so, thread block by thread block.
 
     \b
     taccl simulate ag.xml --sketch ndv2-sk-1 --size 1MB,16MB,64MB
@@ -95,13 +96,10 @@ def _show(result: SimulatedFile) -> None:
     ranks = "rank" if program.num_ranks == 1 else "ranks"
     # without an executor, another protocol than the file's is a question about its connections
     protocol = result.protocol_name if result.is_executed else program.protocol
+    on = f"{result.topology}{result.sums_at}"
     click.echo(
-        f"{result.collective.name}, {program.num_ranks} {ranks}, {protocol}, on {result.topology}"
-        + (
-            " as its executor runs it"
-            if result.is_executed
-            else "  (links alone: no launch, no per-step cost)"
-        )
+        f"{result.collective.name}, {program.num_ranks} {ranks}, {protocol}, on {on}"
+        + (" as its executor runs it" if result.is_executed else f"  ({LINKS_ALONE})")
     )
     header = ["size(B)", "time(us)", "algbw(GB/s)", "busbw(GB/s)", "bound(us)", "gap"]
     has_schedule = any(run.schedule_us is not None for run in result.sizes)

@@ -23,7 +23,9 @@ from taccl.support.arguments import whole_number, word
 Pace = Literal["in-phase", "pipelined", "one-way"]
 PACES: tuple[Pace, ...] = get_args(Pace)
 
-#: What the user should know of times on a machine with an executor where no protocol is known.
+#: What times leave out that are of links alone.
+LINKS_ALONE = "links alone: no launch, no per-step cost"
+#: What the user should know of such times on a machine with an executor, where no protocol is known.
 LINKS_ONLY = "times are by links alone; what executing costs on this machine depends on the protocol"
 
 

@@ -7,7 +7,7 @@ each take their time. An `Executor` holds these numbers; docs/cost-model.md says
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -167,11 +167,19 @@ class Origin:
     title: str
     errors: tuple[tuple[int, float], ...]
 
+    def error(self, size_bytes: int) -> float:
+        """By how much the larger of a predicted and a measured time of calls of this size may be larger."""
+        known = (each for least, each in reversed(self.errors) if size_bytes >= least)
+        return next(known, self.errors[0][1])
+
     def at(self, size_bytes: int) -> str:
         """The title, with how far times of calls of this size may be off."""
-        error = next((each for least, each in reversed(self.errors) if size_bytes >= least), None)
-        error = self.errors[0][1] if error is None else error
-        return f"{self.title}, +-{100 * error:.0f}% at {format_size(size_bytes)}"
+        return f"{self.title}, +-{100 * self.error(size_bytes):.0f}% at {format_size(size_bytes)}"
+
+    def note(self, sizes_bytes: Iterable[int]) -> str:
+        """What the user should know of times of calls of these sizes."""
+        each = "; ".join(dict.fromkeys(self.at(size_bytes) for size_bytes in sizes_bytes))
+        return f"what executing costs was not measured here: {each}"
 
 
 @dataclass(frozen=True)

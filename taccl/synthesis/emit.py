@@ -75,7 +75,7 @@ def _without_files(job: Job, choice: FileChoice, options: SearchOptions, searche
         found=found,
         options=options,
         topology=job.inputs.topology.name,
-        sums_at=job.inputs.topology.sums_at if job.inputs.collective.is_reduction else "",
+        sums_at=job.inputs.topology.sums_for(job.inputs.collective),
         sketch=None if job.inputs.sketch is None else job.inputs.sketch.name,
         file_requested=job.output.file,
         notes=(*notes, *searcher.notes_on(found, counts_work=options.effort is not None)),

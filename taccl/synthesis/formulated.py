@@ -54,8 +54,7 @@ def problem_of(
         notes = (*notes, LINKS_ONLY)
     executor = inputs.topology.executor
     if served is not None and executor is not None and executor.origin is not None:
-        of_size = executor.origin.at(inputs.size_bytes)
-        notes = (*notes, f"what executing costs was not measured here: {of_size}")
+        notes = (*notes, executor.origin.note((inputs.size_bytes,)))
     if problem.num_chunks > MANY_CHUNKS:
         check_transfers(problem.collective.name, least_transfers(problem, MAX_TRANSFERS + 1))
     if symmetry == "auto":

@@ -64,6 +64,7 @@ class Job:
                 size=None if self.inputs.demand.chunk_bytes is not None else self.request.size,
                 chunks=chunks,
                 root=self.request.root,
+                executor=self.request.executor,
                 sizes=self.request.sizes,
                 target=self.request.target,
             )

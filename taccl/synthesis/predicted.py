@@ -41,7 +41,8 @@ class Execution:
     ----------
     simulated : as the machine's executor runs it; of a one-sided plan also by links alone.
     time_us : from the call to the end of its last thread block.
-    bound : no program of this collective with this many thread blocks is faster, with this protocol.
+    bound : no program of this collective with this many thread blocks is faster, with this protocol; as
+        `trusted` where the executor's numbers are defaults.
     raised_us : by how much `time_us` was raised to the bound, where the time of rounds that were not executed
         is extrapolated. It should be rounding: more than that means that the bound is wrong, or the time.
     """
@@ -80,7 +81,26 @@ def execute(
         rounds = _MOST_ROUNDS if run.rounds is None else min(run.rounds, _MOST_ROUNDS)
         run = file.simulate(problem.topology, chunk_mb, replace(settings, rounds=rounds))
     raised_us = max(0.0, bound.value_us - run.time_us) if run.is_extrapolated else 0.0
-    return Execution(run, run.time_us + raised_us, bound, raised_us)
+    executor = None if settings.links_only else problem.topology.executor
+    kept = bound if executor is None else trusted(bound, problem, executor, protocol)
+    return Execution(run, run.time_us + raised_us, kept, raised_us)
+
+
+def trusted(bound: Proof, problem: Problem, executor: Executor, protocol: str) -> Proof:
+    """What is left of a bound of files by an executor's costs where those are defaults of a GPU.
+
+    A bound is no guess: of defaults the lower end of their interval counts, and never less than links alone,
+    which need no defaults. Numbers that are a machine's own are taken at their word.
+    """
+    if executor.origin is None:
+        return bound
+    error = executor.origin.error(problem.size_bytes)
+    witness = f"at the lower end of +-{100 * error:.0f}%: {bound.witness}"
+    low = replace(bound, value_us=bound.value_us / (1 + error), witness=witness)
+    if low.value_us >= bound.value_us - executor.costs_of(protocol).launch_us:
+        return low  # links alone take no more than all but the launch
+    moved = wires_bound(problem, 1.0)
+    return max((low, moved, _hops(problem, 0.0)), key=lambda proof: proof.value_us)
 
 
 def file_bound(

@@ -57,8 +57,9 @@ class Request:
     without : helpers and links that the machine is to be without, by name (`taccl.topologies.without`).
     helpers : how many servers that aggregate the machine is to have (`taccl.topologies.servers`); None: those
         of its file.
-    executor : whether what executing costs counts, next to links. True: as the machine's file says it, or
-        else by defaults of its GPUs (docs/machines/executor.md). False: links alone. None: as the file says.
+    executor : whether what executing costs counts, next to links, as the machine's file says it, or else by
+        defaults of its GPUs (docs/machines/executor.md). None: where either is known. True: it has to be.
+        False: links alone.
     symmetry : `sketch`: the schedule has the symmetries that the sketch states; `auto`: and as many more
         as are found. There is less to decide, so large machines gain; the fastest schedule may
         have none.

@@ -13,9 +13,11 @@ from taccl.encoding.core.timing import decisions_of, in_order
 from taccl.encoding.portfolio.journal import EngineRun
 from taccl.model import units
 from taccl.model.collective import Collective
+from taccl.model.engine_costs import LINKS_ALONE
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem
 from taccl.model.schedule import SavedSchedule, Schedule, schedule_file, schedule_to_json
+from taccl.model.tolerance import is_above
 from taccl.support.files import ensure_writable, write_atomically
 from taccl.support.report import Report, Reported, Table
 from taccl.support.schemas import finite
@@ -36,8 +38,7 @@ __all__ = ["OutputFile", "Result"]
 #: Files that took this many seconds say so.
 _A_WHILE_S = 1.0
 
-#: What a time of the schedule leaves out.
-_LINKS_ALONE = "links alone: no launch, no per-step cost"
+#: What a time of the schedule leaves out where thread blocks serve links.
 _LINKS_SERVED = "links as thread blocks serve them: no launch, no sums"
 
 
@@ -234,7 +235,7 @@ class Result(Reported):
         on = self.topology if self.sketch is None else f"{self.topology} ({self.sketch})"
         size = units.format_size(self.size_bytes)
         table = Table(
-            f"{self.collective.name}, {self.collective.counted_ranks}, on {on}, {size}",
+            f"{self.collective.name}, {self.collective.counted_ranks}, on {on}{self.sums_at}, {size}",
             [*self._times(), ("verified", self._verdict())],
         )
         return Report("taccl.synthesize/1", figures, single, [figures], table)
@@ -332,7 +333,10 @@ class Result(Reported):
 
     def _times(self) -> list[tuple[str, str]]:
         """One time with its bound and gap: of the file where that is predicted, else of the schedule."""
-        bandwidths = [("algbw", _bandwidth(self.algbw_gbps)), ("busbw", _bandwidth(self.busbw_gbps))]
+        factor = self.collective.busbw_factor
+        shown_us = self.time_us if self.execution is None else self.execution.time_us
+        algbw_gbps = units.bandwidth_gbps(self.size_bytes, shown_us)
+        bandwidths = [("algbw", _bandwidth(algbw_gbps)), ("busbw", _bandwidth(algbw_gbps * factor))]
         if self.execution is None:
             return [
                 ("time", f"{self.time_us:.2f} us  ({self._left_out})"),
@@ -344,9 +348,9 @@ class Result(Reported):
         return [
             ("file time", f"{time_us:.2f} us predicted  ({self._configuration()})"),
             *zip(("lower bound", ""), self._bounds_of_files(bound), strict=False),
-            ("gap", f"{100 * relative_gap(time_us, bound.value_us):.2f}%  ({self.status})"),
-            ("schedule", f"{self.time_us:.2f} us  ({self._left_out})"),
+            ("gap", f"{100 * relative_gap(time_us, bound.value_us):.2f}%  (search ended: {self.status})"),
             *bandwidths,
+            ("schedule", f"{self.time_us:.2f} us  ({self._left_out})"),
         ]
 
     def _bounds_of_files(self, bound: Proof) -> list[str]:
@@ -355,7 +359,8 @@ class Result(Reported):
         if not self.any_chunks.value_us:
             return [own]
         by_links = f"{self.any_chunks.value_us:.2f} us for any chunk count by links alone"
-        return [f"{by_links}  ({self.any_chunks.witness})", own]
+        first = f"{by_links}  ({self.any_chunks.witness})"
+        return [first, own] if is_above(bound.value_us, self.any_chunks.value_us) else [first]
 
     def _bounds(self) -> list[str]:
         """First what holds for any chunk count, so for a library's, then what holds for this one."""
@@ -370,7 +375,7 @@ class Result(Reported):
     @property
     def _left_out(self) -> str:
         """What times of the schedule leave out."""
-        return _LINKS_ALONE if self.machine is None else _LINKS_SERVED
+        return LINKS_ALONE if self.machine is None else _LINKS_SERVED
 
     def _configuration(self) -> str:
         kind = "one-way thread block" if self.thread_blocks == "one-way" else "thread block"

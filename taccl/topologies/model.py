@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from taccl.errors import TopologyError
+from taccl.model.collective import Collective
 from taccl.model.executor import Executor
 from taccl.model.network import Occupancy, check_occupancy
 from taccl.support.arguments import is_whole, shown, text, tuple_of
@@ -120,6 +121,10 @@ class PhysicalTopology:
         found = ["in-switch sums"] * any(helper.at is not None for helper in summing)
         found += ["sums at servers"] * any(helper.at is None for helper in summing)
         return f" with {' and '.join(found)}" if found else ""
+
+    def sums_for(self, collective: Collective) -> str:
+        """`sums_at` where a collective sums, else nothing: what follows its name in every report."""
+        return self.sums_at if collective.is_reduction else ""
 
     @cached_property
     def num_nodes(self) -> int:

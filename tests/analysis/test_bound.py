@@ -9,6 +9,7 @@ from taccl import bounds, synthesize
 from taccl.analysis.simulated import simulate_file
 from taccl.errors import TacclError, TopologyError
 from taccl.model.engine_costs import LINKS_ONLY, hop_us, link_us_per_mb
+from taccl.synthesis.predicted import any_file_bound
 from taccl.topologies import PhysicalTopology, load_topology
 
 EXECUTOR = load_topology(Path(__file__).parents[1] / "data" / "machines" / "mi300x-8.yaml").executor
@@ -106,3 +107,23 @@ def test_a_protocol_that_the_machine_does_not_tell_is_refused():
     machine: PhysicalTopology = replace(MACHINE, executor=only_ll)
     with pytest.raises(TopologyError, match="says nothing about the protocol Simple"):
         bounds(topology=machine, size="3MB", protocol="Simple")
+
+
+@pytest.mark.parametrize("size", ["1KB", "1MB", "256MB"])
+@pytest.mark.parametrize("target", ["msccl", "mscclpp"])
+def test_defaults_of_a_gpu_prove_nothing_of_schedules_and_of_files_what_is_left_at_their_lower_end(
+    size: str, target: str
+):
+    requested = {"topology": "dgx-a100", "nodes": 1, "size": size, "target": target}
+    proven = bounds("allgather", protocol="Simple", **requested)
+    links = bounds("allgather", executor=False, **requested)
+    assert [each.value_us for each in proven] == [each.value_us for each in links]
+    network, any_file = proven.problem.topology, proven.served.any_file
+    origin = network.executor.origin
+    assert any(origin.at(proven.problem.size_bytes) in note for note in proven.stated.notes)
+    own = replace(network, executor=replace(network.executor, origin=None))
+    untouched = any_file_bound(replace(proven.problem, topology=own), "Simple", proven.served.blocks)
+    low_us = untouched.value_us / (1 + origin.error(proven.problem.size_bytes))
+    assert any_file.value_us == pytest.approx(max(low_us, links.any_chunks.value_us), rel=0.05)
+    assert links.any_chunks.value_us <= any_file.value_us * (1 + 1e-9)
+    assert any_file.value_us <= untouched.value_us

@@ -23,6 +23,7 @@ HARD = (
     "16MB",
     "--time-limit",
     "60",
+    "--no-executor",
 )
 
 Start = Callable[..., subprocess.Popen[str]]
@@ -95,7 +96,7 @@ def test_sigterm_before_anything_is_found_exits_130_and_keeps_the_file_that_was_
 
 
 def test_a_solver_that_pulp_drives_ends_with_us_and_leaves_no_files(start: Start, tmp_path: Path) -> None:
-    hard = ("--sketch", "ndv2-sk-1", "--collective", "alltoall", "--time-limit", "60")
+    hard = ("--sketch", "ndv2-sk-1", "--collective", "alltoall", "--time-limit", "60", "--no-executor")
     process = start(
         "synthesize", *hard, "--engine", "milp", "--solver", "cbc", "--schedule", "a.json", "--no-file"
     )

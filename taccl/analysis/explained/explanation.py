@@ -36,6 +36,7 @@ class Explanation(Reported):
     found : the best schedule of a short search; None if there was none, or no reason to search.
     way : the longest of the shortest routes of a possible request.
     target_us, max_hops : what was requested, None if it was not.
+    sums_at : where sums are made other than at GPUs (`PhysicalTopology.sums_for`); empty where nothing sums.
     """
 
     collective: Collective
@@ -53,6 +54,7 @@ class Explanation(Reported):
     target_us: float | None = None
     max_hops: int | None = None
     notes: tuple[str, ...] = ()
+    sums_at: str = ""
 
     @property
     def exit_code(self) -> int:
@@ -61,12 +63,18 @@ class Explanation(Reported):
 
     def summary(self) -> str:
         """For people, a line or a paragraph for each thing there is to say."""
-        return "\n".join([self._headline(), *self._paragraphs(), *(f"note: {note}" for note in self.notes)])
+        return "\n".join(
+            [
+                f"{self._subject()}: {self._verdict_said()}",
+                *self._paragraphs(),
+                *(f"note: {note}" for note in self.notes),
+            ]
+        )
 
-    def _headline(self) -> str:
+    def _subject(self) -> str:
         on = self.topology if self.sketch is None else f"{self.topology} ({self.sketch})"
         ranks, size = self.collective.counted_ranks, units.format_size(self.size_bytes)
-        return f"{self.collective.name}, {ranks}, on {on}, {size}: {self._verdict_said()}"
+        return f"{self.collective.name}, {ranks}, on {on}{self.sums_at}, {size}"
 
     def _verdict_said(self) -> str:
         within = "" if self.target_us is None else f" within {self.target_us:g} us"
@@ -128,11 +136,8 @@ class Explanation(Reported):
             cells.append(("time", self._found_said(found)))
         if bound is not None:
             cells.append(("lower bound", f"{bound.value_us:.2f} us ({bound.witness})"))
-        on = self.topology if self.sketch is None else f"{self.topology} ({self.sketch})"
-        size = units.format_size(self.size_bytes)
-        title = f"{self.collective.name}, {self.collective.counted_ranks}, on {on}, {size}"
         rows = [{"conflict": conflict.text()} for conflict in self.conflicts]
-        return Report("taccl.explain/1", self.figures(), ["conflict"], rows, Table(title, cells))
+        return Report("taccl.explain/1", self.figures(), ["conflict"], rows, Table(self._subject(), cells))
 
     def figures(self) -> dict[str, object]:
         """All that is known, as plain values that JSON can hold; keys carry their units."""

@@ -93,6 +93,7 @@ def _explained(
         verdict="impossible",
         target_us=target_us,
         max_hops=max_hops,
+        sums_at=requested.topology.sums_for(requested.collective),
     )
     broken = tuple(broken_symmetries(apart, budget))
     unmet = unmet_demands(requested, apart, max_hops, budget)

@@ -314,7 +314,7 @@ PIECES = (RCCL, EXECUTOR)
 
 def network_of(machine: PhysicalTopology) -> LogicalTopology:
     """All links between GPUs, at the cost of their wires."""
-    stated = make_problem(Request("allgather", topology=replace(machine, executor=None), size=2**20))
+    stated = make_problem(Request("allgather", topology=machine, executor=False, size=2**20))
     return replace(stated.problem, symmetry=(), limits=RoutingLimits()).topology
 
 

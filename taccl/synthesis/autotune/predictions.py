@@ -21,6 +21,7 @@ from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem, RoutingLimits
 from taccl.model.schedule import Schedule
 from taccl.support.budget import Budget
+from taccl.synthesis.autotune.guess import Guess
 from taccl.synthesis.autotune.tuning import (
     PREDICTIONS_EVENTS,
     PREDICTIONS_EXECUTED_ALONGSIDE,
@@ -28,6 +29,7 @@ from taccl.synthesis.autotune.tuning import (
     PREDICTIONS_LOWERING,
     PREDICTIONS_MUCH_SLOWER,
     PREDICTIONS_PATIENCE,
+    PREDICTIONS_PROMISING,
 )
 from taccl.synthesis.configurations import Configuration
 from taccl.synthesis.predicted import Execution, execute, protocol_bound, wires_bound
@@ -161,8 +163,33 @@ class Predictor:
         """Predict the files of a schedule, as far as the budget goes.
 
         Of a protocol, more instances are left alone where fewer do not fit, or once they get slower.
-        Protocols and kinds of thread blocks take turns, so that a short budget sees something of each.
+        Protocols and kinds of thread blocks take turns, so that a short budget sees something of each; what
+        is promising by a first guess comes before all else.
         """
+        every = list(configurations)
+        promising = self._promising(schedule, every)
+        if len(promising) < len(every):
+            self._take_turns(schedule, promising, budget)
+        self._take_turns(schedule, every, budget)
+
+    def _promising(
+        self, schedule: Schedule, configurations: Sequence[Configuration]
+    ) -> Sequence[Configuration]:
+        """Those that a guess does not put far behind the best; all where nothing tells them apart."""
+        executor = self._network.executor
+        if executor is None or len(configurations) < 2:
+            return configurations
+        guess = Guess(schedule, self._network)
+        costs = executor.costs_of
+        guessed_us = {
+            each: guess.us(costs(each.protocol), each.served(self._target)) for each in configurations
+        }
+        best_us = min(guessed_us.values())
+        return [each for each in configurations if guessed_us[each] <= PREDICTIONS_PROMISING * best_us]
+
+    def _take_turns(
+        self, schedule: Schedule, configurations: Iterable[Configuration], budget: Budget
+    ) -> None:
         equivalent: dict[tuple[str, str], list[Configuration]] = {}
         for configuration in configurations:
             equivalent.setdefault((configuration.protocol, configuration.thread_blocks), []).append(

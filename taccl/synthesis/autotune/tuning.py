@@ -60,6 +60,8 @@ PREDICTIONS_LOWERING, PREDICTIONS_EXECUTING = 2e-2, 2e-3
 PREDICTIONS_EXECUTED_ALONGSIDE = 2.0
 #: Events of a plan's operation, each as much work as a step of a program that is executed by machine code.
 PREDICTIONS_EVENTS = 64
+#: Files that a guess puts behind the best by more than this factor come after all others.
+PREDICTIONS_PROMISING = 1.5
 #: More instances are left alone once this many numbers in a row were so much slower than fewer.
 PREDICTIONS_PATIENCE, PREDICTIONS_MUCH_SLOWER = 2, 1.1
 

@@ -42,29 +42,36 @@ def default_executor(gpu: str, runtime: RuntimeName) -> Executor | None:
 def as_executed(
     machine: PhysicalTopology, wanted: bool | None, runtime: RuntimeName | None
 ) -> PhysicalTopology:
-    """The machine with what executing costs there, as far as that is wanted.
+    """The machine with what executing costs there, as far as that is wanted and known.
+
+    Here it is decided for all commands and functions: a machine's own numbers come first, then the defaults
+    of its GPUs for the runtime, and where neither is known links alone count.
 
     Parameters
     ----------
-    wanted : None: what the machine says itself. True: that, or else the defaults of its GPUs. False: nothing,
-        so that links alone count.
+    wanted : False: nothing, so that links alone count, as published comparisons have it. True: it is an error
+        where nothing is known.
     runtime : who executes; None: nobody whose costs are known.
 
     Raises
     ------
     TopologyError : it is wanted, and nothing is known of the machine or its GPUs.
     """
-    if wanted is None or (wanted and machine.executor is not None):
-        return machine
-    if not wanted:
+    if wanted is False:
         return machine if machine.executor is None else replace(machine, executor=None)
+    if machine.executor is not None:
+        return machine
     executor = None if machine.gpu is None or runtime is None else default_executor(machine.gpu, runtime)
-    if executor is None:
-        models = ", ".join(dict.fromkeys(gpu for each in EVERY for gpu in each.gpus))
-        what = "names no model of its GPUs" if machine.gpu is None else f"has {machine.gpu}s"
-        by = "these files" if runtime is None else runtime
-        raise TopologyError(
-            f"{machine.name} {what}, so what executing costs with {by} has no defaults",
-            hint=f"a section executor: in its file, or --no-executor; there are defaults for {models}",
-        )
-    return replace(machine, executor=executor)
+    if executor is None and wanted:
+        raise _unknown(machine, runtime)
+    return machine if executor is None else replace(machine, executor=executor)
+
+
+def _unknown(machine: PhysicalTopology, runtime: RuntimeName | None) -> TopologyError:
+    models = ", ".join(dict.fromkeys(gpu for each in EVERY for gpu in each.gpus))
+    what = "names no model of its GPUs" if machine.gpu is None else f"has {machine.gpu}s"
+    by = "these files" if runtime is None else runtime
+    return TopologyError(
+        f"{machine.name} {what}, so what executing costs with {by} has no defaults",
+        hint=f"a section executor: in its file, or --no-executor; there are defaults for {models}",
+    )

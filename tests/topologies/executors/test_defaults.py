@@ -53,11 +53,18 @@ def test_what_is_not_known_has_no_default():
         default_executor("H100", "ucc")
 
 
-def test_a_machine_gets_the_defaults_of_its_gpus_where_they_are_wanted():
-    machine = build_topology("mi300x", nodes=1)
-    executor = as_executed(machine, True, "msccl").executor
+@pytest.mark.parametrize("wanted", [None, True])
+def test_a_machine_gets_the_defaults_of_its_gpus_for_the_runtime(wanted):
+    executor = as_executed(build_topology("mi300x", nodes=1), wanted, "msccl").executor
     assert executor.protocols["Simple"].block_gbps == 20.8
-    assert as_executed(machine, None, "msccl").executor is None
+
+
+def test_links_alone_are_all_that_counts_where_nothing_is_known_or_wanted():
+    machine = build_topology("mi300x", nodes=1)
+    unknown = build_topology("switch:8")
+    assert as_executed(machine, False, "msccl") is machine
+    assert as_executed(machine, None, None) is machine
+    assert as_executed(unknown, None, "msccl") is unknown
 
 
 def test_a_machine_keeps_its_own_executor_unless_links_alone_are_wanted():
@@ -73,10 +80,11 @@ def test_where_nothing_is_known_that_is_said():
 
 
 def test_a_request_takes_the_defaults_of_the_runtime_that_its_files_are_for():
-    requested = {"topology": "dgx-h200", "nodes": 1, "size": "64KB", "executor": True}
+    requested = {"topology": "dgx-h200", "nodes": 1, "size": "64KB"}
     xml = make_problem("allreduce", **requested).problem.topology.executor
     plan = make_problem("allreduce", target="mscclpp", **requested).problem.topology.executor
     assert (xml.origin.title, plan.origin.title) == ("H200 defaults for msccl", "H200 defaults for mscclpp")
+    assert make_problem("allreduce", executor=False, **requested).problem.topology.executor is None
 
 
 def test_a_report_says_by_which_defaults_and_how_far_they_may_be_off():
@@ -86,7 +94,6 @@ def test_a_report_says_by_which_defaults_and_how_far_they_may_be_off():
         nodes=1,
         without="nvswitch",
         size="64KB",
-        executor=True,
         protocol="LL",
         instances=1,
         thread_blocks="two-way",
@@ -95,6 +102,16 @@ def test_a_report_says_by_which_defaults_and_how_far_they_may_be_off():
         effort=500,
     )
     assert "H200 defaults for msccl, +-50% at 64KB" in result.summary()
+
+
+def test_links_alone_stay_so_whatever_the_number_of_chunks_that_is_searched_for():
+    """A search states its problem anew for each number, on a machine whose GPUs have defaults."""
+    result = taccl.synthesize(
+        "allgather", topology="dgx-h200", nodes=1, without="nvswitch", size="64KB", executor=False,
+        engine="greedy", effort=500, file=False,
+    )  # fmt: skip
+    assert result.execution is None
+    assert "links alone: no launch, no per-step cost" in result.summary()
 
 
 def test_a_file_names_the_model_of_its_gpus(tmp_path):
