@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from taccl.backend.target import AnyTarget
 from taccl.backend.targets.registry import find_target
 from taccl.sketch import SketchedNetwork
+from taccl.synthesis.autotune.tuning import PREDICTIONS_MOST_OUTPUTS
 from taccl.synthesis.configurations import Configuration, configurations_to_try, has_predictions
 from taccl.synthesis.formulated import Formulated, network_of, problem_of
 from taccl.synthesis.inputs import Inputs, inputs_of
@@ -85,6 +86,8 @@ def formulate(request: Request, output: OutputOptions) -> Job:
     """
     target = find_target(request.target)
     inputs = inputs_of(replace(request, chunks=request.first_chunks))
+    if request.executor is None and _are_too_many_to_predict(inputs):
+        inputs, request = _by_links(inputs), replace(request, executor=False)
     network = network_of(inputs)
     name = f"taccl-{inputs.collective.name}-{inputs.topology.name}"[:63]
     lowering = output.for_target(target, name, network.topology.executor)
@@ -102,3 +105,18 @@ def formulate(request: Request, output: OutputOptions) -> Job:
         job.lowering.check(problem)
     predicts = has_predictions(network.topology.executor, target, output) and job.lowering.allows(problem)
     return replace(job, has_predictions=predicts)
+
+
+def _are_too_many_to_predict(inputs: Inputs) -> bool:
+    outputs = len(inputs.collective.outputs)
+    return inputs.topology.executor is not None and outputs > PREDICTIONS_MOST_OUTPUTS
+
+
+def _by_links(inputs: Inputs) -> Inputs:
+    """The same where links alone count, with the reason."""
+    note = (
+        f"links alone: with {len(inputs.collective.outputs)} outputs, more than {PREDICTIONS_MOST_OUTPUTS}, "
+        "no file is predicted unless --executor asks for it"
+    )
+    topology = replace(inputs.topology, executor=None)
+    return replace(inputs, topology=topology, notes=(*inputs.notes, note))

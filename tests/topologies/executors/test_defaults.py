@@ -7,6 +7,9 @@ import pytest
 import taccl
 from taccl.api import make_problem
 from taccl.errors import TopologyError
+from taccl.synthesis.job import formulate
+from taccl.synthesis.output_options import OutputOptions
+from taccl.synthesis.request import Request
 from taccl.topologies import build_topology, load_topology
 from taccl.topologies.as_yaml import topology_text
 from taccl.topologies.executors.defaults import as_executed, default_executor, defaults_of, every_default
@@ -102,6 +105,17 @@ def test_a_report_says_by_which_defaults_and_how_far_they_may_be_off():
         effort=500,
     )
     assert "H200 defaults for msccl, +-50% at 64KB" in result.summary()
+
+
+@pytest.mark.parametrize("wanted", [None, True])
+def test_where_files_are_too_large_to_be_predicted_links_alone_count_and_that_is_said(wanted, monkeypatch):
+    monkeypatch.setattr("taccl.synthesis.job.PREDICTIONS_MOST_OUTPUTS", 63)
+    request = Request("allgather", topology="dgx-a100", nodes=1, size="64KB", executor=wanted)
+    job = formulate(request, OutputOptions())
+    notes = job.problem(job.configurations[0]).notes
+    assert (job.network.topology.executor is None) == (wanted is None)
+    assert any("links alone: with 64 outputs" in note for note in notes) == (wanted is None)
+    assert (job.cut(2).topology.executor is None) == (wanted is None)
 
 
 def test_links_alone_stay_so_whatever_the_number_of_chunks_that_is_searched_for():
