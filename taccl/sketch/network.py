@@ -105,7 +105,7 @@ def has_too_many_links(sketch: Sketch, topology: PhysicalTopology, layout: Layou
 
 def few_links_note(logical: LogicalTopology, layout: Layout) -> str:
     """What is reported of a machine with too many links."""
-    between = int(logical.internode.sum()) // layout.num_ranks
+    between = int(logical.internode.sum()) // layout.num_members
     return (
         f"all GPUs of {logical.name} reach each other, which is too many links: used are those inside nodes, "
         f"and from each GPU to the equal GPU of {between} other nodes; bounds are for these"

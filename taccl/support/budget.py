@@ -168,6 +168,12 @@ class WorkClock:
     def afresh(self) -> Clock:
         return self
 
+    def apart(self) -> WorkClock:
+        """A clock of its own, at 0, with the same end by the time of day."""
+        clock = WorkClock()
+        clock._end_s = self._end_s
+        return clock
+
 
 class Budget:
     """What is left of the seconds or of the work; shares of it run on the same clock.
@@ -228,6 +234,14 @@ class Budget:
     def at_most(self, seconds: float) -> Budget:
         """A budget of this many seconds, or of what is left if that is less, on the same clock."""
         return Budget(min(seconds, self.remaining_s()), self._clock)
+
+    def anew(self) -> Budget:
+        """As much work as is left, counted apart from this budget; with the same end by the time of day.
+
+        Of a budget of seconds: a budget of what is left, as seconds pass for both.
+        """
+        clock = self._clock.apart() if isinstance(self._clock, WorkClock) else self._clock
+        return Budget(self._end_s - self._clock.read_s(), clock)
 
     def without_end(self) -> Budget:
         """A budget that is never spent, whatever has stalled: for what is done in any case."""

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from small_problems import featured_problems, machine, problem, ring
+from hypothesis import strategies as st
+from small_problems import featured_problems, full, machine, problem, ring
 
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.routes.orders import Open
@@ -17,6 +18,7 @@ from taccl.encoding.portfolio.solve import solve
 from taccl.model.collectives import make_collective
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem, RoutingLimits
+from taccl.synthesis.search import search
 
 
 def beside(topology: LogicalTopology, **can: np.ndarray) -> LogicalTopology:
@@ -112,3 +114,22 @@ def test_no_search_with_helpers_ends_later_than_one_without(whole: Problem) -> N
     assert first is not None and plain is not None
     first.check()
     assert first.makespan_us <= plain.makespan_us
+
+
+@settings(max_examples=12)
+@given(
+    topology=st.sampled_from([ring(4), ring(6), full(3), full(5)]),
+    name=st.sampled_from(["allreduce", "allgather", "reducescatter", "alltoall"]),
+    able=st.tuples(st.booleans(), st.booleans()),
+    effort=st.integers(1, 400),
+)
+def test_the_same_effort_finds_nothing_worse_for_having_a_helper(
+    topology: LogicalTopology, name: str, able: tuple[bool, bool], effort: int
+) -> None:
+    """By construction: the search of the machine without it is part of the one with it."""
+    members_may = np.ones(topology.num_ranks, dtype=np.bool_)
+    may_sum, may_copy = (np.append(members_may, can) for can in able)
+    whole = asking(beside(topology, may_sum=may_sum, may_copy=may_copy), name)
+    options = SearchOptions(effort=effort)
+    with_it, without_it = (search(each, options).schedule for each in (whole, alone(whole).problem))
+    assert with_it.makespan_us <= without_it.makespan_us

@@ -82,14 +82,15 @@ def _heads_and_tails(
     nearest = np.full(demand.num_chunks, np.inf)
     farthest, tail = np.full((2, demand.num_chunks), -np.inf)
     # What is the same for all chunks is looked at once: there may be a row for each pair of ranks.
-    if demand.from_all:
-        nearest[:], farthest[:] = to_cut[~inside].min(), to_cut[~inside].max()
+    if demand.all_start_at is not None:
+        outside = to_cut[demand.all_start_at[~inside[demand.all_start_at]]]
+        nearest[:], farthest[:] = outside.min(initial=np.inf), outside.max(initial=-np.inf)
     else:
         starts = demand.starts.some(~inside[demand.starts.rank])
         np.minimum.at(nearest, starts.chunk, to_cut[starts.rank])
         np.maximum.at(farthest, starts.chunk, to_cut[starts.rank])
-    if demand.to_all:
-        tail[:] = from_cut[inside].max()
+    if demand.all_wanted_by is not None:
+        tail[:] = from_cut[demand.all_wanted_by[inside[demand.all_wanted_by]]].max(initial=-np.inf)
     else:
         wants = demand.wants.some(inside[demand.wants.rank])
         np.maximum.at(tail, wants.chunk, from_cut[wants.rank])

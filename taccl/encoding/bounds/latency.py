@@ -41,14 +41,11 @@ def latency_bound(instance: Instance) -> Proof:
         if len(ranks):
             from_ranks = distances_us[kind][ranks]
             nearest[row], farthest[row] = from_ranks.min(axis=0), from_ranks.max(axis=0)
-    if demand.to_all:
+    if demand.all_wanted_by is not None:
         # One figure for each chunk: there may be millions of pairs of a chunk and a rank.
         chunks = np.flatnonzero(has_source[of_chunk])
-        last = np.where(
-            demand.reduces[chunks],
-            farthest.max(axis=1)[of_chunk[chunks]],
-            nearest.max(axis=1)[of_chunk[chunks]],
-        )
+        last_far, last_near = (far[:, demand.all_wanted_by].max(axis=1) for far in (farthest, nearest))
+        last = np.where(demand.reduces[chunks], last_far[of_chunk[chunks]], last_near[of_chunk[chunks]])
         return _of_the_longest(instance, chunks, last)
     wants = demand.wants.some(has_source[of_chunk[demand.wants.chunk]])
     of_pair = of_chunk[wants.chunk]

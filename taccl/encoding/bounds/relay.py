@@ -6,8 +6,8 @@ C by their ends, the last one first: the j-th ends tau_j before T and first brin
 the first j of them.
 
 *Passing on.* What the first j bring is nowhere in W sooner than tau_j before T, and d ranks want it. All
-sends into W bring |C| + x chunks of C, so at least (d - 1) D_j - x of these are brought by links inside W, in
-tau_j: with ports q of a cover of these links, in chunks,
+sends into W bring |C| + x chunks of C, so at least (d - 1) D_j - x of these are brought by links inside W to
+ranks that want them, in tau_j: with ports q of a cover of these links, in chunks,
 
     (d - 1) D_j - x  <=  S(tau_j)  =  sum over q of max(0, tau_j - alpha_q) / (s beta_q).
 
@@ -122,14 +122,16 @@ def _routes(view: View) -> Iterator[tuple[_Way, str]]:
     topology = problem.topology
     for cut in node_cuts(instance):
         inside = members(problem.num_ranks, cut.ranks)
-        links = np.flatnonzero(inside[topology.src] & inside[topology.dst])
-        if not len(links) or len(np.unique(topology.node_of[inside])) > 1:
+        if len(np.unique(topology.node_of[inside])) > 1:
             continue
-        within = instance.once(Covers).narrowest(links)
         for crossing in instance.once(Crossings).of(cut):
-            others = int(_wanting(instance, inside, crossing).sum()) - 1
-            entry = instance.once(Covers).narrowest(crossing.links)
-            if others < 1 or not (within.chunk_us > 0).all() or not (entry.chunk_us > 0).all():
+            wanting = _wanting(instance, inside, crossing)
+            links = np.flatnonzero(inside[topology.src] & wanting[topology.dst])
+            others = int(wanting.sum()) - 1
+            if others < 1 or not len(links):
+                continue
+            within, entry = (instance.once(Covers).narrowest(each) for each in (links, crossing.links))
+            if not (within.chunk_us > 0).all() or not (entry.chunk_us > 0).all():
                 continue
             alpha = float((_busy_alpha_us(instance, entry) / entry.chunk_us).min())
             if alpha > 0:
@@ -143,8 +145,8 @@ def _routes(view: View) -> Iterator[tuple[_Way, str]]:
 def _wanting(instance: Instance, inside: BoolArray, crossing: Crossing) -> BoolArray:
     """The ranks inside that want all chunks of a crossing, shape (num_ranks,)."""
     demand = instance.demand
-    if demand.to_all:
-        return inside
+    if demand.all_wanted_by is not None:
+        return inside & members(len(inside), demand.all_wanted_by)
     chosen = np.zeros(demand.num_chunks, dtype=np.bool_)
     chosen[crossing.chunks] = True
     wants = demand.wants

@@ -97,6 +97,16 @@ class Demand:
         return bool((self.collective.num_wanted == self.num_ranks).all())
 
     @cached_property
+    def all_start_at(self) -> IntArray | None:
+        """The ranks at which every chunk starts, ascending, if all start at the same; None: they do not."""
+        return _same_for_all(self.starts, self.collective.num_sources)
+
+    @cached_property
+    def all_wanted_by(self) -> IntArray | None:
+        """The ranks that want every chunk, ascending, if the same want all; None: it depends on the chunk."""
+        return _same_for_all(self.wants, self.collective.num_wanted)
+
+    @cached_property
     def to_one(self) -> bool:
         """Whether every chunk is wanted by one rank."""
         return bool((self.collective.num_wanted == 1).all())
@@ -145,3 +155,11 @@ class Demand:
         found = np.zeros(self.num_chunks, dtype=np.bool_)
         found[pairs.chunk[ranks[pairs.rank]]] = True
         return found
+
+
+def _same_for_all(pairs: Pairs, many_of: IntArray) -> IntArray | None:
+    """The ranks of each chunk, if they are the same for all; `many_of` counts them, shape (num_chunks,)."""
+    if not len(many_of) or not many_of[0] or (many_of != many_of[0]).any():
+        return None
+    rows = pairs.rank.reshape(len(many_of), -1)
+    return rows[0] if (rows == rows[0]).all() else None

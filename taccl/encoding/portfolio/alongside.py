@@ -49,7 +49,8 @@ class BoundsAlongside:
     def _proved(self, bound: Bound, budget: Budget) -> Iterator[Update]:
         best_us = self._instance.bound_us
         for proof in proofs(self._instance, budget, (bound,)):
-            self._journal.hears(proof)
+            if self._instance.part == "whole" and not self._instance.is_quotient:
+                self._journal.hears(proof)
             if proof.value_us > best_us:
                 best_us = proof.value_us
                 yield Update("bound", None, proof.value_us, proof.witness)

@@ -15,7 +15,7 @@ from taccl.encoding.engines.engine import Engine
 from taccl.encoding.engines.registry import engine_named, serves_somehow
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.alongside import BoundsAlongside
-from taccl.encoding.portfolio.contenders import contenders_for
+from taccl.encoding.portfolio.contenders import OnMembers, contenders_for
 from taccl.encoding.portfolio.impossible import limited_ranks, why_impossible
 from taccl.encoding.portfolio.journal import Journal
 from taccl.encoding.portfolio.lineup import lineup_for
@@ -24,6 +24,7 @@ from taccl.encoding.portfolio.rounds import Rounds
 from taccl.encoding.portfolio.tuning import (
     SOLVE_BOUNDS,
     SOLVE_BOUNDS_BETWEEN,
+    SOLVE_HELPED,
     SOLVE_LEAST_TURN_S,
     SOLVE_MANY_OUTPUTS,
 )
@@ -112,7 +113,11 @@ class _Search:
 
     def run(self, requested: Engine | None) -> Iterator[Update]:
         lineup = lineup_for(requested, self._journal.fails)
-        rounds = Rounds(self._instance, contenders_for(self._instance, lineup, self._journal), self._journal)
+        contenders = contenders_for(self._instance, lineup, self._journal)
+        without_helpers = self._without_helpers(requested)
+        if without_helpers is not None:
+            contenders = tuple(each for each in contenders if not isinstance(each, OnMembers))
+        rounds = Rounds(self._instance, contenders, self._journal)
         began_s = self._budget.read_s()
         for update in self._first():
             yield update
@@ -123,6 +128,12 @@ class _Search:
             refined = Update("refined", known)
             yield refined
             rounds.takes(self._journal.accepted(refined))
+        if without_helpers is not None:
+            for update in without_helpers:
+                if update.schedule is not None and update.schedule.makespan_us < rounds.best_us:
+                    yield update
+                    rounds.takes(self._journal.accepted(update))
+            self._budget = self._budget.share(SOLVE_HELPED)
         if not rounds.is_close(self._options.gap):
             rounds.begin(self._budget)
         is_first = True
@@ -132,6 +143,22 @@ class _Search:
             yield from rounds.round(self._options, rounds.part_of_round(self._budget, least_s))
             yield from self._bounds.within(self._budget.share(SOLVE_BOUNDS_BETWEEN))
             is_first = False
+
+    def _without_helpers(self, requested: Engine | None) -> Iterator[Update] | None:
+        """Where work counts, the search of the machine without helpers, as it is by itself; None: none.
+
+        It has all the work that this search has, counted apart, so no search ends worse for having helpers.
+        """
+        members, alone = self._instance.members, self._instance.members_instance
+        if members is None or alone is None or not self._budget.counts_work:
+            return None
+        known = self._options.known
+        options = replace(self._options, known=None if known is None else members.restricted(known))
+        search = _Search(alone, options, self._budget.anew(), self._journal)
+        return (
+            Update(update.stage, None if update.schedule is None else members.lifted(update.schedule))
+            for update in search.run(requested)
+        )
 
     def _first(self) -> Iterator[Update]:
         """A schedule as soon as there can be one, with a bound; then the best bound."""
