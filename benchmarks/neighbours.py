@@ -46,13 +46,13 @@ _INTRO_OF_TABLE = """\
 ## Bounds next to public measurements
 
 {rows} measured rows from 1 KB to 16 GB, of the tables of `taccl/baselines/measured.json`, which has their
-sources; {above} of them are faster than the bound of their machine for any number of chunks, and {coarse}
-more than the one for one chunk a rank, as a library may cut finer. Bounds are by links alone, for one
-chunk a rank; *any chunks* holds however finely the size is cut; *without* is the bound of the same
-machine if its switch passes on and does not sum, as it was stated before: where a measurement is below
-it, the switch has summed. Of tables with more than eight rows every fourth is looked at, and the closest
-stands here. The rates of multimem in the catalogue come from some of these measurements, so a row at
-large sizes shows that the model fits; a test of it are the four numbers of GPUs at one rate."""
+sources; {above} of them are faster than the bound of their machine for any number of chunks, which is what
+`bound` and `synthesize` print first, and {coarse} more than the one for one chunk a rank, as a library may
+cut finer. Bounds are by links alone. *Without* is the bound for one chunk a rank of the same machine if its
+switch passes on and does not sum: where a measurement is below it, the switch has summed. Of tables with
+more than eight rows every fourth is looked at, and the closest stands here. The rates of multimem in the
+catalogue come from some of these measurements, so a row at large sizes shows that the model fits; a test
+of it are the four numbers of GPUs at one rate."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ class Compared:
 
     @property
     def times(self) -> float:
-        """What was measured, at the least, as a multiple of the bound."""
-        return self.row.least_us / self.bound_us
+        """What was measured, at the least, as a multiple of the bound for any number of chunks."""
+        return self.row.least_us / self.any_chunks_us
 
 
 @cache
@@ -110,13 +110,14 @@ def _table(found: list[Compared]) -> str:
         shown += rows if len(rows) <= _MOST_ROWS else [min(rows, key=lambda each: each.times)]
     header = (
         *("machine", "GPUs", "collective", "size", "library", "measured (us)"),
-        *("bound (us)", "any chunks (us)", "without sums in the switch (us)", "measured / bound"),
+        *("bound for any chunk count (us)", "for one chunk a rank (us)"),
+        *("without sums in the switch (us)", "measured / bound for any count"),
     )
     cells = [
         (
             *(each.table.machine, str(each.table.ranks), each.table.collective),
             *(format_size(each.row.size_bytes), f"{each.table.library} {each.table.algorithm}".strip()),
-            *(_range(each.row), f"{each.bound_us:.1f}", f"{each.any_chunks_us:.1f}"),
+            *(_range(each.row), f"{each.any_chunks_us:.1f}", f"{each.bound_us:.1f}"),
             *(f"{each.without_us:.1f}", f"{each.times:.2f}"),
         )
         for each in shown

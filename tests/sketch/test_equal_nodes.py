@@ -34,6 +34,13 @@ def test_equal_gpus_are_linked_where_all_pairs_are_too_many() -> None:
 
 
 @pytest.mark.usefixtures("few")
+def test_helpers_are_not_counted_among_the_gpus_of_a_node() -> None:
+    whole = load_topology("dgx-h100", 5)
+    assert whole.num_helpers == 10
+    assert "to the equal GPU of 4 other nodes" in sketched(None, whole).notes[0]
+
+
+@pytest.mark.usefixtures("few")
 def test_nodes_a_power_of_two_apart_are_linked_where_even_that_is_too_many() -> None:
     logical = sketched(None, load_topology("a100", 10)).topology
     between = logical.internode

@@ -32,6 +32,8 @@ NVLS5 = Rate(
     "8 B200 with NVLS, busbw 843 GB/s (nccl-tests, NCCL 2.30): 843 / 1.75 x 9/8 / 18 links",
     "B200, B300",
 )
+#: Of all 72 GPUs of a rack. Fewer get more: 8 of them were measured at busbw 811 GB/s, which is 29.0 a link
+#: (lixueduan.com, GB200 MNNVL), so whoever has a part of a rack takes the rate above.
 NVLS5_RACK = Rate(
     *("NVLink 5 with sums in the rack's switches", 24.2, 50.0, "inferred"),
     "72 GB200 with NVLS, algbw 429 GB/s (coreweave/nccl-tests#43): 429 x 73/72 / 18 links",

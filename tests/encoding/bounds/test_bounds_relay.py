@@ -54,6 +54,18 @@ def test_it_says_nothing_where_no_time_is_left_and_of_a_single_node() -> None:
     assert lower_bound(problem(full(3), "allgather", 1), bounds=[RELAY]).kind != RELAY.name
 
 
+def test_a_switch_that_copies_passes_nothing_on_faster_than_ranks_can_get_it() -> None:
+    """Of what GPUs pass on, only links to those who want it count, and none into the switch."""
+    with_it, without_it = (
+        lower_bound(
+            make_problem("allgather", topology="dgx-h100", nodes=3, size="1GB", without=names).problem,
+            bounds=[RELAY],
+        ).value_us
+        for names in (None, "nvswitch")
+    )
+    assert without_it * (1 - 1e-3) < with_it <= without_it
+
+
 @settings(max_examples=8, deadline=None)
 @given(
     st.sampled_from(["allgather", "reducescatter", "allreduce"]),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -49,8 +48,7 @@ def summing_figures(dump: Dump, bandwidth: Bandwidth) -> dict[int, Figure]:
     """For each NVSwitch that sums and copies, GB/s of a GPU through its sums: of that with fewest links."""
     here = counted(dump)
     archs = {arch_of(gpu) or here.arch for gpu in dump.gpus}
-    in_rack = here.at_grace or any(re.match("GB", gpu.model or "") for gpu in dump.gpus)
-    found = [summing_rate(arch, in_rack) for arch in archs]
+    found = [summing_rate(arch) for arch in archs]
     known = [rate for rate in found if rate is not None]
     if len(known) < len(found):
         return {}

@@ -47,15 +47,15 @@ def link_rate(kind: LinkKind, arch: str | None) -> Rate | None:
     return None
 
 
-def summing_rate(arch: str | None, in_rack: bool) -> Rate | None:
+def summing_rate(arch: str | None) -> Rate | None:
     """NVLinks through the sums and copies of NVSwitches; None of those before Hopper's, which have none.
 
-    `in_rack` : the switches join several nodes, as those of Grace Blackwell do.
+    A dump has the GPUs of a node: where these are a tray of a rack, the figure of eight GPUs is theirs, too.
     """
     if link_rate("nvlink", arch) is rates.NVLINK4:
         return rates.NVLS4
     if link_rate("nvlink", arch) is rates.NVLINK5:
-        return rates.NVLS5_RACK if in_rack else rates.NVLS5
+        return rates.NVLS5
     return None
 
 

@@ -140,7 +140,7 @@ FACES = ["node0.nvswitch.sum", "node0.nvswitch.copy"]
 
 
 @pytest.mark.parametrize(
-    ("model", "gbps"), [("H100", 18 * 17.3), ("H20", 18 * 17.3), ("B200", 18 * 30.2), ("GB200", 18 * 24.2)]
+    ("model", "gbps"), [("H100", 18 * 17.3), ("H20", 18 * 17.3), ("B200", 18 * 30.2), ("GB200", 18 * 30.2)]
 )
 def test_switches_of_hopper_and_later_sum_and_copy(model, gbps):
     assert sums(topo(), gpu=model) == ({round(gbps, 6)}, FACES)
@@ -153,7 +153,7 @@ def test_switches_before_hopper_and_links_without_a_switch_do_not():
 
 def test_switches_of_gpus_that_nobody_names_sum_as_those_that_are_taken():
     assert sums(topo()) == ({311.4}, FACES)
-    assert sums(topo("8")) == ({435.6}, FACES)
+    assert sums(topo("8")) == ({543.6}, FACES)
     assert sums(topo(), bandwidth="peak") == ({450.0}, FACES)
 
 
