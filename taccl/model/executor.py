@@ -174,12 +174,18 @@ class Origin:
 
     def at(self, size_bytes: int) -> str:
         """The title, with how far times of calls of this size may be off."""
-        return f"{self.title}, +-{100 * self.error(size_bytes):.0f}% at {format_size(size_bytes)}"
+        return self._at((size_bytes,))
 
     def note(self, sizes_bytes: Iterable[int]) -> str:
         """What the user should know of times of calls of these sizes."""
-        each = "; ".join(dict.fromkeys(self.at(size_bytes) for size_bytes in sizes_bytes))
-        return f"what executing costs was not measured here: {each}"
+        return f"what executing costs was not measured here: {self._at(sizes_bytes)}"
+
+    def _at(self, sizes_bytes: Iterable[int]) -> str:
+        sizes_of: dict[float, dict[str, None]] = {}
+        for size_bytes in sizes_bytes:
+            sizes_of.setdefault(self.error(size_bytes), {})[format_size(size_bytes)] = None
+        off = (f"+-{100 * error:.0f}% at {', '.join(sizes)}" for error, sizes in sizes_of.items())
+        return f"{self.title}, {'; '.join(off)}"
 
 
 @dataclass(frozen=True)

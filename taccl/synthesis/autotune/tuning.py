@@ -61,8 +61,9 @@ PREDICTIONS_EXECUTED_ALONGSIDE = 2.0
 #: Events of a plan's operation, each as much work as a step of a program that is executed by machine code.
 PREDICTIONS_EVENTS = 64
 #: With more outputs, chunks at ranks, no file is predicted unless that is requested. Making and executing one
-#: of an AllGather among 64 GPUs, 4,032 transfers, takes 0.7 to 1.2 s of a core, so among 1,024 four minutes.
-PREDICTIONS_MOST_OUTPUTS = 30_000
+#: of an AllGather takes a core 0.7 to 1.2 s among 64 GPUs (4,032 transfers of 1 MB), 12 s among 128 (8 MB), and
+#: a time limit is seconds.
+PREDICTIONS_MOST_OUTPUTS = 10_000
 #: Files that a guess puts behind the best by more than this factor come after all others.
 PREDICTIONS_PROMISING = 1.5
 #: More instances are left alone once this many numbers in a row were so much slower than fewer.

@@ -47,6 +47,8 @@ def test_an_interval_belongs_to_a_size():
     origin = default_executor("H200", "mscclpp").origin
     assert origin.at(64 * 2**10) == "H200 defaults for mscclpp, +-20% at 64KB"
     assert origin.at(2**30) == "H200 defaults for mscclpp, +-40% at 1GB"
+    several = "H200 defaults for mscclpp, +-20% at 1KB, 64KB; +-40% at 1GB"
+    assert origin.note([2**10, 2**16, 2**16, 2**30]).endswith(several)
 
 
 def test_what_is_not_known_has_no_default():
