@@ -61,8 +61,8 @@ PREDICTIONS_EXECUTED_ALONGSIDE = 2.0
 #: Events of a plan's operation, each as much work as a step of a program that is executed by machine code.
 PREDICTIONS_EVENTS = 64
 #: With more outputs, chunks at ranks, no file is predicted unless that is requested. Making and executing one
-#: of an AllGather takes a core 0.7 to 1.2 s among 64 GPUs (4,032 transfers of 1 MB), 12 s among 128 (8 MB), and
-#: a time limit is seconds.
+#: of an AllGather takes a core 0.7 to 1.2 s among 64 GPUs (4,032 transfers of 1 MB), and 12 s among 128 (of
+#: 8 MB): a time limit is seconds.
 PREDICTIONS_MOST_OUTPUTS = 10_000
 #: Files that a guess puts behind the best by more than this factor come after all others.
 PREDICTIONS_PROMISING = 1.5
