@@ -11,9 +11,8 @@ node with that many.
 
 from __future__ import annotations
 
-import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from benchmarks import report
@@ -23,10 +22,8 @@ from taccl.baselines.measured import MeasuredRow, MeasuredTable, measured_tables
 from taccl.encoding.bounds import all_bounds
 from taccl.model.units import format_size
 from taccl.support.budget import Budget
-from taccl.topologies.as_yaml import topology_text
 from taccl.topologies.model import PhysicalTopology
 from taccl.topologies.without import without_helpers
-from taccl.topologies.yaml_file import parse_topology
 
 _LEAST_BYTES, _MOST_BYTES = 2**10, 2**34
 #: Rows of a table that are shown are those of the switch's machines; of longer ones the closest is enough.
@@ -74,19 +71,21 @@ class Compared:
 @cache
 def machine(name: str, ranks: int, nodes: int, *, sums: bool) -> PhysicalTopology:
     """A machine of the catalogue with this many GPUs, with or without what its switch can sum and copy."""
-    catalogue = load_topology(name, nodes=nodes)
-    while catalogue.num_members < ranks:
+    found = load_topology(name, nodes=nodes)
+    while found.num_members < ranks:
         nodes += 1
-        catalogue = load_topology(name, nodes=nodes)
-    text = topology_text(catalogue)
-    per_node = -(-catalogue.num_members // nodes)
-    if nodes == 1 and ranks < per_node:
-        text = text.replace(f"gpus: {per_node}", f"gpus: {ranks}")
-        text = re.sub(r"  nics: \d+\n", "", text)
-        text = re.sub(r"    - pairs:.*?(?=\n\S|\Z)", "", text, flags=re.DOTALL)
-        text = re.sub(r"fabric:.*\n", "", text)
-    found = parse_topology(text)
+        found = load_topology(name, nodes=nodes)
+    if nodes == 1:
+        found = _first_gpus(found, ranks)
     return found if sums else without_helpers(found)
+
+
+def _first_gpus(node: PhysicalTopology, count: int) -> PhysicalTopology:
+    """A node as a call of so many GPUs finds it, without the ways out of it."""
+    gone = {gpu.name for gpu in node.gpus[count : node.num_members]}
+    gone |= {device.name for device in node.devices if gone and device.kind in ("nic", "pcie")}
+    links = tuple(link for link in node.links if not {link.src, link.dst} & gone)
+    return replace(node, devices=tuple(each for each in node.devices if each.name not in gone), links=links)
 
 
 def compare(table: MeasuredTable, row: MeasuredRow) -> Compared:

@@ -12,6 +12,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from taccl import load_topology
+from taccl.topologies.helpers import declared_name
+
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results"
 WIDTH = 120
 
@@ -61,4 +64,7 @@ def write(name: str, title: str, intro: str, body: str, measured: str = "") -> N
 
 def as_published(topology: str) -> dict[str, Any]:
     """Keywords for a machine as published comparisons have it: links alone, and no in-switch sums."""
-    return {"executor": False} | ({"without": "nvswitch"} if topology == "dgx-h100" else {})
+    machine = load_topology(topology)
+    helpers = machine.gpus[machine.num_members :]
+    switches = sorted({declared_name(each) for each in helpers if each.at is not None})
+    return {"executor": False, "without": switches}
