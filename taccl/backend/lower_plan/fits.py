@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from taccl.backend.lower.sizes import sizes_of
-from taccl.backend.lower.unequal import EqualChunks
+from taccl.backend.lower.unequal import EqualChunks, elements_of
 from taccl.backend.lower_plan.tuning import (
     MAX_BLOCKS,
     MAX_BUFFER_BYTES,
@@ -178,12 +178,12 @@ def check_problem_fits(
     CollectiveError : unequal chunks that no chunk of whole bytes divides, or only one that is too small.
     UnitError : the runtime does not serve calls of that size, or none of the sizes requested.
     """
+    if problem.sizes is not None:
+        _check_elements(problem, most_accesses)
     equal = EqualChunks.of(problem)
     sizes = sizes_of(equal.collective, equal.size_bytes, min_bytes, max_bytes)
     chunks = sizes.chunks_per_loop
     unit = chunks * UNIT_BYTES
-    if equal.elements is not None:
-        _check_elements(equal, most_accesses)
     if equal.size_bytes % unit:
         raise UnitError(
             f"MSCCL++ cuts calls into {chunks} chunks of whole {UNIT_BYTES} bytes here, and "
@@ -221,17 +221,17 @@ def check_problem_fits(
         )
 
 
-def _check_elements(equal: EqualChunks, most_accesses: int | None) -> None:
+def _check_elements(problem: Problem, most_accesses: int | None) -> None:
     """Refuse unequal chunks of which the largest common part is none that plans can count in."""
-    collective = equal.collective
-    element_bytes = equal.size_bytes // collective.chunks_per_size
+    elements, element_bytes = elements_of(problem)
     if element_bytes % UNIT_BYTES:
         raise CollectiveError(
             f"MSCCL++ counts all buffers in chunks of one size, of whole {UNIT_BYTES} bytes "
             f"(buffer_alignment); the largest that divides all sizes here has {element_bytes} bytes",
             hint=f"sizes in multiples of {UNIT_BYTES} bytes, --target json, or --no-file",
         )
-    accesses = len(collective.inputs) + len(collective.outputs)
+    placements = (problem.collective.inputs, problem.collective.outputs)
+    accesses = sum(int(elements[rows.chunk].sum()) for rows in placements)
     if most_accesses is not None and accesses > most_accesses:
         raise CollectiveError(
             f"{accesses} chunks of {element_bytes} bytes, the largest that divide all sizes, are more than "
