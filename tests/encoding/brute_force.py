@@ -43,7 +43,7 @@ from taccl.model.problem import Problem
 
 #: A gain smaller than this is none.
 _LEAST_GAIN = round(2e-6 / TICK_US)
-#: Each search that finds nothing is followed by one that may take so much longer.
+#: Where no limit is given, each search that finds nothing is followed by one that may take so much longer.
 _STEP = 1.12
 
 
@@ -110,8 +110,10 @@ class _Search(Tables):
             return None
         tried = least
         while self.best is None and tried < limit:
-            # Branches over the limit are left for the next round, which allows a little more.
-            self.limit = tried = min(limit, max(tried + _LEAST_GAIN + 1, int(tried * _STEP)))
+            # Branches over a round's limit are left for the next one, which allows a little more. Below a
+            # limit that is given there is mostly nothing, and what finds that is one round.
+            tried = max(tried + _LEAST_GAIN + 1, int(tried * _STEP)) if limit == NEVER else limit
+            self.limit = tried
             self.seen: set[tuple[object, ...]] = set()
             self._extend(start, [], least)
         if self.best is None:
