@@ -125,8 +125,8 @@ def test_a_bound_that_does_not_know_a_feature_is_skipped_with_its_reason() -> No
 
 
 @pytest.mark.parametrize(
-    ("collective", "chunks", "below_us"),
-    [("alltoall", 1, 12.0), ("broadcast", "auto", 20.0)],  # greedy alone takes 17.2 us, and 42.9
+    ("collective", "chunks", "effort", "below_us"),
+    [("alltoall", 1, 1_500, 12.0), ("broadcast", "auto", 800, 20.0)],  # greedy alone takes 17.2 us, and 42.9
     ids=["1", "auto"],
 )
 @pytest.mark.parametrize(
@@ -149,6 +149,7 @@ def test_what_breaks_its_promise_costs_the_others_nothing(
     monkeypatch: pytest.MonkeyPatch,
     collective: str,
     chunks: int | str,
+    effort: int,
     below_us: float,
     group: str,
     toy: str,
@@ -156,7 +157,7 @@ def test_what_breaks_its_promise_costs_the_others_nothing(
 ) -> None:
     """A ring of four GPUs, on which other engines end far below the first schedule."""
     install(tmp_path, monkeypatch, f"[taccl.{group}]\ntoy = toys_that_fail:{toy}\n")
-    requested = {"topology": "ring:4", "size": "1MB", "effort": 1_500, "chunks": chunks, "file": False}
+    requested = {"topology": "ring:4", "size": "1MB", "effort": effort, "chunks": chunks, "file": False}
     found = synthesize(collective, **requested).found
     assert any(reported in failure.text for failure in found.failures), found.failures
     assert found.schedule.makespan_us < below_us
