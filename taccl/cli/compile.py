@@ -14,6 +14,7 @@ from taccl.backend.lower import lower
 from taccl.backend.msccl_xml.reader import parse_document
 from taccl.backend.msccl_xml.writer import to_xml
 from taccl.backend.simulate import simulate_program
+from taccl.backend.simulate.executor.executed import is_compiled, simulate_executed
 from taccl.backend.verify.msccl_xml.verifier import verify_document
 from taccl.encoding.bounds import all_bounds
 from taccl.encoding.core.options import SearchOptions
@@ -21,6 +22,7 @@ from taccl.encoding.engines.registry import ENGINES
 from taccl.encoding.instance import Instance
 from taccl.support.budget import Budget
 from taccl.support.jit import ahead_of_time
+from taccl.topologies.executors.defaults import default_executor
 
 #: The first is answered by trees, the second by paths.
 _COLLECTIVES = ("allreduce", "alltoall")
@@ -84,3 +86,8 @@ def compile_stages() -> Iterator[tuple[str, bool]]:
     with ahead_of_time() as loops:
         simulate_program(program, schedule.problem.topology, schedule.problem.chunk_mb)
     yield "simulate", all(loops.values())
+    was_there, executor = is_compiled(), default_executor("H100", "msccl")
+    assert executor is not None, "it is in the table"
+    network = schedule.problem.topology
+    simulate_executed(program, network, executor, schedule.problem.chunk_mb, program.protocol)
+    yield "execute", was_there

@@ -22,7 +22,7 @@ COMMANDS: dict[tuple[str, ...], tuple[str, ...]] = {
         *("--engine", "--solver", "-o", "--schedule"),
     ),
     ("bound", "--topology", "ring:3", "--size", "3MB"): ("--nodes", "--chunks", "--root", "--size"),
-    ("baseline", "nccl", "--topology", "dgx-h100", "--size", "3MB"): (
+    ("baseline", "nccl", "--topology", "dgx-h100", "--nodes", "1", "--size", "3MB"): (
         *(
             "--nodes",
             "--size",

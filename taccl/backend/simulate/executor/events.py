@@ -41,14 +41,15 @@ def run(columns: Columns, call: Call, filled: Filled) -> int:
     flow = Flow.empty(len(columns.link), call.slots)
     traffic = Traffic.none(num_links, len(columns.port_first) - 1)
     completed = np.zeros(len(columns.kind), dtype=np.int64)  # rounds that a step is done with
-    _run(columns, call, filled, blocks, flow, traffic, agenda, completed)
+    run_events(columns, call, filled, blocks, flow, traffic, agenda, completed)
     return int((blocks.state != _ENDED).sum())
 
 
 @compiled_in_place
-def _run(
+def run_events(
     columns: Any, call: Any, filled: Any, blocks: Any, flow: Any, traffic: Any, agenda: Any, completed: Any
 ) -> None:
+    """The loop itself, over what `run` has laid out."""
     now = 0.0
     while True:
         while agenda.num_ready[0] > 0:
@@ -183,8 +184,7 @@ def _bytes_of_slice(columns: Any, call: Any, blocks: Any, block: int) -> float:
 def _preparing_us(call: Any, flow: Any, target: int, amount: float) -> float:
     """What a send costs before its slice is on the link."""
     slot = flow.begun[target] % call.slots
-    flow.sent_us[target, slot] = np.inf
-    flow.begin_us[target, slot] = np.inf
+    flow.sent_us[target, slot] = flow.begin_us[target, slot] = np.inf
     flow.begun[target] += 1
     cost_us = call.empty_us
     if amount > 0.0:
@@ -268,8 +268,7 @@ def _leave_link(
     while block >= 0:
         if blocks.reach[block] < blocks.reach[least]:
             least, before_least = block, before
-        before = block
-        block = blocks.next_on_link[block]
+        before, block = block, blocks.next_on_link[block]
     if before_least < 0:
         traffic.first_block[link] = blocks.next_on_link[least]
     else:
@@ -302,8 +301,7 @@ def _share_ports(
                 traffic.moved[link] += traffic.rate[link] * (now - traffic.since_us[link])
                 traffic.since_us[link] = now
             traffic.rate[link] = _rate(columns, call, traffic, link)
-            nearest = np.inf
-            block = traffic.first_block[link]
+            nearest, block = np.inf, traffic.first_block[link]
             while block >= 0:
                 nearest = min(nearest, blocks.reach[block])
                 block = blocks.next_on_link[block]

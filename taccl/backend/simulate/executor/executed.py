@@ -10,6 +10,7 @@ from taccl.errors import VerificationError
 from taccl.model.executor import Executor
 from taccl.model.network import LogicalTopology
 from taccl.model.units import MB
+from taccl.support.jit import is_at_hand
 
 
 def simulate_executed(
@@ -43,6 +44,13 @@ def simulate_executed(
         raise hang(prepared.executed, prepared.connections, slots, run.chunks_per_piece)
     is_extrapolated = run.executed_rounds < run.rounds
     return Simulated(network, chunk_mb, run.time_us, costs.launch_us, run.rounds, is_extrapolated)
+
+
+def is_compiled() -> bool:
+    """Whether the loop that executes programs is machine code already."""
+    from taccl.backend.simulate.executor.events import run_events  # numba takes a while
+
+    return is_at_hand(run_events)
 
 
 def check_blocks(blocks: list[int], executor: Executor, what: str, fewer: str) -> None:
