@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 import networkx as nx
@@ -25,13 +26,20 @@ def modules(package: str = "taccl") -> list[Path]:
     return [path for path in sorted(folder.rglob("*.py")) if path.parent not in own or path.stem[0] != "_"]
 
 
+@cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    """Calls and imports of a module, which several tests look at: it is read once."""
+    everything = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    return [node for node in everything if isinstance(node, ast.Call | ast.Import | ast.ImportFrom)]
+
+
 def imported_modules(path: Path) -> Iterator[tuple[int, str]]:
     """The line and module of each import of this package, also inside functions and for type checkers.
 
     What is imported from a package may be a module of it, so it counts: `taccl.support.budget`.
     """
     package = ["taccl", *path.relative_to(ROOT).parent.parts]
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -119,7 +127,7 @@ def test_only_the_command_line_prints_or_knows_click() -> None:
     for path in modules():
         if path.relative_to(ROOT).parts[0] == "cli":
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes_of(path):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 assert node.func.id != "print", f"{path}:{node.lineno}"
             if isinstance(node, ast.Import | ast.ImportFrom):
