@@ -18,6 +18,7 @@ from pathlib import Path
 from benchmarks import report
 from taccl import load_topology, synthesize
 from taccl.model import units
+from taccl.topologies import PhysicalTopology
 
 INTRO = """\
 AllReduces on machines whose switches or servers sum and copy ([where sums are
@@ -25,10 +26,11 @@ made](../engines/routes.md)). Times are of links alone. `bound` holds for the ma
 `without` is the time on the machine without them, by a search of the same effort. Machines are the
 files that `benchmarks/helpers.py` writes: GPUs below a switch, with the rate of a ring and that of
 `multimem` as published, or hosts with 100 Gb/s. Alphas are 0.35 us for the link of a GPU and 0.5 us for
-the fabric.
+the fabric. 72 GB200 are the catalogue's gb200-nvl72, whose ports are busy for alpha, too.
 
 Published are, of NVLS: on 8 H100 from 2 to 4 GB NVIDIA/nccl#1455 (one rate, 309 GB/s, for every n); on
-8 H800 NVIDIA/nccl#1374. Of SwitchML: 10^6 elements of 4 bytes a second, by the chart of its repository
+8 H800 NVIDIA/nccl#1374; on 72 GB200, 8 GB, coreweave/nccl-tests#43 (423 to 429). Of SwitchML: 10^6
+elements of 4 bytes a second, by the chart of its repository
 (+-15). `ideal` is the busiest port alone."""
 
 
@@ -36,6 +38,7 @@ Published are, of NVLS: on 8 H100 from 2 to 4 GB NVIDIA/nccl#1455 (one rate, 309
 class Case:
     """A machine and an AllReduce: what was published or is ideal, and how it is compared.
 
+    `machine` : the text of its file, or its name in the catalogue.
     `effort` : how many times as much work its search may do.
     """
 
@@ -50,11 +53,17 @@ class Case:
     @property
     def helper(self) -> str:
         """What `--without` calls its helpers."""
-        return next(
-            name
-            for name in ("nvswitch", "server", "fabric")
-            if f"at: {name}" in self.machine or f"name: {name}" in self.machine
-        )
+        words = (name for name in ("server", "fabric") if f": {name}" in self.machine)
+        return next(words, "nvswitch")
+
+    def load(self) -> PhysicalTopology:
+        """The machine."""
+        if "\n" not in self.machine:
+            return load_topology(self.machine)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "machine.yaml"
+            path.write_text(self.machine)
+            return load_topology(path)
 
 
 def _algbw(time_us: float, size_mb: float) -> str:
@@ -96,6 +105,7 @@ def _servers(count: int) -> str:
     return f"{{name: server, count: {count}, can: [reduce, copy], bandwidth_gbps: 12.5}}"
 
 
+_NVL72 = "gb200-nvl72"
 _TOFINO = "{at: fabric, can: [reduce, copy]}"
 CASES = (
     *(
@@ -106,6 +116,10 @@ CASES = (
     *(
         Case(f"{n} H100", _nvls(n, 370.8, 309.0), "4GB", 32, f"a ring: {algbw} GB/s", _algbw)
         for n, algbw in ((2, 370), (3, 276), (4, 245))
+    ),
+    *(
+        Case(f"NVLS, 72 GB200, {size}", _NVL72, size, 2, "425 GB/s", _algbw, effort=4)
+        for size in ("1GB", "8GB")
     ),
     Case("NVLS, 8 H800", _nvls(8, 165.0, 137.4), "4GB", 96, "122.9 GB/s (busbw 215)", _algbw),
     Case("8 GPUs, 8 servers", _rack(8, _servers(8)), "64MB", 32, "ideal: 5369 us", _time),
@@ -151,10 +165,7 @@ def main() -> None:
 
 
 def _row(case: Case, effort: int) -> list[str]:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "machine.yaml"
-        path.write_text(case.machine)
-        machine = load_topology(path)
+    machine = case.load()
     found, without = (
         synthesize(
             "allreduce",

@@ -22,6 +22,7 @@ from taccl.encoding.core.by_pulp import PulpModel, find_solver, solve_by_pulp
 from taccl.encoding.core.tuning import (
     LINEAR_ENTRIES_PER_S,
     LINEAR_MOST_ENTRIES,
+    LINEAR_MOST_ITERATIONS,
     LINEAR_PER_ITERATION_UNIT,
     LINEAR_PER_LOOK_UNIT,
 )
@@ -213,7 +214,9 @@ def _run_counted(highs: Any, budget: Budget, is_mip: bool, num_entries: int, num
     for option, setting in (("parallel", "off"), ("threads", 1)):
         highs.setOptionValue(option, setting)
     if not is_mip:
-        highs.setOptionValue("simplex_iteration_limit", int(units / per_iteration))
+        highs.setOptionValue(
+            "simplex_iteration_limit", int(min(units / per_iteration, LINEAR_MOST_ITERATIONS))
+        )
         _run_interruptibly(highs)
         budget.spend(max(0, highs.getInfo().simplex_iteration_count) * per_iteration)
         return True

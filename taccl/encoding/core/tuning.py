@@ -45,6 +45,8 @@ LINEAR_MOST_ENTRIES = 3_000_000
 LINEAR_ENTRIES_PER_S = 500_000
 #: Units of work of a simplex iteration: this many entries of the rows and rows for each unit.
 LINEAR_PER_ITERATION_UNIT = 50_000
+#: HiGHS counts iterations up to this.
+LINEAR_MOST_ITERATIONS = 2**31 - 1
 #: The same of a look, between which HiGHS solves linear programs: 1 unit and 1 for this many entries.
 LINEAR_PER_LOOK_UNIT = 1_500
 

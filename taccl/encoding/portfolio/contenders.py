@@ -24,12 +24,17 @@ from taccl.support.budget import Budget
 def contenders_for(instance: Instance, lineup: Lineup, journal: Journal) -> tuple[Contender, ...]:
     """Who has turns on an instance: the engines of the lineup, those that work on phases as one.
 
-    Where there are helpers, all engines have turns as one without them, too, and before all others.
+    Where there are helpers, all engines have turns as one without them, too, after all others: what these
+    find may be faster than any schedule without helpers.
     """
     engines = lineup.in_turn(instance)
     if instance.members_instance is not None:
         able = (engine for engine in engines if instance.features <= engine.features)
-        return (OnMembers(lineup, journal), *(OneEngine(engine, lineup) for engine in able))
+        whole = tuple(OneEngine(engine, lineup) for engine in able)
+        on_members = OnMembers(lineup, journal, weight=max(1, len(whole)))
+        if whole and not lineup.checks_needs:  # however short, it is of the engine that is requested
+            whole[0].runs_always, on_members.runs_always = True, False
+        return (*whole, on_members)
     if not has_two_levels(instance):
         return tuple(OneEngine(engine, lineup) for engine in engines)
     contenders, on_phases = list[Contender](), [engine for engine in engines if not engine.takes_sums]
@@ -118,15 +123,11 @@ class OnMembers:
 
     name = "members"
     role: Role = "improve"
-    runs_always = True
 
-    def __init__(self, lineup: Lineup, journal: Journal) -> None:
-        self._lineup, self._journal = lineup, journal
+    def __init__(self, lineup: Lineup, journal: Journal, weight: int) -> None:
+        self._lineup, self._journal, self.weight = lineup, journal, weight
+        self.runs_always = True
         self._rounds: Rounds | None = None
-
-    @property
-    def weight(self) -> int:
-        return len(self._lineup.engines) if self._rounds is None else max(1, self._rounds.weight)
 
     def takes_to_know_s(self, instance: Instance) -> float:
         return 0.0
@@ -143,7 +144,11 @@ class OnMembers:
         alone.proves(instance.bound_us)  # its schedules are schedules of the whole
         if self._rounds is None:
             self._rounds = Rounds(alone, contenders_for(alone, self._lineup, self._journal), self._journal)
+            for _ in BoundsAlongside(alone, self._journal).within(budget.share(CONTENDERS_BOUNDS)):
+                pass  # the members know what is proved of them
             self._rounds.begin(budget)
+        if incumbent is not None and alone.bound_us >= incumbent.makespan_us - TOLERANCE_US:
+            return
         if incumbent is not None:
             self._rounds.takes(members.restricted(incumbent))
         if self._rounds.best is None and (first := opened(alone, options, budget, self._journal)) is not None:

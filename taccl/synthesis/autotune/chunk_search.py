@@ -171,17 +171,17 @@ class ChunkSearch:
             self._only_the_coarsest()
 
     def second_round(self) -> None:
-        """Longer trials of the fastest numbers; then of finer ones, as long as the finest is the fastest."""
+        """Finer numbers, as long as the finest is the fastest; then longer trials of the fastest ones."""
         seconds = _SECOND_ROUND * self._total_s / CHUNK_SEARCH_FEW
+        end_s = (_FIRST_ROUND + _SECOND_ROUND) * self._total_s
+        while self._untried and self._by_time()[0] is self.trials[-1] and self._goes_on():
+            if self._first_is_there_at(self._untried[0]) > end_s:
+                break
+            self._try_next(seconds)
         few = [trial for trial in self._by_time() if self._may_win(trial)][:CHUNK_SEARCH_FEW]
         for trial in few if len(few) > 1 else ():
-            if self._may_win(trial) and self._left_s > seconds:
+            if self._may_win(trial) and self._left_s > seconds and self._elapsed_s < end_s:
                 self._improve(trial, seconds, self._quick if self._options.engine == "auto" else None)
-        end_s = (_FIRST_ROUND + _SECOND_ROUND) * self._total_s
-        while self._untried and self._by_time()[0] is self.trials[-1]:
-            if not self._goes_on() or self._first_is_there_at(self._untried[0]) > end_s:
-                return
-            self._try_next(seconds)
 
     def last_round(self) -> None:
         """What is left for the fastest number; where that is settled, for the next.

@@ -21,6 +21,7 @@ from taccl.encoding.core.scheduler.graph import (
     sends_that_wait,
     tails_of_rows,
     tails_us,
+    work_behind_us,
 )
 from taccl.encoding.core.scheduler.matching import matched
 from taccl.encoding.core.scheduler.pipeline import Detours, Timed, is_compiled, pipelined
@@ -59,4 +60,5 @@ __all__ = [
     "tails_of_rows",
     "tails_us",
     "warm_up",
+    "work_behind_us",
 ]

@@ -188,10 +188,17 @@ def busy_us(sends: Sends, costs: Costs, topology: LogicalTopology) -> FloatArray
 
 def tails_us(graph: Graph, weight_us: FloatArray) -> FloatArray:
     """For each send, the largest sum of weights from it to the end of all that waits for it, with its own."""
-    return np.asarray(_tails(len(weight_us), graph=graph, weight_us=weight_us, tail_us=graph.tail_us.copy()))
+    tail_us = graph.tail_us.copy()
+    return np.asarray(_tails(len(weight_us), graph=graph, weight_us=weight_us, tail_us=tail_us, adds=False))
 
 
-def _run_tails(graph: Any, weight_us: Any, tail_us: Any) -> Any:
+def work_behind_us(graph: Graph, weight_us: FloatArray) -> FloatArray:
+    """For each send the weights of all that waits for it, with its own; where several give, a part."""
+    behind_us = np.zeros(len(weight_us))
+    return np.asarray(_tails(len(weight_us), graph=graph, weight_us=weight_us, tail_us=behind_us, adds=True))
+
+
+def _run_tails(graph: Any, weight_us: Any, tail_us: Any, adds: Any) -> Any:
     """Fill `tail_us`: sends in the order of what they wait for, then from the last to the first."""
     sends = graph.sends
     many = len(sends.link)
@@ -219,12 +226,14 @@ def _run_tails(graph: Any, weight_us: Any, tail_us: Any) -> Any:
                         end += 1
     for at in range(end - 1, -1, -1):
         e = order[at]
-        longest = tail_us[e]
+        longest, total = tail_us[e], 0.0
         for row in range(sends.first_give[e], sends.first_give[e + 1]):
             cell = sends.give[row]
             for user in range(graph.first_user[cell], graph.first_user[cell + 1]):
-                longest = max(longest, tail_us[graph.user[user]])
-        tail_us[e] = weight_us[e] + longest
+                behind_us = tail_us[graph.user[user]]
+                longest = max(longest, behind_us)
+                total += behind_us / graph.pending[cell]
+        tail_us[e] = weight_us[e] + (total if adds else longest)
     return tail_us
 
 

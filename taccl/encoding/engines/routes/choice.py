@@ -21,6 +21,7 @@ class Choice:
     chance : by what part chance changes how urgent a row is in a pipeline.
     turns_back : whether pipelines are scheduled again from their ends.
     matches : whether matchings are tried, too.
+    behind : how much all work that waits for a row may count in a pipeline, next to the rest of its way.
     """
 
     routes: Routes
@@ -29,6 +30,7 @@ class Choice:
     chance: float = 0.0
     turns_back: bool = False
     matches: bool = False
+    behind: tuple[float, ...] = (0.0,)
 
 
 #: Yields routes for an instance, others for each seed; nothing where it finds none in time.

@@ -26,7 +26,7 @@ from taccl.encoding.engines.routes.choice import Choice, Chooser, by_phases, pow
 from taccl.encoding.engines.routes.columns import Routes
 from taccl.encoding.engines.routes.flow import flow, has_flow
 from taccl.encoding.engines.routes.forests import forests, serves_forests
-from taccl.encoding.engines.routes.load_program import by_load_program, serves_load_program
+from taccl.encoding.engines.routes.load_program import by_load_program, one_by_one, serves_load_program
 from taccl.encoding.engines.routes.orders import Open
 from taccl.encoding.engines.routes.packed import has_packing, layers, packing
 from taccl.encoding.engines.routes.pairs import pairs
@@ -37,7 +37,9 @@ from taccl.encoding.engines.routes.tuning import (
     COMPILING_S,
     FOR_PROGRAM,
     FOR_QUOTIENT,
+    LOAD_PROGRAM_BEHIND,
     LOAD_PROGRAM_CHANCE,
+    LOAD_PROGRAM_NEAR,
     LOAD_PROGRAM_TRIALS,
     MOST_ROWS_ALONE,
     MOST_ROWS_APART,
@@ -176,19 +178,27 @@ def _least_loads(instance: Instance, seed: int, budget: Budget) -> Iterator[Choi
     """The ways of least load, in all orders; then with copies next to them, and then in orders by chance."""
     most = powers_of_two(min(instance.problem.max_group, MOST_TOGETHER, instance.problem.num_chunks))
     is_free = instance.problem.topology.memory_mb is None
-    found = [
-        by_load_program(instance.problem, straight, budget.share(FOR_PROGRAM), passes)
-        for straight, passes in LOAD_PROGRAM_TRIALS
-    ]
-    known = [routes for routes in found if routes is not None]
+    known = list(_routes_of_least_load(instance, budget))
     # Those first whose busiest port is least busy, but for rounding.
-    known.sort(key=lambda routes: float(f"{Open(instance.problem, routes).load_us.max(initial=0.0):.5g}"))
+    known.sort(key=lambda found: float(f"{found[1]:.5g}"))
+    several = [turns for routes, _ in known for turns in (*one_by_one(instance.problem, routes), routes)]
     for attempt in range(SEEDS):
-        for routes in known:
+        for routes in several:
             if len(routes):
                 # Slots of memory are taken in the order of turns, which copies next to the routes leave.
                 turns_back, chance = attempt == 1 and is_free, LOAD_PROGRAM_CHANCE * (attempt > 1)
-                yield Choice(routes, most, turns_back=turns_back, chance=chance)
+                yield Choice(routes, most, behind=LOAD_PROGRAM_BEHIND, turns_back=turns_back, chance=chance)
+
+
+def _routes_of_least_load(instance: Instance, budget: Budget) -> Iterator[tuple[Routes, float]]:
+    """Ways by several programs, with the busiest port's time; until the bound leaves nothing to gain."""
+    for straight, passes in LOAD_PROGRAM_TRIALS:
+        routes = by_load_program(instance.problem, straight, budget.share(FOR_PROGRAM), passes)
+        if routes is not None:
+            load_us = float(Open(instance.problem, routes).load_us.max(initial=0.0))
+            yield routes, load_us
+            if load_us <= instance.bound_us * (1 + LOAD_PROGRAM_NEAR) or not budget.remaining_s():
+                return
 
 
 def _shortest(instance: Instance, seed: int, budget: Budget) -> Iterator[Choice]:

@@ -22,7 +22,7 @@ all ways take turns.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -105,7 +105,8 @@ def by_load_program(problem: Problem, straight: float, budget: Budget, passes: i
         return None
     best, least_us, vain = None, np.inf, 0
     while vain < LOAD_PROGRAM_VAIN:
-        solved = program.solved(budget)
+        # Without time, too, there is one answer.
+        solved = program.solved(budget.without_end() if best is None else budget)
         if solved is None:
             break
         shares, price, worth = solved
@@ -315,6 +316,27 @@ def _dealt(problem: Problem, kinds: list[_Kind], ways: list[_Way], counts: IntAr
             is_sum.append(np.arange(len(way.links)) < way.sums)
     chunks = np.concatenate(chunk)
     return Routes(chunks, np.concatenate(link), np.concatenate(is_sum), chunks, turn[chunks], mixes=True)
+
+
+def one_by_one(problem: Problem, routes: Routes) -> Iterator[Routes]:
+    """The same ways where chunks that have the same turn take turns, too; nothing if none have.
+
+    A chunk's turn is when the busiest of its ports is through with all chunks before it.
+    """
+    chunk, first = np.unique(routes.chunk, return_index=True)
+    if len(np.unique(routes.turn[first])) == len(chunk):
+        return
+    topology = problem.topology
+    row, pair = topology.pairs_of(routes.link)
+    busy_us = np.zeros((problem.num_chunks, topology.num_ports))
+    mb = problem.size_mb[routes.chunk[row]]
+    np.add.at(busy_us, (routes.chunk[row], topology.incidence[1][pair]), topology.port_busy_us(pair, mb))
+    load_us, turn = np.zeros(topology.num_ports), np.zeros(problem.num_chunks)
+    for each in chunk[np.argsort(routes.turn[first], kind="stable")].tolist():
+        turn[each] = load_us[busy_us[each] > 0].max(initial=0.0)
+        load_us += busy_us[each]
+    turn /= max(float(load_us.max()), 1e-300)
+    yield replace(routes, turn=turn[routes.chunk])
 
 
 def _whole(shares: FloatArray, total: int) -> IntArray:

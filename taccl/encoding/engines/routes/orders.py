@@ -6,6 +6,8 @@ A pipeline serves those that wait for a port by
 
 the least first. A large wave serves chunk after chunk, a wave of 0 what has the longest way before it. In
 between, sums of later chunks run next to copies of earlier ones, and both ends of the pipeline stay full.
+Next to what the rest of the way takes, all work that waits for a send may count: below a switch that sums for
+one GPU, whose copies all others wait for, both of its links would else serve others first.
 Where ports are unequally busy, the rest of the way counts more at the busy ones, by a power of their load.
 
 Links are full when such a pipeline begins and empty when it ends. What is read backwards in time fills late
@@ -36,6 +38,7 @@ from taccl.encoding.core.scheduler import (
     sends_of_rows,
     tails_of_rows,
     tails_us,
+    work_behind_us,
 )
 from taccl.encoding.engines.routes.columns import Grouping, Routes
 from taccl.encoding.engines.routes.kinds import kinds_of
@@ -134,13 +137,25 @@ class Open:
         """How long each port is busy, if every row goes alone; shape (num_ports,)."""
         return busy_us(self._columns[0].sends, self.costs, self.problem.topology)
 
-    def pipeline(self, wave: float, power: float, most: int, noise: FloatArray | None = None) -> Order:
+    def pipeline(
+        self,
+        wave: float,
+        power: float,
+        most: int,
+        *,
+        behind: float = 0.0,
+        noise: FloatArray | None = None,
+    ) -> Order:
         """By waves of this part of the busiest port's time; at most `most` chunks in a send.
 
+        `behind`, from 0 to 1, is how much all work that waits for a row counts, next to the rest of its way.
         `noise`, shape (rows,), changes how urgent each row is, as a factor.
         """
         graph, _ = self._columns
-        rest_us = tails_us(graph, self._weights_us(power, most))
+        weights_us = self._weights_us(power, most)
+        rest_us = tails_us(graph, weights_us)
+        if behind:
+            rest_us += behind * (work_behind_us(graph, weights_us) - rest_us)
         key = wave * float(self.load_us.max(initial=0.0)) * self.routes.turn - rest_us
         return self.by_keys(key if noise is None else key * noise, most)
 

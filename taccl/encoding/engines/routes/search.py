@@ -35,11 +35,12 @@ from taccl.support.budget import UNITS_PER_S, Budget, Meter
 
 @dataclass(frozen=True)
 class _Pipeline:
-    """A pipeline: `wave` and `power` as in `Open.pipeline`; `most` is that many of the choice's numbers."""
+    """A pipeline: as in `Open.pipeline`; `most` is that many of the choice's numbers."""
 
     wave: float
     power: float
     most: int
+    behind: float
 
 
 @dataclass(frozen=True)
@@ -187,14 +188,17 @@ class _Stream:
         noise = None
         if choice.chance:
             noise = 1.0 + choice.chance * np.random.default_rng(seed).random(len(choice.routes))
-        return opened.pipeline(setting.wave, setting.power, choice.most[setting.most], noise)
+        return opened.pipeline(
+            setting.wave, setting.power, choice.most[setting.most], behind=setting.behind, noise=noise
+        )
 
     def _first_settings(self, choice: Choice) -> list[_Setting]:
         """All pipelines and matchings, the likeliest first."""
         waves = WAVES_BOTH if self._search.both else WAVES_ONE
         pipelines: list[_Setting] = [
-            _Pipeline(wave, power, most)
+            _Pipeline(wave, power, most, behind)
             for most in range(len(choice.most))
+            for behind in choice.behind
             for power in choice.powers
             for wave in (waves if len(choice.powers) == 1 else (0.0,))
         ]

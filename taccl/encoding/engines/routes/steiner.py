@@ -9,7 +9,7 @@ is one; a machine without such ranks has a tree wherever there are paths.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -50,51 +50,53 @@ class Network:
 
     def tree(self, there_us: Mapping[int, float], wanted: Collection[int]) -> list[int] | None:
         """The links that bring a chunk from where it is, and when, to all who want it; None: none found."""
-        at_us = dict(there_us)
-        wants = set(wanted)
-        passed_on: set[int] = set()
-        links: list[int] = []
-        lacking = wants - set(at_us)
+        at_us, wants = dict(there_us), set(wanted)
+        passed_on, links, lacking = set[int](), list[int](), wants - set(there_us)
         while lacking:
+            before = len(links)
             begin = {r: us for r, us in at_us.items() if self._may_pass_on(r, r in wants or r in passed_on)}
-            path = self._nearest(begin, lacking, wants, set(at_us))
-            if path is None:
-                return None
-            for link in path:
-                sender, receiver = int(self.topology.src[link]), int(self.topology.dst[link])
-                passed_on.add(sender)
-                at_us[receiver] = at_us[sender] + self.duration_us[link]
-            links += path
+            for path in self._paths(begin, lacking, set(at_us)):
+                for link in path:
+                    sender, receiver = int(self.topology.src[link]), int(self.topology.dst[link])
+                    passed_on.add(sender)
+                    at_us[receiver] = at_us[sender] + self.duration_us[link]
+                links += path
+                if not all(self.may_copy[int(self.topology.src[link])] for link in path):
+                    break  # no other path may pass these ranks
             lacking -= set(at_us)
+            if len(links) == before:
+                return None
         return links
 
     def _may_pass_on(self, rank: int, has_a_use: bool) -> bool:
         return self.may_copy[rank] or not has_a_use
 
-    def _nearest(
-        self, begin: dict[int, float], lacking: set[int], wants: set[int], reached: set[int]
-    ) -> list[int] | None:
-        """The path to the rank of `lacking` that is there first, in order."""
+    def _paths(self, begin: Mapping[int, float], lacking: set[int], reached: set[int]) -> Iterator[list[int]]:
+        """The path to the rank of `lacking` that is there first, in order; then to the next, and so on."""
         heap = [(us, rank) for rank, us in begin.items()]
         heapq.heapify(heap)
-        nearest_us, link_into = dict(begin), dict[int, int]()
-        while heap:
+        nearest_us, link_into, missing = dict(begin), dict[int, int](), set(lacking)
+        while heap and missing:
             now_us, rank = heapq.heappop(heap)
             if now_us > nearest_us[rank]:
                 continue
-            if rank in lacking:
-                return self._back(link_into, rank)
+            if rank in missing:
+                path = self._back(link_into, rank, reached)
+                reached |= {int(self.topology.dst[link]) for link in path}
+                missing -= reached
+                yield path
+                if not self.may_copy[rank]:
+                    continue
             for link, other, duration_us in self.links_from[rank]:
                 at_us = now_us + duration_us
                 if other in reached or at_us >= nearest_us.get(other, float("inf")):
                     continue
                 nearest_us[other], link_into[other] = at_us, link
                 heapq.heappush(heap, (at_us, other))
-        return None
 
-    def _back(self, link_into: dict[int, int], rank: int) -> list[int]:
+    def _back(self, link_into: Mapping[int, int], rank: int, reached: set[int]) -> list[int]:
         path = []
-        while rank in link_into:
+        while rank not in reached:
             path.append(link_into[rank])
             rank = int(self.topology.src[path[-1]])
         return path[::-1]

@@ -68,6 +68,11 @@ LOAD_PROGRAM_WORTH = 1e-4
 #: prices first. Eight GPUs with eight servers end at 5,537 us with (1e-2, 0) and 5,810 with (1e-2, 2); of two
 #: nodes of eight H100 the busiest port has 4,864 us with the one and 3,964 with the other.
 LOAD_PROGRAM_TRIALS = ((1e-2, 0), (1e-2, 2), (0.5, 0))
+#: No more programs are asked once the busiest port is busy for no longer than the bound and this part of it.
+LOAD_PROGRAM_NEAR = 0.02
+#: How much work that waits counts, in turn. 72 GPUs below a switch, 72 chunks of 1 GB: 2,663 us with 1, and
+#: 2,801 with 0 and the best wave. Two nodes of eight H100, 512 chunks: 4,541 us with 0.3, 4,584 with 0.
+LOAD_PROGRAM_BEHIND = (1.0, 0.0, 0.3)
 #: By what part chance changes how urgent a row is, after the first orders.
 LOAD_PROGRAM_CHANCE = 0.03
 #: The same for the way from the root to where an arc begins, as a part of its price.

@@ -12,7 +12,7 @@ from small_problems import custom, featured_problems, helped_switch, machine
 
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.routes.columns import Routes
-from taccl.encoding.engines.routes.load_program import by_load_program, serves_load_program
+from taccl.encoding.engines.routes.load_program import by_load_program, one_by_one, serves_load_program
 from taccl.encoding.engines.routes.orders import Open
 from taccl.encoding.portfolio.solve import solve
 from taccl.model.collectives import make_collective
@@ -126,3 +126,15 @@ def test_waves_of_sums_next_to_copies_take_a_wave_longer_than_the_busiest_port(
         ),
     )
     assert best <= most * (1 + 1e-6)
+
+
+def test_of_what_one_gpu_reads_and_sends_on_all_that_waits_counts() -> None:
+    """Each sum is read by one GPU, and all others wait for what it sends."""
+    requested = problem(nvls(72), "allreduce", 1)
+    routes = next(one_by_one(requested, found(requested)))
+    assert len(np.unique(routes.turn)) == 72
+    opened = Open(requested, routes)
+    least_us = float(opened.load_us.max())
+    plain, behind = (opened.pipeline(0.6, 0.0, 1, behind=part) for part in (0.0, 1.0))
+    behind.schedule().check()
+    assert behind.makespan_us < 1.1 * least_us < plain.makespan_us
