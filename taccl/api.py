@@ -9,7 +9,6 @@ searches, `emit` lowers and verifies. The command line calls these and nothing b
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from taccl.backend.target import ThreadBlocks
@@ -170,5 +169,6 @@ def stages_of(request: Request, engine: str = "auto") -> tuple[Explained, ...]:
     TacclError : the request is wrong, no schedule meets it, or there is no such engine.
     """
     requested = None if engine == "auto" else engine_named(engine)
-    formulated = make_problem(replace(request, chunks=request.first_chunks))
-    return tuple(explained(Instance(formulated.problem), lineup_for(requested)))
+    job = formulate(request, OutputOptions(file=False))
+    problem = job.problem(job.configurations[0]).problem  # under the costs that a search begins with
+    return tuple(explained(Instance(problem), lineup_for(requested)))

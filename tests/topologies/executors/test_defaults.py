@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import taccl
-from taccl.api import make_problem
+from taccl.api import make_problem, stages_of
 from taccl.errors import TopologyError
 from taccl.synthesis.job import formulate
 from taccl.synthesis.output_options import OutputOptions
@@ -134,3 +134,15 @@ def test_a_file_names_the_model_of_its_gpus(tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text(topology_text(build_topology("dgx-h200", nodes=1)))
     assert load_topology(file).gpu == "H200"
+
+
+def test_stages_are_those_of_a_search_under_the_costs_that_count():
+    """A thread block is slower than the NVSwitch, so ports are faster than what serves their links."""
+    requested = {"topology": "dgx-a100", "nodes": 2, "size": "1MB"}
+
+    def reason(executor):
+        stages = stages_of(Request("allgather", executor=executor, **requested))
+        return next(each.reason for each in stages if each.engine == "gather-cross-scatter")
+
+    assert "faster than their links" in reason(None)
+    assert "faster than their links" not in reason(False)
