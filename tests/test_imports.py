@@ -123,6 +123,14 @@ def test_no_files_import_each_other_in_a_circle() -> None:
     assert not circles
 
 
+def test_outside_their_room_engines_are_known_by_the_registry_only() -> None:
+    of_all = {"taccl.encoding.engines." + name for name in ("by_phases", "engine", "needs", "registry")}
+    for path in modules():
+        if path.relative_to(ROOT).parts[0] != "encoding":
+            found = {name for _, name in imported_modules(path) if name.startswith("taccl.encoding.engines")}
+            assert {".".join(name.split(".")[:4]) for name in found} <= of_all, path
+
+
 def test_only_the_command_line_prints_or_knows_click() -> None:
     for path in modules():
         if path.relative_to(ROOT).parts[0] == "cli":

@@ -22,6 +22,8 @@ Run = Callable[[Instance, SearchOptions, Budget, "Schedule | None"], Iterator[Up
 Improve = Callable[[Instance, SearchOptions, Budget, Schedule], Iterator[Update]]
 #: Yields better and better schedules of one problem that is cut into different numbers of chunks.
 AcrossChunks = Callable[[Sequence[Instance], Budget], Iterator[Schedule]]
+#: At most so many valid schedules, the fastest first: another than the best may suit a file better.
+Several = Callable[[Instance, Budget, int], "list[Schedule]"]
 #: What an engine is for: it builds schedules and searches nothing; it improves the best one as long as there
 #: is time; or it searches all there are, so that it may end with a proof.
 Role = Literal["first", "improve", "prove"]
@@ -82,6 +84,7 @@ class Engine:
     runs_always : whether it has its turn in every search, even without time.
     tells_chunks : whether its first answers tell which number of chunks is best; None: never.
     across_chunks : its answers for several numbers of chunks, best first; None: it has none.
+    several : its fastest schedules, for files to be made of; None: only what `run` yields.
     is_compiled : whether its loops are machine code already; None: it has none.
     """
 
@@ -98,6 +101,7 @@ class Engine:
     runs_always: bool = False
     tells_chunks: Callable[[Instance], bool] | None = None
     across_chunks: AcrossChunks | None = None
+    several: Several | None = None
     is_compiled: Callable[[], bool] | None = None
 
     def can(self, instance: Instance) -> Verdict:

@@ -108,6 +108,7 @@ ENGINES: tuple[Engine, ...] = (
         needs=(FEW_OUTPUTS,),
         runs_always=True,
         across_chunks=textbook.fastest,
+        several=textbook.fastest_valid,
     ),
     _hierarchical,
     Engine(
@@ -234,6 +235,11 @@ def first_engines(instance: Instance, note: Note | None = None) -> Iterator[Engi
             if note is None:
                 raise
             note(engine.name, fault)
+
+
+def several_schedules(instance: Instance, budget: Budget, most: int) -> list[Schedule]:
+    """Valid schedules of engines that have several at once, at most so many of each, its fastest first."""
+    return [each for engine in ENGINES if engine.several for each in engine.several(instance, budget, most)]
 
 
 def added_engines(note: Note | None = None) -> tuple[Engine, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from taccl.encoding.core.options import SearchOptions
-from taccl.encoding.engines.textbook import fastest_valid
+from taccl.encoding.engines.registry import several_schedules
 from taccl.encoding.instance import Instance
 from taccl.model.schedule import Schedule
 from taccl.support.budget import Budget
@@ -115,7 +115,7 @@ class RequestSearch:
         for rank, (formulated, found) in enumerate(fastest):
             known = list(found.passed)
             if rank < TUNE_OF_NUMBERS and found.status != "interrupted":
-                known += fastest_valid(Instance(formulated.problem), budget.share(1 / 2), TUNE_TEXTBOOKS)
+                known += several_schedules(Instance(formulated.problem), budget.share(1 / 2), TUNE_TEXTBOOKS)
             others += [
                 (formulated, found.passing(schedule)) for schedule in known if schedule is not found.schedule
             ]
