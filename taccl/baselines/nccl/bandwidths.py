@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from taccl.baselines.nccl.communicator import Algorithm, Communicator, Graph, Protocol
+from taccl.baselines.nccl.communicator import Algorithm, Call, Communicator, Graph, Protocol
 from taccl.baselines.nccl.releases import Release
 
 
-def algbw_gbps(
-    release: Release, comm: Communicator, algorithm: Algorithm, protocol: Protocol, collective: str
-) -> float:
+def algbw_gbps(release: Release, call: Call) -> float:
     """10**9 bytes per second of the size that nccl-tests prints, of a pair that may run.
 
     Source: NVIDIA/nccl 2.30.7, src/graph/tuning.cc.
     """
+    comm, algorithm, protocol, collective = call.comm, call.algorithm, call.protocol, call.collective
     graph, steps = comm.graphs[algorithm], steps_of(collective, comm.ranks)
     if algorithm == "Ring":
         return _ring(release, comm, graph, protocol) * comm.ranks / steps

@@ -98,3 +98,14 @@ class Communicator:
     def per_node(self) -> int:
         """Ranks of a node."""
         return self.ranks // self.nodes
+
+
+@dataclass(frozen=True)
+class Call:
+    """A collective of so many bytes, as nccl-tests prints them, by one algorithm with one protocol."""
+
+    comm: Communicator
+    algorithm: Algorithm
+    protocol: Protocol
+    collective: str
+    size_bytes: int

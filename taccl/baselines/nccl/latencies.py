@@ -5,32 +5,23 @@ from __future__ import annotations
 from math import floor, log2
 
 from taccl.baselines.nccl.bandwidths import steps_of
-from taccl.baselines.nccl.communicator import PROTOCOLS, Algorithm, Communicator, Hop, Protocol
+from taccl.baselines.nccl.communicator import PROTOCOLS, Algorithm, Call, Communicator, Hop, Protocol
 from taccl.baselines.nccl.releases import Release
 
-#: A communicator runs twice the channels of its graph of rings, up to so many.
-_MOST_CHANNELS = 64
 
-
-def latency_us(
-    release: Release,
-    comm: Communicator,
-    algorithm: Algorithm,
-    protocol: Protocol,
-    collective: str,
-    size_bytes: int,
-) -> float:
+def latency_us(release: Release, call: Call) -> float:
     """Microseconds that do not depend on the bandwidth, of a pair that may run.
 
     Source: NVIDIA/nccl 2.30.7, src/graph/tuning.cc.
     """
-    index = PROTOCOLS.index(protocol)
+    comm, algorithm = call.comm, call.algorithm
+    index = PROTOCOLS.index(call.protocol)
     base = release.base_us[algorithm][index]
     inside = release.hop_us[comm.graphs[algorithm].hop][algorithm][index]
-    between = _between(release, comm, algorithm, protocol)
+    between = _between(release, comm, algorithm, call.protocol)
     others, doublings = comm.per_node - 1, floor(log2(comm.nodes))
     if algorithm == "Ring":
-        return _ring(release, comm, protocol, collective, size_bytes)
+        return _ring(release, call)
     if algorithm == "Tree":
         return base + 2 * (others * inside + doublings * between)
     if algorithm == "NVLS":
@@ -51,9 +42,8 @@ def _between(release: Release, comm: Communicator, algorithm: Algorithm, protoco
     return hop + comm.nic_latency_us * (2 if protocol == "Simple" else 1)
 
 
-def _ring(
-    release: Release, comm: Communicator, protocol: Protocol, collective: str, size_bytes: int
-) -> float:
+def _ring(release: Release, call: Call) -> float:
+    comm, protocol, collective = call.comm, call.protocol, call.collective
     index, hop = PROTOCOLS.index(protocol), comm.graphs["Ring"].hop
     base = release.base_us["Ring"][index]
     if collective in ("broadcast", "reduce"):
@@ -65,8 +55,8 @@ def _ring(
     inside = max(release.hop_us[hop]["Ring"][index], posts)
     latency = base + (steps - between_steps) * inside
     latency += between_steps * _between(release, comm, "Ring", protocol)
-    channels = min(2 * comm.graphs["Ring"].channels, _MOST_CHANNELS)
-    is_long = size_bytes // (channels * comm.ranks) >= release.delays.plateau_bytes
+    channels = min(2 * comm.graphs["Ring"].channels, release.delays.most_channels)
+    is_long = call.size_bytes // (channels * comm.ranks) >= release.delays.plateau_bytes
     if protocol == "Simple" and comm.nodes > 1 and collective == "allreduce" and is_long:
         latency *= release.delays.plateau[comm.generation]
     return latency

@@ -14,6 +14,7 @@ from taccl.baselines.nccl.communicator import (
     ALGORITHMS,
     PROTOCOLS,
     Algorithm,
+    Call,
     Communicator,
     Graph,
     Protocol,
@@ -87,7 +88,7 @@ def time_us(
     reason = refusal(comm, algorithm, protocol, name)
     if reason is not None:
         raise TopologyError(f"{algorithm} {protocol} cannot run {name} here: {reason}")
-    return _time_us(release, comm, algorithm, protocol, name, size_bytes)
+    return _time_us(release, Call(comm, algorithm, protocol, name, size_bytes))
 
 
 def estimates(release: Release, comm: Communicator, collective: str, size_bytes: int) -> tuple[Estimate, ...]:
@@ -99,7 +100,7 @@ def estimates(release: Release, comm: Communicator, collective: str, size_bytes:
     """
     name = _checked(collective, size_bytes)
     found = [
-        Estimate(algorithm, protocol, _time_us(release, comm, algorithm, protocol, name, size_bytes))
+        Estimate(algorithm, protocol, _time_us(release, Call(comm, algorithm, protocol, name, size_bytes)))
         for algorithm in ALGORITHMS
         for protocol in PROTOCOLS
         if refusal(comm, algorithm, protocol, name) is None
@@ -153,26 +154,16 @@ def _refusal_of_graph(
     return None
 
 
-def _time_us(
-    release: Release,
-    comm: Communicator,
-    algorithm: Algorithm,
-    protocol: Protocol,
-    collective: str,
-    size_bytes: int,
-) -> float:
-    algbw = algbw_gbps(release, comm, algorithm, protocol, collective)
-    algbw *= _factor(release, comm, algorithm, protocol, size_bytes)
-    latency = latency_us(release, comm, algorithm, protocol, collective, size_bytes)
-    return latency + size_bytes / (1000 * algbw)
+def _time_us(release: Release, call: Call) -> float:
+    algbw = algbw_gbps(release, call) * _factor(release, call)
+    return latency_us(release, call) + call.size_bytes / (1000 * algbw)
 
 
-def _factor(
-    release: Release, comm: Communicator, algorithm: Algorithm, protocol: Protocol, size_bytes: int
-) -> float:
+def _factor(release: Release, call: Call) -> float:
     """What the bandwidth of a tree is multiplied by at this size."""
-    index = (size_bytes >> _FIRST_FACTOR_SHIFT).bit_length() - 1
-    factors = release.tree_factors[protocol]
+    comm, algorithm = call.comm, call.algorithm
+    index = (call.size_bytes >> _FIRST_FACTOR_SHIFT).bit_length() - 1
+    factors = release.tree_factors[call.protocol]
     is_tree = algorithm == "Tree" and index <= _LAST_OF_TREES
     is_nvls_tree = algorithm == "NVLSTree" and comm.generation == "Blackwell" and comm.cpu != "arm"
     return factors[index] if (is_tree or is_nvls_tree) and 0 <= index < len(factors) else 1.0

@@ -46,6 +46,7 @@ class Delays:
     post_us, posts : of a post to the network, by CPU, and posts of a step by protocol.
     arity_us : CollNetDirect, for each further GPU of a node.
     pat_overlap, pat_rank_us : PAT's hops that overlap, and what each rank adds.
+    most_channels : a communicator runs twice the channels of its graph of rings, up to so many.
     plateau, plateau_bytes : rings of Simple in an AllReduce between nodes take this many times their latency,
         by generation, from this many bytes for each channel and rank on.
     """
@@ -55,6 +56,7 @@ class Delays:
     arity_us: float
     pat_overlap: float
     pat_rank_us: float
+    most_channels: int
     plateau: Mapping[Generation, float]
     plateau_bytes: int
 
@@ -199,6 +201,7 @@ NCCL_2_30 = Release(
         arity_us=0.4,
         pat_overlap=3.5,
         pat_rank_us=2.8,
+        most_channels=64,
         plateau={"Volta": 1.9, "Ampere": 1.4, "Hopper": 1.4, "Blackwell": 1.4},
         plateau_bytes=64,
     ),
