@@ -69,18 +69,17 @@ MI355X = replace(MI350X, gpu="MI355X", counts_source="AMD, MI355X platform of 8:
 MACHINES = {
     "mi250x": MI250X.machine(
         "8 AMD MI250X, 16 GCDs, 7 xGMI links each, not all wired equivalent; 8 NICs of 200 Gb/s",
-        *("dump", "RCCL's topology file"),
+        "RCCL's topology file",
     ),
-    "mi300x": MI300X.machine(
-        "8 AMD MI300X, all joined by xGMI, a NIC of 400 Gb/s for each GPU", "dump", "RCCL's topology file"
-    ),
-    "mi325x": MI325X.machine(
-        "8 AMD MI325X, all joined by xGMI, a NIC of 400 Gb/s for each GPU", "vendor", "AMD"
-    ),
-    "mi350x": MI350X.machine(
-        "8 AMD MI350X, all joined by xGMI, a NIC of 400 Gb/s for each GPU", "vendor", "AMD"
-    ),
-    "mi355x": MI355X.machine(
-        "8 AMD MI355X, all joined by xGMI, a NIC of 400 Gb/s for each GPU", "vendor", "AMD"
-    ),
+    **{
+        box.gpu.lower(): box.machine(
+            f"8 AMD {box.gpu}, all joined by xGMI, a NIC of 400 Gb/s for each GPU", source
+        )
+        for box, source in (
+            (MI300X, "RCCL's topology file"),
+            (MI325X, "AMD"),
+            (MI350X, "AMD"),
+            (MI355X, "AMD"),
+        )
+    },
 }

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from taccl.model.units import beta_from_bandwidth
-from taccl.topologies.machines.figures import Alpha, Bandwidth, Figure, How, Rate
-from taccl.topologies.machines.machine import Confidence, Machine
+from taccl.topologies.machines.figures import Alpha, Bandwidth, Figure, Rate
+from taccl.topologies.machines.machine import Machine
 from taccl.topologies.machines.parts import Parts, Wire, counted, of_nodes
 from taccl.topologies.model import PhysicalTopology
 
@@ -41,7 +42,7 @@ class Box:
     nic: Rate
     network_alpha: Alpha
     pcie: Rate
-    counts: How
+    counts: Literal["dump", "vendor"]
     counts_source: str
     switch_links: int = 0
     switch_sums: Rate | None = None
@@ -69,9 +70,9 @@ class Box:
         """All numbers of the machine that `build` makes, each with its source."""
         return (*self._gpu_figures(), *self._nic_figures())
 
-    def machine(self, summary: str, confidence: Confidence, source: str, default_nodes: int = 2) -> Machine:
-        """A row of the catalogue: any number of such nodes."""
-        return Machine(self.build, summary, confidence, source, self.figures(), default_nodes)
+    def machine(self, summary: str, source: str, default_nodes: int = 2) -> Machine:
+        """A row of the catalogue: any number of such nodes, as sure as the counts are."""
+        return Machine(self.build, summary, self.counts, source, self.figures(), default_nodes)
 
     def _wires(self, bandwidth: Bandwidth) -> Iterator[Wire]:
         gbps = self.link.of(bandwidth)

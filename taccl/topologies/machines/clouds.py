@@ -96,25 +96,21 @@ TRN2 = Box(
 )
 
 MACHINES = {
-    "p4d": P4D.machine("AWS p4d: 8 A100s, 4 NICs of 100 Gb/s, each next to 2 GPUs", "dump", "AWS's file"),
-    "p5": P5.machine("AWS p5: 8 H100s, 4 NICs of 100 Gb/s for each GPU, used as one", "vendor", "AWS"),
-    "p5e": P5E.machine("AWS p5e: 8 H200s, 4 NICs of 100 Gb/s for each GPU, used as one", "vendor", "AWS"),
-    "p5en": P5EN.machine("AWS p5en: 8 H200s, 2 NICs of 200 Gb/s for each GPU, used as one", "vendor", "AWS"),
-    "p6-b200": P6_B200.machine("AWS p6-b200: 8 B200s, a NIC of 400 Gb/s for each GPU", "vendor", "AWS"),
-    "p6-b300": P6_B300.machine(
-        "AWS p6-b300: 8 B300s, 2 NICs of 400 Gb/s for each GPU, used as one", "vendor", "AWS"
-    ),
+    "p4d": P4D.machine("AWS p4d: 8 A100s, 4 NICs of 100 Gb/s, each next to 2 GPUs", "AWS's file"),
+    "p5": P5.machine("AWS p5: 8 H100s, 4 NICs of 100 Gb/s for each GPU, used as one", "AWS"),
+    "p5e": P5E.machine("AWS p5e: 8 H200s, 4 NICs of 100 Gb/s for each GPU, used as one", "AWS"),
+    "p5en": P5EN.machine("AWS p5en: 8 H200s, 2 NICs of 200 Gb/s for each GPU, used as one", "AWS"),
+    "p6-b200": P6_B200.machine("AWS p6-b200: 8 B200s, a NIC of 400 Gb/s for each GPU", "AWS"),
+    "p6-b300": P6_B300.machine("AWS p6-b300: 8 B300s, 2 NICs of 400 Gb/s for each GPU, used as one", "AWS"),
     "trn2": TRN2.machine(
-        "AWS trn2: 16 Trainium 2 in a torus of 4 x 4, a NIC of 200 Gb/s for each chip", "vendor", "AWS"
+        "AWS trn2: 16 Trainium 2 in a torus of 4 x 4, a NIC of 200 Gb/s for each chip", "AWS"
     ),
-    "ndv4": NDV4.machine(
-        "Azure ND A100 v4: 8 A100s, 8 NICs of 200 Gb/s, 2 next to 2 GPUs", "dump", "Azure's file"
-    ),
-    "ndv5": NDV5.machine("Azure ND H100 v5: 8 H100s, a NIC of 400 Gb/s for each GPU", "vendor", "Microsoft"),
+    "ndv4": NDV4.machine("Azure ND A100 v4: 8 A100s, 8 NICs of 200 Gb/s, 2 next to 2 GPUs", "Azure's file"),
+    "ndv5": NDV5.machine("Azure ND H100 v5: 8 H100s, a NIC of 400 Gb/s for each GPU", "Microsoft"),
     "a3-mega": A3_MEGA.machine(
-        "Google A3 Mega: 8 H100s, a NIC of 200 Gb/s with TCPXO for each GPU", "vendor", "Google"
+        "Google A3 Mega: 8 H100s, a NIC of 200 Gb/s with TCPXO for each GPU", "Google"
     ),
     "a3-ultra": A3_ULTRA.machine(
-        "Google A3 Ultra: 8 H200s, a NIC of 400 Gb/s with RoCE for each GPU", "vendor", "Google"
+        "Google A3 Ultra: 8 H200s, a NIC of 400 Gb/s with RoCE for each GPU", "Google"
     ),
 }

@@ -96,39 +96,32 @@ QUAD_GH200 = Box(
 
 MACHINES = {
     "dgx-a100": DGX_A100.machine(
-        "NVIDIA DGX A100: 8 A100s, 12 NVLinks each, 8 NICs of 200 Gb/s",
-        *("vendor", "NVIDIA; links as in a dump"),
+        "NVIDIA DGX A100: 8 A100s, 12 NVLinks each, 8 NICs of 200 Gb/s", "NVIDIA; links as in a dump"
     ),
     "hgx-a100": DGX_A100.machine(
-        "8 A100s on NVIDIA's HGX board, 8 NICs of 200 Gb/s", "vendor", "NVIDIA; links as in a dump"
+        "8 A100s on NVIDIA's HGX board, 8 NICs of 200 Gb/s", "NVIDIA; links as in a dump"
     ),
     "dgx-h100": DGX_H100.machine(
-        "NVIDIA DGX H100: 8 H100s, 18 NVLinks each, 8 NICs of 400 Gb/s",
-        *("vendor", "NVIDIA; links as in a dump"),
+        "NVIDIA DGX H100: 8 H100s, 18 NVLinks each, 8 NICs of 400 Gb/s", "NVIDIA; links as in a dump"
     ),
     "dgx-h200": DGX_H200.machine(
-        "NVIDIA DGX H200: 8 H200s, 18 NVLinks each, 8 NICs of 400 Gb/s",
-        *("vendor", "NVIDIA; links as in a dump"),
+        "NVIDIA DGX H200: 8 H200s, 18 NVLinks each, 8 NICs of 400 Gb/s", "NVIDIA; links as in a dump"
     ),
-    "hgx-h800": HGX_H800.machine(
-        "8 H800s, 8 NVLinks each, 8 NICs of 400 Gb/s", "dump", "NCCL's topology file"
-    ),
-    "hgx-h20": HGX_H20.machine("8 H20s, 18 NVLinks each, 8 NICs of 400 Gb/s", "vendor", "NVIDIA"),
-    "dgx-b200": DGX_B200.machine(
-        "NVIDIA DGX B200: 8 B200s, 18 NVLinks 5 each, 8 NICs of 400 Gb/s", "vendor", "NVIDIA"
-    ),
-    "dgx-b300": DGX_B300.machine(
-        "NVIDIA DGX B300: 8 B300s, 18 NVLinks 5 each, 8 NICs of 800 Gb/s", "vendor", "NVIDIA"
-    ),
+    "hgx-h800": HGX_H800.machine("8 H800s, 8 NVLinks each, 8 NICs of 400 Gb/s", "NCCL's topology file"),
+    "hgx-h20": HGX_H20.machine("8 H20s, 18 NVLinks each, 8 NICs of 400 Gb/s", "NVIDIA"),
+    "dgx-b200": DGX_B200.machine("NVIDIA DGX B200: 8 B200s, 18 NVLinks 5 each, 8 NICs of 400 Gb/s", "NVIDIA"),
+    "dgx-b300": DGX_B300.machine("NVIDIA DGX B300: 8 B300s, 18 NVLinks 5 each, 8 NICs of 800 Gb/s", "NVIDIA"),
     "gb200-nvl72": GB200_NVL72.machine(
         "NVIDIA GB200 NVL72: racks of 72 GPUs at one NVLink fabric, each a node; 72 NICs of 400 Gb/s",
-        *("vendor", "NVIDIA; trays as in a dump", 1),
+        "NVIDIA; trays as in a dump",
+        1,
     ),
     "gb300-nvl72": GB300_NVL72.machine(
         "NVIDIA GB300 NVL72: racks of 72 GPUs at one NVLink fabric, each a node; 72 NICs of 800 Gb/s",
-        *("vendor", "NVIDIA", 1),
+        "NVIDIA",
+        1,
     ),
     "gh200": QUAD_GH200.machine(
-        "4 GH200 in a full mesh, 6 NVLinks a pair, 4 NICs of 200 Gb/s", "vendor", "NVIDIA; NICs as in Alps"
+        "4 GH200 in a full mesh, 6 NVLinks a pair, 4 NICs of 200 Gb/s", "NVIDIA; NICs as in Alps"
     ),
 }
