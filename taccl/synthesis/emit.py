@@ -27,7 +27,7 @@ _FINDINGS = 8
 #: Where a file is too large, the part of the time left in which a number of chunks is looked for that fits.
 _TO_TELL_WHAT_FITS = 0.5
 #: Units of work for a bound for any number of chunks, where the search has proved none.
-_FOR_ANY_CHUNKS = 200
+_FOR_ANY_CHUNKS = 600
 
 
 def emit(job: Job, choice: FileChoice, options: SearchOptions, searcher: Searcher, began_s: float) -> Result:

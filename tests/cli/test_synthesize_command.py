@@ -39,6 +39,14 @@ def test_the_result_goes_to_standard_output_with_bound_and_gap_beside_the_time(t
     assert Path("ag.xml").read_text().startswith("<algo ")
 
 
+def test_a_search_that_ends_before_other_bounds_says_what_holds_for_any_chunks_all_the_same(
+    taccl: Taccl,
+) -> None:
+    shown = json.loads(taccl("synthesize", *RING, "--json", "--no-file").stdout)
+    assert 0 < shown["any_chunks_bound_us"] <= shown["lower_bound_us"] * (1 + 1e-9)
+    assert "into rank" in shown["any_chunks_bound_source"]
+
+
 def test_progress_goes_to_standard_error_and_quiet_silences_it(taccl: Taccl) -> None:
     loud, quiet = taccl("synthesize", *RING), taccl("synthesize", *RING, "-q")
     assert "time" in loud.stderr
