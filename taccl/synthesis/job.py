@@ -86,8 +86,27 @@ def formulate(request: Request, output: OutputOptions) -> Job:
     """
     target = find_target(request.target)
     inputs = inputs_of(replace(request, chunks=request.first_chunks))
-    if request.executor is None and _are_too_many_to_predict(inputs):
-        inputs, request = _by_links(inputs), replace(request, executor=False)
+    executor, outputs = inputs.topology.executor, len(inputs.collective.outputs)
+    if request.executor is not None or executor is None:
+        return _stated(request, output, target, inputs)
+    if outputs > PREDICTIONS_MOST_OUTPUTS:
+        why = f"with {outputs} outputs, more than {PREDICTIONS_MOST_OUTPUTS}, no file is predicted"
+        return _by_links(request, output, target, inputs, f"{why} unless --executor asks for it")
+    job = _stated(request, output, target, inputs)
+    if job.has_predictions or executor.origin is None:
+        return job
+    return _by_links(request, output, target, inputs, f"no file for {target.name} can be predicted here")
+
+
+def _by_links(request: Request, output: OutputOptions, target: AnyTarget, inputs: Inputs, why: str) -> Job:
+    """The job where links alone count, with the reason."""
+    topology = replace(inputs.topology, executor=None)
+    inputs = replace(inputs, topology=topology, notes=(*inputs.notes, f"links alone: {why}"))
+    return _stated(replace(request, executor=False), output, target, inputs)
+
+
+def _stated(request: Request, output: OutputOptions, target: AnyTarget, inputs: Inputs) -> Job:
+    """The job with its configurations, and whether its files are predicted."""
     network = network_of(inputs)
     name = f"taccl-{inputs.collective.name}-{inputs.topology.name}"[:63]
     lowering = output.for_target(target, name, network.topology.executor)
@@ -105,18 +124,3 @@ def formulate(request: Request, output: OutputOptions) -> Job:
         job.lowering.check(problem)
     predicts = has_predictions(network.topology.executor, target, output) and job.lowering.allows(problem)
     return replace(job, has_predictions=predicts)
-
-
-def _are_too_many_to_predict(inputs: Inputs) -> bool:
-    outputs = len(inputs.collective.outputs)
-    return inputs.topology.executor is not None and outputs > PREDICTIONS_MOST_OUTPUTS
-
-
-def _by_links(inputs: Inputs) -> Inputs:
-    """The same where links alone count, with the reason."""
-    note = (
-        f"links alone: with {len(inputs.collective.outputs)} outputs, more than {PREDICTIONS_MOST_OUTPUTS}, "
-        "no file is predicted unless --executor asks for it"
-    )
-    topology = replace(inputs.topology, executor=None)
-    return replace(inputs, topology=topology, notes=(*inputs.notes, note))

@@ -120,6 +120,13 @@ def test_where_files_are_too_large_to_be_predicted_links_alone_count_and_that_is
     assert (job.cut(2).topology.executor is None) == (wanted is None)
 
 
+def test_where_no_file_can_hold_a_schedule_links_alone_count_and_that_is_said():
+    """MSCCL-XML knows no switch that sums."""
+    job = formulate(Request("allreduce", topology="dgx-h100", nodes=1, size="1MB"), OutputOptions(file=False))
+    assert job.network.topology.executor is None
+    assert "links alone: no file for all can be predicted here" in job.inputs.notes
+
+
 def test_links_alone_stay_so_whatever_the_number_of_chunks_that_is_searched_for():
     """A search states its problem anew for each number, on a machine whose GPUs have defaults."""
     result = taccl.synthesize(
