@@ -235,11 +235,15 @@ def _may_use(draw: st.DrawFn, topology: LogicalTopology) -> np.ndarray:
 
 @st.composite
 def featured_problems(
-    draw: st.DrawFn, most_ranks: int = 4, names: Sequence[str] = COLLECTIVES, able: bool = False
+    draw: st.DrawFn,
+    most_ranks: int = 4,
+    names: Sequence[str] = COLLECTIVES,
+    able: bool = False,
+    may: Sequence[bool] = (True, True, False),
 ) -> Problem:
     """Tiny problems with unequal chunks, late inputs, tails, and perhaps a helper as the last rank.
 
-    Unless `able`, some ranks may not sum, or not copy.
+    Unless `able`, some ranks may not sum, or not copy: each has one of `may`.
     """
     topology = draw(networks(most_ranks, betas=ENGINE_BETAS))
     ranks = topology.num_ranks
@@ -250,9 +254,9 @@ def featured_problems(
         column = st.lists(st.sampled_from(list(values)), min_size=length, max_size=length).map(np.array)
         return draw(st.none() | column)
 
-    may = {} if able else {name: some(ranks, [True, True, False]) for name in ("may_sum", "may_copy")}
+    abilities = {} if able else {name: some(ranks, may) for name in ("may_sum", "may_copy")}
     return Problem(
-        replace(topology, is_helper=np.arange(ranks) >= ranks - helpers, **may),
+        replace(topology, is_helper=np.arange(ranks) >= ranks - helpers, **abilities),
         collective,
         1.0,
         sizes=some(collective.num_chunks, [0.5, 1.0, 2.0]),
