@@ -128,6 +128,7 @@ def pipelined(
     most: int = 1,
     line: IntArray | None = None,
     detours: Detours | None = None,
+    keeps: bool = False,
     look: Callable[[], None] = lambda: None,
 ) -> Timed:
     """When every send goes.
@@ -137,6 +138,8 @@ def pipelined(
     key : shape (num_sends,); of those that wait the least goes first.
     most, line : the most sends that go as one, of those with the same number and link.
     detours : copies that may leave their routes: each chunk over each link, which may be a minute's work.
+    keeps : whether free ports of a link wait for its others, where these are free within alpha: else what
+        needs several ports, such as a sum that its receiver contributes to, waits while others take each.
     look : is called now and then where that takes long; it ends the work by an exception.
     """
     sends, many = graph.sends, len(graph.sends.link)
@@ -163,6 +166,7 @@ def pipelined(
             detours=detours,
             state=state,
             looks=looks,
+            keeps=keeps,
             until=int(looks[0]) + PIPELINE_LOOKS if _pipeline.runs_compiled(many) else sys.maxsize,
         )
         if ended:
@@ -185,7 +189,15 @@ class _State(NamedTuple):
 
 
 def _run_pipeline(
-    graph: Any, costs: Any, key: Any, joins: Any, detours: Any, state: Any, looks: Any, until: int
+    graph: Any,
+    costs: Any,
+    key: Any,
+    joins: Any,
+    detours: Any,
+    state: Any,
+    looks: Any,
+    until: int,
+    keeps: bool,
 ) -> Any:
     """Fill the columns of progress: what can go goes, until nothing moves any more, and whether that is now.
 
@@ -210,7 +222,7 @@ def _run_pipeline(
                 row, link = (item - many) // len(detours.dst), (item - many) % len(detours.dst)
                 e = detours.into[row, detours.dst[link]]
             gone = now.start_us[e] >= 0.0  # with others of its line, or over another link
-            if _may_start(costs, state, link, urgency, item, gone):
+            if _may_start(costs, state, link, urgency, item, gone, keeps and item < many):
                 _start(graph, costs, key, joins, detours, state, e, link)
         if state.clock.num_events[0] == 0:
             break
@@ -256,17 +268,34 @@ def _wake(state: Any, port: int) -> None:
         enter(state.ready, 0, urgency, item)
 
 
-def _may_start(costs: Any, state: Any, link: int, urgency: float, item: int, gone: bool) -> bool:
+def _may_start(costs: Any, state: Any, link: int, urgency: float, item: int, gone: bool, keeps: bool) -> bool:
     """Whether a send that was taken may start now; if not, and it is not gone, it waits at a busy port."""
     if not gone:
         port = blocked_at(state.clock, costs, link)
         if port < 0:
             return True
         enter(state.waiting, port, urgency, item)
+        if keeps:
+            _keep(costs, state, link)
     # A port that was kept for this one is for the next.
     for pair in range(costs.first[link], costs.first[link + 1]):
         _wake(state, costs.port[pair])
     return False
+
+
+def _keep(costs: Any, state: Any, link: int) -> None:
+    """Keep free ports of a link for a send that the others let go within alpha."""
+    first, last, now_us = costs.first[link], costs.first[link + 1], state.clock.now_us[0]
+    until_us = now_us
+    for pair in range(first, last):
+        until_us = max(until_us, state.clock.free_us[costs.port[pair]])
+    if until_us > now_us + costs.alpha_us[link]:
+        return
+    for pair in range(first, last):
+        port = costs.port[pair]
+        if state.clock.free_us[port] <= now_us < until_us:  # so a port has one event at most
+            state.clock.free_us[port] = until_us
+            expect(state.clock, until_us, -1 - port)
 
 
 def _start(graph: Any, costs: Any, key: Any, joins: Any, detours: Any, state: Any, e: int, link: int) -> None:
@@ -349,6 +378,6 @@ def _give(graph: Any, key: Any, joins: Any, detours: Any, state: Any, cell: int)
 
 _pipeline = Loop(
     _run_pipeline,
-    (*PARTS, _come, _offer, _wake, _may_start, _start, _join_line, _join_next, _give),
+    (*PARTS, _come, _offer, _wake, _keep, _may_start, _start, _join_line, _join_next, _give),
     eager=True,
 )

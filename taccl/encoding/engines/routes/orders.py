@@ -169,7 +169,10 @@ class Open:
             if not routes.mixes:
                 line = line + routes.company * 2 * self.problem.topology.num_links
         detours = self._detours(cells, graph) if self.detours else None
-        timed = pipelined(graph, self.costs, key, most=most, line=line, detours=detours, look=self.look)
+        keeps = self.problem.topology.num_helpers > 0
+        timed = pipelined(
+            graph, self.costs, key, most=most, line=line, detours=detours, keeps=keeps, look=self.look
+        )
         return Order(self.problem, routes, self.backwards, None, graph.tail_us, timed)
 
     def promised_us(self, grouping: Grouping) -> float:

@@ -138,3 +138,12 @@ def test_of_what_one_gpu_reads_and_sends_on_all_that_waits_counts() -> None:
     plain, behind = (opened.pipeline(0.6, 0.0, 1, behind=part) for part in (0.0, 1.0))
     behind.schedule().check()
     assert behind.makespan_us < 1.1 * least_us < plain.makespan_us
+
+
+def test_what_needs_both_ways_of_a_gpu_is_not_kept_waiting_by_what_needs_one() -> None:
+    """With alpha the two are never free at the same moment: 1.2 times the busiest port's time without."""
+    topology = nvls(72)
+    topology = replace(topology, alpha_us=np.full(topology.num_links, 3e-4), occupancy="pipelined")
+    requested = replace(problem(topology, "allreduce", 2), chunk_mb=5.0)
+    opened = Open(requested, next(one_by_one(requested, found(requested))))
+    assert opened.pipeline(0.6, 0.0, 1, behind=1.0).makespan_us < 1.1 * float(opened.load_us.max())
