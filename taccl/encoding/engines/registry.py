@@ -238,8 +238,16 @@ def first_engines(instance: Instance, note: Note | None = None) -> Iterator[Engi
 
 
 def several_schedules(instance: Instance, budget: Budget, most: int) -> list[Schedule]:
-    """Valid schedules of engines that have several at once, at most so many of each, its fastest first."""
-    return [each for engine in ENGINES if engine.several for each in engine.several(instance, budget, most)]
+    """Valid schedules of engines that have several at once, at most so many of each, its fastest first.
+
+    Last come those of the machine without its helpers, if it has any.
+    """
+    several = [
+        each for engine in ENGINES if engine.several for each in engine.several(instance, budget, most)
+    ]
+    if instance.members is not None and instance.members_instance is not None:
+        several += map(instance.members.lifted, several_schedules(instance.members_instance, budget, most))
+    return several
 
 
 def added_engines(note: Note | None = None) -> tuple[Engine, ...]:

@@ -190,8 +190,13 @@ class _Rounds:
         if not predictor.predictions:
             anyway = self._budget.without_end()
             predictor.predict(searched.found.schedule, [searched.configuration], anyway)
-            if self._searches_once and predictor.predictions and len(searched.found.schedule) <= CHOOSE_SOON:
-                predictor.predict(searched.found.schedule, self._of_others(searched.configuration), anyway)
+            soon = [each for each in schedules if len(each) <= CHOOSE_SOON]
+            if self._searches_once and predictor.predictions and soon:
+                for other in self._of_others(searched.configuration):
+                    likely = predictor.likely(soon, other)
+                    for schedule in soon:
+                        if schedule in (searched.found.schedule, likely):
+                            predictor.predict(schedule, [other], anyway)
             for made in predictor.predictions:
                 self._budget.note(made.time_us, 0.0)
         if not (predictor.predictions or self._has_looked or self.interrupted):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
+from taccl.encoding.core.timing import decisions_of, in_order
 from taccl.model.engine_costs import Served, hop_us, link_us_per_mb
 from taccl.model.executor import ProtocolCosts
 from taccl.model.network import FloatArray, LogicalTopology
@@ -45,3 +48,9 @@ class Guess:
         link, port = network.incidence
         busy_us = np.bincount(port, weights=self._on_link_mb[link] * network.pair_betas)
         return float(busy_us.max(initial=0.0))
+
+
+def links_us(schedule: Schedule, wire: float) -> float:
+    """By links alone, microseconds, with the sends in their order, where `wire` bytes move for each byte."""
+    wider = replace(schedule.problem, chunk_mb=wire * schedule.problem.chunk_mb)
+    return in_order(wider, decisions_of(schedule)).makespan_us
