@@ -188,17 +188,7 @@ class _Rounds:
         """What the files of a search would take; of the best schedule at least in its own configuration."""
         predictor, schedules = self._predictor, _distinct(searched)
         if not predictor.predictions:
-            anyway = self._budget.without_end()
-            predictor.predict(searched.found.schedule, [searched.configuration], anyway)
-            soon = [each for each in schedules if len(each) <= CHOOSE_SOON]
-            if self._searches_once and predictor.predictions and soon:
-                for other in self._of_others(searched.configuration):
-                    likely = predictor.likely(soon, other)
-                    for schedule in soon:
-                        if schedule in (searched.found.schedule, likely):
-                            predictor.predict(schedule, [other], anyway)
-            for made in predictor.predictions:
-                self._budget.note(made.time_us, 0.0)
+            self._predict_anyway(searched, schedules)
         if not (predictor.predictions or self._has_looked or self.interrupted):
             self._look(CHOOSE_PREDICT)  # what is best has no file; what is found first may have one
         is_last = (
@@ -218,6 +208,20 @@ class _Rounds:
             if self.interrupted:
                 return
             predictor.predict(schedule, self._worth_it(searched.configuration, schedule), budget)
+
+    def _predict_anyway(self, searched: Searched, schedules: Sequence[Schedule]) -> None:
+        """What the budget is not asked for: the best, and small files of other protocols."""
+        predictor, best, anyway = self._predictor, searched.found.schedule, self._budget.without_end()
+        predictor.predict(best, [searched.configuration], anyway)
+        soon = [each for each in schedules if len(each) <= CHOOSE_SOON]
+        if self._searches_once and predictor.predictions and soon:
+            for other in self._of_others(searched.configuration):
+                likely = predictor.likely(soon, other)
+                for schedule in soon:
+                    if schedule in (best, likely):
+                        predictor.predict(schedule, [other], anyway)
+        for made in predictor.predictions:
+            self._budget.note(made.time_us, 0.0)
 
     def _of_others(self, configuration: Configuration) -> list[Configuration]:
         """The same configuration with other protocols."""
