@@ -77,12 +77,17 @@ ROOMS = (
         "times become costs: what benchmarks print, measured runs, and small programs that tell costs apart",
         ("analysis",),
     ),
+    Room(
+        "exploration",
+        "which algorithm at which size: curves over all sizes, their envelope, and where to search next",
+        ("analysis",),
+    ),
     Room("deployment", "files into a job: plans converted, and a module that registers them", ("analysis",)),
     Room("testing", "checks that an engine, a bound, a target or a format keeps its promises", ("analysis",)),
     Room(
         "cli",
         "one module for each group of commands; the only room that prints",
-        ("calibration", "deployment"),
+        ("calibration", "deployment", "exploration"),
     ),
 )
 

@@ -24,6 +24,8 @@ Improve = Callable[[Instance, SearchOptions, Budget, Schedule], Iterator[Update]
 AcrossChunks = Callable[[Sequence[Instance], Budget], Iterator[Schedule]]
 #: At most so many valid schedules, the fastest first: another than the best may suit a file better.
 Several = Callable[[Instance, Budget, int], "list[Schedule]"]
+#: Yields schedules that are not searched for, each with the name by which libraries know its algorithm.
+Named = Callable[[Instance, Budget], Iterator[tuple[str, Schedule]]]
 #: What an engine is for: it builds schedules and searches nothing; it improves the best one as long as there
 #: is time; or it searches all there are, so that it may end with a proof.
 Role = Literal["first", "improve", "prove"]
@@ -85,6 +87,7 @@ class Engine:
     tells_chunks : whether its first answers tell which number of chunks is best; None: never.
     across_chunks : its answers for several numbers of chunks, best first; None: it has none.
     several : its fastest schedules, for files to be made of; None: only what `run` yields.
+    named : the algorithms that libraries run; None: it has none.
     is_compiled : whether its loops are machine code already; None: it has none.
     """
 
@@ -102,6 +105,7 @@ class Engine:
     tells_chunks: Callable[[Instance], bool] | None = None
     across_chunks: AcrossChunks | None = None
     several: Several | None = None
+    named: Named | None = None
     is_compiled: Callable[[], bool] | None = None
 
     def can(self, instance: Instance) -> Verdict:

@@ -109,6 +109,7 @@ ENGINES: tuple[Engine, ...] = (
         runs_always=True,
         across_chunks=textbook.fastest,
         several=textbook.fastest_valid,
+        named=textbook.of_libraries,
     ),
     _hierarchical,
     Engine(

@@ -22,6 +22,7 @@ SchemaName = Literal[
     "taccl.baseline/1",
     "taccl.bound.helpers/1",
     "taccl.pareto/1",
+    "taccl.explore/1",
     "taccl.verify/1",
     "taccl.simulate/1",
     "taccl.run/1",

@@ -1,5 +1,12 @@
 """Textbook algorithms: built where the machine has the links, not searched."""
 
-from taccl.encoding.engines.textbook.engine import by_name, fastest, fastest_valid, serves, textbook
+from taccl.encoding.engines.textbook.engine import (
+    by_name,
+    fastest,
+    fastest_valid,
+    of_libraries,
+    serves,
+    textbook,
+)
 
-__all__ = ["by_name", "fastest", "fastest_valid", "serves", "textbook"]
+__all__ = ["by_name", "fastest", "fastest_valid", "of_libraries", "serves", "textbook"]

@@ -65,6 +65,11 @@ def built(
         yield from _in_time(candidates, budget, BEFORE_HOPELESS, MOST_IN_VAIN)
 
 
+def of_libraries(instance: Instance, budget: Budget) -> Iterator[tuple[str, Schedule]]:
+    """Those that NCCL, RCCL and MPI run: all ranks in a line, on rings or on trees; no grids of our own."""
+    return built(instance, budget, lambda name: " along axis " not in name)
+
+
 def by_name(
     instance: Instance, name: str, batches: int = 1, orders: Sequence[Sequence[int]] | None = None
 ) -> Schedule | None:

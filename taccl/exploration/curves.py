@@ -1,0 +1,113 @@
+"""A schedule is a curve, not a point: the same routes, order and groups take a known time at every size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from taccl.backend.simulate.settings import SimulationSettings
+from taccl.backend.target import AnyTarget, Lowered
+from taccl.backend.unfolded import Unfolded
+from taccl.encoding.core.timing import decisions_of, in_order, scaled_us
+from taccl.errors import ScheduleError, TacclError
+from taccl.exploration.answer import Answer
+from taccl.exploration.question import Question
+from taccl.model import units
+from taccl.model.problem import Problem
+from taccl.model.schedule import Schedule
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """What one algorithm takes at each size of a question.
+
+    Parameters
+    ----------
+    name : how it came about, for people.
+    answer : the schedule, at the size that it was found for.
+    way : which sketch of the question it keeps to.
+    times_us : one for each size of the question; inf where the size cannot be cut into its chunks.
+    """
+
+    name: str
+    answer: Answer
+    way: int
+    times_us: tuple[float, ...]
+
+    @property
+    def chunks(self) -> int:
+        """Pieces of one rank's part."""
+        return self.answer.saved.schedule.problem.collective.chunks_per_rank
+
+
+def at_size(schedule: Schedule, size_bytes: int) -> Schedule | None:
+    """The same routes, order and groups at another size, checked.
+
+    None where that is no whole number of its chunks, or where a helper's memory is too small for them.
+
+    Parameters
+    ----------
+    size_bytes : as nccl-tests counts it.
+    """
+    problem = _problem_at(schedule.problem, size_bytes)
+    if problem is None:
+        return None
+    retimed = in_order(problem, decisions_of(schedule))
+    try:
+        retimed.check()
+    except ScheduleError:
+        return None
+    return retimed
+
+
+def times_of(question: Question, answer: Answer, way: int) -> tuple[float, ...]:
+    """What an answer takes at each size, microseconds: its file where files are predicted, else the schedule.
+
+    Raises
+    ------
+    TacclError : no file can hold the schedule.
+    """
+    schedule, job = answer.saved.schedule, question.jobs[way]
+    if not job.has_predictions:
+        return _of_schedule(schedule, question.sizes)
+    lowered = job.lowering(schedule, answer.configuration)
+    return _of_files(job.target, lowered, schedule.problem, question.sizes)
+
+
+def _of_schedule(schedule: Schedule, sizes: Sequence[int]) -> tuple[float, ...]:
+    """By links alone: the order of sends stays, the sizes grow."""
+    problem = schedule.problem
+    whole = [size for size in sizes if not size % problem.collective.chunks_per_size]
+    found = scaled_us(problem, decisions_of(schedule), (size / problem.size_bytes for size in whole))
+    times = dict(zip(whole, found, strict=True))
+    return tuple(times.get(size, math.inf) for size in sizes)
+
+
+def _of_files(
+    target: AnyTarget, lowered: Sequence[Lowered[Any]], problem: Problem, sizes: Sequence[int]
+) -> tuple[float, ...]:
+    """Of several files, runtimes take one each: the slowest counts."""
+    assert target.unfold is not None, "only files that can be executed are predicted"
+    files = [target.unfold(each.program) for each in lowered]
+    return tuple(max(_called(file, problem, size) for file in files) for size in sizes)
+
+
+def _called(file: Unfolded, problem: Problem, size_bytes: int) -> float:
+    """One call of a file, microseconds."""
+    if _problem_at(problem, size_bytes) is None:
+        return math.inf
+    chunk_mb = size_bytes / units.MB / file.chunks_of_size
+    try:
+        return file.simulate(problem.topology, chunk_mb, SimulationSettings()).time_us
+    except TacclError:  # it hangs, or runs out of memory, at this size alone
+        return math.inf
+
+
+def _problem_at(problem: Problem, size_bytes: int) -> Problem | None:
+    """The problem at another size; None where that is no whole number of its chunks."""
+    many = problem.collective.chunks_per_size
+    if size_bytes % many:
+        return None
+    return replace(problem, chunk_mb=size_bytes / many / units.MB)

@@ -1,0 +1,87 @@
+"""The fastest of all curves at each size, which sizes share one, and where a search is worth most."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from taccl.encoding.bounds import Proof
+from taccl.exploration.curves import Curve
+from taccl.exploration.question import Question
+from taccl.exploration.tuning import DONE, SAME
+from taccl.synthesis.search import relative_gap
+
+
+@dataclass(eq=False)
+class Envelope:
+    """All that is known of a question so far.
+
+    Parameters
+    ----------
+    bounds : one for each size.
+    library : curves of what libraries run.
+    found : curves of what was searched for.
+    searches : for each size how often it was searched for.
+    """
+
+    question: Question
+    bounds: tuple[Proof, ...]
+    library: list[Curve] = field(default_factory=list)
+    found: list[Curve] = field(default_factory=list)
+    searches: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.searches = [0] * len(self.question.sizes)
+
+    def best(self) -> list[Curve | None]:
+        """The fastest curve at each size. Of those that are equally fast, one that serves its neighbours."""
+        every = [*self.library, *self.found]
+        serves = {id(curve): _times_best(every, curve) for curve in every}
+        return [_fastest(every, place, serves) for place in range(len(self.question.sizes))]
+
+    def best_library(self) -> list[Curve | None]:
+        """The fastest of what libraries run at each size."""
+        return [_fastest(self.library, place, {}) for place in range(len(self.question.sizes))]
+
+    def times_us(self) -> list[float]:
+        """The least time known at each size, inf where there is none."""
+        every = [*self.library, *self.found]
+        return [_least(every, place) for place in range(len(self.question.sizes))]
+
+    def gaps(self) -> list[float]:
+        """(time - bound) / time at each size; 1 where nothing is known."""
+        pairs = zip(self.times_us(), self.bounds, strict=True)
+        return [relative_gap(time, bound.value_us) if math.isfinite(time) else 1.0 for time, bound in pairs]
+
+    def worth(self, anchors: int) -> list[float]:
+        """How much a search at each size promises; 0 where the gap is closed.
+
+        First so many sizes, evenly spread, are worth more than all others, since each is far from what was
+        searched for. Then it is the gap, less for each search that was done there or near it.
+        """
+        many = len(self.searches)
+        first = {(2 * turn + 1) * many // (2 * anchors) for turn in range(anchors)}
+        worth = []
+        for place, gap in enumerate(self.gaps()):
+            tried = sum(searched * 2.0 ** -abs(place - at) for at, searched in enumerate(self.searches))
+            is_next = place in first and not self.searches[place]
+            worth.append(0.0 if gap <= DONE else gap / (1 + tried) ** 2 + is_next)
+        return worth
+
+
+def _least(curves: Iterable[Curve], place: int) -> float:
+    return min((curve.times_us[place] for curve in curves), default=math.inf)
+
+
+def _times_best(every: Sequence[Curve], curve: Curve) -> int:
+    """At how many sizes a curve is as fast as any."""
+    return sum(time <= _least(every, place) * (1 + SAME) for place, time in enumerate(curve.times_us))
+
+
+def _fastest(curves: Sequence[Curve], place: int, serves: dict[int, int]) -> Curve | None:
+    least = _least(curves, place)
+    if math.isinf(least):
+        return None
+    equal = [curve for curve in curves if curve.times_us[place] <= least * (1 + SAME)]
+    return max(equal, key=lambda curve: (serves.get(id(curve), 0), -curve.times_us[place]))

@@ -1,0 +1,157 @@
+"""The walk: bounds at all sizes, what libraries run, then searches where the gap is largest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from taccl.encoding.core.options import SearchOptions
+from taccl.errors import TacclError
+from taccl.exploration.answer import Answer
+from taccl.exploration.bounds import bounds_of
+from taccl.exploration.cache import Cache
+from taccl.exploration.curves import Curve, times_of
+from taccl.exploration.envelope import Envelope
+from taccl.exploration.explored import Cell, Explored
+from taccl.exploration.library import library_curves
+from taccl.exploration.question import Question
+from taccl.exploration.search import Outcome, Processes, Search, search_of
+from taccl.exploration.shares import Shares
+from taccl.exploration.tuning import ANCHORS, SEARCHED, WAVE
+from taccl.model import units
+from taccl.support.budget import Budget
+
+#: Hears each search that has ended, with the table so far.
+Listener = Callable[[Cell, Explored], None]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a search goes: a question, one of its ways, one of its sizes, by their numbers."""
+
+    question: int
+    way: int
+    size: int
+
+
+class Exploration:
+    """One run of `explore`.
+
+    Parameters
+    ----------
+    listen : called with every search that has ended, and the table so far; None: nobody listens.
+    """
+
+    def __init__(
+        self,
+        questions: Sequence[Question],
+        shares: Shares,
+        cache: Cache,
+        scheduler: str | None,
+        others: Processes,
+        listen: Listener | None,
+        notes: tuple[str, ...],
+    ) -> None:
+        self._questions, self._shares, self._cache = questions, shares, cache
+        self._scheduler, self._others, self._listen = scheduler, others, listen
+        self._notes = dict.fromkeys(notes)
+        self._envelopes: list[Envelope] = []
+        self._cells: list[Cell] = []
+        self.interrupted = False
+
+    def run(self) -> None:
+        """Until every size is near its bound, all searches are done, the time is up, or Ctrl-C."""
+        budget = self._shares.all()
+        try:
+            for question in self._questions:
+                bounds = bounds_of(question, self._shares.bounds())
+                self._envelopes.append(Envelope(question, bounds))
+                self._envelopes[-1].library += library_curves(question, self._shares.library())
+            while places := self._wave(budget):
+                self._search(places, budget)
+        except KeyboardInterrupt:
+            if not any(envelope.library or envelope.found for envelope in self._envelopes):
+                raise
+            self.interrupted = True
+
+    def table(self) -> Explored:
+        """What is known so far."""
+        return Explored(tuple(self._envelopes), tuple(self._cells), tuple(self._notes), self.interrupted)
+
+    def _wave(self, budget: Budget) -> list[Place]:
+        """Where the next searches go; none: it is over. Neighbours are not searched for at once."""
+        left = self._shares.searches - len(self._cells)
+        if left <= 0 or self._left_s(budget) <= 0:
+            return []
+        promising = sorted(
+            (
+                (worth, number, size)
+                for number, envelope in enumerate(self._envelopes)
+                for size, worth in enumerate(envelope.worth(self._anchors(envelope)))
+                if worth > 0
+            ),
+            reverse=True,
+        )
+        chosen: list[Place] = []
+        for _, number, size in promising:
+            near = (place for place in chosen if place.question == number)
+            if len(chosen) < min(WAVE, left) and all(abs(place.size - size) > 1 for place in near):
+                turn = self._envelopes[number].searches[size]
+                chosen.append(Place(number, turn % len(self._questions[number].ways), size))
+        return chosen
+
+    def _anchors(self, envelope: Envelope) -> int:
+        """Sizes of a question that have a search of their own before any other size has one."""
+        return math.ceil(ANCHORS * SEARCHED * len(envelope.question.sizes))
+
+    def _search(self, places: Sequence[Place], budget: Budget) -> None:
+        """Search at these places, but for what is known already."""
+        options = self._shares.options(self._others.jobs, self._left_s(budget))
+        searches = [self._search_at(place, options) for place in places]
+        known = [self._cache.get(search.key) for search in searches]
+        missing = [search for search, answer in zip(searches, known, strict=True) if answer is None]
+        outcomes = self._others.outcomes(missing)
+        for place, search, answer in zip(places, searches, known, strict=True):
+            if answer is not None:
+                self._hear(place, answer, "", is_known=True)
+            else:
+                outcome = next(outcomes)
+                self._hear(place, self._kept(search, outcome), outcome.failure, is_known=False)
+
+    def _search_at(self, place: Place, options: SearchOptions) -> Search:
+        question = self._questions[place.question]
+        turn = self._envelopes[place.question].searches[place.size]
+        options = replace(options, seed=options.seed + turn)
+        return search_of(question, place.way, question.sizes[place.size], options, self._scheduler)
+
+    def _kept(self, search: Search, outcome: Outcome) -> Answer | None:
+        if outcome.text is None:
+            return None
+        if outcome.is_final:
+            try:
+                self._cache.put(search.key, outcome.text)
+            except (TacclError, OSError) as fault:
+                self._notes[f"answers are not kept: {fault}"] = None
+        return Answer.from_text(outcome.text)
+
+    def _hear(self, place: Place, answer: Answer | None, failure: str, *, is_known: bool) -> None:
+        """Add what a search came to, as a curve over all sizes."""
+        question, envelope = self._questions[place.question], self._envelopes[place.question]
+        envelope.searches[place.size] += 1
+        size = question.sizes[place.size]
+        cell = Cell(question, place.way, size, answer, failure, is_known)
+        if answer is not None:
+            name = f"search at {units.format_size(answer.size_bytes)}"
+            try:
+                times = times_of(question, answer, place.way)
+                envelope.found.append(Curve(name, answer, place.way, times))
+            except TacclError as fault:
+                cell = replace(cell, failure=str(fault))
+        self._cells.append(cell)
+        if self._listen is not None:
+            self._listen(cell, self.table())
+
+    def _left_s(self, budget: Budget) -> float:
+        """Seconds of the day that are left; where work counts, the number of searches is what ends it."""
+        return budget.remaining_s() if self._shares.effort is None else math.inf

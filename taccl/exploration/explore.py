@@ -1,0 +1,113 @@
+"""Searches go where the least time known is farthest from its bound; each answer serves all sizes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from taccl.backend.targets.registry import DEFAULT_TARGET
+from taccl.errors import TacclError
+from taccl.exploration.cache import Cache, cache_folder
+from taccl.exploration.exploration import Exploration, Listener
+from taccl.exploration.explored import Explored
+from taccl.exploration.question import question_of
+from taccl.exploration.search import processes
+from taccl.exploration.shares import Shares
+from taccl.exploration.sizes import sizes_of
+from taccl.support.arguments import whole_number
+from taccl.synthesis.output_options import OutputOptions
+from taccl.synthesis.request import Request
+from taccl.topologies import PhysicalTopology
+
+_AnyTopology = str | Path | PhysicalTopology
+
+
+def explore(
+    collective: str | Sequence[str] = "allgather",
+    *,
+    topology: _AnyTopology | Sequence[_AnyTopology],
+    nodes: int | None = None,
+    sketch: str | Sequence[str] = (),
+    sizes: str | Sequence[str | int] = "1KB..1GB",
+    root: int | None = None,
+    target: str | None = None,
+    without: str | Sequence[str] | None = None,
+    executor: bool | None = None,
+    protocol: str | None = None,
+    instances: int | None = None,
+    time_limit: float | None = None,
+    effort: int | None = None,
+    seed: int = 0,
+    scheduler: str | None = None,
+    jobs: int = 1,
+    cache: bool | str | Path = True,
+    on_search: Listener | None = None,
+) -> Explored:
+    """The fastest algorithms of a machine's collectives over a range of sizes, with bounds and baselines.
+
+    A schedule's routes, order and groups are timed again at every other size, so each search serves all
+    sizes; the next one goes where the best of all is farthest from its bound. Ctrl-C ends it and keeps what
+    was found.
+
+    Parameters
+    ----------
+    collective, topology : one or several of each; a name may have several with commas between them. Every
+        collective is explored on every machine.
+    nodes, root, without, executor : as in `taccl.Request`.
+    sketch : several compete; none: all links may be used, as they are.
+    sizes : such as `1KB..1GB`, which doubles from the first on, or a list.
+    target : what files are for; then every algorithm has a file for it. None: schedules alone.
+    protocol, instances : of the files, as in `taccl.synthesize`.
+    time_limit : seconds for all; default: 20 for each size of each question, at most 900.
+    effort : units of work for all, in place of seconds: the same seed and effort give the same table.
+    scheduler : as in `taccl.synthesize`.
+    jobs : searches at once, each in a process of its own where there are several.
+    cache : whether answers are kept in the user's cache folder and found there again; or another folder.
+    on_search : called with every search that has ended, and the table so far.
+
+    Raises
+    ------
+    TacclError : the machine, a collective, a size or an option is wrong.
+
+    Examples
+    --------
+    >>> table = explore("allgather", topology="ring:4", sizes="1MB", effort=200, cache=False)
+    >>> [row["size_bytes"] for row in table.best]
+    [1048576]
+    """
+    whole_number(jobs, "jobs", TacclError, least=1, most=os.cpu_count() or 1, hint="--jobs 1")
+    wanted = sizes_of(sizes)
+    output = OutputOptions(file=target is not None, protocol=protocol, instances=instances)
+    sketches: tuple[str | None, ...] = tuple(_listed(sketch)) or (None,)
+    questions, notes = [], []
+    for machine in _listed(topology):
+        for name in _listed(collective):
+            request = Request(
+                name,
+                topology=machine,
+                nodes=nodes,
+                root=root,
+                without=without,
+                executor=executor,
+                target=DEFAULT_TARGET.name if target is None else target,
+            )
+            question, too_small = question_of(request, sketches, output, wanted)
+            notes += [f"{size} B is too small for {question.name}" for size in too_small]
+            questions.append(question)
+    kept = Cache((cache_folder() if cache is True else Path(cache)) if cache else None)
+    shares = Shares.of(questions, time_limit, effort, seed)
+    with processes(jobs) as others:
+        exploration = Exploration(questions, shares, kept, scheduler, others, on_search, tuple(notes))
+        exploration.run()
+    return exploration.table()
+
+
+def _listed(given: Any) -> Iterator[Any]:
+    if isinstance(given, str):
+        yield from (part.strip() for part in given.split(","))
+    elif isinstance(given, Sequence):
+        yield from given
+    else:
+        yield given

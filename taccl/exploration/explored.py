@@ -1,0 +1,283 @@
+"""The table: for each collective and size the fastest algorithm known, its bound, and what libraries run."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from taccl.errors import TacclError
+from taccl.exploration.answer import Answer
+from taccl.exploration.curves import Curve, at_size
+from taccl.exploration.envelope import Envelope
+from taccl.exploration.question import Question
+from taccl.model import units
+from taccl.model.collective import busbw_factor
+from taccl.model.schedule import SavedSchedule
+from taccl.support.notebook import new_axes
+from taccl.support.report import Report, Reported, Table
+from taccl.support.schemas import finite
+from taccl.synthesis.search import relative_gap
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_HEADER = (
+    *("collective", "size", "time (us)", "bound (us)", "gap", "algbw (GB/s)", "chunks", "algorithm"),
+    *("today", "time (us)", "speed-up"),
+)
+#: As high as a timeline of this many lanes.
+_LANES = 20
+_COLUMNS = (
+    *("collective", "topology", "size_bytes", "time_us", "lower_bound_us", "gap", "algbw_GBps", "busbw_GBps"),
+    *("chunks_per_rank", "instances", "protocol", "sketch", "schedule", "baseline", "baseline_us", "speedup"),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """One search.
+
+    Parameters
+    ----------
+    way : which sketch of the question it kept to.
+    answer : None: there is none, for the reason that `failure` says.
+    is_known : whether it was found in the cache.
+    """
+
+    question: Question
+    way: int
+    size_bytes: int
+    answer: Answer | None
+    failure: str = ""
+    is_known: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Explored(Reported):
+    """What an exploration found.
+
+    Parameters
+    ----------
+    envelopes : all curves and bounds, one for each question.
+    cells : the searches, in order.
+    notes : what the user should know, a sentence each.
+    interrupted : whether the user ended it.
+    """
+
+    envelopes: tuple[Envelope, ...]
+    cells: tuple[Cell, ...]
+    notes: tuple[str, ...] = ()
+    interrupted: bool = False
+
+    @cached_property
+    def best(self) -> tuple[dict[str, object], ...]:
+        """A row for each collective and size: what is fastest there."""
+        return tuple(row for envelope in self.envelopes for row in self._rows(envelope))
+
+    def schedule(self, name: str, size: str | int | None = None) -> SavedSchedule:
+        """A schedule by its name in `best`, checked, at this size or at that for which it was found.
+
+        Raises
+        ------
+        TacclError : there is no schedule of that name, or it cannot be cut so.
+        """
+        curve = next((curve for curve, known in self._names.items() if known == name), None)
+        if curve is None:
+            raise TacclError(
+                f"there is no schedule {name!r}", hint="one of " + ", ".join(self._names.values())
+            )
+        saved = curve.answer.saved
+        if size is None:
+            return saved
+        retimed = at_size(saved.schedule, units.parse_size(size))
+        if retimed is None:
+            raise TacclError(f"{name} cannot be cut for {size}", hint="a size of the table that it serves")
+        return SavedSchedule(retimed)
+
+    @property
+    def crossovers(self) -> list[dict[str, object]]:
+        """Where another schedule becomes the fastest: the first size that it serves."""
+        rows = [row for row in self.best if row["schedule"] is not None]
+        return [
+            {
+                "collective": after["collective"],
+                "topology": after["topology"],
+                "size_bytes": after["size_bytes"],
+                "from": before["schedule"],
+                "to": after["schedule"],
+            }
+            for before, after in pairwise(rows)
+            if (before["collective"], before["topology"]) == (after["collective"], after["topology"])
+            and before["schedule"] != after["schedule"]
+        ]
+
+    def report(self) -> Report:
+        """All figures, one row for each collective and size, and a table."""
+        figures = {
+            "best": list(self.best),
+            "cells": [_figures(cell) for cell in self.cells],
+            "schedules": [
+                {
+                    "schedule": name,
+                    "algorithm": curve.name,
+                    "chunks_per_rank": curve.chunks,
+                    "found_for_bytes": curve.answer.size_bytes,
+                    "transfers": len(curve.answer.saved.schedule),
+                }
+                for curve, name in self._names.items()
+            ],
+            "crossovers": self.crossovers,
+            "status": "interrupted" if self.interrupted else "finished",
+            "notes": list(self.notes),
+        }
+        table = Table(self._title, [_shown(row) for row in self.best], _HEADER)
+        return Report("taccl.explore/1", figures, _COLUMNS, self.best, table)
+
+    def to_csv(self) -> str:
+        """The rows of `best` as CSV, with a header."""
+        text = io.StringIO()
+        writer = csv.DictWriter(text, _COLUMNS, extrasaction="ignore", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(self.best)
+        return text.getvalue()
+
+    def __str__(self) -> str:
+        table = self.report().table
+        rows = [tuple(table.header), *(tuple(map(str, row)) for row in table.cells)]
+        widths = [max(len(row[place]) for row in rows) for place in range(len(table.header))]
+        lines = (
+            "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows
+        )
+        return "\n".join([table.title, *(line.rstrip() for line in lines)])
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw algbw over size on log axes, each collective with its bound and what libraries run.
+
+        Raises
+        ------
+        TacclError : matplotlib is not installed.
+        """
+        ax = new_axes(_LANES) if ax is None else ax
+        for envelope in self.envelopes:
+            rows = self._rows(envelope)
+            sizes = [row["size_bytes"] for row in rows]
+            (line,) = ax.plot(
+                sizes, [row["algbw_GBps"] for row in rows], marker="o", label=envelope.question.name
+            )
+            for key, style, what in (("lower_bound_us", ":", "bound"), ("baseline_us", "--", "library")):
+                speeds = [_gbps(size, row[key]) or math.nan for size, row in zip(sizes, rows, strict=True)]
+                ax.plot(
+                    sizes, speeds, style, color=line.get_color(), label=f"{envelope.question.name}, {what}"
+                )
+        ax.set_xscale("log", base=2)
+        ax.set_yscale("log")
+        ax.set_xlabel("size (bytes)")
+        ax.set_ylabel("algbw (GB/s)")
+        ax.legend()
+        return ax
+
+    @property
+    def _title(self) -> str:
+        names = ", ".join(envelope.question.name for envelope in self.envelopes)
+        return f"{names}: {len(self.cells)} searches; times are of {self._times_of}"
+
+    @property
+    def _times_of(self) -> str:
+        predicted = {envelope.question.jobs[0].has_predictions for envelope in self.envelopes}
+        links, files = "links alone: no launch, no per-step cost", "files as predicted"
+        return files if predicted == {True} else links if predicted == {False} else f"{files}, or of {links}"
+
+    @cached_property
+    def _names(self) -> dict[Curve, str]:
+        """The curves that are fastest somewhere, by number within their collective."""
+        names: dict[Curve, str] = {}
+        for number, envelope in enumerate(self.envelopes):
+            prefix = (
+                envelope.question.collective
+                if len(self.envelopes) == 1
+                else f"{envelope.question.collective}-{number + 1}"
+            )
+            fastest = dict.fromkeys(curve for curve in envelope.best() if curve is not None)
+            names |= {curve: f"{prefix}-{place}" for place, curve in enumerate(fastest, start=1)}
+        return names
+
+    def _rows(self, envelope: Envelope) -> list[dict[str, Any]]:
+        question = envelope.question
+        library = envelope.best_library()
+        factor = busbw_factor(question.collective, question.machine.num_members)
+        rows: list[dict[str, Any]] = []
+        for place, (size, curve) in enumerate(zip(question.sizes, envelope.best(), strict=True)):
+            known, bound = library[place], envelope.bounds[place]
+            time_us = None if curve is None else curve.times_us[place]
+            baseline_us = None if known is None else known.times_us[place]
+            gbps = _gbps(size, time_us)
+            rows.append(
+                {
+                    "collective": question.collective,
+                    "topology": question.machine.name,
+                    "size_bytes": size,
+                    "time_us": time_us,
+                    "lower_bound_us": bound.value_us,
+                    "bound_source": bound.witness,
+                    "gap": None if time_us is None else relative_gap(time_us, bound.value_us),
+                    "algbw_GBps": gbps,
+                    "busbw_GBps": None if gbps is None else gbps * factor,
+                    "chunks_per_rank": None if curve is None else curve.chunks,
+                    "instances": None if curve is None else curve.answer.configuration.instances,
+                    "protocol": None if curve is None else curve.answer.configuration.protocol,
+                    "sketch": None if curve is None else question.ways[curve.way].sketch,
+                    "schedule": None if curve is None else self._names[curve],
+                    "algorithm": None if curve is None else curve.name,
+                    "baseline": None if known is None else known.name,
+                    "baseline_us": baseline_us,
+                    "speedup": None if time_us is None or baseline_us is None else baseline_us / time_us,
+                }
+            )
+        return rows
+
+
+def _gbps(size_bytes: Any, time_us: Any) -> float | None:
+    """None where nothing is known, or nothing has to move."""
+    return None if not time_us else finite(units.bandwidth_gbps(size_bytes, time_us))
+
+
+def _figures(cell: Cell) -> dict[str, object]:
+    answer, question = cell.answer, cell.question
+    schedule = None if answer is None else answer.saved.schedule
+    return {
+        "collective": question.collective,
+        "topology": question.machine.name,
+        "size_bytes": cell.size_bytes,
+        "sketch": question.ways[cell.way].sketch,
+        "chunks_per_rank": None if schedule is None else schedule.problem.collective.chunks_per_rank,
+        "schedule_us": None if schedule is None else schedule.makespan_us,
+        "solve_s": None if answer is None else round(answer.seconds, 3),
+        "status": "failed" if answer is None else answer.status,
+        "failure": cell.failure,
+        "known": cell.is_known,
+    }
+
+
+def _shown(row: dict[str, Any]) -> tuple[str, ...]:
+    """A row of the table for people."""
+
+    def figure(key: str, digits: int = 2) -> str:
+        return "-" if row[key] is None else f"{row[key]:.{digits}f}"
+
+    return (
+        *(
+            row["collective"],
+            units.format_size(row["size_bytes"]),
+            figure("time_us"),
+            figure("lower_bound_us"),
+        ),
+        "-" if row["gap"] is None else f"{100 * row['gap']:.1f}%",
+        *(figure("algbw_GBps"), str(row["chunks_per_rank"] or "-"), str(row["schedule"] or "-")),
+        *(str(row["baseline"] or "-"), figure("baseline_us")),
+        "-" if row["speedup"] is None else f"{row['speedup']:.2f}x",
+    )

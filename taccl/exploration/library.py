@@ -1,0 +1,84 @@
+"""What users run today: the algorithms of NCCL, RCCL and MPI as schedules of a question, and their curves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from taccl.encoding.engines.registry import ENGINES
+from taccl.encoding.instance import Instance
+from taccl.errors import TacclError
+from taccl.exploration.answer import Answer
+from taccl.exploration.curves import Curve, times_of
+from taccl.exploration.question import Question
+from taccl.exploration.tuning import LIBRARY_CELLS, LIBRARY_CHUNKS, LIBRARY_INSTANCES
+from taccl.model.schedule import SavedSchedule, Schedule
+from taccl.model.schedule.schedule import compacted
+from taccl.support.budget import Budget
+from taccl.synthesis.configurations import Configuration, configurations_to_try
+from taccl.synthesis.job import Job
+
+
+def library_curves(question: Question, budget: Budget) -> Iterator[Curve]:
+    """Each algorithm that libraries have and the machine has the links for, in a few numbers of chunks.
+
+    Where files are predicted, each stands there once for each protocol and some numbers of instances. What
+    would come after the budget is left out.
+    """
+    job, fastest = question.jobs[0], dict[int, float]()
+    for chunks in LIBRARY_CHUNKS:
+        for size in (
+            question.sizes[:: max(1, len(question.sizes) - 1)] if chunks == 1 else question.sizes[-1:]
+        ):
+            try:
+                problem = question.problem(chunks, size)
+            except TacclError:  # more chunks than can be built
+                continue
+            if problem is None or problem.num_chunks * problem.num_ranks > LIBRARY_CELLS:
+                continue
+            for name, schedule in _named(Instance(problem), budget):
+                for configuration in _configurations(job):
+                    curve = _curve(question, name, schedule, configuration)
+                    if curve is not None and _is_new(fastest, curve):
+                        yield curve
+                if budget.remaining_s() <= 0:
+                    return
+
+
+def _named(whole: Instance, budget: Budget) -> Iterator[tuple[str, Schedule]]:
+    """Schedules with the names of their algorithms; of a name, those that are faster than all before."""
+    instance = whole.members_instance or whole
+    for engine in ENGINES:
+        if engine.named is None or not engine.can(instance):
+            continue
+        best_us: dict[str, float] = {}
+        for name, schedule in engine.named(instance, budget):
+            if schedule.makespan_us < best_us.get(name, float("inf")):
+                best_us[name] = schedule.makespan_us
+                made = compacted(schedule)
+                yield name, made if whole.members is None else whole.members.lifted(made)
+
+
+def _configurations(job: Job) -> list[Configuration]:
+    if not job.has_predictions:
+        return [job.configurations[0]]
+    every = configurations_to_try(job.network.topology.executor, job.target, job.output)
+    return [each for each in every if each.instances in LIBRARY_INSTANCES and each.thread_blocks == "two-way"]
+
+
+def _curve(question: Question, name: str, schedule: Schedule, configuration: Configuration) -> Curve | None:
+    """The curve of an algorithm; None where it is not valid on this machine, or has no file."""
+    answer = Answer(SavedSchedule(schedule), configuration, 0.0, "library")
+    try:
+        schedule.check()
+        return Curve(name, answer, 0, times_of(question, answer, 0))
+    except TacclError:
+        return None
+
+
+def _is_new(fastest: dict[int, float], curve: Curve) -> bool:
+    """Whether a curve is the fastest so far at some size."""
+    news = [
+        place for place, time_us in enumerate(curve.times_us) if time_us < fastest.get(place, float("inf"))
+    ]
+    fastest.update({place: curve.times_us[place] for place in news})
+    return bool(news)

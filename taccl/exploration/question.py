@@ -1,0 +1,79 @@
+"""A question: one collective on one machine at several sizes, by one sketch or another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from taccl.model import units
+from taccl.model.problem import Problem
+from taccl.synthesis.job import Job, formulate
+from taccl.synthesis.output_options import OutputOptions
+from taccl.synthesis.request import Request
+from taccl.topologies import PhysicalTopology
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What is asked: the fastest algorithm of a collective at each size.
+
+    Parameters
+    ----------
+    machine : as it is requested, with what executing costs on it if that counts.
+    ways : the request without a size, once for each sketch.
+    jobs : the same at the largest size with one chunk in each part.
+    sizes : bytes, ascending, as nccl-tests counts them; each is a whole number of bytes for each part.
+    """
+
+    machine: PhysicalTopology
+    ways: tuple[Request, ...]
+    jobs: tuple[Job, ...]
+    sizes: tuple[int, ...]
+
+    @property
+    def collective(self) -> str:
+        """Its name."""
+        return str(self.ways[0].collective)
+
+    @property
+    def name(self) -> str:
+        """The collective and the machine."""
+        return f"{self.collective} on {self.machine.name}"
+
+    def problem(self, chunks: int, size_bytes: int) -> Problem | None:
+        """What is asked at one size of this many chunks on links as they are, by the first way.
+
+        None where the size is no whole number of such chunks.
+
+        Raises
+        ------
+        TacclError : more chunks than can be built.
+        """
+        job = self.jobs[0]
+        stated = job.problem(job.configurations[0], job.cut(chunks)).problem
+        many = stated.collective.chunks_per_size
+        if size_bytes % many:
+            return None
+        chunk_mb = size_bytes / many / units.MB
+        return replace(stated, topology=job.network.topology, chunk_mb=chunk_mb, symmetry=())
+
+
+def question_of(
+    request: Request, sketches: Sequence[str | None], output: OutputOptions, sizes: Sequence[int]
+) -> tuple[Question, tuple[int, ...]]:
+    """The question about the sizes that the collective has on this machine, and the sizes that are too small.
+
+    A size is what nccl-tests counts, rounded down to whole bytes of each part: one that has not a byte for
+    each part is left out.
+
+    Raises
+    ------
+    TacclError : the machine, the collective, a sketch or the target is wrong.
+    """
+    ways = tuple(replace(request, sketch=sketch) for sketch in sketches)
+    jobs = tuple(formulate(replace(way, size=sizes[-1], chunks=1), output) for way in ways)
+    parts = jobs[0].inputs.collective.chunks_per_size
+    rounded = [size // parts * parts for size in sizes]
+    fitting = tuple(sorted({size for size in rounded if size}))
+    too_small = tuple(size for size, kept in zip(sizes, rounded, strict=True) if not kept)
+    return Question(jobs[0].inputs.topology, ways, jobs, fitting), too_small

@@ -1,0 +1,112 @@
+"""One search for one size, in this process or another, and what it is known by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from multiprocessing import get_context
+from multiprocessing.pool import Pool
+from signal import SIG_DFL, SIG_IGN, SIGINT, SIGTERM, signal
+
+from taccl.api import synthesize_request
+from taccl.encoding.core.options import SearchOptions
+from taccl.errors import NoScheduleInTime, TacclError
+from taccl.exploration.answer import Answer
+from taccl.exploration.cache import key_of
+from taccl.exploration.question import Question
+from taccl.synthesis.cluster.sharing import searcher_at
+from taccl.synthesis.output_options import OutputOptions
+from taccl.synthesis.request import Request
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """What is searched for.
+
+    Parameters
+    ----------
+    request : with a size.
+    scheduler : of a Dask cluster that searches as well; None: this computer alone.
+    key : what the answer is kept by.
+    """
+
+    request: Request
+    options: SearchOptions
+    output: OutputOptions
+    scheduler: str | None
+    key: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a search came to: an answer as text, or why there is none."""
+
+    text: str | None
+    is_final: bool = True
+    failure: str = ""
+
+
+def search_of(
+    question: Question,
+    way: int,
+    size_bytes: int,
+    options: SearchOptions,
+    scheduler: str | None = None,
+) -> Search:
+    """The search for one size of a question."""
+    job = question.jobs[way]
+    request = replace(question.ways[way], size=size_bytes)
+    content = {
+        "machine": repr(job.inputs.topology),
+        "sketch": repr(job.inputs.sketch),
+        "collective": question.collective,
+        "request": [repr(request.root), repr(request.symmetry), repr(request.chunks), size_bytes],
+        "target": job.target.name,
+        "options": asdict(options),
+        "output": asdict(job.output),
+    }
+    return Search(request, options, job.output, scheduler, key_of(content))
+
+
+def carried_out(search: Search) -> Outcome:
+    """Search; whatever a search may fail with is told, and no reason to end an exploration."""
+    try:
+        with searcher_at(search.scheduler, search.options) as searcher:
+            result = synthesize_request(search.request, search.options, search.output, searcher)
+    except NoScheduleInTime as fault:
+        return Outcome(None, failure=fault.message)
+    except TacclError as fault:
+        return Outcome(None, failure=str(fault))
+    answer = Answer.of(result)
+    return Outcome(answer.to_text(), answer.is_final)
+
+
+@contextmanager
+def processes(jobs: int) -> Iterator[Processes]:
+    """Who searches: for one job this process, else as many others, which end with the block."""
+    if jobs == 1:
+        yield Processes(None, 1)
+        return
+    with get_context("spawn").Pool(jobs, _deaf) as pool:  # leaving it terminates them
+        yield Processes(pool, jobs)
+
+
+class Processes:
+    """Who searches, and how many searches there are at once."""
+
+    def __init__(self, pool: Pool | None, jobs: int) -> None:
+        self._pool, self.jobs = pool, jobs
+
+    def outcomes(self, searches: Sequence[Search]) -> Iterator[Outcome]:
+        """What each comes to, in their order, each as soon as those before it are there."""
+        if self._pool is None:
+            yield from map(carried_out, searches)
+        else:
+            yield from self._pool.imap(carried_out, searches)
+
+
+def _deaf() -> None:
+    """Ctrl-C reaches all processes of a terminal; who hands out the work ends the others."""
+    signal(SIGINT, SIG_IGN)
+    signal(SIGTERM, SIG_DFL)

@@ -1,0 +1,37 @@
+"""Numbers of an exploration: what is tried first, how the time is shared.
+
+Where no measurement is named, a number was set by judgement, and no benchmark has spoken against it.
+"""
+
+from __future__ import annotations
+
+# --- library
+
+#: Algorithms of libraries are written down for the largest size, cut into these numbers of chunks (one chunk:
+#: for the smallest, too), of no more pairs of a chunk and a rank, and as files of these numbers of instances.
+LIBRARY_CHUNKS = (1, 4, 16)
+LIBRARY_CELLS = 200_000
+LIBRARY_INSTANCES = (1, 4, 16)
+#: The part of the time that they may take together.
+LIBRARY_SHARE = 0.15
+
+# --- search
+
+#: Searches of one wave do not know each other's answers; so many are at once, however many processes there
+#: are, that the same effort gives the same table on any computer.
+WAVE = 4
+#: Of the sizes of a question, the part of which there are searches; the others are served by their curves.
+SEARCHED = 0.5
+#: Of these searches, the part that goes to sizes spread evenly; the others go where the gap is largest.
+ANCHORS = 0.5
+#: A size whose gap is at most this is done.
+DONE = 0.005
+#: The part of the time for bounds.
+BOUNDS_SHARE = 0.1
+#: Of curves that differ by no more at a size, that one is taken which serves most sizes.
+SAME = 1e-3
+
+# --- shares
+
+#: Without a limit: seconds for each size of each question, and for all at most.
+DEFAULT_S_EACH, MOST_DEFAULT_S = 15.0, 900.0
