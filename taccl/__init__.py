@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from taccl.deployment.converted import convert_file as convert_file
     from taccl.encoding.core.options import SearchOptions as SearchOptions
     from taccl.errors import TacclError as TacclError
+    from taccl.exploration.explore import explore as explore
+    from taccl.exploration.explored import Explored as Explored
     from taccl.model.collective import Collective as Collective
     from taccl.model.collectives import make_collective as make_collective
     from taccl.model.problem import Problem as Problem
@@ -72,6 +74,8 @@ _PUBLIC = {
     "deployment.converted": "ConvertedFile convert_file",
     "encoding.core.options": "SearchOptions",
     "errors": "TacclError",
+    "exploration.explore": "explore",
+    "exploration.explored": "Explored",
     "model.collective": "Collective",
     "model.collectives": "make_collective",
     "model.problem": "Problem",

@@ -15,6 +15,7 @@ from taccl.cli.signals import terminated_as_interrupted
 #: `--version` load no solver.
 COMMANDS = (
     Listed("synthesize", "Make", "Find a fast schedule for a collective and write it as a verified file."),
+    Listed("explore", "Make", "Find the fastest algorithm at each size, next to bounds and libraries."),
     Listed("pareto", "Make", "Trade latency against bandwidth on a small machine, after SCCL."),
     Listed("convert", "Make", "Convert an MSCCL-XML file to a plan for MSCCL++."),
     Listed("deploy", "Make", "Write the Python module that registers plans with MSCCL++."),
@@ -28,6 +29,7 @@ COMMANDS = (
     Listed("topology", "Machines", "List, show, check, import and calibrate machines."),
     Listed("sketch", "Machines", "List, show, check and start communication sketches."),
     Listed("probe", "Machines", "Write small programs whose run times calibrate a machine."),
+    Listed("cache", "Machines", "List or clear the answers that `explore` keeps."),
     Listed("compile", "Machines", "Compile the loops of engines and files, once after installing."),
 )
 _NAMES = tuple(command.name for command in COMMANDS)

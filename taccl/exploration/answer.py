@@ -47,6 +47,19 @@ class Answer:
         """Whether the search ended by itself, so that it need not be done again."""
         return self.status != "interrupted"
 
+    def figures(self) -> dict[str, object]:
+        """What it is, as plain values."""
+        problem = self.saved.schedule.problem
+        return {
+            "collective": problem.collective.name,
+            "topology": problem.topology.name,
+            "size_bytes": self.size_bytes,
+            "schedule_us": self.saved.schedule.makespan_us,
+            "chunks_per_rank": problem.collective.chunks_per_rank,
+            "solve_s": round(self.seconds, 3),
+            "status": self.status,
+        }
+
     def to_text(self) -> str:
         """The text that `from_text` reads back."""
         saved = self.saved

@@ -61,6 +61,18 @@ class Cache:
             self.folder.mkdir(parents=True, exist_ok=True)
             write_atomically(self.folder / (key + _SUFFIX), text)
 
+    def clear(self) -> int:
+        """Remove all answers; returns how many. One that another run writes meanwhile may stay.
+
+        Raises
+        ------
+        OSError : one cannot be removed.
+        """
+        found = list(self.files())
+        for path in found:
+            path.unlink(missing_ok=True)
+        return len(found)
+
     def files(self) -> Iterator[Path]:
         """The files of all answers."""
         if self.folder is not None and self.folder.is_dir():

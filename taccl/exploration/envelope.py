@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from taccl.encoding.bounds import Proof
 from taccl.exploration.curves import Curve
 from taccl.exploration.question import Question
-from taccl.exploration.tuning import DONE, SAME
+from taccl.exploration.tuning import DONE, NEAR, SAME
 from taccl.synthesis.search import relative_gap
 
 
@@ -23,6 +23,7 @@ class Envelope:
     library : curves of what libraries run.
     found : curves of what was searched for.
     searches : for each size how often it was searched for.
+    proved_us : for each size that was searched for, what is proved of the numbers of chunks tried there.
     """
 
     question: Question
@@ -30,9 +31,16 @@ class Envelope:
     library: list[Curve] = field(default_factory=list)
     found: list[Curve] = field(default_factory=list)
     searches: list[int] = field(default_factory=list)
+    proved_us: dict[int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.searches = [0] * len(self.question.sizes)
+
+    def add(self, curve: Curve, place: int) -> None:
+        """A curve that was searched for at the size of this number."""
+        self.found.append(curve)
+        bound_us = curve.answer.saved.lower_bound_us
+        self.proved_us[place] = max(bound_us, self.proved_us.get(place, 0.0))
 
     def best(self) -> list[Curve | None]:
         """The fastest curve at each size. Of those that are equally fast, one that serves its neighbours."""
@@ -60,14 +68,24 @@ class Envelope:
         First so many sizes, evenly spread, are worth more than all others, since each is far from what was
         searched for. Then it is the gap, less for each search that was done there or near it.
         """
-        many = len(self.searches)
+        many, gaps = len(self.searches), self._open_gaps()
         first = {(2 * turn + 1) * many // (2 * anchors) for turn in range(anchors)}
         worth = []
-        for place, gap in enumerate(self.gaps()):
+        for place, gap in enumerate(gaps):
             tried = sum(searched * 2.0 ** -abs(place - at) for at, searched in enumerate(self.searches))
             is_next = place in first and not self.searches[place]
             worth.append(0.0 if gap <= DONE else gap / (1 + tried) ** 2 + is_next)
         return worth
+
+    def _open_gaps(self) -> list[float]:
+        """The gaps, or those to what the nearest search proved of its number of chunks, if less is open."""
+        times, gaps = self.times_us(), self.gaps()
+        own = {place: relative_gap(times[place], bound_us) for place, bound_us in self.proved_us.items()}
+        for place, gap in enumerate(gaps):
+            near = min(own, key=lambda at: abs(at - place), default=place)
+            if abs(near - place) <= NEAR:
+                gaps[place] = min(gap, own.get(near, gap))
+        return gaps
 
 
 def _least(curves: Iterable[Curve], place: int) -> float:

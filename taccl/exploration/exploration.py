@@ -145,7 +145,7 @@ class Exploration:
             name = f"search at {units.format_size(answer.size_bytes)}"
             try:
                 times = times_of(question, answer, place.way)
-                envelope.found.append(Curve(name, answer, place.way, times))
+                envelope.add(Curve(name, answer, place.way, times), place.size)
             except TacclError as fault:
                 cell = replace(cell, failure=str(fault))
         self._cells.append(cell)

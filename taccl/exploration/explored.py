@@ -133,6 +133,7 @@ class Explored(Reported):
             ],
             "crossovers": self.crossovers,
             "status": "interrupted" if self.interrupted else "finished",
+            "times_of": self._times_of,
             "notes": list(self.notes),
         }
         table = Table(self._title, [_shown(row) for row in self.best], _HEADER)

@@ -56,7 +56,7 @@ def search_of(
 ) -> Search:
     """The search for one size of a question."""
     job = question.jobs[way]
-    request = replace(question.ways[way], size=size_bytes)
+    request = replace(question.ways[way], size=size_bytes, target=job.target.name)  # a name can be sent
     content = {
         "machine": repr(job.inputs.topology),
         "sketch": repr(job.inputs.sketch),

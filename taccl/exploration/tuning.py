@@ -24,6 +24,8 @@ WAVE = 4
 SEARCHED = 0.5
 #: Of these searches, the part that goes to sizes spread evenly; the others go where the gap is largest.
 ANCHORS = 0.5
+#: What a search proves of its numbers of chunks is taken to be about as tight at so many sizes around it.
+NEAR = 2
 #: A size whose gap is at most this is done.
 DONE = 0.005
 #: The part of the time for bounds.

@@ -23,6 +23,7 @@ SchemaName = Literal[
     "taccl.bound.helpers/1",
     "taccl.pareto/1",
     "taccl.explore/1",
+    "taccl.cache.list/1",
     "taccl.verify/1",
     "taccl.simulate/1",
     "taccl.run/1",

@@ -1,0 +1,135 @@
+"""The fastest algorithm known of each collective at each size, its bound, and what libraries run."""
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+
+from taccl import Explored, explore
+from taccl.errors import TacclError
+from taccl.exploration import search as searching
+from taccl.exploration.search import Outcome, Search, carried_out
+
+SMALL = {"topology": "ring:4", "sizes": "1KB..64KB", "effort": 1200}
+
+
+@pytest.fixture(scope="module")
+def explored(tmp_path_factory: pytest.TempPathFactory) -> Explored:
+    return explore("allgather,allreduce", cache=tmp_path_factory.mktemp("cache"), **SMALL)
+
+
+def test_there_is_a_row_for_each_collective_and_size(explored: Explored) -> None:
+    rows = [(row["collective"], row["size_bytes"]) for row in explored.best]
+    sizes = [2**exponent for exponent in range(10, 17)]
+    assert rows == [(name, size) for name in ("allgather", "allreduce") for size in sizes]
+
+
+def test_no_row_is_slower_than_what_libraries_run_or_below_its_bound(explored: Explored) -> None:
+    for row in explored.best:
+        assert row["lower_bound_us"] <= row["time_us"] <= row["baseline_us"]
+        assert row["speedup"] == pytest.approx(row["baseline_us"] / row["time_us"])
+
+
+def test_each_row_names_a_schedule_that_takes_its_time(explored: Explored) -> None:
+    for row in explored.best:
+        schedule = explored.schedule(str(row["schedule"]), row["size_bytes"]).schedule
+        schedule.check()
+        assert schedule.makespan_us == pytest.approx(row["time_us"])
+        assert schedule.problem.collective.chunks_per_rank == row["chunks_per_rank"]
+
+
+def test_fewer_searches_than_sizes_serve_all_of_them(explored: Explored) -> None:
+    assert len(explored.cells) <= 8
+    assert all(row["time_us"] is not None for row in explored.best)
+
+
+def test_crossovers_are_where_the_schedule_changes(explored: Explored) -> None:
+    changes = [
+        (after["collective"], after["size_bytes"])
+        for before, after in zip(explored.best, explored.best[1:], strict=False)
+        if before["collective"] == after["collective"] and before["schedule"] != after["schedule"]
+    ]
+    assert [(each["collective"], each["size_bytes"]) for each in explored.crossovers] == changes
+
+
+def test_the_table_is_text_csv_a_frame_and_a_plot(explored: Explored) -> None:
+    assert str(explored).splitlines()[1].startswith("collective")
+    rows = list(csv.DictReader(io.StringIO(explored.to_csv())))
+    assert len(rows) == len(explored.best) == len(explored.to_pandas())
+    assert float(rows[0]["time_us"]) == explored.best[0]["time_us"]
+    assert len(explored.plot().lines) == 6
+    assert "<table>" in explored._repr_html_()
+
+
+def test_a_second_run_searches_for_nothing_and_says_the_same(tmp_path: Path) -> None:
+    first = explore("alltoall", cache=tmp_path, **SMALL)
+    second = explore("alltoall", cache=tmp_path, **SMALL)
+    assert second.best == first.best
+    assert not any(cell.is_known for cell in first.cells)
+    assert all(cell.is_known for cell in second.cells)
+
+
+def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+
+    def twice(search: Search) -> Outcome:
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        done.append(search.key)
+        return carried_out(search)
+
+    whole = explore("alltoall", cache=False, **SMALL)
+    with monkeypatch.context() as patched:
+        patched.setattr(searching, "carried_out", twice)
+        stopped = explore("alltoall", cache=tmp_path, **SMALL)
+    assert stopped.interrupted
+    assert all(row["time_us"] is not None for row in stopped.best)
+    again = explore("alltoall", cache=tmp_path, **SMALL)
+    assert again.best == whole.best
+    assert sum(cell.is_known for cell in again.cells) == 2
+
+
+def test_an_entry_of_the_cache_that_is_damaged_is_searched_for_again(tmp_path: Path) -> None:
+    first = explore("alltoall", cache=tmp_path, **SMALL)
+    for path in tmp_path.iterdir():
+        path.write_text(path.read_text()[:-40])
+    second = explore("alltoall", cache=tmp_path, **SMALL)
+    assert second.best == first.best
+    assert not any(cell.is_known for cell in second.cells)
+
+
+def test_machines_are_an_axis() -> None:
+    table = explore("allgather", topology=["ring:4", "mesh:2x2"], sizes="4KB", effort=400, cache=False)
+    assert [row["topology"] for row in table.best] == ["ring:4", "mesh:2x2"]
+
+
+def test_files_are_timed_where_a_target_is_given() -> None:
+    table = explore(
+        "allgather", topology="ring:4", sizes="4KB,1MB", target="mscclpp", effort=600, cache=False
+    )
+    assert {row["protocol"] for row in table.best} <= {"Simple", "LL"}
+    assert table.to_dict()["times_of"] == "files as predicted"
+
+
+def test_sizes_without_a_byte_for_each_part_are_left_out_with_a_note() -> None:
+    table = explore("allgather", topology="ring:4", sizes="2,64", effort=200, cache=False)
+    assert [row["size_bytes"] for row in table.best] == [64]
+    assert table.notes == ("2 B is too small for allgather on ring:4",)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"topology": "ring:4", "sizes": "1GB..1KB"}, "ends before it begins"),
+        ({"topology": "nowhere"}, "no machine called"),
+        ({"topology": "ring:4", "collective": "allgather,everything"}, "everything"),
+        ({"topology": "ring:4", "jobs": 0}, "jobs"),
+        ({"topology": "ring:4", "time_limit": -1}, "time limit"),
+        ({"topology": "ring:4", "effort": 0}, "effort"),
+        ({"topology": "ring:4", "sizes": "2"}, "not a byte for each of 4 parts"),
+    ],
+)
+def test_a_wrong_request_is_one_error(words: dict[str, object], message: str) -> None:
+    with pytest.raises(TacclError, match=message):
+        explore(**({"collective": "allgather", "cache": False} | words))  # type: ignore[arg-type]
