@@ -27,13 +27,13 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     ),
     "Search": (
         *("engine", "solver", "time_limit", "effort", "gap", "slack", "seed", "scheduler"),
-        *("explain_stages",),
+        *("jobs", "no_cache", "explain_stages"),
     ),
     "File": (
         *("target", "protocol", "instances", "thread_blocks", "in_place", "min_size", "max_size"),
         *("no_file",),
     ),
-    "Output": ("output", "schedule", "as_json", "verbose", "quiet"),
+    "Output": ("output", "schedule", "csv", "as_json", "verbose", "quiet"),
 }
 _OTHERS = "Options"
 #: With fewer options one list is enough.

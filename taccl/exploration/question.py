@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from taccl.errors import UnitError
 from taccl.model import units
 from taccl.model.problem import Problem
 from taccl.synthesis.job import Job, formulate
@@ -76,9 +75,5 @@ def question_of(
     parts = jobs[0].inputs.collective.chunks_per_size
     rounded = [size // parts * parts for size in sizes]
     fitting = tuple(sorted({size for size in rounded if size}))
-    if not fitting:
-        raise UnitError(
-            f"{units.format_size(sizes[-1])} has not a byte for each of {parts} parts", hint="1KB..1GB"
-        )
     too_small = tuple(size for size, kept in zip(sizes, rounded, strict=True) if not kept)
     return Question(jobs[0].inputs.topology, ways, jobs, fitting), too_small
