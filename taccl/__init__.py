@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from taccl.api import synthesize as synthesize
     from taccl.backend.verify.msccl_xml import verify_file as verify_file
     from taccl.backend.verify.mscclpp import verify_plan_file as verify_plan_file
+    from taccl.bundles.bundle import Bundle as Bundle
+    from taccl.bundles.bundle import bundle as bundle
+    from taccl.bundles.checked import check_bundle as check_bundle
     from taccl.calibration.link_fit import MeasuredFit as MeasuredFit
     from taccl.calibration.link_fit import fit_measured as fit_measured
     from taccl.deployment import Deployment as Deployment
@@ -69,6 +72,8 @@ _PUBLIC = {
     "api": "make_problem synthesize",
     "backend.verify.msccl_xml": "verify_file",
     "backend.verify.mscclpp": "verify_plan_file",
+    "bundles.bundle": "Bundle bundle",
+    "bundles.checked": "check_bundle",
     "calibration.link_fit": "MeasuredFit fit_measured",
     "deployment": "Deployment deploy",
     "deployment.converted": "ConvertedFile convert_file",

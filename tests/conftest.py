@@ -1,7 +1,18 @@
 """Makes the modules next to it (`strategies`) importable from the folders below; no test has a clock."""
 
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import settings
 
 # The first call of a compiled loop may take a second.
 settings.register_profile("without a clock", deadline=None)
 settings.load_profile("without a clock")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test uses what the user's cache folder has."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("TACCL_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield

@@ -83,11 +83,16 @@ ROOMS = (
         ("analysis",),
     ),
     Room("deployment", "files into a job: plans converted, and a module that registers them", ("analysis",)),
+    Room(
+        "bundles",
+        "a folder to deploy: files that tile a range of sizes, how to run and to check them",
+        ("exploration", "deployment", "calibration"),
+    ),
     Room("testing", "checks that an engine, a bound, a target or a format keeps its promises", ("analysis",)),
     Room(
         "cli",
         "one module for each group of commands; the only room that prints",
-        ("calibration", "deployment", "exploration"),
+        ("bundles",),
     ),
 )
 

@@ -143,6 +143,9 @@ class Target(Generic[ProgramT, DocumentT]):
     variants : programs that users are reported they can turn a file into; they are verified with it.
     use : how to run a file, as lines for people, given its program, its runtimes, and where it is (None:
         in no file).
+    environment : the lines of a shell script that make one of the runtimes take several files, given their
+        programs by the names of the files, which lie in the folder that its variable HERE names. None: files
+        are not found by variables.
     knows : whether bytes are a file of this kind, whatever its name; None: if its name has the ending.
     parse : the program that a file spells, to be shown, simulated or run; with the name of the file, for
         messages. The third argument is called now and then while the file is read, and raises when there is
@@ -178,6 +181,9 @@ class Target(Generic[ProgramT, DocumentT]):
         default=None, repr=False
     )
     use: Callable[[ProgramT, tuple[str, ...], Path | None], Sequence[str]] | None = field(
+        default=None, repr=False
+    )
+    environment: Callable[[str, Mapping[str, ProgramT]], Sequence[str]] | None = field(
         default=None, repr=False
     )
     knows: Callable[[bytes], bool] | None = field(default=None, repr=False)

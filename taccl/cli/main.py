@@ -16,6 +16,7 @@ from taccl.cli.signals import terminated_as_interrupted
 COMMANDS = (
     Listed("synthesize", "Make", "Find a fast schedule for a collective and write it as a verified file."),
     Listed("explore", "Make", "Find the fastest algorithm at each size, next to bounds and libraries."),
+    Listed("bundle", "Make", "Write a folder to deploy: files that tile a range of sizes."),
     Listed("pareto", "Make", "Trade latency against bandwidth on a small machine, after SCCL."),
     Listed("convert", "Make", "Convert an MSCCL-XML file to a plan for MSCCL++."),
     Listed("deploy", "Make", "Write the Python module that registers plans with MSCCL++."),

@@ -63,26 +63,33 @@ def at_size(schedule: Schedule, size_bytes: int) -> Schedule | None:
 
 
 def times_of(question: Question, answer: Answer, way: int) -> tuple[float, ...]:
-    """What an answer takes at each size, microseconds: its file where files are predicted, else the schedule.
+    """What an answer takes at each size, microseconds; inf at those that its chunks do not divide.
+
+    Raises
+    ------
+    TacclError : no file can hold the schedule.
+    """
+    problem = answer.saved.schedule.problem
+    whole = [size for size in question.sizes if _problem_at(problem, size) is not None]
+    times = dict(zip(whole, times_at(question, answer, way, whole), strict=True))
+    return tuple(times.get(size, math.inf) for size in question.sizes)
+
+
+def times_at(question: Question, answer: Answer, way: int, sizes: Sequence[int]) -> tuple[float, ...]:
+    """What an answer takes at any sizes, microseconds: its file where files are predicted, else the schedule.
+
+    Chunks may be of a fraction of a byte there: between the sizes of a table, they tell which is faster.
 
     Raises
     ------
     TacclError : no file can hold the schedule.
     """
     schedule, job = answer.saved.schedule, question.jobs[way]
-    if not job.has_predictions:
-        return _of_schedule(schedule, question.sizes)
-    lowered = job.lowering(schedule, answer.configuration)
-    return _of_files(job.target, lowered, schedule.problem, question.sizes)
-
-
-def _of_schedule(schedule: Schedule, sizes: Sequence[int]) -> tuple[float, ...]:
-    """By links alone: the order of sends stays, the sizes grow."""
-    problem = schedule.problem
-    whole = [size for size in sizes if not size % problem.collective.chunks_per_size]
-    found = scaled_us(problem, decisions_of(schedule), (size / problem.size_bytes for size in whole))
-    times = dict(zip(whole, found, strict=True))
-    return tuple(times.get(size, math.inf) for size in sizes)
+    if job.has_predictions:
+        lowered = job.lowering(schedule, answer.configuration)
+        return _of_files(job.target, lowered, schedule.problem, sizes)
+    factors = (size / schedule.problem.size_bytes for size in sizes)
+    return tuple(scaled_us(schedule.problem, decisions_of(schedule), factors))
 
 
 def _of_files(
@@ -96,8 +103,6 @@ def _of_files(
 
 def _called(file: Unfolded, problem: Problem, size_bytes: int) -> float:
     """One call of a file, microseconds."""
-    if _problem_at(problem, size_bytes) is None:
-        return math.inf
     chunk_mb = size_bytes / units.MB / file.chunks_of_size
     try:
         return file.simulate(problem.topology, chunk_mb, SimulationSettings()).time_us

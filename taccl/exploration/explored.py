@@ -133,7 +133,7 @@ class Explored(Reported):
             ],
             "crossovers": self.crossovers,
             "status": "interrupted" if self.interrupted else "finished",
-            "times_of": self._times_of,
+            "times_of": self.times_of,
             "notes": list(self.notes),
         }
         table = Table(self._title, [_shown(row) for row in self.best], _HEADER)
@@ -185,10 +185,11 @@ class Explored(Reported):
     @property
     def _title(self) -> str:
         names = ", ".join(envelope.question.name for envelope in self.envelopes)
-        return f"{names}: {len(self.cells)} searches; times are of {self._times_of}"
+        return f"{names}: {len(self.cells)} searches; times are of {self.times_of}"
 
     @property
-    def _times_of(self) -> str:
+    def times_of(self) -> str:
+        """What the times are of, and what they leave out."""
         predicted = {envelope.question.jobs[0].has_predictions for envelope in self.envelopes}
         links, files = "links alone: no launch, no per-step cost", "files as predicted"
         return files if predicted == {True} else links if predicted == {False} else f"{files}, or of {links}"

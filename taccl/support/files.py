@@ -66,6 +66,8 @@ def check_folder(folder: Path) -> None:
 def write_folder(folder: Path, texts: Mapping[str, str | bytes]) -> None:
     """Put texts into files of these names in a new or empty folder; if one fails, all are removed again.
 
+    A name may have folders in it, which are made.
+
     Raises
     ------
     FileError : as `check_folder`, or the disk is full.
@@ -77,15 +79,19 @@ def write_folder(folder: Path, texts: Mapping[str, str | bytes]) -> None:
     except OSError as failure:
         raise _cannot_write(folder, failure) from failure
     written: list[Path] = []
+    folders = dict.fromkeys(folder / parent for name in texts for parent in list(Path(name).parents)[-2::-1])
     try:
+        for each in folders:
+            each.mkdir(exist_ok=True)
         for name, text in texts.items():
             write_atomically(folder / name, text)
             written.append(folder / name)
     except BaseException:
         for path in written:
             path.unlink(missing_ok=True)
-        if is_new:
-            folder.rmdir()
+        for each in [*reversed(folders), *([folder] if is_new else [])]:
+            if each.is_dir():
+                each.rmdir()
         raise
 
 

@@ -14,8 +14,10 @@ from taccl.encoding.bounds import Proof, any_chunks_bound
 from taccl.encoding.core.options import SearchOptions
 from taccl.errors import CheckError, ProgramLimitError, TacclError
 from taccl.model.network import LogicalTopology
+from taccl.model.schedule import Schedule
 from taccl.support.budget import Budget
 from taccl.synthesis.autotune import FileChoice, fitting_chunks
+from taccl.synthesis.configurations import Configuration
 from taccl.synthesis.job import Job
 from taccl.synthesis.lowering import OutputFile
 from taccl.synthesis.result import Result
@@ -50,9 +52,9 @@ def emit(job: Job, choice: FileChoice, options: SearchOptions, searcher: Searche
         if result.files_tried and result.execution is None:
             raise _no_configuration_fits(result, job.target)
         try:
-            files = _files(job, choice)
+            files = files_of(job, choice.found.schedule, choice.configuration)
         except KeyboardInterrupt:  # it asks for what there is, which takes a file; the next one ends that too
-            files = _files(job, choice)
+            files = files_of(job, choice.found.schedule, choice.configuration)
     except CheckError as fault:
         if isinstance(fault, ProgramLimitError):
             _tell_what_fits(fault, _chunks_that_fit(job, choice, options, began_s))
@@ -142,10 +144,15 @@ def _tell_what_fits(fault: CheckError, chunks: int) -> None:
         fault.hint = ", or ".join([f"--chunks {chunks}", *others])
 
 
-def _files(job: Job, choice: FileChoice) -> tuple[OutputFile, ...]:
-    """The verified texts of the programs, that for most runtimes first."""
-    programs = job.lowering(choice.found.schedule, choice.configuration)
-    collective = choice.found.schedule.problem.collective
+def files_of(job: Job, schedule: Schedule, configuration: Configuration) -> tuple[OutputFile, ...]:
+    """The verified texts of a schedule's programs, that for most runtimes first.
+
+    Raises
+    ------
+    TacclError : no file can hold the schedule, or one failed its own check.
+    """
+    programs = job.lowering(schedule, configuration)
+    collective = schedule.problem.collective
     files = (
         OutputFile(
             job.target.verified_text(lowered, collective), lowered.program, lowered.readers, job.target

@@ -46,6 +46,10 @@ class Lowering:
         self._last = lru_cache(maxsize=1)(self._lowered)
         self._refusals: dict[tuple[Schedule, Configuration], TacclError] = {}
 
+    def named(self, name: str) -> Lowering:
+        """The same with another name for the programs."""
+        return Lowering(self._target, replace(self._options, name=name))
+
     def check(self, problem: Problem) -> None:
         """Raise TacclError for a problem whose schedules have no file, whatever they are."""
         self._target.check_problem(problem, self._options)

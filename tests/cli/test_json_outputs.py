@@ -45,6 +45,24 @@ PLANS = Path(__file__).parents[1] / "data" / "mscclpp"
 SHIFT = "collective: shift\nranks: 3\nchunks:\n  - {from: 0, to: 1}\n  - {from: 1, to: 2}\n"
 #: Bandwidths of a table over sizes, under the names that scripts around nccl-tests give them.
 AS_NCCL_TESTS_SPELLS = {"algbw_GBps", "busbw_GBps"}
+#: Of a bundle, what is read of its manifest, and what nccl-tests printed of it.
+BUNDLE = {
+    "ranks": 2,
+    "files": [
+        {
+            **{"collective": "allgather", "min_bytes": 1024, "max_bytes": 2047, "kind": "plan"},
+            **{"paths": {"msccl": "msccl/a.xml"}, "sizes": [{"size_bytes": 1024, "time_us": 2.0}]},
+        },
+        {"collective": "allgather", "min_bytes": 2048, "max_bytes": 4096, "kind": "fallback", "paths": {}}
+        | {"sizes": [{"size_bytes": 2048, "time_us": None}]},
+    ],
+}
+RESULTS = (
+    "# all_gather_perf\n"
+    "#       size         count      type   redop    root     time   algbw   busbw #wrong\n"
+    "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)\n"
+    + "".join(f"{size:12} 256 float none -1 10.00 0.41 0.31 0\n" for size in (1024, 2048, 8192))
+)
 #: Schemas of commands that print one of several: schema -> command.
 OTHERWISE = {
     "topology.cluster": "topology.import",
@@ -114,6 +132,8 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("explore", *RING[:2], "--sizes", "4KB", "--target", "msccl", "--effort", "200", "-q", "--no-cache"),
     ),
     "taccl.cache.list/1": (("cache", "list"),),
+    "taccl.bundle/1": (("bundle", *RING[:2], "--sizes", "3KB", "--effort", "200", "-q", "-o", "new-folder"),),
+    "taccl.bundle.check/1": (("bundle", "check", "bundle", "results.txt"),),
     "taccl.verify/1": (
         ("verify", "ag.xml"),
         ("verify", "ag.xml", "wrong.xml"),
@@ -231,6 +251,9 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "runs" / "a.xml").write_text(to_xml(program))
     rows = [f"a.xml,{2**k},{5 + 2**k / 2e4}" for k in range(10, 24)]
     (folder / "runs" / "times.csv").write_text("\n".join(["file,size_bytes,time_us", *rows]))
+    (folder / "bundle").mkdir()
+    (folder / "bundle" / "manifest.json").write_text(json.dumps(BUNDLE))
+    (folder / "results.txt").write_text(RESULTS)
     (folder / "unlimited.xml").write_text(re.sub(r'maxBytes="\d+"', 'maxBytes="0"', text))
     return folder
 
@@ -270,7 +293,7 @@ def _commands_with_json(command: click.Command, words: tuple[str, ...]) -> Itera
             inner = command.get_command(ctx, name)
             assert inner is not None
             yield from _commands_with_json(inner, (*words, name))
-    elif any("--json" in option.opts for option in command.params):
+    if any("--json" in option.opts for option in command.params):
         yield words
 
 
@@ -297,6 +320,7 @@ def test_units_have_one_spelling(name: str) -> None:
         "ninth_decile_error",
         "worst_error",
         "speedup",
+        "ratio",
     }
     counted = {*fractions, "beta_us_per_mb", "value"}
     if name in ("taccl.topology.fit/1", "taccl.topology.fit.runs/1"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -46,6 +46,7 @@ def _target(name: str, title: str, runtimes: tuple[str, ...]) -> Target[Program,
         refuse=partial(_refuse, runtimes=runtimes),
         variants=_variants,
         use=_use,
+        environment=_environment,
         knows=begins_as_program,
         parse=lambda content, path, look: parse_xml(content, path),
         unfold=TwoSided.of,
@@ -103,6 +104,31 @@ def _use(program: Program, readers: tuple[str, ...], path: Path | None) -> list[
         lines.append("executor, rccl: alone in a folder, with MSCCL_ALGO_DIR=that folder")
     return lines
 
+
+def _environment(runtime: str, programs: Mapping[str, Program]) -> list[str]:
+    """Msccl is told each file, at most four of them unless a file of its own lists them; others a folder."""
+    if runtime != "msccl":
+        return [f'export MSCCL_ALGO_DIR="$HERE"{" RCCL_MSCCL_FORCE_ENABLE=1" if runtime == "rccl" else ""}']
+    lines = ["export NCCL_ALGO=MSCCL,RING,TREE"]
+    if len(programs) <= _MOST_NAMED:
+        return [*lines, "export MSCCL_XML_FILES=" + ":".join(f'"$HERE/{name}"' for name in programs)]
+    listed = [
+        f'<load path="$HERE/{name}" minbytes="{program.min_bytes}" maxbytes="{program.max_bytes}" '
+        f'proto="{program.protocol.value}"/>'
+        for name, program in programs.items()
+    ]
+    config = '"$HERE.config.xml"'
+    return [
+        *lines,
+        f"cat > {config} <<END",
+        *("<msccl_algos>", *listed, "</msccl_algos>"),
+        "END",
+        f"export MSCCL_CONFIG={config}",
+    ]
+
+
+#: More files than these are not read from MSCCL_XML_FILES.
+_MOST_NAMED = 4
 
 TARGETS = (
     _target("all", "every runtime of MSCCL-XML that knows the collective", tuple(LIMITS)),

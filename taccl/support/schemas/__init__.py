@@ -23,6 +23,8 @@ SchemaName = Literal[
     "taccl.bound.helpers/1",
     "taccl.pareto/1",
     "taccl.explore/1",
+    "taccl.bundle/1",
+    "taccl.bundle.check/1",
     "taccl.cache.list/1",
     "taccl.verify/1",
     "taccl.simulate/1",

@@ -1,0 +1,118 @@
+"""The verified files of the windows of a question, or why a window has none."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from taccl.bundles.windows import Window
+from taccl.errors import TacclError
+from taccl.exploration.curves import at_size
+from taccl.exploration.envelope import Envelope
+from taccl.exploration.question import Question
+from taccl.model import units
+from taccl.model.collectives import COLLECTIVES
+from taccl.synthesis.emit import files_of
+from taccl.synthesis.job import formulate
+from taccl.synthesis.lowering import OutputFile
+from taccl.synthesis.output_options import OutputOptions
+
+#: Of these, files count each rank's part and nccl-tests all parts together.
+_SIZED_BY_PART = ("gather", "scatter")
+#: MSCCL++ keeps as many letters of a plan's name.
+_LONGEST_NAME = 63
+_LIBRARY_IS_FASTER = "the library's own algorithm is expected to be faster"
+
+
+@dataclass(frozen=True, eq=False)
+class BundleFile:
+    """What calls of a window take.
+
+    Parameters
+    ----------
+    name : of its files without their ending; empty for a fallback.
+    window : which calls.
+    sizes : of the table that lie in it: bytes, time and bound in microseconds. Of a fallback the time is what
+        the library expects, None if it does not say.
+    kind : `plan` for files, `fallback` for what the runtime does by itself.
+    reason : why it is a fallback.
+    outputs : the files, each for some runtimes; none for a fallback.
+    """
+
+    collective: str
+    name: str
+    window: Window
+    sizes: tuple[tuple[int, float | None, float], ...]
+    kind: Literal["plan", "fallback"]
+    reason: str = ""
+    outputs: tuple[OutputFile, ...] = field(default=(), repr=False)
+
+    def file_name(self, output: OutputFile) -> str:
+        """Of one of its files."""
+        return f"{self.name}.{output.format}"
+
+    def digest(self, output: OutputFile) -> str:
+        """SHA-256 of its text."""
+        return hashlib.sha256(output.text.encode()).hexdigest()
+
+
+def files_of_windows(
+    envelope: Envelope, windows: tuple[Window, ...], library_us: tuple[float | None, ...]
+) -> Iterator[BundleFile]:
+    """What the calls of each window take: verified files, or what the runtime does by itself.
+
+    Parameters
+    ----------
+    library_us : for each size, what the runtime's own algorithm is expected to take; None: not known.
+    """
+    question = envelope.question
+    for number, window in enumerate(windows):
+        name = f"{question.collective}-{units.format_size(question.sizes[window.places[0]])}"
+        if len(window.places) > 1:
+            name += f"-{units.format_size(question.sizes[window.places[-1]])}"
+        bounds = [envelope.bounds[place].value_us for place in window.places]
+        of_table = [question.sizes[place] for place in window.places]
+        own = tuple(zip(of_table, (library_us[place] for place in window.places), bounds, strict=True))
+        if window.curve is None:
+            yield BundleFile(question.collective, "", window, own, "fallback", _LIBRARY_IS_FASTER)
+            continue
+        try:
+            outputs = _outputs(question, window, name, is_last=number == len(windows) - 1)
+        except TacclError as fault:
+            yield BundleFile(question.collective, "", window, own, "fallback", fault.message)
+            continue
+        times = [window.curve.times_us[place] for place in window.places]
+        sizes = tuple(zip(of_table, times, bounds, strict=True))
+        yield BundleFile(question.collective, name, window, sizes, "plan", outputs=outputs)
+
+
+def _outputs(question: Question, window: Window, name: str, *, is_last: bool) -> tuple[OutputFile, ...]:
+    """The files for the calls of a window. Raises TacclError where there are none."""
+    assert window.curve is not None
+    curve, job = window.curve, question.jobs[window.curve.way]
+    size = question.sizes[window.places[-1]]
+    schedule = at_size(curve.answer.saved.schedule, size)
+    if schedule is None:
+        raise TacclError(f"the schedule cannot be cut for {units.format_size(size)}")
+    configuration = curve.answer.configuration
+    each = question.machine.num_members if question.collective in _SIZED_BY_PART else 1
+    # Some runtimes leave out the largest size that a file names, so the last window names one byte more.
+    output = OutputOptions(
+        protocol=configuration.protocol,
+        instances=configuration.instances,
+        thread_blocks=configuration.thread_blocks,
+        min_bytes=-(-window.min_bytes // each),
+        max_bytes=window.max_bytes // each + is_last,
+    )
+    request = replace(question.ways[curve.way], size=size, chunks=curve.chunks, target=job.target)
+    made = formulate(request, output)
+    named = f"taccl-{name}-{question.machine.name}"[:_LONGEST_NAME]
+    return files_of(replace(made, lowering=made.lowering.named(named)), schedule, configuration)
+
+
+def test_program(collective: str) -> str:
+    """The program of nccl-tests for a collective."""
+    words = {"allgather": "all_gather", "allreduce": "all_reduce", "reducescatter": "reduce_scatter"}
+    return f"{words.get(collective, collective)}_perf" if collective in COLLECTIVES else ""

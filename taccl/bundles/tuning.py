@@ -1,0 +1,6 @@
+"""Numbers of bundles."""
+
+from __future__ import annotations
+
+#: Between two sizes of the table, windows meet at one of so many steps.
+BETWEEN = 16

@@ -1,0 +1,68 @@
+"""Which calls take which algorithm: windows of sizes that follow each other without hole or overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+
+from taccl.bundles.tuning import BETWEEN
+from taccl.exploration.curves import Curve, times_at
+from taccl.exploration.envelope import Envelope
+from taccl.exploration.question import Question
+
+
+@dataclass(frozen=True, eq=False)
+class Window:
+    """Calls of these sizes take one algorithm.
+
+    Parameters
+    ----------
+    curve : None: whatever the runtime does by itself.
+    min_bytes, max_bytes : both included.
+    places : which sizes of the question lie in it, by their numbers.
+    """
+
+    curve: Curve | None
+    min_bytes: int
+    max_bytes: int
+    places: tuple[int, ...]
+
+
+def windows_of(envelope: Envelope, best: Sequence[Curve | None]) -> tuple[Window, ...]:
+    """The windows of a question, from its smallest size to its largest.
+
+    Two neighbours meet where the second becomes faster; where the runtime's own algorithm is one of them, at
+    the size of the table at which it changes.
+
+    Parameters
+    ----------
+    best : for each size, the algorithm that it takes.
+    """
+    question = envelope.question
+    groups = [
+        (curve, tuple(place for place, _ in run))
+        for _, run_of in groupby(enumerate(best), key=lambda pair: id(pair[1]))
+        for run in [list(run_of)]
+        for curve in [run[0][1]]
+    ]
+    starts = [question.sizes[0]]
+    for (before, left), (after, right) in pairwise(groups):
+        starts.append(_crossing(question, before, after, left[-1], right[0]))
+    ends = [start - 1 for start in starts[1:]] + [question.sizes[-1]]
+    return tuple(
+        Window(curve, start, end, places)
+        for (curve, places), start, end in zip(groups, starts, ends, strict=True)
+    )
+
+
+def _crossing(question: Question, before: Curve | None, after: Curve | None, left: int, right: int) -> int:
+    """From which size on the second is as fast as the first, between two neighbours of the table."""
+    low, high = question.sizes[left], question.sizes[right]
+    if before is None or after is None or high - low < BETWEEN:
+        return high
+    sizes = [low + (high - low) * step // BETWEEN for step in range(1, BETWEEN)]
+    first = times_at(question, before.answer, before.way, sizes)
+    second = times_at(question, after.answer, after.way, sizes)
+    faster = (size for size, one, other in zip(sizes, first, second, strict=True) if other <= one)
+    return next(faster, high)

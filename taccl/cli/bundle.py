@@ -1,0 +1,93 @@
+"""`taccl bundle`: a folder of files that tile a range of sizes, and its check against measurements."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from taccl.bundles.bundle import bundle as make_bundle
+from taccl.bundles.checked import check_bundle
+from taccl.cli import completion
+from taccl.cli.explore_options import explore_options, report_search
+from taccl.cli.options import FILE, json_option
+from taccl.cli.output import show_json, show_table
+from taccl.cli.signals import undisturbed
+from taccl.cli.targets import target_option
+from taccl.support.files import check_folder
+from taccl.support.report import Reported
+
+
+@click.group(invoke_without_command=True)
+@click.option(
+    "--topology",
+    shell_complete=completion.machines,
+    metavar="NAME|FILE",
+    help="A machine of the catalogue or a YAML file.",
+)
+@explore_options
+@target_option("What the files are for. Default: all runtimes of MSCCL-XML.")
+@click.option("-o", "--output", type=FILE, metavar="FOLDER", help="A new or empty folder.")
+@json_option
+@click.pass_context
+def bundle(
+    ctx: click.Context,
+    /,
+    topology: str | None,
+    output: Path | None,
+    as_json: bool,
+    quiet: bool,
+    no_cache: bool,
+    **requested: Any,
+) -> None:
+    """Explore a machine, and write a folder to deploy: verified files that tile the sizes without hole or
+    overlap, a manifest, scripts that point a runtime at them and check them with nccl-tests.
+
+    Calls that have no file, or for which the library is expected to be faster, are left to the library.
+
+    \b
+    taccl bundle --topology ndv2 --nodes 2 --collective allgather,allreduce -o ndv2x2
+    taccl bundle check ndv2x2 results.txt
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    if topology is None or output is None:
+        raise click.UsageError("a bundle needs --topology, and -o with the name of a folder")
+    check_folder(output)
+    target = requested.pop("target")
+    made = make_bundle(
+        topology=topology,
+        target=None if target is None else target.name,
+        cache=not no_cache,
+        on_search=None if quiet else report_search,
+        **requested,
+    )
+    with undisturbed():
+        made.write(output)
+        _show(made, as_json=as_json)
+    click.echo(f"wrote {output}: its README.md says how to use it", err=True)
+
+
+@bundle.command()
+@click.argument("folder", type=FILE)
+@click.argument("results", type=FILE)
+@json_option
+def check(folder: Path, results: Path, as_json: bool) -> None:
+    """Compare what nccl-tests printed (RESULTS, of check.sh) with what the bundle in FOLDER promised."""
+    found = check_bundle(folder, results)
+    _show(found, as_json=as_json)
+    if not as_json:
+        for name in found.seen:
+            click.echo(f"executed: {name}")
+        for note in found.notes:
+            click.echo(f"note: {note}")
+
+
+def _show(found: Reported, *, as_json: bool) -> None:
+    if as_json:
+        show_json(found.to_dict())
+        return
+    table = found.report().table
+    click.echo(table.title)
+    show_table(list(table.header), [list(row) for row in table.cells])

@@ -1,0 +1,100 @@
+"""The options of `explore` and `bundle`: what is explored, and for how long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import click
+
+from taccl.cli import completion
+from taccl.cli.options import without_option
+from taccl.cli.targets import protocol_option
+from taccl.exploration.explored import Cell, Explored
+from taccl.model import units
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+_OPTIONS = (
+    click.option("--nodes", type=int, help="Number of nodes. Default: the topology's."),
+    click.option(
+        "--sketch",
+        multiple=True,
+        shell_complete=completion.sketches,
+        metavar="NAME|FILE",
+        help="A sketch to keep to; of several the fastest counts. Without one, all links may be used.",
+    ),
+    click.option(
+        "--collective",
+        default="allgather",
+        show_default=True,
+        shell_complete=completion.collectives,
+        metavar="NAME,...",
+        help="One or several, with commas between them.",
+    ),
+    click.option(
+        "--sizes",
+        default="1KB..1GB",
+        show_default=True,
+        metavar="FROM..TO|SIZE,...",
+        help="A range that doubles from its first size on, or a list.",
+    ),
+    click.option("--root", type=int, help="Root of broadcast, reduce, gather and scatter.  [default: 0]"),
+    without_option,
+    click.option(
+        "--executor/--no-executor",
+        default=None,
+        help="Whether what executing costs counts, as in `synthesize`.",
+    ),
+    protocol_option,
+    click.option("--instances", type=click.IntRange(min=1), metavar="N", help="As in `synthesize`."),
+    click.option(
+        "--time-limit",
+        type=float,
+        metavar="SECONDS",
+        help="For all together.  [default: 15 for each size and collective, at most 900]",
+    ),
+    click.option(
+        "--effort",
+        type=int,
+        metavar="N",
+        help="Units of work for all together, in place of seconds: the same effort and seed give the same "
+        "table.",
+    ),
+    click.option("--seed", type=int, default=0, show_default=True, help="Of every random choice."),
+    click.option(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="A Dask scheduler whose workers search as well, such as tcp://10.0.0.1:8786.",
+    ),
+    click.option(
+        "--jobs",
+        type=click.IntRange(min=1),
+        default=1,
+        show_default=True,
+        metavar="N",
+        help="Searches at once.",
+    ),
+    click.option("--no-cache", is_flag=True, help="Neither keep answers nor use those of earlier runs."),
+    click.option("-q", "--quiet", is_flag=True, help="Show no progress."),
+)
+
+
+def explore_options(command: _Command) -> _Command:
+    """What is explored, and for how long: the parameters of `taccl.explore` but for the machine."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def report_search(cell: Cell, table: Explored) -> None:
+    """One search that has ended, as a line on standard error."""
+    what = f"{cell.question.name}, {units.format_size(cell.size_bytes)}"
+    if cell.answer is None:
+        came = cell.failure
+    else:
+        took = "known" if cell.is_known else f"{cell.answer.seconds:.1f} s"
+        came = f"{cell.answer.saved.schedule.makespan_us:.2f} us, {took}"
+    with suppress(OSError):  # the search goes on where nobody can be informed
+        click.echo(f"{len(table.cells):3}  {what}: {came}", err=True)

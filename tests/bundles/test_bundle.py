@@ -1,0 +1,134 @@
+"""A folder whose files tile the sizes, each verified for the runtimes that find it."""
+
+import json
+import os
+import re
+import subprocess
+from hashlib import sha256
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from taccl import bundle, verify_file, verify_plan_file
+from taccl.bundles.bundle import Bundle
+from taccl.errors import FileError, TacclError
+
+WORDS = {"topology": "ring:4", "sizes": "4KB..1MB", "effort": 1500, "cache": False}
+
+
+@pytest.fixture(scope="module")
+def made() -> Bundle:
+    return bundle("allgather,reducescatter", **WORDS)
+
+
+@pytest.fixture(scope="module")
+def folder(made: Bundle, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("bundles") / "new"
+    made.write(path)
+    return path
+
+
+def test_windows_follow_each_other_without_hole_or_overlap(made: Bundle) -> None:
+    for name in ("allgather", "reducescatter"):
+        windows = [file.window for file in made.files if file.collective == name]
+        assert windows[0].min_bytes == 4 * 2**10
+        assert windows[-1].max_bytes == 2**20
+        for before, after in pairwise(windows):
+            assert after.min_bytes == before.max_bytes + 1
+
+
+def test_each_size_of_the_table_lies_in_its_window(made: Bundle) -> None:
+    for file in made.files:
+        assert file.sizes
+        for size, time_us, bound_us in file.sizes:
+            assert file.window.min_bytes <= size <= file.window.max_bytes
+            assert time_us is not None and time_us >= bound_us > 0
+
+
+def test_every_file_verifies_for_the_runtime_in_whose_folder_it_is(folder: Path) -> None:
+    files = list(folder.rglob("*.xml"))
+    assert {path.parent.name for path in files} == {"msccl", "executor", "rccl"}
+    for path in files:
+        assert verify_file(path, targets=[path.parent.name]).ok
+
+
+def test_each_runtime_has_a_file_for_each_window(made: Bundle, folder: Path) -> None:
+    for runtime in ("msccl", "executor", "rccl"):
+        for file in made.files:
+            text = (folder / runtime / f"{file.name}.xml").read_text()
+            found = re.search(r'minBytes="(\d+)" maxBytes="(\d+)"', text)
+            assert found is not None
+            assert int(found[1]) == file.window.min_bytes
+            # Msccl leaves out the largest size that a file names.
+            assert int(found[2]) - file.window.max_bytes == (file.window.max_bytes == 2**20)
+
+
+def test_the_manifest_has_the_hash_of_every_file(folder: Path) -> None:
+    manifest = json.loads((folder / "manifest.json").read_text())
+    on_disk = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    assert set(manifest["sha256"]) == on_disk - {"manifest.json"}
+    for path, digest in manifest["sha256"].items():
+        assert sha256((folder / path).read_bytes()).hexdigest() == digest
+
+
+@pytest.mark.parametrize(
+    ("runtime", "variable"), [("msccl", "MSCCL_XML_FILES"), ("executor", "MSCCL_ALGO_DIR")]
+)
+def test_the_script_points_a_runtime_at_its_files(folder: Path, runtime: str, variable: str) -> None:
+    line = f"RUNTIME={runtime}; . ./env.sh; printf '%s' \"${variable}\""
+    done = subprocess.run(["sh", "-c", line], cwd=folder, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    for path in done.stdout.split(":"):
+        assert (folder / runtime) in (Path(path), Path(path).parent)
+        assert Path(path).exists()
+
+
+def test_the_check_runs_a_test_for_each_collective_over_all_sizes(folder: Path) -> None:
+    environment = {**os.environ, "NCCL_TESTS": "/tests", "MPIRUN": "echo mpirun -np 4"}
+    done = subprocess.run(
+        ["./check.sh", "executor"], cwd=folder, capture_output=True, text=True, check=True, env=environment
+    )
+    assert done.stdout.splitlines() == [
+        "mpirun -np 4 /tests/all_gather_perf -b 4096 -e 1048576 -f 2 -g 1",
+        "mpirun -np 4 /tests/reduce_scatter_perf -b 4096 -e 1048576 -f 2 -g 1",
+    ]
+
+
+def test_more_files_than_msccl_takes_by_name_are_listed_in_a_file(tmp_path: Path) -> None:
+    from taccl.backend.targets.registry import find_target
+    from taccl.bundles.texts import environment_script
+
+    target = find_target("msccl")
+    path = Path(__file__).parents[1] / "data"
+    program = target.parse(  # type: ignore[misc]
+        next(path.rglob("*.xml")).read_bytes(), None, lambda: None
+    )
+    assert target.environment is not None
+    lines = target.environment("msccl", {f"{number}.xml": program for number in range(5)})
+    (tmp_path / "env.sh").write_text(environment_script({"msccl": lines}))
+    command = 'RUNTIME=msccl; . ./env.sh; cat "$MSCCL_CONFIG"'
+    done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.count("<load ") == 5
+    assert f'path="{tmp_path}/msccl/4.xml"' in done.stdout
+
+
+def test_plans_come_with_the_module_that_registers_them(tmp_path: Path) -> None:
+    made = bundle("allreduce", topology="full:4", sizes="4KB,1MB", target="mscclpp", effort=800, cache=False)
+    made.write(tmp_path / "plans")
+    (runtime,) = {path.parent for path in (tmp_path / "plans").rglob("*.json")} - {tmp_path / "plans"}
+    assert (runtime / "taccl_plans.py").exists()
+    for path in runtime.glob("*.json"):
+        assert verify_plan_file(path).ok
+
+
+def test_a_folder_that_is_not_empty_is_left_alone(made: Bundle, tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("mine")
+    with pytest.raises(FileError, match="not empty"):
+        made.write(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_a_target_that_no_runtime_finds_by_itself_is_refused() -> None:
+    with pytest.raises(TacclError, match="finds files for json"):
+        bundle("allgather", target="json", **WORDS)

@@ -1,0 +1,46 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+Taccl = Callable[..., Result]
+
+RING = ("bundle", "--topology", "ring:4", "--sizes", "4KB..16KB", "--effort", 300, "--no-cache", "-q")
+
+
+def test_it_writes_a_folder_and_lists_its_windows(taccl: Taccl, tmp_path: Path) -> None:
+    done = taccl(*RING, "-o", "new", "--json")
+    assert done.exit_code == 0, done.stderr
+    files = json.loads(done.stdout)["files"]
+    assert [files[0]["min_bytes"], files[-1]["max_bytes"]] == [4096, 16384]
+    assert all((tmp_path / "new" / file["path"]).exists() for file in files)
+    assert "wrote new" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("-o", "full"), "not empty"),
+        ((), "needs --topology, and -o"),
+        (("-o", "new", "--target", "json"), "finds files for json"),
+        (("-o", "new", "--sizes", "4..1"), "ends before it begins"),
+    ],
+)
+def test_a_wrong_request_is_one_error_and_leaves_no_folder(
+    taccl: Taccl, tmp_path: Path, words: tuple[str, ...], message: str
+) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").write_text("")
+    done = taccl(*RING, *words)
+    assert done.exit_code == 2
+    assert message in done.stderr
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_check_without_a_bundle_is_one_error(taccl: Taccl, tmp_path: Path) -> None:
+    (tmp_path / "results.txt").write_text("")
+    done = taccl("bundle", "check", "none", "results.txt")
+    assert done.exit_code == 2
+    assert "Traceback" not in done.stderr
