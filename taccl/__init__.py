@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from taccl.errors import TacclError as TacclError
     from taccl.exploration.explore import explore as explore
     from taccl.exploration.explored import Explored as Explored
+    from taccl.exploration.library_table import library as library
     from taccl.model.collective import Collective as Collective
     from taccl.model.collectives import make_collective as make_collective
     from taccl.model.problem import Problem as Problem
@@ -81,6 +82,7 @@ _PUBLIC = {
     "errors": "TacclError",
     "exploration.explore": "explore",
     "exploration.explored": "Explored",
+    "exploration.library_table": "library",
     "model.collective": "Collective",
     "model.collectives": "make_collective",
     "model.problem": "Problem",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from taccl.analysis.baseline import LIBRARIES, SIZES, Baseline
 from taccl.analysis.baseline import baseline as baseline_of
@@ -12,13 +14,15 @@ from taccl.analysis.baseline_size import BaselineSize
 from taccl.baselines.nccl import RELEASES
 from taccl.baselines.nccl.communicator import CPUS
 from taccl.cli import completion
-from taccl.cli.options import json_option, without_option
-from taccl.cli.output import show_json, show_table
+from taccl.cli.options import FILE, json_option, without_option
+from taccl.cli.output import STDOUT, claim_outputs, show_json, show_table, write_output
 from taccl.cli.sections import Sectioned
+from taccl.exploration.library_table import library as library_of
+from taccl.exploration.sizes import sizes_of
 
 
 @click.command(cls=Sectioned)
-@click.argument("library", type=click.Choice(LIBRARIES))
+@click.argument("library", metavar="nccl|rccl|all|ALGORITHM")
 @click.option(
     "--topology",
     shell_complete=completion.machines,
@@ -70,9 +74,19 @@ from taccl.cli.sections import Sectioned
     metavar="SECONDS",
     help="Bounds that would come later are left out.",
 )
+@click.option(
+    "--schedule",
+    type=FILE,
+    help="Of an algorithm at one size: where to write its schedule, to be shown, simulated or lowered.",
+)
 @json_option
-def baseline(size: str, as_json: bool, **request: Any) -> None:
-    """What NCCL or RCCL picks for a collective by default, and the time that NCCL expects.
+@click.pass_context
+def baseline(
+    ctx: click.Context, /, library: str, size: str, schedule: Path | None, as_json: bool, **request: Any
+) -> None:
+    """What NCCL or RCCL picks for a collective by default, and the time that NCCL expects; or, with all or (a
+    part of) an algorithm's name, what the algorithms of libraries take as schedules on this machine, links
+    alone: rings, trees, doubling, all-pairs.
 
     The estimates are NCCL's own, of its model of costs. `measured/estimate` says how far published times of
     NCCL were from such estimates, at most 4 times as large or small, on machines with GPUs of the same
@@ -83,12 +97,46 @@ def baseline(size: str, as_json: bool, **request: Any) -> None:
     taccl baseline nccl --topology dgx-h100 --nodes 1
     taccl baseline nccl --topology dgx-h100 --nodes 2 --collective allgather --size 1MB,1GB
     taccl baseline rccl --topology mi300x --nodes 1 --size 64KB,16MB
+    taccl baseline all --topology dgx-a100 --nodes 1 --size 1KB,1MB
+    taccl baseline "double binary tree" --topology dgx-a100 --nodes 2 --size 64MB --schedule tree.json
     """
-    found = baseline_of(sizes=size.split(","), **request)
+    if library not in LIBRARIES:
+        _as_schedules(ctx, library, size, schedule, as_json=as_json, **request)
+        return
+    if schedule is not None:
+        raise click.UsageError(f"--schedule is of an algorithm, and {library} chooses one")
+    found = baseline_of(library=library, sizes=size.split(","), **request)
     if as_json:
         show_json(found.to_dict())
     else:
         _show(found)
+
+
+#: Options that say something of NCCL and RCCL alone.
+_OF_LIBRARIES = ("gpu", "cpu", "nic_latency_us", "release")
+
+
+def _as_schedules(
+    ctx: click.Context, name: str, size: str, schedule: Path | None, *, as_json: bool, **request: Any
+) -> None:
+    """What algorithms take as schedules."""
+    for option in _OF_LIBRARIES:
+        if ctx.get_parameter_source(option) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{option.removesuffix('_us').replace('_', '-')} is for nccl and rccl")
+        request.pop(option)
+    claim_outputs((schedule,), (request["topology"],), as_json=as_json)
+    sizes = sizes_of(size)
+    if schedule is not None and len(sizes) > 1:
+        raise click.UsageError("--schedule writes the schedule of one size: --size 64MB")
+    found = library_of(name, sizes=sizes, **request)
+    if schedule is not None:
+        write_output(schedule, found.fastest_text(sizes[0]))
+    if as_json:
+        show_json(found.to_dict())
+    else:
+        table = found.report().table
+        click.echo(table.title, err=schedule == STDOUT)
+        show_table(list(table.header), [list(row) for row in table.cells], err=schedule == STDOUT)
 
 
 def _show(found: Baseline) -> None:

@@ -45,7 +45,7 @@ _OPTIONS = (
     click.option(
         "--executor/--no-executor",
         default=None,
-        help="Whether what executing costs counts, as in `synthesize`.",
+        help="Whether what executing costs counts, as in `synthesize`.  [default: where there is a target]",
     ),
     protocol_option,
     click.option("--instances", type=click.IntRange(min=1), metavar="N", help="As in `synthesize`."),

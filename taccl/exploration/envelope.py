@@ -36,6 +36,13 @@ class Envelope:
     def __post_init__(self) -> None:
         self.searches = [0] * len(self.question.sizes)
 
+    def add_library(self, curves: Iterable[Curve]) -> None:
+        """Those of the curves of libraries that are the fastest so far at some size."""
+        for curve in curves:
+            pairs = ((time, _least(self.library, place)) for place, time in enumerate(curve.times_us))
+            if any(time < least for time, least in pairs):
+                self.library.append(curve)
+
     def add(self, curve: Curve, place: int) -> None:
         """A curve that was searched for at the size of this number."""
         self.found.append(curve)

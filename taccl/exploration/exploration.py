@@ -67,7 +67,7 @@ class Exploration:
             for question in self._questions:
                 bounds = bounds_of(question, self._shares.bounds())
                 self._envelopes.append(Envelope(question, bounds))
-                self._envelopes[-1].library += library_curves(question, self._shares.library())
+                self._envelopes[-1].add_library(library_curves(question, self._shares.library()))
             while places := self._wave(budget):
                 self._search(places, budget)
         except KeyboardInterrupt:
@@ -81,7 +81,7 @@ class Exploration:
 
     def _wave(self, budget: Budget) -> list[Place]:
         """Where the next searches go; none: it is over. Neighbours are not searched for at once."""
-        left = self._shares.searches - len(self._cells)
+        left = self._shares.most_searches - len(self._cells)
         if left <= 0 or self._left_s(budget) <= 0:
             return []
         promising = sorted(

@@ -55,7 +55,8 @@ def explore(
     ----------
     collective, topology : one or several of each; a name may have several with commas between them. Every
         collective is explored on every machine.
-    nodes, root, without, executor : as in `taccl.Request`.
+    nodes, root, without : as in `taccl.Request`.
+    executor : the same; by default what executing costs counts where there is a target.
     sketch : several compete; none: all links may be used, as they are.
     sizes : such as `1KB..1GB`, which doubles from the first on, or a list.
     target : what files are for; then every algorithm has a file for it. None: schedules alone.
@@ -90,7 +91,7 @@ def explore(
                 nodes=nodes,
                 root=root,
                 without=without,
-                executor=executor,
+                executor=False if target is None and executor is None else executor,
                 target=DEFAULT_TARGET.name if target is None else target,
             )
             question, too_small = question_of(request, sketches, output, wanted)

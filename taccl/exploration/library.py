@@ -24,7 +24,7 @@ def library_curves(question: Question, budget: Budget) -> Iterator[Curve]:
     Where files are predicted, each stands there once for each protocol and some numbers of instances. What
     would come after the budget is left out.
     """
-    job, fastest = question.jobs[0], dict[int, float]()
+    job = question.jobs[0]
     for chunks in LIBRARY_CHUNKS:
         for size in (
             question.sizes[:: max(1, len(question.sizes) - 1)] if chunks == 1 else question.sizes[-1:]
@@ -38,7 +38,7 @@ def library_curves(question: Question, budget: Budget) -> Iterator[Curve]:
             for name, schedule in _named(Instance(problem), budget):
                 for configuration in _configurations(job):
                     curve = _curve(question, name, schedule, configuration)
-                    if curve is not None and _is_new(fastest, curve):
+                    if curve is not None:
                         yield curve
                 if budget.remaining_s() <= 0:
                     return
@@ -73,12 +73,3 @@ def _curve(question: Question, name: str, schedule: Schedule, configuration: Con
         return Curve(name, answer, 0, times_of(question, answer, 0))
     except TacclError:
         return None
-
-
-def _is_new(fastest: dict[int, float], curve: Curve) -> bool:
-    """Whether a curve is the fastest so far at some size."""
-    news = [
-        place for place, time_us in enumerate(curve.times_us) if time_us < fastest.get(place, float("inf"))
-    ]
-    fastest.update({place: curve.times_us[place] for place in news})
-    return bool(news)

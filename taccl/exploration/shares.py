@@ -15,6 +15,7 @@ from taccl.exploration.tuning import (
     DONE,
     LIBRARY_SHARE,
     MOST_DEFAULT_S,
+    MOST_TIMES,
     SEARCHED,
 )
 from taccl.support.budget import UNITS_PER_S, Budget, check_effort, check_time_limit
@@ -28,7 +29,7 @@ class Shares:
     ----------
     time_limit_s : of all; None: work counts.
     effort : units of work of all; None: time counts.
-    searches : so many at most.
+    searches : so many share the time or the work.
     seed : of every random choice.
     """
 
@@ -55,6 +56,11 @@ class Shares:
         elif effort is None:
             time_limit = min(MOST_DEFAULT_S, DEFAULT_S_EACH * cells)
         return Shares(time_limit, effort, len(questions), searches, seed)
+
+    @property
+    def most_searches(self) -> int:
+        """So many at most: where time counts, those that end early leave time for others."""
+        return self.searches if self.effort is not None else MOST_TIMES * self.searches
 
     def all(self) -> Budget:
         """The budget of all, which begins now."""

@@ -35,5 +35,8 @@ SAME = 1e-3
 
 # --- shares
 
+#: Where searches end early, at most so many times as many share the time.
+MOST_TIMES = 3
+
 #: Without a limit: seconds for each size of each question, and for all at most.
 DEFAULT_S_EACH, MOST_DEFAULT_S = 15.0, 900.0

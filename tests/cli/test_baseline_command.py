@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from taccl import read_schedule
+
 Taccl = Callable[..., Result]
 
 
@@ -80,3 +82,40 @@ def test_what_cannot_be_is_refused_in_a_sentence(taccl: Taccl, words: tuple[str,
     assert done.exit_code == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_algorithms_of_libraries_stand_beside_each_other_as_schedules(taccl: Taccl) -> None:
+    done = taccl("baseline", "all", "--topology", "ring:4", "--collective", "allgather", "--size", "1KB,64MB")
+    assert done.exit_code == 0, done.stderr
+    title, header, *rows = done.stdout.splitlines()
+    assert title == "allgather on ring:4: links alone, no launch, no per-step cost"
+    assert header.split()[:2] == ["size", "algorithm"]
+    assert {row.split()[0] for row in rows} == {"1KB", "64MB"}
+    assert any(" ring both directions " in row for row in rows)
+
+
+def test_the_schedule_of_an_algorithm_can_be_written_and_simulated(taccl: Taccl, tmp_path: Path) -> None:
+    words = ("--topology", "ring:4", "--collective", "allgather", "--size", "1MB")
+    done = taccl("baseline", "ring", *words, "--schedule", "ring.json", "--json")
+    assert done.exit_code == 0, done.stderr
+    fastest = json.loads(done.stdout)["algorithms"][0]
+    saved = read_schedule(tmp_path / "ring.json")
+    assert saved.schedule.makespan_us == pytest.approx(fastest["time_us"])
+    assert taccl("simulate", "ring.json", "--size", "1MB").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("no such thing",), "there is no 'no such thing'"),
+        (("all", "--gpu", "H100"), "--gpu is for nccl and rccl"),
+        (("nccl", "--schedule", "x.json"), "nccl chooses one"),
+        (("all", "--size", "1KB,2KB", "--schedule", "x.json"), "of one size"),
+    ],
+)
+def test_a_wrong_request_for_an_algorithm_is_one_error(
+    taccl: Taccl, words: tuple[str, ...], message: str
+) -> None:
+    done = taccl("baseline", *words, "--topology", "ring:4")
+    assert done.exit_code == 2
+    assert message in done.stderr

@@ -68,6 +68,7 @@ OTHERWISE = {
     "topology.cluster": "topology.import",
     "topology.fit.runs": "topology.fit",
     "bound.helpers": "bound",
+    "baseline.library": "baseline",
 }
 DUMP = (
     '<system version="1"><cpu numaid="0"><pci busid="1:0:0.0" class="0x030200">'
@@ -114,6 +115,10 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("baseline", "nccl", "--topology", "dgx-h100", "--nodes", "2", "--size", "8B,64KB"),
         ("baseline", "nccl", "--topology", "ring:4", "--gpu", "V100", "--collective", "alltoall"),
         ("baseline", "rccl", "--topology", "mi300x", "--nodes", "1", "--collective", "allgather"),
+    ),
+    "taccl.baseline.library/1": (
+        ("baseline", "all", "--topology", "ring:3", "--size", "3KB"),
+        ("baseline", "ring", "--topology", "ring:3", "--size", "3KB,3MB"),
     ),
     "taccl.bound.helpers/1": (("bound", "--topology", "switch:4", "--size", "1MB", "--helpers", "0..2"),),
     "taccl.bound/1": (

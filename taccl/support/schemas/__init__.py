@@ -20,6 +20,7 @@ SchemaName = Literal[
     "taccl.explain/1",
     "taccl.bound/1",
     "taccl.baseline/1",
+    "taccl.baseline.library/1",
     "taccl.bound.helpers/1",
     "taccl.pareto/1",
     "taccl.explore/1",
