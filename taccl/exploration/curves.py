@@ -15,6 +15,7 @@ from taccl.errors import ScheduleError, TacclError
 from taccl.exploration.answer import Answer
 from taccl.exploration.question import Question
 from taccl.model import units
+from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
 
@@ -87,25 +88,25 @@ def times_at(question: Question, answer: Answer, way: int, sizes: Sequence[int])
     schedule, job = answer.saved.schedule, question.jobs[way]
     if job.has_predictions:
         lowered = job.lowering(schedule, answer.configuration)
-        return _of_files(job.target, lowered, schedule.problem, sizes)
+        return _of_files(job.target, lowered, job.network.topology, sizes)
     factors = (size / schedule.problem.size_bytes for size in sizes)
     return tuple(scaled_us(schedule.problem, decisions_of(schedule), factors))
 
 
 def _of_files(
-    target: AnyTarget, lowered: Sequence[Lowered[Any]], problem: Problem, sizes: Sequence[int]
+    target: AnyTarget, lowered: Sequence[Lowered[Any]], network: LogicalTopology, sizes: Sequence[int]
 ) -> tuple[float, ...]:
     """Of several files, runtimes take one each: the slowest counts."""
     assert target.unfold is not None, "only files that can be executed are predicted"
     files = [target.unfold(each.program) for each in lowered]
-    return tuple(max(_called(file, problem, size) for file in files) for size in sizes)
+    return tuple(max(_called(file, network, size) for file in files) for size in sizes)
 
 
-def _called(file: Unfolded, problem: Problem, size_bytes: int) -> float:
+def _called(file: Unfolded, network: LogicalTopology, size_bytes: int) -> float:
     """One call of a file, microseconds."""
     chunk_mb = size_bytes / units.MB / file.chunks_of_size
     try:
-        return file.simulate(problem.topology, chunk_mb, SimulationSettings()).time_us
+        return file.simulate(network, chunk_mb, SimulationSettings()).time_us
     except TacclError:  # it hangs, or runs out of memory, at this size alone
         return math.inf
 

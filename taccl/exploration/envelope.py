@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from taccl.encoding.bounds import Proof
+from taccl.encoding.bounds.stream import NOTHING
 from taccl.exploration.curves import Curve
+from taccl.exploration.library import fastest_somewhere
 from taccl.exploration.question import Question
 from taccl.exploration.tuning import DONE, NEAR, SAME
+from taccl.model import units
+from taccl.model.tolerance import contradicts
 from taccl.synthesis.search import relative_gap
 
 
@@ -37,17 +41,25 @@ class Envelope:
         self.searches = [0] * len(self.question.sizes)
 
     def add_library(self, curves: Iterable[Curve]) -> None:
-        """Those of the curves of libraries that are the fastest so far at some size."""
-        for curve in curves:
-            pairs = ((time, _least(self.library, place)) for place, time in enumerate(curve.times_us))
-            if any(time < least for time, least in pairs):
-                self.library.append(curve)
+        """Those of the curves of libraries that are the fastest at some size."""
+        self.library += fastest_somewhere(curves)
 
     def add(self, curve: Curve, place: int) -> None:
         """A curve that was searched for at the size of this number."""
         self.found.append(curve)
         bound_us = curve.answer.saved.lower_bound_us
         self.proved_us[place] = max(bound_us, self.proved_us.get(place, 0.0))
+
+    def refuted(self) -> Iterator[str]:
+        """Drop bounds above a time, each with a sentence: such a bound is a mistake of whoever proved it."""
+        for place, (time_us, bound) in enumerate(zip(self.times_us(), self.bounds, strict=True)):
+            if contradicts(bound.value_us, time_us):
+                self.bounds = (*self.bounds[:place], NOTHING, *self.bounds[place + 1 :])
+                size = units.format_size(self.question.sizes[place])
+                yield (
+                    f"a bound of {bound.value_us:.6f} us at {size} ({bound.witness}) stands above a time "
+                    f"of {time_us:.6f} us, so it is wrong and not stated; please report this command"
+                )
 
     def best(self) -> list[Curve | None]:
         """The fastest curve at each size. Of those that are equally fast, one that serves its neighbours."""

@@ -77,6 +77,7 @@ class Exploration:
 
     def table(self) -> Explored:
         """What is known so far."""
+        self._notes |= dict.fromkeys(note for each in self._envelopes for note in each.refuted())
         return Explored(tuple(self._envelopes), tuple(self._cells), tuple(self._notes), self.interrupted)
 
     def _wave(self, budget: Budget) -> list[Place]:

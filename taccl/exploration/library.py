@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from taccl.encoding.engines.registry import ENGINES
 from taccl.encoding.instance import Instance
@@ -10,7 +11,13 @@ from taccl.errors import TacclError
 from taccl.exploration.answer import Answer
 from taccl.exploration.curves import Curve, times_of
 from taccl.exploration.question import Question
-from taccl.exploration.tuning import LIBRARY_CELLS, LIBRARY_CHUNKS, LIBRARY_INSTANCES
+from taccl.exploration.tuning import (
+    LIBRARY_BY_LINKS,
+    LIBRARY_CELLS,
+    LIBRARY_CHUNKS,
+    LIBRARY_INSTANCES,
+    LIBRARY_PREDICTING,
+)
 from taccl.model.schedule import SavedSchedule, Schedule
 from taccl.model.schedule.schedule import compacted
 from taccl.support.budget import Budget
@@ -21,10 +28,37 @@ from taccl.synthesis.job import Job
 def library_curves(question: Question, budget: Budget) -> Iterator[Curve]:
     """Each algorithm that libraries have and the machine has the links for, in a few numbers of chunks.
 
-    Where files are predicted, each stands there once for each protocol and some numbers of instances. What
-    would come after the budget is left out.
+    Where files are predicted, it is those that are fastest at some size by links alone, each once for each
+    protocol and some numbers of instances. What would come after the budget is left out.
     """
     job = question.jobs[0]
+    if not job.has_predictions:
+        yield from _by_links(question, budget)
+        return
+    of_links = replace(question, jobs=tuple(replace(each, has_predictions=False) for each in question.jobs))
+    for curve in fastest_somewhere(_by_links(of_links, budget.share(LIBRARY_BY_LINKS))):
+        schedule = curve.answer.saved.schedule
+        for configuration in _configurations(job):
+            if budget.remaining_s() <= 0:
+                return
+            cost = LIBRARY_PREDICTING * len(schedule) * configuration.instances * len(question.sizes)
+            budget.spend(cost)
+            made = _curve(question, curve.name, schedule, configuration)
+            if made is not None:
+                yield made
+
+
+def fastest_somewhere(curves: Iterable[Curve]) -> list[Curve]:
+    """Those of some curves that are as fast as any at some size, the first of equals."""
+    every = list(curves)
+    places = range(len(every[0].times_us) if every else 0)
+    fastest = (min(every, key=lambda curve: curve.times_us[place]) for place in places)
+    return list(dict.fromkeys(fastest))
+
+
+def _by_links(question: Question, budget: Budget) -> Iterator[Curve]:
+    """The same by links alone."""
+    configuration = question.jobs[0].configurations[0]
     for chunks in LIBRARY_CHUNKS:
         for size in (
             question.sizes[:: max(1, len(question.sizes) - 1)] if chunks == 1 else question.sizes[-1:]
@@ -36,10 +70,9 @@ def library_curves(question: Question, budget: Budget) -> Iterator[Curve]:
             if problem is None or problem.num_chunks * problem.num_ranks > LIBRARY_CELLS:
                 continue
             for name, schedule in _named(Instance(problem), budget):
-                for configuration in _configurations(job):
-                    curve = _curve(question, name, schedule, configuration)
-                    if curve is not None:
-                        yield curve
+                curve = _curve(question, name, schedule, configuration)
+                if curve is not None:
+                    yield curve
                 if budget.remaining_s() <= 0:
                     return
 
@@ -59,8 +92,6 @@ def _named(whole: Instance, budget: Budget) -> Iterator[tuple[str, Schedule]]:
 
 
 def _configurations(job: Job) -> list[Configuration]:
-    if not job.has_predictions:
-        return [job.configurations[0]]
     every = configurations_to_try(job.network.topology.executor, job.target, job.output)
     return [each for each in every if each.instances in LIBRARY_INSTANCES and each.thread_blocks == "two-way"]
 

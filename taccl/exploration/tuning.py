@@ -12,6 +12,9 @@ from __future__ import annotations
 LIBRARY_CHUNKS = (1, 4, 16)
 LIBRARY_CELLS = 200_000
 LIBRARY_INSTANCES = (1, 4, 16)
+#: Where files are predicted: the part of the time for finding those that are fastest by links alone, and the
+#: units of work for predicting a file, by its transfers, instances and sizes.
+LIBRARY_BY_LINKS, LIBRARY_PREDICTING = 0.5, 0.01
 #: The part of the time that they may take together.
 LIBRARY_SHARE = 0.15
 
