@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import taccl
 from taccl.analysis.baseline import baseline
+from taccl.analysis.baseline_size import BaselineSize
 from taccl.backend.target import AnyTarget
 from taccl.backend.targets.registry import DEFAULT_TARGET, find_target
 from taccl.bundles.files import BundleFile, files_of_windows
@@ -103,8 +105,8 @@ def bundle(
     """Explore a machine, and make the files that tile the sizes, with scripts that run and check them.
 
     Every file is verified. A window of sizes is left to the library where no file can be made, or where what
-    the library does is expected to be faster: NCCL's own estimate, next to files whose times have launch in
-    them.
+    the library does is expected to be faster: NCCL's own estimate, times what published
+    measurements are of such estimates, next to files whose times have launch in them.
 
     Parameters
     ----------
@@ -153,7 +155,14 @@ def _library_us(envelope: Envelope) -> tuple[float | None, ...]:
         )
     except TacclError:
         return (None,) * len(question.sizes)
-    return tuple(each.time_us for each in found.sizes)
+    return tuple(_expected_us(each) for each in found.sizes)
+
+
+def _expected_us(size: BaselineSize) -> float | None:
+    """NCCL's own estimate, times what published measurements near this size are of such estimates."""
+    if size.time_us is None:
+        return None
+    return size.time_us * (median(size.ratios) if size.ratios else 1.0)
 
 
 def _is_faster(expected_us: float | None, time_us: float) -> bool:
