@@ -17,7 +17,7 @@ from taccl.encoding.engines.registry import engine_named
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.lineup import Explained, explained, lineup_for
 from taccl.support.budget import check_time_limit
-from taccl.synthesis.autotune import tune
+from taccl.synthesis.autotune.tune import tune
 from taccl.synthesis.cluster.sharing import searcher_at
 from taccl.synthesis.emit import emit
 from taccl.synthesis.formulated import Formulated, problem_of

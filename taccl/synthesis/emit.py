@@ -16,7 +16,8 @@ from taccl.errors import CheckError, ProgramLimitError, TacclError
 from taccl.model.network import LogicalTopology
 from taccl.model.schedule import Schedule
 from taccl.support.budget import Budget
-from taccl.synthesis.autotune import FileChoice, fitting_chunks
+from taccl.synthesis.autotune.choose import FileChoice
+from taccl.synthesis.autotune.tune import fitting_chunks
 from taccl.synthesis.configurations import Configuration
 from taccl.synthesis.job import Job
 from taccl.synthesis.lowering import OutputFile

@@ -5,10 +5,3 @@ these. So a schedule is searched for under the costs of one configuration, lower
 executed; the configuration that is then predicted fastest is searched for next, until it stays the same. Each
 of these searches chooses the number of chunks by successive halving, where that is open.
 """
-
-from __future__ import annotations
-
-from taccl.synthesis.autotune.choose import FileChoice, Searched, choose_file, unpredicted
-from taccl.synthesis.autotune.tune import fitting_chunks, tune
-
-__all__ = ["FileChoice", "Searched", "choose_file", "fitting_chunks", "tune", "unpredicted"]
