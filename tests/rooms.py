@@ -37,14 +37,20 @@ ROOMS = (
         ("errors",),
     ),
     Room(
+        "pages",
+        "what all pages for the browser share: styles, colours, tooltips, and how a page is put together",
+        ("errors",),
+    ),
+    Room(
         "model",
         "the nouns: units, tolerances, collectives, networks, executors, problems, schedules, their checks",
         ("support",),
     ),
     Room(
         "topologies",
-        "machines: the catalogue, generators, YAML; `importers/` reads what tools print of them",
-        ("model",),
+        "machines: the catalogue, generators, YAML; `importers/` reads what tools print of them; `drawing/` "
+        "draws them",
+        ("model", "pages"),
     ),
     Room(
         "baselines",
@@ -58,7 +64,9 @@ ROOMS = (
     ),
     Room("encoding", "engines, lower bounds, symmetry, and the portfolio that runs them", ("model",)),
     Room(
-        "backend", "targets: lowering, files, verification, execution on arrays, simulation, show", ("model",)
+        "backend",
+        "targets: lowering, files, verification, execution on arrays, simulation, show",
+        ("model", "pages"),
     ),
     Room(
         "synthesis",

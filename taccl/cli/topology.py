@@ -10,7 +10,7 @@ import numpy as np
 
 from taccl.cli import completion
 from taccl.cli.options import FILE, json_option
-from taccl.cli.output import show_json, show_table
+from taccl.cli.output import claim_outputs, output_name, show_json, show_table, write_output
 from taccl.cli.topology_check import check
 from taccl.cli.topology_fit import fit
 from taccl.cli.topology_import import import_machine
@@ -28,6 +28,7 @@ from taccl.topologies import (
     catalogue_entry,
     load_topology,
 )
+from taccl.topologies.drawing.page import machine_page
 from taccl.topologies.executors.defaults import every_default
 from taccl.topologies.executors.numbers import Defaults
 from taccl.topologies.helpers import words
@@ -77,12 +78,27 @@ def list_topologies(as_json: bool) -> None:
 @click.option(
     "--executor", "with_defaults", is_flag=True, help="Also what executing costs by default on its GPUs."
 )
+@click.option(
+    "--html",
+    type=FILE,
+    metavar="OUT.html",
+    help="Write a page for the browser with a drawing of the machine; - for standard output.",
+)
 @json_option
-def show(name: str, nodes: int | None, profile: Path | None, with_defaults: bool, as_json: bool) -> None:
-    """Show a machine: NAME of the catalogue, or a YAML file."""
+def show(
+    name: str, nodes: int | None, profile: Path | None, with_defaults: bool, html: Path | None, as_json: bool
+) -> None:
+    """Show a machine: NAME of the catalogue, or a YAML file. With --html, only the page is written."""
+    aside = claim_outputs((html,), (name, profile), as_json=as_json)
     machine = load_topology(name, nodes=nodes, profile=profile)
     entry = catalogue_entry(name) if machine.name == name and profile is None else None
-    facts, links, paths = _facts(machine, entry), _link_classes(machine), _path_classes(machine)
+    facts = _facts(machine, entry)
+    if html is not None:
+        write_output(html, machine_page(machine, facts))
+        click.echo(f"wrote {output_name(html)}", err=aside or as_json)
+        if not as_json:
+            return
+    links, paths = _link_classes(machine), _path_classes(machine)
     figures, helpers = () if entry is None else entry.figures, _helpers(machine)
     defaults = every_default(machine.gpu) if with_defaults else ()
     if as_json:
@@ -92,13 +108,7 @@ def show(name: str, nodes: int | None, profile: Path | None, with_defaults: bool
         known |= {"defaults": [_default_values(each) for each in defaults]} if with_defaults else {}
         show_json(stamped("taccl.topology.show/1", facts | {"links": links, "paths": paths} | known))
         return
-    for label, value in facts.items():
-        if value is not None:
-            click.echo(f"{label:<12} {value}")
-    for title, classes in (("LINKS", links), ("PATHS FROM RANK TO RANK", paths)):
-        click.echo(f"\n{title}")
-        header = [_HEADER.get(key, key) for key in classes[0]]
-        show_table(header, [tuple(each.values()) for each in classes])
+    _show_links(facts, links, paths)
     _show_helpers(helpers)
     if machine.executor is not None:
         _show_executor(machine.executor)
@@ -107,6 +117,19 @@ def show(name: str, nodes: int | None, profile: Path | None, with_defaults: bool
     if figures:
         click.echo("\nFIGURES AND THEIR SOURCES")
         show_table(("", "value", "peak", "how", "source"), map(_figure_row, figures))
+
+
+def _show_links(
+    facts: dict[str, object], links: list[dict[str, object]], paths: list[dict[str, object]]
+) -> None:
+    """What the machine is, and its links and ways by their costs."""
+    for label, value in facts.items():
+        if value is not None:
+            click.echo(f"{label:<12} {value}")
+    for title, classes in (("LINKS", links), ("PATHS FROM RANK TO RANK", paths)):
+        click.echo(f"\n{title}")
+        header = [_HEADER.get(key, key) for key in classes[0]]
+        show_table(header, [tuple(each.values()) for each in classes])
 
 
 def _show_defaults(machine: PhysicalTopology, defaults: tuple[Defaults, ...]) -> None:

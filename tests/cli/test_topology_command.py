@@ -154,3 +154,10 @@ def test_check_refuses_a_size_that_is_none(taccl: Taccl) -> None:
     done = taccl("topology", "check", "ring:4", "--size", "1KB,,")
     assert done.exit_code == 2
     assert done.stderr.startswith("error: ")
+
+
+def test_a_drawing_takes_the_place_of_the_text(taccl: Taccl, tmp_path: Path) -> None:
+    done = taccl("topology", "show", "ndv2", "--html", "machine.html")
+    assert (done.exit_code, done.stdout) == (0, "wrote machine.html\n")
+    assert "<title>ndv2</title>" in (tmp_path / "machine.html").read_text()
+    assert "both want standard output" in taccl("topology", "show", "ndv2", "--html", "-", "--json").stderr

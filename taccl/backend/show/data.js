@@ -1,14 +1,5 @@
-// What the page shows, as it was put into it, and what follows from it.
+// What follows from the timeline that is shown, `data`.
 
-const report = (message) => {
-  const errors = JSON.parse(document.body.dataset.errors || "[]");
-  document.body.dataset.errors = JSON.stringify([...errors, String(message)]);
-};
-window.addEventListener("error", (event) => report(event.message));
-window.addEventListener("unhandledrejection", (event) => report(event.reason));
-window.addEventListener("securitypolicyviolation", (event) => report(event.violatedDirective));
-
-const data = JSON.parse(document.getElementById("data").textContent);
 const bars = data.bars;
 const topology = data.topology;
 const numBars = bars.lane.length;
@@ -68,10 +59,3 @@ const portsOf = (link) =>
     .join(", ");
 
 const time = (t) => (data.unit === "us" ? `${trim(t)} us` : `step ${trim(t)}`);
-const trim = (x) => String(Number(x.toPrecision(7)));
-const percent = (x) => `${(100 * x).toFixed(1)}%`;
-const size = (bytes) => {
-  for (const [unit, name] of [[2 ** 30, "GB"], [2 ** 20, "MB"], [2 ** 10, "KB"]])
-    if (bytes >= unit) return `${trim(bytes / unit)} ${name}`;
-  return `${trim(bytes)} bytes`;
-};

@@ -1,25 +1,6 @@
-// Puts the page together.
+// Puts the timeline together.
 
 const KEY_FACTS = ["time", "lower bound", "gap"];
-
-function fillHeader() {
-  document.getElementById("title").textContent = data.title;
-  const list = document.getElementById("facts");
-  for (const [label, value] of data.facts) {
-    const box = document.createElement("div");
-    if (KEY_FACTS.includes(label)) box.className = "key";
-    const [name, content] = [document.createElement("dt"), document.createElement("dd")];
-    name.textContent = label;
-    content.textContent = value;
-    box.append(name, content);
-    list.append(box);
-  }
-  for (const note of data.notes) {
-    const item = document.createElement("li");
-    item.textContent = note;
-    document.getElementById("notes").append(item);
-  }
-}
 
 function fillSources() {
   const legend = document.getElementById("sources");
@@ -85,7 +66,8 @@ function showPorts() {
   document.getElementById("ports-more").textContent = allPorts ? "Show fewer" : "Show all";
 }
 
-fillHeader();
+fillFacts(document.getElementById("facts"), data.facts, KEY_FACTS);
+fillNotes(document.getElementById("notes"), data.notes);
 findPorts();
 findLoads();
 resetLanes();
@@ -103,11 +85,6 @@ document.getElementById("ports-more").addEventListener("click", () => {
   showPorts();
   redraw();
 });
-document.getElementById("theme").addEventListener("click", () => {
-  document.documentElement.dataset.theme = isDark() ? "light" : "dark";
-  fillSources();
-  redraw();
-});
 document.addEventListener("keydown", (event) => {
   const action = KEYS[event.key];
   if (!action || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -115,12 +92,12 @@ document.addEventListener("keydown", (event) => {
   if (event.key.startsWith("Arrow") && document.activeElement !== timeline) return;
   event.preventDefault();
   ACTIONS[action]();
-});
-systemIsDark.addEventListener("change", () => {
+}, { signal });
+document.addEventListener("recolour", () => {
   fillSources();
   redraw();
-});
-addEventListener("resize", redraw);
+}, { signal });
+addEventListener("resize", () => redraw(), { signal });
 
 timeline.setAttribute("aria-label", `Timeline of ${numBars} bars in ${numLanes} lanes, ${data.transfers} transfers`);
 timeline.dataset.transfers = String(data.transfers);
@@ -129,4 +106,3 @@ timeline.dataset.lanes = String(numLanes);
 timeline.dataset.critical = String(bars.critical.length);
 window.taccl = { bars: firstOfLane[numLanes], transfers: data.transfers, lanes: numLanes, view, look, zoom };
 for (const draw of [...drawings.inTime, ...drawings.still]) draw();
-document.body.dataset.ready = "true";

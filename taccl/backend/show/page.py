@@ -1,43 +1,47 @@
-"""A timeline as one HTML page that needs nothing else: no network, no other file.
-
-The page is put together from the files next to this module: `page.html`, `page.css` and the scripts.
-What is to be shown goes into it as JSON, in columns.
-"""
+"""A timeline as a page for the browser, and as a part of other pages."""
 
 from __future__ import annotations
-
-import html
-import json
-import re
-from importlib.resources import files
 
 import numpy as np
 
 from taccl.backend.show.timeline import KINDS, Timeline
+from taccl.pages.assemble import assemble, text_of
 
 _SCRIPTS = ("data.js", "plot.js", "timeline.js", "ports.js", "topology.js", "main.js")
 
-#: Times are rounded to this part of the whole; a screen has fewer pixels.
+#: Times keep so many digits of the whole; a screen has fewer pixels.
 _DIGITS = 8
 
 
 def to_html(timeline: Timeline) -> str:
     """The whole page as text."""
-    room = files(__package__)
-    parts = {
-        "TITLE": html.escape(timeline.title),
-        "STYLE": room.joinpath("page.css").read_text(encoding="utf-8"),
-        "SCRIPT": "\n".join(room.joinpath(name).read_text(encoding="utf-8") for name in _SCRIPTS),
-        "DATA": _escaped(json.dumps(page_data(timeline), separators=(",", ":"), allow_nan=False)),
-    }
-    page = room.joinpath("page.html").read_text(encoding="utf-8")
-    # All at once, so that nothing that was put in is taken for a placeholder.
-    return re.sub("@([A-Z]+)@", lambda place: parts[place[1]], page)
+    scripts = (timeline_script(), _text("open.js"))
+    return assemble(timeline.title, timeline_body(), scripts, page_data(timeline))
 
 
-def page_data(timeline: Timeline) -> dict[str, object]:
-    """What the scripts read; columns as lists."""
-    bars, digits = timeline.bars, _digits(timeline.span)
+def timeline_body() -> str:
+    """The markup that `openTimeline` fills."""
+    return _text("timeline.html")
+
+
+def timeline_script() -> str:
+    """The function `openTimeline(data, signal)`: it shows what `page_data` made until the signal ends it."""
+    inner = "\n".join(map(_text, _SCRIPTS))
+    return f"function openTimeline(data, signal) {{\n{inner}\n}}"
+
+
+def _text(name: str) -> str:
+    return text_of((__package__, name))
+
+
+def page_data(timeline: Timeline, kept: int = _DIGITS) -> dict[str, object]:
+    """What the scripts read; columns as lists.
+
+    Parameters
+    ----------
+    kept : digits of the largest time; all times have as many decimal places.
+    """
+    bars, digits = timeline.bars, _digits(timeline.span, kept)
     names = ("lane", "track", "slot", "slots", "source", "label", "link", "peer", "kind", "number")
     columns: dict[str, object] = {name: getattr(bars, name).tolist() for name in names}
     return {
@@ -80,13 +84,6 @@ def _topology(timeline: Timeline) -> dict[str, object] | None:
     }
 
 
-def _digits(span: float) -> int:
-    """Decimal places that keep `_DIGITS` digits of the largest time."""
-    return _DIGITS - (int(np.floor(np.log10(span))) + 1 if span > 0 else 0)
-
-
-def _escaped(text: str) -> str:
-    """JSON that cannot end the script element that it stands in, nor be read as markup."""
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
+def _digits(span: float, kept: int) -> int:
+    """Decimal places that keep so many digits of the largest time."""
+    return kept - (int(np.floor(np.log10(span))) + 1 if span > 0 else 0)

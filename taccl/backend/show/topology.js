@@ -93,17 +93,6 @@ const along = ({ a, b, c }, s) => ({
   y: (1 - s) * (1 - s) * a.y + 2 * s * (1 - s) * c.y + s * s * b.y,
 });
 
-function loadColour(share) {
-  const stops = ["load-low", "load-mid", "load-high"].map((name) => parseInt(colour(name).slice(1), 16));
-  const at = Math.min(0.9999, Math.max(0, share)) * 2;
-  const [from, to] = [stops[Math.floor(at)], stops[Math.floor(at) + 1]];
-  const mix = (shift) => {
-    const [p, q] = [(from >> shift) & 255, (to >> shift) & 255];
-    return Math.round(p + (q - p) * (at % 1));
-  };
-  return `rgb(${mix(16)} ${mix(8)} ${mix(0)})`;
-}
-
 function drawLink(pen, link, bright) {
   const path = curve(link);
   const share = net.most ? link.load / net.most : 0;
@@ -129,11 +118,7 @@ function drawLink(pen, link, bright) {
 }
 
 function drawScale() {
-  const { pen, width, height } = prepare(document.getElementById("load-scale"), 12);
-  for (let x = 0; x < width; x++) {
-    pen.fillStyle = loadColour(x / width);
-    pen.fillRect(x, 0, 1, height);
-  }
+  drawLoadScale(document.getElementById("load-scale"));
   document.getElementById("load-what").textContent = `${net.what}: 0`;
   document.getElementById("load-max").textContent = topology ? percent(net.most / span) : trim(net.most);
 }

@@ -1,0 +1,2 @@
+openTimeline(pageData, new AbortController().signal);
+document.body.dataset.ready = "true";

@@ -1,0 +1,1 @@
+"""Pages for the browser: what they are put together from, and what they all share."""

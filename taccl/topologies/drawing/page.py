@@ -1,0 +1,98 @@
+"""A machine as plain values for `machine.js`, and as a page for the browser."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+import networkx as nx
+
+from taccl.model.network import FloatArray
+from taccl.model.units import MB, bandwidth_gbps
+from taccl.pages.assemble import assemble, text_of
+from taccl.topologies.helpers import words
+from taccl.topologies.model import PhysicalTopology
+from taccl.topologies.summary import headline
+
+#: So many GPUs of a node that are linked to each other are placed by their links, not on an ellipse.
+_PLACED = (9, 128)
+_PAGES = "taccl.pages"
+
+
+def machine_page(machine: PhysicalTopology, facts: Mapping[str, object]) -> str:
+    """The whole page as text: the facts, a drawing, and a table of the links by their ends and costs."""
+    data = {
+        "facts": [[label, str(value)] for label, value in facts.items() if value is not None],
+        "machine": drawing_of(machine),
+        "header": ["from", "to", "count", "GB/s each", "alpha (us)", "beta (us/MB)"],
+        "rows": [
+            [each.src_kind, each.dst_kind, str(each.count)]
+            + [f"{figure:.4g}" for figure in (each.gbps, each.alpha_us, each.beta_us_per_mb)]
+            for each in machine.link_classes
+        ],
+    }
+    scripts = (drawing_script(), _text("open.js"))
+    return assemble(f"{machine.name}", _text("machine.html"), scripts, data, (_text("machine.css"),))
+
+
+def drawing_script() -> str:
+    """The function `drawMachine(host, machine, legend)` and what it needs."""
+    return text_of((_PAGES, "svg.js")) + "\n" + _text("machine.js")
+
+
+def drawing_style() -> str:
+    """What drawings look like."""
+    return _text("machine.css")
+
+
+def drawing_of(machine: PhysicalTopology) -> dict[str, object]:
+    """The devices and links in columns; devices by number."""
+    number = {device.name: place for place, device in enumerate(machine.devices)}
+    devices, links = machine.devices, machine.links
+    return {
+        "name": machine.name,
+        "headline": headline(machine.name, devices, links, machine.occupancy),
+        "devices": {
+            "name": [device.name for device in devices],
+            "kind": [device.kind for device in devices],
+            "node": [device.node for device in devices],
+            "rank": [machine.rank_of.get(device.name, -1) for device in devices],
+            "at": [-1 if device.at is None else number[device.at] for device in devices],
+            "can": [list(words(device)) if device.kind == "helper" else [] for device in devices],
+        },
+        "links": {
+            "src": [number[link.src] for link in links],
+            "dst": [number[link.dst] for link in links],
+            "gbps": [_gbps(link.beta_us_per_mb) for link in links],
+            "alpha": [link.alpha_us for link in links],
+            "beta": [link.beta_us_per_mb for link in links],
+        },
+        "places": dict(_places(machine, number)),
+    }
+
+
+def _gbps(beta_us_per_mb: float) -> float | None:
+    speed = bandwidth_gbps(MB, beta_us_per_mb) if beta_us_per_mb else math.inf
+    return speed if math.isfinite(speed) else None
+
+
+def _places(machine: PhysicalTopology, number: Mapping[str, int]) -> Iterable[tuple[int, list[float]]]:
+    """Where GPUs of large meshes are drawn in their node, from 0 to 1 in both directions."""
+    graph = machine.to_networkx().to_undirected()
+    for node in dict.fromkeys(gpu.node for gpu in machine.gpus):
+        gpus = [gpu.name for gpu in machine.gpus if gpu.node == node and gpu.kind == "gpu"]
+        mesh = graph.subgraph(gpus)
+        if not _PLACED[0] <= len(gpus) <= _PLACED[1] or not nx.is_connected(mesh):
+            continue
+        if mesh.number_of_edges() == len(gpus) * (len(gpus) - 1) // 2:
+            continue
+        spots: Mapping[str, FloatArray] = nx.kamada_kawai_layout(nx.Graph(mesh.edges))
+        least = [min(spot[axis] for spot in spots.values()) for axis in (0, 1)]
+        most = [max(spot[axis] for spot in spots.values()) for axis in (0, 1)]
+        spread = [high - low or 1.0 for low, high in zip(least, most, strict=True)]
+        for name, spot in spots.items():
+            yield number[name], [round((spot[axis] - least[axis]) / spread[axis], 4) for axis in (0, 1)]
+
+
+def _text(name: str) -> str:
+    return text_of((__package__, name))
