@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +32,21 @@ from taccl.exploration.explored import Explored
 @explore_options
 @target_option("What files are for; every algorithm has one then. Default: schedules alone.")
 @click.option("--csv", type=FILE, help="Where to write the table as CSV; - for standard output.")
+@click.option(
+    "--html",
+    type=FILE,
+    metavar="OUT.html",
+    help="Write a page for the browser: curves, link loads, timelines; - for standard output.",
+)
+@click.option("--svg", type=FILE, metavar="OUT.svg", help="Write algbw against size as SVG (matplotlib).")
+@click.option("--png", type=FILE, metavar="OUT.png", help="The same as PNG.")
 @json_option
 def explore(
     topology: tuple[str, ...],
     csv: Path | None,
+    html: Path | None,
+    svg: Path | None,
+    png: Path | None,
     as_json: bool,
     quiet: bool,
     no_cache: bool,
@@ -49,7 +62,7 @@ def explore(
     taccl explore --topology dgx2 --nodes 2 --collective allgather
     taccl explore --topology my-machine.yaml --collective allreduce,alltoall --sizes 64KB..64MB --csv best.csv
     """
-    aside = claim_outputs((csv,), topology, as_json=as_json)
+    aside = claim_outputs((csv, html, svg, png), topology, as_json=as_json)
     table = explore_machine(
         topology=topology, cache=not no_cache, on_search=None if quiet else report_search, **requested
     )
@@ -58,9 +71,15 @@ def explore(
             show_json(table.to_dict())
         else:
             _show(table, err=aside)
-        if csv is not None:
-            write_output(csv, table.to_csv())
-            click.echo(f"wrote {output_name(csv)}", err=True)
+        _write((csv, table.to_csv), (html, table.to_html))
+        _write((svg, partial(table.picture, "svg")), (png, partial(table.picture, "png")))
+
+
+def _write(*outputs: tuple[Path | None, Callable[[], str | bytes]]) -> None:
+    for path, content in outputs:
+        if path is not None:
+            write_output(path, content())
+            click.echo(f"wrote {output_name(path)}", err=True)
 
 
 def _show(table: Explored, *, err: bool) -> None:

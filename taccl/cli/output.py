@@ -80,7 +80,7 @@ def _identity(path: str | Path) -> Path:
         return path
 
 
-def write_output(path: Path, text: str) -> None:
+def write_output(path: Path, text: str | bytes) -> None:
     """Put `text` into a file, whole or not at all, or onto standard output.
 
     Raises

@@ -5,19 +5,24 @@ from __future__ import annotations
 import csv
 import io
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from taccl.errors import TacclError
 from taccl.exploration.answer import Answer
 from taccl.exploration.curves import Curve, at_size
 from taccl.exploration.envelope import Envelope
+from taccl.exploration.page.contents import Part
+from taccl.exploration.page.page import explored_page
+from taccl.exploration.page.timelines import packed_timelines
 from taccl.exploration.question import Question
 from taccl.model import units
 from taccl.model.collective import busbw_factor
 from taccl.model.schedule import SavedSchedule
+from taccl.model.tolerance import contradicts
 from taccl.support.notebook import new_axes
 from taccl.support.report import Report, Reported, Table
 from taccl.support.schemas import finite
@@ -30,6 +35,8 @@ _HEADER = (
     *("collective", "size", "time (us)", "bound (us)", "gap", "algbw (GB/s)", "chunks", "algorithm"),
     *("today", "time (us)", "speed-up"),
 )
+#: What a timeline says where the time of the table is that of a file.
+_LINKS_ONLY = "by the links' costs alone; its file is predicted to take"
 #: As high as a timeline of this many lanes.
 _LANES = 20
 _COLUMNS = (
@@ -75,7 +82,7 @@ class Explored(Reported):
     interrupted: bool = False
 
     @cached_property
-    def best(self) -> tuple[dict[str, object], ...]:
+    def best(self) -> tuple[dict[str, Any], ...]:
         """A row for each collective and size: what is fastest there."""
         return tuple(row for envelope in self.envelopes for row in self._rows(envelope))
 
@@ -147,6 +154,41 @@ class Explored(Reported):
         writer.writerows(self.best)
         return text.getvalue()
 
+    def to_html(self) -> str:
+        """A page for the browser that needs nothing else, with the timeline of every schedule of `best`."""
+        parts = [self._part(envelope) for envelope in self.envelopes]
+        sizes = [row["size_bytes"] for row in self.best]
+        searched = sum(cell.answer.seconds for cell in self.cells if cell.answer is not None)
+        facts = (
+            ("machine", ", ".join(dict.fromkeys(str(row["topology"]) for row in self.best))),
+            ("sizes", f"{units.format_size(min(sizes))} to {units.format_size(max(sizes))}"),
+            ("searches", f"{len(self.cells)}, {searched:.0f} s"),
+            ("schedules", str(len(self._names))),
+            ("times are of", self.times_of),
+        )
+        notes = (*self.notes, *(["The search was interrupted."] if self.interrupted else ()))
+        timelines = {name: packed_timelines(self._served(name)) for name in self._names.values()}
+        return explored_page("Which algorithm at which size", facts, notes, parts, timelines)
+
+    def _part(self, envelope: Envelope) -> Part:
+        rows, question = self._rows(envelope), envelope.question
+        searches = [_figures(cell) for cell in self.cells if cell.question is question]
+        used = {row["schedule"] for row in rows}
+        names = {curve: name for curve, name in self._names.items() if name in used}
+        return Part(envelope, rows, searches, names)
+
+    def _served(self, name: str) -> Iterator[tuple[int, SavedSchedule, tuple[str, ...]]]:
+        """A schedule at each size at which it is the fastest, with what is proved of it there, and a note."""
+        for row in self.best:
+            if row["schedule"] == name:
+                size, bound_us = row["size_bytes"], row["lower_bound_us"]
+                schedule = self.schedule(name, size).schedule
+                # The bound of files counts what executing costs, which the times of a schedule do not.
+                holds = not contradicts(bound_us, schedule.makespan_us)
+                saved = SavedSchedule(schedule, *((bound_us, row["bound_source"]) if holds else ()))
+                is_all = math.isclose(schedule.makespan_us, row["time_us"], rel_tol=1e-6)
+                yield size, saved, () if is_all else (f"{_LINKS_ONLY} {row['time_us']:.2f} us",)
+
     def __str__(self) -> str:
         table = self.report().table
         rows = [tuple(table.header), *(tuple(map(str, row)) for row in table.cells)]
@@ -181,6 +223,19 @@ class Explored(Reported):
         ax.set_ylabel("algbw (GB/s)")
         ax.legend()
         return ax
+
+    def picture(self, kind: Literal["svg", "png"]) -> bytes:
+        """What `plot` draws, as the content of a file.
+
+        Raises
+        ------
+        TacclError : matplotlib is not installed.
+        """
+        content = io.BytesIO()
+        figure = self.plot().get_figure(root=True)
+        assert figure is not None, "new axes have a figure"
+        figure.savefig(content, format=kind, dpi=200)
+        return content.getvalue()
 
     @property
     def _title(self) -> str:

@@ -65,3 +65,14 @@ def test_a_wrong_request_is_one_error(taccl: Taccl, words: tuple[object, ...], m
     assert done.exit_code == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_pages_and_pictures_are_written(taccl: Taccl, tmp_path: Path) -> None:
+    done = taccl(*RING, "--html", "page.html", "--svg", "best.svg", "--png", "best.png", "-q")
+    assert done.exit_code == 0, done.stderr
+    assert [line for line in done.stderr.splitlines() if line.startswith("wrote ")] == [
+        f"wrote {name}" for name in ("page.html", "best.svg", "best.png")
+    ]
+    assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
+    assert "<svg" in (tmp_path / "best.svg").read_text()
+    assert (tmp_path / "best.png").read_bytes()[:4] == b"\x89PNG"
