@@ -105,8 +105,12 @@ class Driven:
     def open(self, path: Path, width: int, height: int = 900) -> None:
         """A page in a window of this many pixels; narrow ones are those of a telephone."""
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
-        body = {"cmd": "Emulation.setDeviceMetricsOverride", "params": size}
-        self._post(f"{self._session}/goog/cdp/execute", body)
+        for command, values in (
+            ("DeviceMetricsOverride", size),
+            ("FocusEmulationEnabled", {"enabled": True}),
+        ):
+            body = {"cmd": f"Emulation.set{command}", "params": values}
+            self._post(f"{self._session}/goog/cdp/execute", body)
         self._post(f"{self._session}/url", {"url": path.as_uri()})
         self.wait("document.body.dataset.ready === 'true'")
 
@@ -123,10 +127,26 @@ class Driven:
 
     def click(self, selector: str) -> None:
         """Press the mouse in the middle of an element."""
-        self.wait(f"document.querySelector({json.dumps(selector)}) !== null")
-        found = self._post(f"{self._session}/element", {"using": "css selector", "value": selector})
-        (name,) = found.values()
+        _, name = self._element(selector)
         self._post(f"{self._session}/element/{name}/click")
+
+    def point(self, selector: str) -> None:
+        """Move the mouse to the middle of an element."""
+        kind, name = self._element(selector)
+        move = {"type": "pointerMove", "x": 0, "y": 0, "origin": {kind: name}}
+        self._post(
+            f"{self._session}/actions",
+            {"actions": [{"type": "pointer", "id": "mouse", "actions": [move]}]},
+        )
+
+    def _element(self, selector: str) -> tuple[str, str]:
+        """What the driver calls the first element, which is shown then."""
+        known = f"document.querySelector({json.dumps(selector)})"
+        self.wait(f"{known} !== null")
+        self.run(f"{known}.scrollIntoView({{ block: 'center' }})")
+        found = self._post(f"{self._session}/element", {"using": "css selector", "value": selector})
+        ((kind, name),) = found.items()
+        return kind, name
 
     def press(self, key: str) -> None:
         """Press and release a key; of what has the focus."""

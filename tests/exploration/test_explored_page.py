@@ -92,6 +92,27 @@ def test_a_link_is_busy_for_what_is_sent_over_it(table: Explored) -> None:
         assert (busy * schedule.problem.size_bytes / 2**20 <= schedule.makespan_us * (1 + 1e-9)).all()
 
 
+def test_times_of_files_are_told_next_to_those_of_links() -> None:
+    table = explore(
+        "allgather",
+        topology="dgx-a100",
+        nodes=1,
+        sizes=["64KB"],
+        target="msccl",
+        executor=True,
+        effort=100,
+        cache=False,
+    )
+    (row,) = table.best
+    found = re.search(r'id="data">(.*?)</script>', table.to_html(), re.DOTALL)
+    assert found
+    ((_, shown),) = unpacked(json.loads(found[1])["timelines"][row["schedule"]])
+    assert shown["span"] < row["time_us"]
+    assert shown["notes"] == [
+        f"by the links' costs alone; its file is predicted to take {row['time_us']:.2f} us"
+    ]
+
+
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driven]:
     with driven(tmp_path_factory.mktemp("browser")) as opened:
@@ -158,9 +179,18 @@ def test_keys_go_from_point_to_point_open_and_close(table: Explored, browser: Dr
 def test_pointing_at_a_chart_gives_its_figures(table: Explored, browser: Driven, file: Path) -> None:
     browser.open(file, WIDE)
     dot, row = point(table, 0, 2)
-    browser.run(f'document.querySelector("{dot}").focus()')
-    told = browser.run("document.getElementById('tip').innerText")
-    assert "64KB" in told and row["schedule"] in told and row["baseline"] in told
+    known = f'document.querySelector("{dot}")'
+    ways = (
+        (lambda: browser.point(dot), lambda: browser.point("h1")),
+        (lambda: browser.run(f"{known}.focus()"), lambda: browser.run(f"{known}.blur()")),
+    )
+    for come, leave in ways:
+        come()
+        assert browser.run("document.getElementById('tip').hidden") is False
+        told = browser.run("document.getElementById('tip').innerText")
+        assert "64KB" in told and row["schedule"] in told and row["baseline"] in told
+        leave()
+        assert browser.run("document.getElementById('tip').hidden") is True
 
 
 @needs_driver

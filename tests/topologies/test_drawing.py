@@ -75,3 +75,9 @@ def test_a_browser_draws_every_device_and_pair_of_links(
     inside = "[...document.querySelectorAll('svg.machine .device rect')].every((each) => "
     inside += "each.getBoundingClientRect().left >= 0 && each.getBoundingClientRect().right <= innerWidth)"
     assert browser.run(inside)
+
+
+def test_a_grid_is_drawn_in_rows_and_columns_whether_its_ends_are_joined_or_not() -> None:
+    rows = [[x / 3, y / 3] for y in range(4) for x in range(4)]
+    for name in ("mesh:4x4", "torus:4x4"):
+        assert list(drawing_of(load_topology(name))["places"].values()) == rows

@@ -23,12 +23,17 @@ function ticksOf(low, high, log, many) {
   return ticks;
 }
 
+// All of what is known; of bounds, which may be far off, as much as is near it.
+const FAR = 4;
 function rangeOf(chart) {
-  const values = [...chart.curves.flatMap((curve) => curve.values), ...(chart.stems ?? []).map((stem) => stem.value)];
-  const known = values.filter((value) => Number.isFinite(value) && (!chart.log || value > 0));
-  if (!known.length) return chart.log ? [0.1, 1] : [0, 1];
-  const [low, high] = [Math.min(...known), Math.max(...known)];
-  return chart.log ? [low / 1.25, high * 1.25] : [0, high * 1.08 || 1];
+  const known = (values) => values.filter((value) => Number.isFinite(value) && (!chart.log || value > 0));
+  const of = (look) => known(chart.curves.filter((curve) => (curve.look === "bound") === look).flatMap((curve) => curve.values));
+  const values = [...of(false), ...known((chart.stems ?? []).map((stem) => stem.value))];
+  if (!values.length) return chart.log ? [0.1, 1] : [0, 1];
+  const [low, high] = [Math.min(...values), Math.max(...values)];
+  if (!chart.log) return [0, high * 1.08 || 1];
+  const bounds = of(true);
+  return [Math.max(Math.min(low, ...bounds), low / FAR) / 1.25, Math.min(Math.max(high, ...bounds), high * FAR) * 1.25];
 }
 
 // chart: {label, unit, sizes, log, height, curves: [{name, look, values}], stems, dots (values), describe, pick, isOpen}
@@ -48,7 +53,10 @@ function drawChart(host, chart) {
     drawAxes(picture, chart, { width, height, w, h, x, y, low, high });
     const cross = svg("line", { class: "cross", y1: AROUND.top, y2: AROUND.top + h, visibility: "hidden" });
     picture.append(cross);
-    for (const curve of chart.curves) drawCurve(picture, curve, x, y);
+    const inner = { x: AROUND.left, y: AROUND.top, width: w, height: h };
+    const lines = svg("svg", { ...inner, viewBox: Object.values(inner).join(" ") });
+    picture.append(lines);
+    for (const curve of chart.curves) drawCurve(lines, curve, x, y);
     for (const stem of chart.stems ?? []) drawStem(picture, stem, x, y, AROUND.top + h);
     const nearest = (event) => {
       const at = event.clientX - picture.getBoundingClientRect().left;

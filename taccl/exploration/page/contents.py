@@ -34,9 +34,10 @@ class Part:
 
 def contents(parts: Sequence[Part]) -> dict[str, object]:
     """The questions, their machines, each once, and what each schedule keeps busy there."""
-    machines: dict[PhysicalTopology, int] = {}
+    machines: list[PhysicalTopology] = []
     for part in parts:
-        machines.setdefault(part.envelope.question.machine, len(machines))
+        if part.envelope.question.machine not in machines:
+            machines.append(part.envelope.question.machine)
     return {
         "machines": [drawing_of(machine) for machine in machines],
         "questions": [_question(part, machines) for part in parts],
@@ -51,11 +52,11 @@ def contents(parts: Sequence[Part]) -> dict[str, object]:
     }
 
 
-def _question(part: Part, machines: Mapping[PhysicalTopology, int]) -> dict[str, object]:
+def _question(part: Part, machines: Sequence[PhysicalTopology]) -> dict[str, object]:
     question = part.envelope.question
     return {
         "name": question.name,
-        "machine": machines[question.machine],
+        "machine": machines.index(question.machine),
         "best": columns(part.best),
         "searches": columns(part.searches),
         "library": [{"name": name, "us": us} for name, us in _library(part.envelope).items()],

@@ -63,11 +63,10 @@ function showHeat(question, grid, { sizes, pick }) {
     }
     pen.fillStyle = colour("soft");
     pen.textAlign = "center";
-    let free = 0;
+    const stride = Math.ceil(52 / column);
     sizes.forEach((bytes, place) => {
       const at = left + (place + 0.5) * column;
-      if (at < free || at + 16 > width) return;
-      free = at + 7 * sizeWords(bytes).length + 14;
+      if (place % stride || at + 16 > width) return;
       pen.fillText(sizeWords(bytes), at, height - 9);
     });
     return { left, column };

@@ -2,6 +2,7 @@
 
 const ratio = (part) => (part === null ? "-" : percent(part));
 const us = (time) => (time === null ? "-" : `${figure(time)} us`);
+const chunkWords = (chunks) => `${chunks} ${chunks === 1 ? "chunk" : "chunks"} of each part`;
 const gbps = (bytes, time) => (time ? bytes / time / 1e3 : NaN);
 
 function describePoint(question, place) {
@@ -11,7 +12,7 @@ function describePoint(question, place) {
   rows.push(["proven bound", row("lower_bound_us") > 0 ? `${us(row("lower_bound_us"))}, gap ${ratio(row("gap"))}` : "none"]);
   if (row("baseline") !== null) rows.push(["today", `${row("baseline")}, ${us(row("baseline_us"))}`]);
   if (row("speedup") !== null) rows.push(["speed-up", `${row("speedup").toFixed(2)}x`]);
-  if (row("schedule") !== null) rows.push(["schedule", `${row("schedule")}, ${row("chunks_per_rank")} chunks`]);
+  if (row("schedule") !== null) rows.push(["schedule", `${row("schedule")}, ${chunkWords(row("chunks_per_rank"))}`]);
   return [sizeWords(row("size_bytes")), rows];
 }
 
@@ -70,7 +71,7 @@ function showQuestion(question, number) {
   const grid = html("div", { class: "grid" });
   const others = question.library.length;
   const looks = [["found", "fastest known"], ["bound", "proven bound"], ["today", "fastest of today's libraries"]];
-  if (others) looks.push(["others", `each of ${others} library algorithms`]);
+  if (others) looks.push(["others", `library algorithms (${others})`]);
   section.append(legendOf(looks), grid);
   document.getElementById("questions").append(section);
   const sizes = question.best.size_bytes;
@@ -104,7 +105,7 @@ function showSearches(question, host) {
     const here = stems.filter((stem) => stem.place === place);
     const rows = here.map(({ i }) => [
       searches.known[i] ? "known from an earlier run" : searches.status[i],
-      searches.failure[i] || `${us(searches.schedule_us[i])} in ${figure(searches.solve_s[i])} s, ${searches.chunks_per_rank[i]} chunks`,
+      searches.failure[i] || `${us(searches.schedule_us[i])} in ${figure(searches.solve_s[i])} s, ${chunkWords(searches.chunks_per_rank[i])}`,
     ]);
     return [sizeWords(sizes[place]), rows.length ? rows : [["", "no search here"]]];
   };

@@ -118,16 +118,17 @@ function placeRows(machine, row, panel, y, boxes) {
   return y + rows * (side + 10) - 10;
 }
 
-// GPUs that are linked to each other: where the machine says, else on an ellipse.
+// GPUs that are linked to each other: where `places` says, else on an ellipse.
 function placeMesh(machine, gpus, panel, y, boxes) {
   const side = Math.max(15, Math.min(32, (panel.w - 40) / Math.sqrt(gpus.length) / 2.2));
-  const [w, h] = [panel.w - 40 - side, Math.min(0.62 * panel.w, 60 + 30 * gpus.length, 420)];
+  const inset = machine.places?.[gpus[0]] ? 14 : 0; // room for lines that are bent
+  const [w, h] = [panel.w - 40 - side - 2 * inset, Math.min(0.62 * panel.w, 60 + 30 * gpus.length, 420)];
   gpus.forEach((device, i) => {
     const angle = (2 * Math.PI * (i + 0.5)) / gpus.length - Math.PI / 2;
     const [fx, fy] = machine.places?.[device] ?? [0.5 + 0.5 * Math.cos(angle), 0.5 + 0.5 * Math.sin(angle)];
-    boxes[device] = { x: panel.x + 20 + fx * w, y: y + fy * h, w: side, h: side };
+    boxes[device] = { x: panel.x + 20 + inset + fx * w, y: y + inset + fy * h, w: side, h: side };
   });
-  return y + h + side;
+  return y + h + side + 2 * inset;
 }
 
 // The box of a device that is next to another box: what joins nodes stands below each row of them.
@@ -198,6 +199,8 @@ function drawPair(lines, machine, layout, pair, loads) {
   if (!layout.boxes[pair.a] || !layout.boxes[pair.b]) return;
   const [boxA, boxB] = [nearestBox(layout.boxes[pair.a], layout.boxes[pair.b]), nearestBox(layout.boxes[pair.b], layout.boxes[pair.a])];
   const [from, to] = endsOf(boxA, boxB);
+  const bend = isBlocked(machine, layout, pair, from, to) ? 0.16 : 0;
+  const line = (a, b) => svg("path", { d: pathOf(a, b, bend) });
   const group = svg("g", { class: "link", "data-a": pair.a, "data-b": pair.b });
   const speed = Math.max(...pair.links.map((link) => speedOf(machine, link)));
   if (loads) {
@@ -223,7 +226,25 @@ function drawPair(lines, machine, layout, pair, loads) {
   lines.append(group);
 }
 
-const line = (from, to) => svg("path", { d: `M${from.x.toFixed(1)} ${from.y.toFixed(1)}L${to.x.toFixed(1)} ${to.y.toFixed(1)}` });
+function pathOf(a, b, bend) {
+  const [x, y] = [(a.x + b.x) / 2 - (b.y - a.y) * bend, (a.y + b.y) / 2 + (b.x - a.x) * bend];
+  const words = (at) => `${at.x.toFixed(1)} ${at.y.toFixed(1)}`;
+  return bend ? `M${words(a)}Q${words({ x, y })} ${words(b)}` : `M${words(a)}L${words(b)}`;
+}
+
+// Whether another GPU lies on the straight line between two.
+function isBlocked(machine, layout, pair, from, to) {
+  const { kind, node } = machine.devices;
+  if (kind[pair.a] !== "gpu" || kind[pair.b] !== "gpu") return false;
+  const [dx, dy] = [to.x - from.x, to.y - from.y];
+  const length = Math.hypot(dx, dy) || 1;
+  return layout.boxes.some((box, device) => {
+    if (kind[device] !== "gpu" || node[device] !== node[pair.a] || device === pair.a || device === pair.b) return false;
+    const [x, y] = [box.x + box.w / 2 - from.x, box.y + box.h / 2 - from.y];
+    const along = (x * dx + y * dy) / length;
+    return along > 0 && along < length && Math.abs(x * dy - y * dx) / length < box.w / 3;
+  });
+}
 
 function describePair(machine, pair, loads) {
   const name = (device) => machine.devices.name[device];

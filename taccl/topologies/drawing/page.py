@@ -18,6 +18,10 @@ from taccl.topologies.summary import headline
 _PLACED = (9, 128)
 _PAGES = "taccl.pages"
 
+#: Two GPUs of a node by their places there, the first one first; and where one is drawn: x, y.
+_Edge = tuple[int, int]
+_Spot = list[float]
+
 
 def machine_page(machine: PhysicalTopology, facts: Mapping[str, object]) -> str:
     """The whole page as text: the facts, a drawing, and a table of the links by their ends and costs."""
@@ -76,22 +80,53 @@ def _gbps(beta_us_per_mb: float) -> float | None:
     return speed if math.isfinite(speed) else None
 
 
-def _places(machine: PhysicalTopology, number: Mapping[str, int]) -> Iterable[tuple[int, list[float]]]:
+def _places(machine: PhysicalTopology, number: Mapping[str, int]) -> Iterable[tuple[int, _Spot]]:
     """Where GPUs of large meshes are drawn in their node, from 0 to 1 in both directions."""
-    graph = machine.to_networkx().to_undirected()
-    for node in dict.fromkeys(gpu.node for gpu in machine.gpus):
-        gpus = [gpu.name for gpu in machine.gpus if gpu.node == node and gpu.kind == "gpu"]
-        mesh = graph.subgraph(gpus)
-        if not _PLACED[0] <= len(gpus) <= _PLACED[1] or not nx.is_connected(mesh):
+    members: dict[int, list[str]] = {}
+    for gpu in machine.gpus[: machine.num_members]:
+        members.setdefault(gpu.node, []).append(gpu.name)
+    local = {name: (node, place) for node, names in members.items() for place, name in enumerate(names)}
+    edges: dict[int, set[_Edge]] = {node: set() for node in members}
+    for link in machine.links:
+        (node, src), (other, dst) = local.get(link.src, (None, 0)), local.get(link.dst, (None, 0))
+        if node is not None and node == other:
+            edges[node].add((min(src, dst), max(src, dst)))
+    known: dict[tuple[int, frozenset[_Edge]], list[_Spot]] = {}
+    for node, names in members.items():
+        many, mesh = len(names), frozenset(edges[node])
+        if not _PLACED[0] <= many <= _PLACED[1] or len(mesh) in (0, many * (many - 1) // 2):
             continue
-        if mesh.number_of_edges() == len(gpus) * (len(gpus) - 1) // 2:
-            continue
-        spots: Mapping[str, FloatArray] = nx.kamada_kawai_layout(nx.Graph(mesh.edges))
-        least = [min(spot[axis] for spot in spots.values()) for axis in (0, 1)]
-        most = [max(spot[axis] for spot in spots.values()) for axis in (0, 1)]
-        spread = [high - low or 1.0 for low, high in zip(least, most, strict=True)]
-        for name, spot in spots.items():
-            yield number[name], [round((spot[axis] - least[axis]) / spread[axis], 4) for axis in (0, 1)]
+        if (many, mesh) not in known:
+            known[many, mesh] = _grid(many, mesh) or _by_distance(many, mesh)
+        yield from zip((number[name] for name in names), known[many, mesh], strict=False)
+
+
+def _grid(many: int, edges: Iterable[_Edge]) -> list[_Spot]:
+    """Rows and columns, if all links join neighbours there or both ends of one; none otherwise."""
+    for rows in range(math.isqrt(many), 1, -1):
+        columns = many // rows
+        if rows * columns == many and all(_are_near(a, b, rows, columns) for a, b in edges):
+            return [[i % columns / (columns - 1), i // columns / (rows - 1)] for i in range(many)]
+    return []
+
+
+def _are_near(a: int, b: int, rows: int, columns: int) -> bool:
+    down, right = abs(a // columns - b // columns), abs(a % columns - b % columns)
+    return (down == 0 and right in (1, columns - 1)) or (right == 0 and down in (1, rows - 1))
+
+
+def _by_distance(many: int, edges: Iterable[_Edge]) -> list[_Spot]:
+    """As far from each other as there are links between them; none if they are not all connected."""
+    graph = nx.Graph(sorted(edges))
+    if len(graph) < many or not nx.is_connected(graph):
+        return []
+    spots: Mapping[int, FloatArray] = nx.kamada_kawai_layout(graph)
+    least = [min(spot[axis] for spot in spots.values()) for axis in (0, 1)]
+    most = [max(spot[axis] for spot in spots.values()) for axis in (0, 1)]
+    spread = [high - low or 1.0 for low, high in zip(least, most, strict=True)]
+    return [
+        [round(float(spots[i][axis] - least[axis]) / spread[axis], 4) for axis in (0, 1)] for i in range(many)
+    ]
 
 
 def _text(name: str) -> str:
