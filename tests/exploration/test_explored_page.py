@@ -92,6 +92,18 @@ def test_a_link_is_busy_for_what_is_sent_over_it(table: Explored) -> None:
         assert (busy * schedule.problem.size_bytes / 2**20 <= schedule.makespan_us * (1 + 1e-9)).all()
 
 
+def test_each_machine_is_drawn_once() -> None:
+    table = explore(
+        "allgather,alltoall", topology=["ring:4", "mesh:2x2"], sizes=["64KB"], effort=100, cache=False
+    )
+    found = re.search(r'id="data">(.*?)</script>', table.to_html(), re.DOTALL)
+    assert found
+    data = json.loads(found[1])
+    assert [machine["name"] for machine in data["machines"]] == ["ring:4", "mesh:2x2"]
+    shown = [data["machines"][question["machine"]]["name"] for question in data["questions"]]
+    assert shown == [row["topology"] for row in table.best]
+
+
 def test_times_of_files_are_told_next_to_those_of_links() -> None:
     table = explore(
         "allgather",

@@ -27,6 +27,12 @@ function findPorts() {
   portRows.sort((a, b) => b.busy - a.busy || a.port - b.port);
 }
 
+// Short where there is little room: 0.gpu1→0.gpu2.
+function portName(port) {
+  const name = topology.portNames[port];
+  return GUTTER < 150 ? name.replace(/\bnode(\d+)\./g, "$1.").replace(" -> ", "→") : name;
+}
+
 function drawPorts() {
   const rows = allPorts ? portRows : portRows.slice(0, MOST_PORTS);
   const top = 22 + FLOW;
@@ -39,7 +45,7 @@ function drawPorts() {
     pen.fillRect(GUTTER, y + 1, width - GUTTER, PORT_ROW - 2);
     pen.fillStyle = colour("soft");
     pen.textAlign = "left";
-    pen.fillText(topology.portNames[use.port], 6, y + PORT_ROW / 2, GUTTER - 58);
+    pen.fillText(portName(use.port), 6, y + PORT_ROW / 2, GUTTER - 58);
     pen.textAlign = "right";
     pen.fillStyle = colour("ink");
     pen.fillText(percent(use.busy / span), GUTTER - 6, y + PORT_ROW / 2);
