@@ -96,11 +96,16 @@ def trusted(bound: Proof, problem: Problem, executor: Executor, protocol: str) -
         return bound
     error = executor.origin.error(problem.size_bytes)
     witness = f"at the lower end of +-{100 * error:.0f}%: {bound.witness}"
-    low = replace(bound, value_us=bound.value_us / (1 + error), witness=witness)
+    low = replace(bound, value_us=trusted_value(bound.value_us, problem, executor), witness=witness)
     if low.value_us >= bound.value_us - executor.costs_of(protocol).launch_us:
         return low  # links alone take no more than all but the launch
     moved = wires_bound(problem, 1.0)
     return max((low, moved, _hops(problem, 0.0)), key=lambda proof: proof.value_us)
+
+
+def trusted_value(value_us: float, problem: Problem, executor: Executor) -> float:
+    """Of a bound by an executor's costs what counts, microseconds: of defaults the lower end."""
+    return value_us if executor.origin is None else value_us / (1 + executor.origin.error(problem.size_bytes))
 
 
 def file_bound(
