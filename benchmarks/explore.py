@@ -1,10 +1,11 @@
 """One command for a range of sizes, next to bounds, to what libraries run and to a search for each size.
 
-    python -m benchmarks.explore [--only MACHINE ...] [--search SECONDS] [--kills N] [--page]
+    python -m benchmarks.explore [--only MACHINE ...] [--search SECONDS] [--compare SIZE ...] [--kills N]
+                                 [--page]
 
-Each command of `COMMANDS` is explored on one core without a cache. Then sizes of `COMPARED` are searched for
-alone, for `--search` seconds each. `--kills` ends a run by SIGKILL at so many random moments, begins it again
-each time, and compares its table with that of a run that was left alone. Rows are kept in
+Each command of `COMMANDS` is explored on one core without a cache. Then the sizes of `--compare` are searched
+for alone, for `--search` seconds each. `--kills` ends a run by SIGKILL at so many random moments, begins it
+again each time, and compares its table with that of a run that was left alone. Rows are kept in
 docs/results/explore.jsonl; `--page` only writes the page from them.
 """
 
@@ -32,13 +33,13 @@ from taccl.model.units import format_size, parse_size
 
 NAME = "explore"
 FOUR = "allgather,reducescatter,allreduce,alltoall"
-#: (machine, nodes, collectives, seconds for all).
+#: (machine, nodes, collectives, seconds within which all are to be there); no time limit is given.
 COMMANDS = (
     ("dgx2", 2, "allgather", 300.0),
     ("dgx-h100", 2, FOUR, 900.0),
     ("ndv2", 2, FOUR, 900.0),
 )
-#: Sizes that are searched for alone, and from which size on the bound is to be near.
+#: Sizes that are searched for alone by default, and from which size on the bound is to be near.
 COMPARED = ("16KB", "1MB", "64MB", "1GB")
 LARGE = 64 * 2**20
 #: What is killed again and again.
@@ -57,7 +58,7 @@ def main() -> None:
     if not arguments.page:
         for command in COMMANDS:
             if not arguments.only or command[0] in arguments.only:
-                _measure(*command, arguments.search)
+                _measure(*command, arguments.search, arguments.compare)
         if arguments.kills:
             keep_line(NAME, {"kills": _killed(arguments.kills)} | _when())
     _write(list(kept_lines(NAME)), arguments.search)
@@ -67,6 +68,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--only", nargs="+", default=[], metavar="MACHINE")
     parser.add_argument("--search", type=float, default=60.0, metavar="SECONDS")
+    parser.add_argument("--compare", nargs="*", default=list(COMPARED), metavar="SIZE")
     parser.add_argument("--kills", type=int, default=0, metavar="N")
     parser.add_argument("--page", action="store_true", help="write the page from what is kept")
     return parser.parse_args()
@@ -76,12 +78,12 @@ def _when() -> dict[str, str]:
     return {"day": str(datetime.date.today()), "machine": report.machine()}
 
 
-def _measure(machine: str, nodes: int, collectives: str, limit_s: float, search_s: float) -> None:
+def _measure(
+    machine: str, nodes: int, collectives: str, limit_s: float, search_s: float, compared: list[str]
+) -> None:
     """Explore, and then search for some sizes alone."""
     began = time.monotonic()
-    table = explore(
-        collectives, topology=machine, nodes=nodes, executor=False, time_limit=limit_s, cache=False
-    )
+    table = explore(collectives, topology=machine, nodes=nodes, executor=False, cache=False)
     row: dict[str, Any] = {
         "topology": machine,
         "nodes": nodes,
@@ -92,7 +94,7 @@ def _measure(machine: str, nodes: int, collectives: str, limit_s: float, search_
         "alone": {},
     }
     for collective in collectives.split(","):
-        for size in COMPARED:
+        for size in compared:
             found = synthesize(
                 collective,
                 topology=machine,

@@ -53,7 +53,7 @@ _OPTIONS = (
         "--time-limit",
         type=float,
         metavar="SECONDS",
-        help="For all together.  [default: 15 for each size and collective, at most 900]",
+        help="For all together.  [default: 13 for each size and collective, at most 840]",
     ),
     click.option(
         "--effort",

@@ -18,7 +18,7 @@ from taccl.exploration.library import library_curves
 from taccl.exploration.question import Question
 from taccl.exploration.search import Outcome, Processes, Search, search_of
 from taccl.exploration.shares import Shares
-from taccl.exploration.tuning import ANCHORS, SEARCHED, WAVE
+from taccl.exploration.tuning import ANCHORS, LEAST_S, SEARCHED, WAVE
 from taccl.model import units
 from taccl.support.budget import Budget
 
@@ -83,8 +83,9 @@ class Exploration:
     def _wave(self, budget: Budget) -> list[Place]:
         """Where the next searches go; none: it is over. Neighbours are not searched for at once."""
         left = self._shares.most_searches - len(self._cells)
-        if left <= 0 or self._left_s(budget) <= 0:
+        if left <= 0 or self._left_s(budget) <= LEAST_S:
             return []
+        at_once = self._others.jobs if self._shares.effort is None else WAVE
         promising = sorted(
             (
                 (worth, number, size)
@@ -97,7 +98,7 @@ class Exploration:
         chosen: list[Place] = []
         for _, number, size in promising:
             near = (place for place in chosen if place.question == number)
-            if len(chosen) < min(WAVE, left) and all(abs(place.size - size) > 1 for place in near):
+            if len(chosen) < min(at_once, left) and all(abs(place.size - size) > 1 for place in near):
                 turn = self._envelopes[number].searches[size]
                 chosen.append(Place(number, turn % len(self._questions[number].ways), size))
         return chosen

@@ -61,7 +61,7 @@ def explore(
     sizes : such as `1KB..1GB`, which doubles from the first on, or a list.
     target : what files are for; then every algorithm has a file for it. None: schedules alone.
     protocol, instances : of the files, as in `taccl.synthesize`.
-    time_limit : seconds for all; default: 20 for each size of each question, at most 900.
+    time_limit : seconds for all; default: 13 for each size of each question, at most 840.
     effort : units of work for all, in place of seconds: the same seed and effort give the same table.
     scheduler : as in `taccl.synthesize`.
     jobs : searches at once, each in a process of its own where there are several.

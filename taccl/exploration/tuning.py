@@ -20,9 +20,11 @@ LIBRARY_SHARE = 0.15
 
 # --- search
 
-#: Searches of one wave do not know each other's answers; so many are at once, however many processes there
-#: are, that the same effort gives the same table on any computer.
+#: Searches of one wave do not know each other's answers. Where work counts, so many are at once however many
+#: processes there are: the same effort gives the same table on any computer.
 WAVE = 4
+#: With less time left, no search begins.
+LEAST_S = 1.0
 #: Of the sizes of a question, the part of which there are searches; the others are served by their curves.
 SEARCHED = 0.5
 #: Of these searches, the part that goes to sizes spread evenly; the others go where the gap is largest.
@@ -42,4 +44,4 @@ SAME = 1e-3
 MOST_TIMES = 3
 
 #: Without a limit: seconds for each size of each question, and for all at most.
-DEFAULT_S_EACH, MOST_DEFAULT_S = 15.0, 900.0
+DEFAULT_S_EACH, MOST_DEFAULT_S = 13.0, 840.0
