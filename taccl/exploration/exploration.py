@@ -68,7 +68,7 @@ class Exploration:
                 bounds = bounds_of(question, self._shares.bounds())
                 self._envelopes.append(Envelope(question, bounds))
                 self._envelopes[-1].add_library(library_curves(question, self._shares.library()))
-            while places := self._wave(budget):
+            while not self.interrupted and (places := self._wave(budget)):
                 self._search(places, budget)
         except KeyboardInterrupt:
             if not any(envelope.library or envelope.found for envelope in self._envelopes):
@@ -120,6 +120,9 @@ class Exploration:
             else:
                 outcome = next(outcomes)
                 self._hear(place, self._kept(search, outcome), outcome.failure, is_known=False)
+                if not outcome.is_final:  # it was ended, with what it had
+                    self.interrupted = True
+                    return
 
     def _search_at(self, place: Place, options: SearchOptions) -> Search:
         question = self._questions[place.question]

@@ -90,6 +90,19 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path: Path, monkeypatch
     assert sum(cell.is_known for cell in again.cells) == 2
 
 
+def test_a_search_that_was_ended_ends_the_run_and_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ended(search: Search) -> Outcome:
+        return Outcome(carried_out(search).text, is_final=False)
+
+    monkeypatch.setattr(searching, "carried_out", ended)
+    stopped = explore("alltoall", cache=tmp_path, **SMALL)
+    assert stopped.interrupted
+    assert len(stopped.cells) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_entry_of_the_cache_that_is_damaged_is_searched_for_again(tmp_path: Path) -> None:
     first = explore("alltoall", cache=tmp_path, **SMALL)
     for path in tmp_path.iterdir():
