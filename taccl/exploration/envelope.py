@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from taccl.encoding.bounds import Proof
 from taccl.encoding.bounds.stream import NOTHING
-from taccl.exploration.curves import Curve
+from taccl.exploration.curves import Curve, at_size
 from taccl.exploration.library import fastest_somewhere
 from taccl.exploration.question import Question
 from taccl.exploration.tuning import DONE, NEAR, SAME
@@ -28,6 +28,7 @@ class Envelope:
     found : curves of what was searched for.
     searches : for each size how often it was searched for.
     proved_us : for each size that was searched for, what is proved of the numbers of chunks tried there.
+    valid : for curves and sizes that came into question, whether the schedule passed its check there.
     """
 
     question: Question
@@ -36,6 +37,7 @@ class Envelope:
     found: list[Curve] = field(default_factory=list)
     searches: list[int] = field(default_factory=list)
     proved_us: dict[int, float] = field(default_factory=dict)
+    valid: dict[tuple[int, int], bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.searches = [0] * len(self.question.sizes)
@@ -62,10 +64,27 @@ class Envelope:
                 )
 
     def best(self) -> list[Curve | None]:
-        """The fastest curve at each size. Of those that are equally fast, one that serves its neighbours."""
+        """The fastest curve at each size whose schedule is valid there.
+
+        Of those that are equally fast, one that serves its neighbours.
+        """
         every = [*self.library, *self.found]
         serves = {id(curve): _times_best(every, curve) for curve in every}
-        return [_fastest(every, place, serves) for place in range(len(self.question.sizes))]
+        return [self._best_at(place, every, serves) for place in range(len(self.question.sizes))]
+
+    def _best_at(self, place: int, every: Sequence[Curve], serves: dict[int, int]) -> Curve | None:
+        curve = _fastest(every, place, serves)
+        while curve is not None and not self._is_valid(curve, place):
+            every = [each for each in every if each is not curve]
+            curve = _fastest(every, place, serves)
+        return curve
+
+    def _is_valid(self, curve: Curve, place: int) -> bool:
+        """Whether the schedule passes its check at a size; that is looked at once."""
+        key = id(curve), place
+        if key not in self.valid:
+            self.valid[key] = at_size(curve.answer.saved.schedule, self.question.sizes[place]) is not None
+        return self.valid[key]
 
     def best_library(self) -> list[Curve | None]:
         """The fastest of what libraries run at each size."""
