@@ -175,7 +175,11 @@ class Predictor:
     def _promising(
         self, schedule: Schedule, configurations: Sequence[Configuration]
     ) -> Sequence[Configuration]:
-        """Those that a guess does not put far behind the best; all where nothing tells them apart."""
+        """Those of protocols and kinds of thread blocks that a guess does not put far behind the best.
+
+        All numbers of instances stay: a guess, which has no sums and copies, tells protocols apart, and not
+        whether a few more instances pay.
+        """
         executor = self._network.executor
         if executor is None or len(configurations) < 2:
             return configurations
@@ -185,7 +189,12 @@ class Predictor:
             each: guess.us(costs(each.protocol), each.served(self._target)) for each in configurations
         }
         best_us = min(guessed_us.values())
-        return [each for each in configurations if guessed_us[each] <= PREDICTIONS_PROMISING * best_us]
+        near = {
+            (each.protocol, each.thread_blocks)
+            for each, us in guessed_us.items()
+            if us <= PREDICTIONS_PROMISING * best_us
+        }
+        return [each for each in configurations if (each.protocol, each.thread_blocks) in near]
 
     def likely(self, schedules: Sequence[Schedule], configuration: Configuration) -> Schedule:
         """The fastest by links alone where the bytes of a protocol move, its flags with them."""
