@@ -79,7 +79,7 @@ def _of_the_longest(instance: Instance, chunk: IntArray, far_us: FloatArray) -> 
 
 def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
     if view.problem.topology.num_links <= LATENCY_MOST_LINKS_OF_ALPHAS:
-        yield alphas_bound(view.instance)
+        yield view.instance.once(alphas_bound)
     yield latency_bound(view.instance)
 
 
