@@ -302,9 +302,9 @@ class LogicalTopology:
 
     @cached_property
     def incidence(self) -> tuple[IntArray, IntArray]:
-        """The pairs (link, port) as two columns."""
-        pairs = [(link, port) for link, ports in enumerate(self.ports) for port in ports]
-        link, port = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+        """The pairs (link, port) as two columns, each in one piece: loops are compiled for strides, too."""
+        link = np.repeat(np.arange(self.num_links), [len(ports) for ports in self.ports])
+        port = np.array([port for ports in self.ports for port in ports], dtype=np.int64)
         return link, port
 
     @cached_property
