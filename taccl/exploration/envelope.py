@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from taccl.encoding.bounds import Proof
 from taccl.encoding.bounds.stream import NOTHING
@@ -17,7 +17,7 @@ from taccl.model.tolerance import contradicts
 from taccl.synthesis.search import relative_gap
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Envelope:
     """All that is known of a question so far.
 
@@ -33,35 +33,38 @@ class Envelope:
 
     question: Question
     bounds: tuple[Proof, ...]
-    library: list[Curve] = field(default_factory=list)
-    found: list[Curve] = field(default_factory=list)
-    searches: list[int] = field(default_factory=list)
-    proved_us: dict[int, float] = field(default_factory=dict)
+    library: tuple[Curve, ...]
+    found: tuple[Curve, ...]
+    searches: tuple[int, ...]
+    proved_us: Mapping[int, float]
     valid: dict[tuple[int, int], bool] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self.searches = [0] * len(self.question.sizes)
+    @staticmethod
+    def of(question: Question, bounds: tuple[Proof, ...], library: Iterable[Curve]) -> Envelope:
+        """What is known before any search; of libraries, the curves that are the fastest at some size."""
+        return Envelope(question, bounds, tuple(fastest_somewhere(library)), (), (0,) * len(bounds), {})
 
-    def add_library(self, curves: Iterable[Curve]) -> None:
-        """Those of the curves of libraries that are the fastest at some size."""
-        self.library += fastest_somewhere(curves)
+    def searched(self, place: int, curve: Curve | None) -> Envelope:
+        """The same after a search at the size of this number, which came to a curve or to nothing."""
+        searches = tuple(many + (at == place) for at, many in enumerate(self.searches))
+        if curve is None:
+            return replace(self, searches=searches)
+        bound_us = max(curve.answer.saved.lower_bound_us, self.proved_us.get(place, 0.0))
+        proved_us = {**self.proved_us, place: bound_us}
+        return replace(self, searches=searches, found=(*self.found, curve), proved_us=proved_us)
 
-    def add(self, curve: Curve, place: int) -> None:
-        """A curve that was searched for at the size of this number."""
-        self.found.append(curve)
-        bound_us = curve.answer.saved.lower_bound_us
-        self.proved_us[place] = max(bound_us, self.proved_us.get(place, 0.0))
-
-    def refuted(self) -> Iterator[str]:
-        """Drop bounds above a time, each with a sentence: such a bound is a mistake of whoever proved it."""
+    def without_refuted(self) -> tuple[Envelope, tuple[str, ...]]:
+        """The same without bounds above a time, and a sentence for each: whoever proved it made a mistake."""
+        kept, said = list(self.bounds), []
         for place, (time_us, bound) in enumerate(zip(self.times_us(), self.bounds, strict=True)):
             if contradicts(bound.value_us, time_us):
-                self.bounds = (*self.bounds[:place], NOTHING, *self.bounds[place + 1 :])
+                kept[place] = NOTHING
                 size = units.format_size(self.question.sizes[place])
-                yield (
+                said.append(
                     f"a bound of {bound.value_us:.6f} us at {size} ({bound.witness}) stands above a time "
                     f"of {time_us:.6f} us, so it is wrong and not stated; please report this command"
                 )
+        return (replace(self, bounds=tuple(kept)), tuple(said)) if said else (self, ())
 
     def best(self) -> list[Curve | None]:
         """The fastest curve at each size whose schedule is valid there.

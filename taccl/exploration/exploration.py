@@ -66,8 +66,8 @@ class Exploration:
         try:
             for question in self._questions:
                 bounds = bounds_of(question, self._shares.bounds())
-                self._envelopes.append(Envelope(question, bounds))
-                self._envelopes[-1].add_library(library_curves(question, self._shares.library()))
+                library = library_curves(question, self._shares.library())
+                self._envelopes.append(Envelope.of(question, bounds, library))
             while not self.interrupted and (places := self._wave(budget)):
                 self._search(places, budget)
         except KeyboardInterrupt:
@@ -77,7 +77,9 @@ class Exploration:
 
     def table(self) -> Explored:
         """What is known so far."""
-        self._notes |= dict.fromkeys(note for each in self._envelopes for note in each.refuted())
+        for number, envelope in enumerate(self._envelopes):
+            self._envelopes[number], said = envelope.without_refuted()
+            self._notes |= dict.fromkeys(said)
         return Explored(tuple(self._envelopes), tuple(self._cells), tuple(self._notes), self.interrupted)
 
     def _wave(self, budget: Budget) -> list[Place]:
@@ -143,16 +145,15 @@ class Exploration:
     def _hear(self, place: Place, answer: Answer | None, failure: str, *, is_known: bool) -> None:
         """Add what a search came to, as a curve over all sizes."""
         question, envelope = self._questions[place.question], self._envelopes[place.question]
-        envelope.searches[place.size] += 1
-        size = question.sizes[place.size]
+        size, curve = question.sizes[place.size], None
         cell = Cell(question, place.way, size, answer, failure, is_known)
         if answer is not None:
             name = f"search at {units.format_size(answer.size_bytes)}"
             try:
-                times = times_of(question, answer, place.way)
-                envelope.add(Curve(name, answer, place.way, times), place.size)
+                curve = Curve(name, answer, place.way, times_of(question, answer, place.way))
             except TacclError as fault:
                 cell = replace(cell, failure=str(fault))
+        self._envelopes[place.question] = envelope.searched(place.size, curve)
         self._cells.append(cell)
         if self._listen is not None:
             self._listen(cell, self.table())

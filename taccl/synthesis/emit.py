@@ -18,6 +18,7 @@ from taccl.model.schedule import Schedule
 from taccl.support.budget import Budget
 from taccl.synthesis.autotune.choose import FileChoice
 from taccl.synthesis.autotune.tune import fitting_chunks
+from taccl.synthesis.autotune.tuning import TUNE_FOR_ANY_CHUNKS
 from taccl.synthesis.configurations import Configuration
 from taccl.synthesis.job import Job
 from taccl.synthesis.lowering import OutputFile
@@ -29,8 +30,6 @@ from taccl.synthesis.searcher import Searcher
 _FINDINGS = 8
 #: Where a file is too large, the part of the time left in which a number of chunks is looked for that fits.
 _TO_TELL_WHAT_FITS = 0.5
-#: Units of work for a bound for any number of chunks, where the search has proved none.
-_FOR_ANY_CHUNKS = 600
 
 
 def emit(job: Job, choice: FileChoice, options: SearchOptions, searcher: Searcher, began_s: float) -> Result:
@@ -101,7 +100,7 @@ def _for_any_chunks(found: Found, network: LogicalTopology) -> Proof:
     if network.executor is None and found.any_chunks.value_us:
         return found.any_chunks
     by_links = replace(found.schedule.problem, topology=network, symmetry=())
-    return any_chunks_bound(by_links, Budget.of_work(_FOR_ANY_CHUNKS))
+    return any_chunks_bound(by_links, Budget.of_work(TUNE_FOR_ANY_CHUNKS))
 
 
 def _notes_on(found: Found) -> Iterator[str]:

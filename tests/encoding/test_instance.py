@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from small_problems import ENGINE_BETAS, custom, full, machine, problem, problems, ring, two_nodes
 
 from taccl import synthesize
-from taccl.encoding.bounds.stream import NOTHING
 from taccl.encoding.core.demand import Demand
 from taccl.encoding.core.phases import owners_of
 from taccl.encoding.core.timing import Decision, in_order
@@ -27,7 +26,6 @@ from taccl.encoding.symmetry.search import assumed_group
 from taccl.model.automorphism import Broken
 from taccl.model.collective import IntArray
 from taccl.model.problem import Problem
-from taccl.synthesis import emit
 
 #: What an instance derives from its problem, each a function of some module.
 DERIVED = (
@@ -99,8 +97,6 @@ def test_a_search_derives_nothing_of_a_problem_twice(
     for name in DERIVED:
         counted(monkeypatch, name, calls)
     count_instances(monkeypatch, calls)
-    # What is proved after a search that ended before its bounds is no part of the search.
-    monkeypatch.setattr(emit, "any_chunks_bound", lambda problem, budget: NOTHING)
     synthesize(collective, topology=topology, size=size, chunks=chunks, effort=1_500)
     again = Counter(str(key[0]) for key, times in calls.items() if times > 1)
     assert not again, f"derived more than once: {dict(again)}"

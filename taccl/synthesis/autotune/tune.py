@@ -5,19 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from taccl.encoding.bounds import any_chunks_bound
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.registry import several_schedules
 from taccl.encoding.instance import Instance
 from taccl.model.schedule import Schedule
+from taccl.model.tolerance import contradicts
 from taccl.support.budget import Budget
 from taccl.synthesis.autotune.choose import FileChoice, Searched, choose_file, unpredicted
 from taccl.synthesis.autotune.chunk_counts import quick_engine
 from taccl.synthesis.autotune.chunks import choose_chunks, chunks_that_fit
 from taccl.synthesis.autotune.predictions import Predictor
-from taccl.synthesis.autotune.tuning import TUNE_OF_NUMBERS, TUNE_TEXTBOOKS, TUNE_WRITING_DOWN
+from taccl.synthesis.autotune.tuning import (
+    TUNE_FOR_ANY_CHUNKS,
+    TUNE_OF_NUMBERS,
+    TUNE_TEXTBOOKS,
+    TUNE_WRITING_DOWN,
+)
 from taccl.synthesis.configurations import Configuration
 from taccl.synthesis.job import Job
-from taccl.synthesis.search import Observer
+from taccl.synthesis.search import Found, Observer
 from taccl.synthesis.searcher import Alone, Searcher
 
 
@@ -85,6 +92,8 @@ class RequestSearch:
             formulated = self.job.problem(configuration)
             instance = Instance(formulated.problem)
             found = self.searcher.search(instance, options, on_progress, budget)
+            if self.job.network.topology.executor is None:
+                found = _with_bound_for_any_chunks(found, instance)
             searched = Searched(configuration, formulated, found, ((formulated, found),))
         return self._with_others(searched, known_in)
 
@@ -153,3 +162,15 @@ class RequestSearch:
         if not self.job.lowers_while_searching:
             return None
         return lambda schedule: self.job.lowering(schedule, configuration)
+
+
+def _with_bound_for_any_chunks(found: Found, instance: Instance) -> Found:
+    """What was found, with a bound for any number of chunks, where the search ended before it proved one."""
+    if found.any_chunks.value_us:
+        return found
+    proved = any_chunks_bound(instance, Budget.of_work(TUNE_FOR_ANY_CHUNKS))
+    return (
+        found
+        if contradicts(proved.value_us, found.schedule.makespan_us)
+        else replace(found, any_chunks=proved)
+    )

@@ -84,3 +84,5 @@ SEEDS_MOST_CARRIED = 100_000
 TUNE_TEXTBOOKS, TUNE_OF_NUMBERS = 6, 3
 #: The part of a search's budget that writing these down takes.
 TUNE_WRITING_DOWN = 0.05
+#: Units of work for a bound for any number of chunks, where the search has proved none.
+TUNE_FOR_ANY_CHUNKS = 600
