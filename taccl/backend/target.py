@@ -146,6 +146,7 @@ class Target(Generic[ProgramT, DocumentT]):
     environment : the lines of a shell script that make one of the runtimes take several files, given their
         programs by the names of the files, which lie in the folder that its variable HERE names. None: files
         are not found by variables.
+    leaves_out_largest : runtimes that do not take calls of the largest size that a file names.
     knows : whether bytes are a file of this kind, whatever its name; None: if its name has the ending.
     parse : the program that a file spells, to be shown, simulated or run; with the name of the file, for
         messages. The third argument is called now and then while the file is read, and raises when there is
@@ -183,6 +184,7 @@ class Target(Generic[ProgramT, DocumentT]):
     use: Callable[[ProgramT, tuple[str, ...], Path | None], Sequence[str]] | None = field(
         default=None, repr=False
     )
+    leaves_out_largest: frozenset[str] = frozenset()
     environment: Callable[[str, Mapping[str, ProgramT]], Sequence[str]] | None = field(
         default=None, repr=False
     )

@@ -6,6 +6,7 @@ import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from statistics import median
@@ -17,21 +18,21 @@ from taccl.analysis.baseline_size import BaselineSize
 from taccl.backend.target import AnyTarget
 from taccl.backend.targets.registry import DEFAULT_TARGET, find_target
 from taccl.bundles.files import BundleFile, files_of_windows
+from taccl.bundles.manifest import MANIFEST
 from taccl.bundles.texts import CHECK, ENVIRONMENT, check_script, environment_script, read_me
 from taccl.bundles.windows import windows_of
 from taccl.deployment import deploy
 from taccl.deployment.first_run import torchrun_commands
-from taccl.errors import TacclError
-from taccl.exploration.envelope import Envelope
+from taccl.errors import NoScheduleInTime, TacclError
 from taccl.exploration.explore import explore
 from taccl.exploration.explored import Explored
+from taccl.exploration.question import Question
 from taccl.model import units
 from taccl.support.files import write_folder
 from taccl.support.report import Report, Reported, Table
 from taccl.synthesis.lowering import OutputFile
 from taccl.topologies import PhysicalTopology
 
-MANIFEST = "manifest.json"
 #: For NCCL's estimates alone: the bounds are there already.
 _NO_BOUNDS_S = 1e-3
 _COLUMNS = ("path", "collective", "min_bytes", "max_bytes", "time_us", "lower_bound_us", "kind", "reason")
@@ -136,27 +137,31 @@ def bundle_of(explored: Explored, target: AnyTarget) -> Bundle:
     """
     files: list[BundleFile] = []
     for envelope in explored.envelopes:
-        library_us = _library_us(envelope)
+        library = partial(_library_us, envelope.question)
+        library_us = library(envelope.question.sizes)
         best = [
             None if curve is None or _is_faster(expected, curve.times_us[place]) else curve
             for place, (curve, expected) in enumerate(zip(envelope.best(), library_us, strict=True))
         ]
-        files += files_of_windows(envelope, windows_of(envelope, best), library_us)
+        files += files_of_windows(envelope, windows_of(envelope, best, library), library_us)
+    if not any(file.kind == "plan" for file in files):
+        reasons = dict.fromkeys(f"{file.collective}: {file.reason}" for file in files)
+        raise NoScheduleInTime(
+            f"there is no file to deploy; {'; '.join(reasons)}",
+            hint="a larger --time-limit, or what the library does by itself",
+        )
     texts = _texts(files, target, explored)
     return Bundle(explored, target, tuple(files), texts)
 
 
-def _library_us(envelope: Envelope) -> tuple[float | None, ...]:
+def _library_us(question: Question, sizes: Sequence[int]) -> tuple[float | None, ...]:
     """What NCCL expects of itself at each size; None: it says nothing, or our times leave out launch."""
-    question = envelope.question
     if question.machine.executor is None:
-        return (None,) * len(question.sizes)
+        return (None,) * len(sizes)
     try:
-        found = baseline(
-            question.collective, topology=question.machine, sizes=question.sizes, time_limit=_NO_BOUNDS_S
-        )
+        found = baseline(question.collective, topology=question.machine, sizes=sizes, time_limit=_NO_BOUNDS_S)
     except TacclError:
-        return (None,) * len(question.sizes)
+        return (None,) * len(sizes)
     return tuple(_expected_us(each) for each in found.sizes)
 
 
@@ -271,6 +276,7 @@ def _figures(file: BundleFile) -> dict[str, Any]:
     return {
         "path": next(iter(_paths(file).values()), None),
         "collective": file.collective,
+        "root": file.root,
         "min_bytes": file.window.min_bytes,
         "max_bytes": file.window.max_bytes,
         "size_bytes": size_bytes,

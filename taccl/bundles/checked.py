@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from taccl.bundles.bundle import MANIFEST
+from taccl.bundles.manifest import MANIFEST, Manifest, read_manifest
 from taccl.calibration.benchmarks.registry import parse_measured
 from taccl.errors import FileError
 from taccl.model import units
@@ -56,13 +55,20 @@ class CheckedBundle(Reported):
     ----------
     seen : names of plans of the bundle that the output says were executed; runtimes that write no log say
         nothing.
+    faults : tables with wrong values: the files, or what runs them, must not be used.
     notes : what follows.
     """
 
     folder: str
     sizes: tuple[CheckedSize, ...]
     seen: tuple[str, ...]
+    faults: tuple[str, ...]
     notes: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing that was measured came out wrong."""
+        return not self.faults
 
     def report(self) -> Report:
         """A row for each measured size, and a table."""
@@ -87,7 +93,14 @@ class CheckedBundle(Reported):
             )
             for each in self.sizes
         ]
-        figures = {"folder": self.folder, "sizes": rows, "seen": list(self.seen), "notes": list(self.notes)}
+        figures = {
+            "folder": self.folder,
+            "ok": self.ok,
+            "sizes": rows,
+            "seen": list(self.seen),
+            "faults": list(self.faults),
+            "notes": list(self.notes),
+        }
         return Report("taccl.bundle.check/1", figures, _COLUMNS, rows, Table(self.folder, cells, _HEADER))
 
 
@@ -99,61 +112,46 @@ def check_bundle(folder: str | Path, results: str | Path) -> CheckedBundle:
     FileError : there is no manifest in the folder, or a file cannot be read.
     MeasurementError : the results are no output of nccl-tests, or of none of the collectives.
     """
-    manifest = _manifest(Path(folder))
+    manifest = read_manifest(Path(folder) / MANIFEST)
     text = utf8_text(str(results), _MOST_BYTES, FileError)
     measured = parse_measured(text, str(results))
+    sweeps = [sweep for sweep in measured.sweeps if sweep.collective is not None]
     sizes = tuple(
-        _checked(manifest, plain_name(sweep.collective), point.size_bytes, point.time_us)
-        for sweep in measured.sweeps
-        if sweep.collective is not None
+        _checked(manifest, plain_name(str(sweep.collective)), point.size_bytes, point.time_us)
+        for sweep in sweeps
         for point in sweep.points
     )
     if not sizes:
         raise FileError("no table of a collective is in it", path=results, hint="what check.sh prints")
-    names = [path for file in manifest["files"] for path in file["paths"].values()]
+    names = [path for window in manifest.windows for path in window.paths]
     seen = tuple(dict.fromkeys(Path(name).stem for name in names if f"taccl-{Path(name).stem}-" in text))
-    notes = tuple(_notes(manifest, sizes, measured.sweeps[0].ranks))
-    return CheckedBundle(str(folder), sizes, seen, notes)
+    faults = tuple(
+        f"{sweep.collective}, line {sweep.fault[1]}: {sweep.fault[0]}"
+        for sweep in sweeps
+        if sweep.fault is not None
+    )
+    return CheckedBundle(str(folder), sizes, seen, faults, tuple(_notes(manifest, sizes, sweeps[0].ranks)))
 
 
-def _manifest(folder: Path) -> dict[str, Any]:
-    path = folder / MANIFEST
-    try:
-        values = json.loads(utf8_text(str(path), _MOST_BYTES, FileError))
-        for file in values["files"]:
-            _ = (
-                file["collective"],
-                file["min_bytes"],
-                file["max_bytes"],
-                file["sizes"],
-                file["paths"].values(),
-            )
-    except (ValueError, KeyError, TypeError, AttributeError) as fault:
-        raise FileError(
-            "this is no manifest of a bundle", path=path, hint="what taccl bundle wrote"
-        ) from fault
-    return dict(values)
-
-
-def _checked(manifest: dict[str, Any], collective: str, size_bytes: int, time_us: float) -> CheckedSize:
-    for file in manifest["files"]:
-        if file["collective"] == collective and file["min_bytes"] <= size_bytes <= file["max_bytes"]:
-            predicted = (each["time_us"] for each in file["sizes"] if each["size_bytes"] == size_bytes)
-            path = next(iter(file["paths"].values()), None)
-            return CheckedSize(collective, size_bytes, path, file["kind"], next(predicted, None), time_us)
+def _checked(manifest: Manifest, collective: str, size_bytes: int, time_us: float) -> CheckedSize:
+    for window in manifest.windows:
+        if window.collective == collective and window.min_bytes <= size_bytes <= window.max_bytes:
+            predicted_us = window.time_us.get(size_bytes)
+            path = window.paths[0] if window.paths else None
+            return CheckedSize(collective, size_bytes, path, window.kind, predicted_us, time_us)
     return CheckedSize(collective, size_bytes, None, "outside", None, time_us)
 
 
-def _notes(manifest: dict[str, Any], sizes: Sequence[CheckedSize], ranks: int | None) -> Iterator[str]:
-    if ranks is not None and ranks != manifest.get("ranks"):
-        yield f"the results are of {ranks} ranks, and the bundle is for {manifest.get('ranks')}"
+def _notes(manifest: Manifest, sizes: Sequence[CheckedSize], ranks: int | None) -> Iterator[str]:
+    if ranks is not None and ranks != manifest.ranks:
+        yield f"the results are of {ranks} ranks, and the bundle is for {manifest.ranks}"
     ratios = [each.ratio for each in sizes if each.ratio is not None]
     if not ratios:
         yield "nothing was predicted of the sizes that were measured"
         return
     median = statistics.median(ratios)
     yield f"measured over predicted: {median:.2f} in the median, {min(ratios):.2f} to {max(ratios):.2f}"
-    if "links alone" in str(manifest.get("times_of")):
+    if "links alone" in manifest.times_of:
         yield "predicted times are of links alone: real calls have launch and steps in them as well"
     if abs(median - 1) > _OFF:
         yield (

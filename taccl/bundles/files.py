@@ -24,6 +24,7 @@ _SIZED_BY_PART = ("gather", "scatter")
 #: MSCCL++ keeps as many letters of a plan's name.
 _LONGEST_NAME = 63
 _LIBRARY_IS_FASTER = "the library's own algorithm is expected to be faster"
+_NOTHING_FOUND = "no algorithm was found in the time"
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +40,7 @@ class BundleFile:
     kind : `plan` for files, `fallback` for what the runtime does by itself.
     reason : why it is a fallback.
     outputs : the files, each for some runtimes; none for a fallback.
+    root : of a collective that has one. No runtime compares it with that of a call.
     """
 
     collective: str
@@ -48,6 +50,7 @@ class BundleFile:
     kind: Literal["plan", "fallback"]
     reason: str = ""
     outputs: tuple[OutputFile, ...] = field(default=(), repr=False)
+    root: int | None = None
 
     def file_name(self, output: OutputFile) -> str:
         """Of one of its files."""
@@ -68,7 +71,8 @@ def files_of_windows(
     library_us : for each size, what the runtime's own algorithm is expected to take; None: not known.
     """
     question = envelope.question
-    for number, window in enumerate(windows):
+    root = question.jobs[0].inputs.collective.root
+    for window in windows:
         name = f"{question.collective}-{units.format_size(question.sizes[window.places[0]])}"
         if len(window.places) > 1:
             name += f"-{units.format_size(question.sizes[window.places[-1]])}"
@@ -76,20 +80,37 @@ def files_of_windows(
         of_table = [question.sizes[place] for place in window.places]
         own = tuple(zip(of_table, (library_us[place] for place in window.places), bounds, strict=True))
         if window.curve is None:
-            yield BundleFile(question.collective, "", window, own, "fallback", _LIBRARY_IS_FASTER)
+            expected = all(library_us[place] is not None for place in window.places)
+            reason = _LIBRARY_IS_FASTER if expected else _NOTHING_FOUND
+            yield BundleFile(question.collective, "", window, own, "fallback", reason, root=root)
             continue
         try:
-            outputs = _outputs(question, window, name, is_last=number == len(windows) - 1)
+            outputs = _outputs(question, window, name)
         except TacclError as fault:
-            yield BundleFile(question.collective, "", window, own, "fallback", fault.message)
+            yield BundleFile(question.collective, "", window, own, "fallback", fault.message, root=root)
             continue
         times = [window.curve.times_us[place] for place in window.places]
         sizes = tuple(zip(of_table, times, bounds, strict=True))
-        yield BundleFile(question.collective, name, window, sizes, "plan", outputs=outputs)
+        yield BundleFile(question.collective, name, window, sizes, "plan", outputs=outputs, root=root)
 
 
-def _outputs(question: Question, window: Window, name: str, *, is_last: bool) -> tuple[OutputFile, ...]:
-    """The files for the calls of a window. Raises TacclError where there are none."""
+def _outputs(question: Question, window: Window, name: str) -> tuple[OutputFile, ...]:
+    """The files for the calls of a window. Raises TacclError where there are none.
+
+    Files for runtimes that leave out the largest size that a file names, name one byte more.
+    """
+    left_out = question.jobs[0].target.leaves_out_largest
+    made = [
+        replace(output, readers=readers)
+        for more, takes in ((0, False), (1, True))
+        for output in (_made(question, window, name, more) if more == 0 or left_out else ())
+        if (readers := tuple(reader for reader in output.readers if (reader in left_out) == takes))
+    ]
+    return tuple(sorted(made, key=lambda output: -len(output.readers)))
+
+
+def _made(question: Question, window: Window, name: str, more: int) -> tuple[OutputFile, ...]:
+    """The files whose largest call is this many bytes above that of the window."""
     assert window.curve is not None
     curve, job = window.curve, question.jobs[window.curve.way]
     size = question.sizes[window.places[-1]]
@@ -98,18 +119,17 @@ def _outputs(question: Question, window: Window, name: str, *, is_last: bool) ->
         raise TacclError(f"the schedule cannot be cut for {units.format_size(size)}")
     configuration = curve.answer.configuration
     each = question.machine.num_members if question.collective in _SIZED_BY_PART else 1
-    # Some runtimes leave out the largest size that a file names, so the last window names one byte more.
     output = OutputOptions(
         protocol=configuration.protocol,
         instances=configuration.instances,
         thread_blocks=configuration.thread_blocks,
         min_bytes=-(-window.min_bytes // each),
-        max_bytes=window.max_bytes // each + is_last,
+        max_bytes=window.max_bytes // each + more,
     )
     request = replace(question.ways[curve.way], size=size, chunks=curve.chunks, target=job.target)
-    made = formulate(request, output)
+    asked = formulate(request, output)
     named = f"taccl-{name}-{question.machine.name}"[:_LONGEST_NAME]
-    return files_of(replace(made, lowering=made.lowering.named(named)), schedule, configuration)
+    return files_of(replace(asked, lowering=asked.lowering.named(named)), schedule, configuration)
 
 
 def test_program(collective: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from taccl.bundles.files import BundleFile, test_program
 from taccl.model import units
@@ -29,8 +30,10 @@ def environment_script(lines: Mapping[str, Sequence[str]]) -> str:
             'BUNDLE="$(pwd)"',
             'case "$RUNTIME" in',
             *cases,
-            f'*) echo "RUNTIME is none of {names}" >&2 ;;',
+            f'*) echo "RUNTIME is none of {names}" >&2; return 2 2> /dev/null || exit 2 ;;',
             "esac",
+            'if [ ! -d "$HERE" ]; then echo "to be sourced in the folder of the bundle" >&2; '
+            "return 2 2> /dev/null || exit 2; fi",
             "",
         ]
     )
@@ -38,14 +41,14 @@ def environment_script(lines: Mapping[str, Sequence[str]]) -> str:
 
 def check_script(files: Sequence[BundleFile], runtimes: Sequence[str]) -> str:
     """A script that runs nccl-tests over the sizes of each collective."""
-    ranges: dict[str, tuple[int, int]] = {}
+    sizes: dict[tuple[str, int | None], list[int]] = {}
     for file in files:
-        low, high = ranges.get(file.collective, (file.window.min_bytes, file.window.max_bytes))
-        ranges[file.collective] = min(low, file.window.min_bytes), max(high, file.window.max_bytes)
+        sizes.setdefault((file.collective, file.root), []).extend(size for size, *_ in file.sizes)
     tests = [
-        f'$MPIRUN "$NCCL_TESTS/{test_program(name)}" -b {low} -e {high} -f 2 -g 1'
-        for name, (low, high) in ranges.items()
-        if test_program(name)
+        f'$MPIRUN "$NCCL_TESTS/{program}" {range_of} -g 1{"" if root is None else f" -r {root}"}'
+        for (name, root), each in sizes.items()
+        if (program := test_program(name))
+        for range_of in _ranges(each)
     ]
     return "\n".join(
         [
@@ -57,15 +60,30 @@ def check_script(files: Sequence[BundleFile], runtimes: Sequence[str]) -> str:
             'cd "$(dirname "$0")" || exit 2',
             ': "${NCCL_TESTS:?the folder of the programs of nccl-tests}"',
             ': "${MPIRUN:?how programs are started, such as: mpirun -np 16}"',
-            f'RUNTIME="$1"; . ./{ENVIRONMENT}',
+            f'RUNTIME="$1"; . ./{ENVIRONMENT} || exit 2',
             *tests,
             "",
         ]
     )
 
 
+def _ranges(sizes: Sequence[int]) -> list[str]:
+    """The sizes as options of nccl-tests: those that double as one range, others one by one."""
+    if all(after == 2 * before for before, after in pairwise(sizes)):
+        return [f"-b {sizes[0]} -e {sizes[-1]} -f 2"]
+    return [f"-b {size} -e {size}" for size in sizes]
+
+
 def read_me(title: str, files: Sequence[BundleFile], use: Sequence[str]) -> str:
     """The page for whoever deploys the folder."""
+    roots = sorted({f"{file.collective}: {file.root}" for file in files if file.root is not None})
+    if roots:
+        use = [
+            *use,
+            "",
+            f"**Only for jobs whose calls all have these roots ({', '.join(roots)}).** No runtime compares",
+            "the root of a call with that of a file: another one gives wrong data without a word.",
+        ]
     rows = [
         f"| {file.collective} | {units.format_size(file.window.min_bytes)} | "
         f"{units.format_size(file.window.max_bytes)} | {_what(file)} |"

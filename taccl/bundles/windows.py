@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
@@ -29,15 +29,18 @@ class Window:
     places: tuple[int, ...]
 
 
-def windows_of(envelope: Envelope, best: Sequence[Curve | None]) -> tuple[Window, ...]:
+#: What the runtime's own algorithm takes at some sizes, microseconds; None where that is not known.
+Library = Callable[[Sequence[int]], Sequence[float | None]]
+
+
+def windows_of(envelope: Envelope, best: Sequence[Curve | None], library: Library) -> tuple[Window, ...]:
     """The windows of a question, from its smallest size to its largest.
 
-    Two neighbours meet where the second becomes faster; where the runtime's own algorithm is one of them, at
-    the size of the table at which it changes.
+    Two neighbours meet where the second becomes faster.
 
     Parameters
     ----------
-    best : for each size, the algorithm that it takes.
+    best : for each size, the algorithm that it takes; None: the runtime's own.
     """
     question = envelope.question
     groups = [
@@ -48,7 +51,7 @@ def windows_of(envelope: Envelope, best: Sequence[Curve | None]) -> tuple[Window
     ]
     starts = [question.sizes[0]]
     for (before, left), (after, right) in pairwise(groups):
-        starts.append(_crossing(question, before, after, left[-1], right[0]))
+        starts.append(_crossing(question, before, after, (left[-1], right[0]), library))
     ends = [start - 1 for start in starts[1:]] + [question.sizes[-1]]
     return tuple(
         Window(curve, start, end, places)
@@ -56,13 +59,21 @@ def windows_of(envelope: Envelope, best: Sequence[Curve | None]) -> tuple[Window
     )
 
 
-def _crossing(question: Question, before: Curve | None, after: Curve | None, left: int, right: int) -> int:
+def _crossing(
+    question: Question, before: Curve | None, after: Curve | None, places: tuple[int, int], library: Library
+) -> int:
     """From which size on the second is as fast as the first, between two neighbours of the table."""
-    low, high = question.sizes[left], question.sizes[right]
-    if before is None or after is None or high - low < BETWEEN:
+    low, high = (question.sizes[place] for place in places)
+    if high - low < BETWEEN:
         return high
     sizes = [low + (high - low) * step // BETWEEN for step in range(1, BETWEEN)]
-    first = times_at(question, before.answer, before.way, sizes)
-    second = times_at(question, after.answer, after.way, sizes)
-    faster = (size for size, one, other in zip(sizes, first, second, strict=True) if other <= one)
+    first, second = (
+        library(sizes) if curve is None else times_at(question, curve.answer, curve.way, sizes)
+        for curve in (before, after)
+    )
+    faster = (
+        size
+        for size, one, other in zip(sizes, first, second, strict=True)
+        if one is not None and other is not None and other <= one
+    )
     return next(faster, high)

@@ -47,6 +47,9 @@ from taccl.exploration.sizes import sizes_of
     metavar="SIZE,...",
     help="As nccl-tests counts them.",
 )
+@click.option(
+    "--root", type=int, help="Of an algorithm of broadcast, reduce, gather or scatter.  [default: 0]"
+)
 @click.option("--gpu", metavar="MODEL", help="The GPUs' model, such as H100, where the machine does not say.")
 @click.option(
     "--cpu",
@@ -103,6 +106,8 @@ def baseline(
     if library not in LIBRARIES:
         _as_schedules(ctx, library, size, schedule, as_json=as_json, **request)
         return
+    if request.pop("root") is not None:
+        raise click.UsageError(f"--root is of an algorithm, and {library} chooses one")
     if schedule is not None:
         raise click.UsageError(f"--schedule is of an algorithm, and {library} chooses one")
     found = baseline_of(library=library, sizes=size.split(","), **request)

@@ -18,6 +18,9 @@ from taccl.cli.targets import target_option
 from taccl.support.files import check_folder
 from taccl.support.report import Reported
 
+#: Something failed its check.
+_WRONG = 4
+
 
 @click.group(invoke_without_command=True)
 @click.option(
@@ -73,8 +76,11 @@ def bundle(
 @click.argument("folder", type=FILE)
 @click.argument("results", type=FILE)
 @json_option
-def check(folder: Path, results: Path, as_json: bool) -> None:
-    """Compare what nccl-tests printed (RESULTS, of check.sh) with what the bundle in FOLDER promised."""
+@click.pass_context
+def check(ctx: click.Context, /, folder: Path, results: Path, as_json: bool) -> None:
+    """Compare what nccl-tests printed (RESULTS, of check.sh) with what the bundle in FOLDER promised. Exit
+    code 4: nccl-tests counted wrong values.
+    """
     found = check_bundle(folder, results)
     _show(found, as_json=as_json)
     if not as_json:
@@ -82,6 +88,10 @@ def check(folder: Path, results: Path, as_json: bool) -> None:
             click.echo(f"executed: {name}")
         for note in found.notes:
             click.echo(f"note: {note}")
+        for fault in found.faults:
+            click.echo(f"WRONG: {fault}", err=True)
+    if not found.ok:
+        ctx.exit(_WRONG)
 
 
 def _show(found: Reported, *, as_json: bool) -> None:

@@ -70,7 +70,7 @@ def explore(
         if as_json:
             show_json(table.to_dict())
         else:
-            _show(table, err=aside)
+            _show(table, err=aside, is_kept=not no_cache)
         _write((csv, table.to_csv), (html, table.to_html))
         _write((svg, partial(table.picture, "svg")), (png, partial(table.picture, "png")))
 
@@ -82,11 +82,12 @@ def _write(*outputs: tuple[Path | None, Callable[[], str | bytes]]) -> None:
             click.echo(f"wrote {output_name(path)}", err=True)
 
 
-def _show(table: Explored, *, err: bool) -> None:
+def _show(table: Explored, *, err: bool, is_kept: bool) -> None:
     shown = table.report().table
     click.echo(shown.title, err=err)
     show_table(list(map(str, shown.header)), [list(row) for row in shown.cells], err=err)
     for note in table.notes:
         click.echo(f"note: {note}", err=err)
     if table.interrupted:
-        click.echo("note: it was interrupted; the same command goes on where it was", err=err)
+        goes_on = "; the same command goes on where it was" if is_kept else ""
+        click.echo(f"note: it was interrupted{goes_on}", err=err)

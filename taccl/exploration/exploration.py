@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from taccl.encoding.core.options import SearchOptions
@@ -21,6 +21,7 @@ from taccl.exploration.shares import Shares
 from taccl.exploration.tuning import ANCHORS, LEAST_S, SEARCHED, WAVE
 from taccl.model import units
 from taccl.support.budget import Budget
+from taccl.support.lists import few
 
 #: Hears each search that has ended, with the table so far.
 Listener = Callable[[Cell, Explored], None]
@@ -80,7 +81,23 @@ class Exploration:
         for number, envelope in enumerate(self._envelopes):
             self._envelopes[number], said = envelope.without_refuted()
             self._notes |= dict.fromkeys(said)
-        return Explored(tuple(self._envelopes), tuple(self._cells), tuple(self._notes), self.interrupted)
+        return Explored(
+            tuple(self._envelopes), tuple(self._cells), (*self._notes, *self._missing()), self.interrupted
+        )
+
+    def _missing(self) -> Iterator[str]:
+        """What there is nothing to show of, and why."""
+        for envelope in self._envelopes:
+            without = [
+                units.format_size(size)
+                for size, time_us in zip(envelope.question.sizes, envelope.times_us(), strict=True)
+                if math.isinf(time_us)
+            ]
+            if without:
+                yield f"{envelope.question.name}: no algorithm was found in the time for {few(without)}"
+        failed = [cell for cell in self._cells if cell.failure]
+        if failed:
+            yield f"{len(failed)} of {len(self._cells)} searches found nothing: {failed[0].failure}"
 
     def _wave(self, budget: Budget) -> list[Place]:
         """Where the next searches go; none: it is over. Neighbours are not searched for at once."""

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from taccl.backend.targets.registry import DEFAULT_TARGET
-from taccl.errors import TacclError
+from taccl.errors import CollectiveError, TacclError
 from taccl.exploration.cache import Cache, cache_folder
 from taccl.exploration.exploration import Exploration, Listener
 from taccl.exploration.explored import Explored
-from taccl.exploration.question import question_of
+from taccl.exploration.question import Question, question_of
 from taccl.exploration.search import processes
 from taccl.exploration.shares import Shares
 from taccl.exploration.sizes import sizes_of
+from taccl.model.collectives import ROOTED, plain_name
 from taccl.support.arguments import whole_number
 from taccl.synthesis.output_options import OutputOptions
 from taccl.synthesis.request import Request
@@ -81,21 +82,24 @@ def explore(
     whole_number(jobs, "jobs", TacclError, least=1, most=os.cpu_count() or 1, hint="--jobs 1")
     wanted = sizes_of(sizes)
     output = OutputOptions(file=target is not None, protocol=protocol, instances=instances)
+    names = list(dict.fromkeys(map(plain_name, map(str, _listed(collective)))))
+    if root is not None and not any(name in ROOTED for name in names):
+        raise CollectiveError(f"{', '.join(names)} has no root", hint="leave --root out")
     sketches: tuple[str | None, ...] = tuple(_listed(sketch)) or (None,)
-    questions, notes = [], []
-    for machine in _listed(topology):
-        for name in _listed(collective):
+    questions, notes = list[Question](), list[str]()
+    for machine in dict.fromkeys(_listed(topology)):
+        for name in names:
             request = Request(
                 name,
                 topology=machine,
                 nodes=nodes,
-                root=root,
+                root=root if name in ROOTED else None,
                 without=without,
                 executor=False if target is None and executor is None else executor,
                 target=DEFAULT_TARGET.name if target is None else target,
             )
-            question, too_small = question_of(request, sketches, output, wanted)
-            notes += [f"{size} B is too small for {question.name}" for size in too_small]
+            question, said = question_of(request, sketches, output, wanted)
+            notes += said
             questions.append(question)
     kept = Cache((cache_folder() if cache is True else Path(cache)) if cache else None)
     shares = Shares.of(questions, time_limit, effort, seed)

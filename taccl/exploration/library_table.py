@@ -149,6 +149,8 @@ def library(
     ------
     TacclError : the machine, the collective or a size is wrong, or it has no such algorithm.
     """
+    if not name:
+        raise TacclError("an algorithm without a name", hint=f"{ALL}, ring")
     budget = Budget(check_time_limit(time_limit, example="20"))
     request = Request(collective, topology=topology, nodes=nodes, without=without, root=root, executor=False)
     question, _ = question_of(request, (None,), OutputOptions(file=False), sizes_of(sizes))

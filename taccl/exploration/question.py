@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from taccl.model import units
 from taccl.model.problem import Problem
+from taccl.support.lists import few
 from taccl.synthesis.job import Job, formulate
 from taccl.synthesis.output_options import OutputOptions
 from taccl.synthesis.request import Request
@@ -60,8 +61,8 @@ class Question:
 
 def question_of(
     request: Request, sketches: Sequence[str | None], output: OutputOptions, sizes: Sequence[int]
-) -> tuple[Question, tuple[int, ...]]:
-    """The question about the sizes that the collective has on this machine, and the sizes that are too small.
+) -> tuple[Question, tuple[str, ...]]:
+    """The question about the sizes that the collective has on this machine, and what to say of the others.
 
     A size is what nccl-tests counts, rounded down to whole bytes of each part: one that has not a byte for
     each part is left out.
@@ -75,5 +76,15 @@ def question_of(
     parts = jobs[0].inputs.collective.chunks_per_size
     rounded = [size // parts * parts for size in sizes]
     fitting = tuple(sorted({size for size in rounded if size}))
-    too_small = tuple(size for size, kept in zip(sizes, rounded, strict=True) if not kept)
-    return Question(jobs[0].inputs.topology, ways, jobs, fitting), too_small
+    question = Question(jobs[0].inputs.topology, ways, jobs, fitting)
+    too_small = [size for size, kept in zip(sizes, rounded, strict=True) if not kept]
+    changed = [size for size, kept in zip(sizes, rounded, strict=True) if kept not in (0, size)]
+    said = []
+    if too_small:
+        said.append(f"too small for {question.name}: {few(map(units.format_size, too_small))}")
+    if changed:
+        said.append(
+            f"{question.name}: sizes are rounded down to multiples of {parts} bytes, "
+            f"{few(map(units.format_size, changed), 3)}"
+        )
+    return question, tuple(said)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -11,7 +14,7 @@ from signal import SIG_DFL, SIG_IGN, SIGINT, SIGTERM, signal
 
 from taccl.api import synthesize_request
 from taccl.encoding.core.options import SearchOptions
-from taccl.errors import NoScheduleInTime, TacclError
+from taccl.errors import ClusterError, NoScheduleInTime, TacclError
 from taccl.exploration.answer import Answer
 from taccl.exploration.cache import key_of
 from taccl.exploration.question import Question
@@ -70,10 +73,17 @@ def search_of(
 
 
 def carried_out(search: Search) -> Outcome:
-    """Search; whatever a search may fail with is told, and no reason to end an exploration."""
+    """Search; what one search may fail with is told, and no reason to end an exploration.
+
+    Raises
+    ------
+    ClusterError : the scheduler or its workers cannot be used: no other search could use them either.
+    """
     try:
         with searcher_at(search.scheduler, search.options) as searcher:
             result = synthesize_request(search.request, search.options, search.output, searcher)
+    except ClusterError:
+        raise
     except NoScheduleInTime as fault:
         return Outcome(None, failure=fault.message)
     except TacclError as fault:
@@ -88,8 +98,23 @@ def processes(jobs: int) -> Iterator[Processes]:
     if jobs == 1:
         yield Processes(None, 1)
         return
-    with get_context("spawn").Pool(jobs, _deaf) as pool:  # leaving it terminates them
+    with _uninterrupted():  # processes begin with what is ignored here
+        pool = get_context("spawn").Pool(jobs, _begin, (os.getpid(),))
+    with pool:  # leaving it terminates them
         yield Processes(pool, jobs)
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ignore Ctrl-C for a moment; elsewhere than in the main thread nothing is changed."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal(SIGINT, SIG_IGN)
+    try:
+        yield
+    finally:
+        signal(SIGINT, before)
 
 
 class Processes:
@@ -106,7 +131,17 @@ class Processes:
             yield from self._pool.imap(carried_out, searches)
 
 
-def _deaf() -> None:
-    """Ctrl-C reaches all processes of a terminal; who hands out the work ends the others."""
+def _begin(parent: int) -> None:
+    """Ctrl-C reaches all processes of a terminal, but who hands out the work ends the others.
+
+    Where that process was killed, they end by themselves.
+    """
     signal(SIGINT, SIG_IGN)
     signal(SIGTERM, SIG_DFL)
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)

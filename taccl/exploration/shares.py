@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from taccl.encoding.core.options import SearchOptions
 from taccl.exploration.question import Question
 from taccl.exploration.tuning import (
-    BOUNDS_LEAST_S,
     BOUNDS_SHARE,
     DEFAULT_S_EACH,
     DONE,
@@ -18,7 +17,7 @@ from taccl.exploration.tuning import (
     MOST_TIMES,
     SEARCHED,
 )
-from taccl.support.budget import UNITS_PER_S, Budget, check_effort, check_time_limit
+from taccl.support.budget import Budget, check_effort, check_time_limit
 
 
 @dataclass(frozen=True)
@@ -69,8 +68,8 @@ class Shares:
         return Budget.of_work(self.effort, self.time_limit_s)
 
     def bounds(self) -> Budget:
-        """The budget for the bounds of one question; never so little that a time would stand without one."""
-        return self._part(BOUNDS_SHARE / self.questions, BOUNDS_LEAST_S)
+        """The budget for the bounds of one question, next to those that are made in any case."""
+        return self._part(BOUNDS_SHARE / self.questions)
 
     def library(self) -> Budget:
         """The budget for what libraries run, of one question."""
@@ -85,8 +84,7 @@ class Shares:
         each_s = share * jobs * (self.time_limit_s or 0.0)
         return SearchOptions(time_limit_s=min(each_s, left_s), gap=DONE, seed=self.seed)
 
-    def _part(self, share: float, least_s: float = 0.0) -> Budget:
+    def _part(self, share: float) -> Budget:
         if self.effort is None:
-            return Budget(max(least_s, share * (self.time_limit_s or 0.0)))
-        units = max(1.0, least_s * UNITS_PER_S, share * self.effort)
-        return Budget.of_work(round(units), self.time_limit_s)
+            return Budget(share * (self.time_limit_s or 0.0))
+        return Budget.of_work(max(1, round(share * self.effort)), self.time_limit_s)

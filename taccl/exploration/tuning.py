@@ -33,8 +33,8 @@ ANCHORS = 0.5
 NEAR = 2
 #: A size whose gap is at most this is done.
 DONE = 0.005
-#: The part of the time for bounds, and the least seconds for those of a question.
-BOUNDS_SHARE, BOUNDS_LEAST_S = 0.1, 5.0
+#: The part of the time for bounds.
+BOUNDS_SHARE = 0.1
 #: Of curves that differ by no more at a size, that one is taken which serves most sizes.
 SAME = 1e-3
 

@@ -155,6 +155,8 @@ _ROOTED: dict[str, Callable[[int, int, int], Collective]] = {
 _COMPOSED = ("allgather", "reducescatter", "allreduce")
 #: The names that `make_collective` knows.
 COLLECTIVES = (*_ROOTLESS, *_ROOTED)
+#: Those with a root.
+ROOTED = tuple(_ROOTED)
 
 
 def plain_name(collective: str) -> str:

@@ -128,7 +128,7 @@ def test_files_are_timed_where_a_target_is_given() -> None:
 def test_sizes_without_a_byte_for_each_part_are_left_out_with_a_note() -> None:
     table = explore("allgather", topology="ring:4", sizes="2,64", effort=200, cache=False)
     assert [row["size_bytes"] for row in table.best] == [64]
-    assert table.notes == ("2 B is too small for allgather on ring:4",)
+    assert table.notes == ("too small for allgather on ring:4: 2B",)
 
 
 @pytest.mark.parametrize(

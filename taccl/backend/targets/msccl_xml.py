@@ -47,6 +47,7 @@ def _target(name: str, title: str, runtimes: tuple[str, ...]) -> Target[Program,
         variants=_variants,
         use=_use,
         environment=_environment,
+        leaves_out_largest=frozenset({"msccl"}),
         knows=begins_as_program,
         parse=lambda content, path, look: parse_xml(content, path),
         unfold=TwoSided.of,
@@ -113,13 +114,15 @@ def _environment(runtime: str, programs: Mapping[str, Program]) -> list[str]:
     if len(programs) <= _MOST_NAMED:
         return [*lines, "export MSCCL_XML_FILES=" + ":".join(f'"$HERE/{name}"' for name in programs)]
     listed = [
-        f'<load path="$HERE/{name}" minbytes="{program.min_bytes}" maxbytes="{program.max_bytes}" '
+        f'<load path="$HERE_XML/{name}" minbytes="{program.min_bytes}" maxbytes="{program.max_bytes}" '
         f'proto="{program.protocol.value}"/>'
         for name, program in programs.items()
     ]
     config = '"$HERE.config.xml"'
+    escape = 's/&/\\&amp;/g; s/</\\&lt;/g; s/"/\\&quot;/g'
     return [
         *lines,
+        f"HERE_XML=$(printf '%s' \"$HERE\" | sed '{escape}')",
         f"cat > {config} <<END",
         *("<msccl_algos>", *listed, "</msccl_algos>"),
         "END",
