@@ -99,18 +99,18 @@ def _outputs(question: Question, window: Window, name: str) -> tuple[OutputFile,
 
     Files for runtimes that leave out the largest size that a file names, name one byte more.
     """
-    left_out = question.jobs[0].target.leaves_out_largest
-    made = [
-        replace(output, readers=readers)
-        for more, takes in ((0, False), (1, True))
-        for output in (_made(question, window, name, more) if more == 0 or left_out else ())
-        if (readers := tuple(reader for reader in output.readers if (reader in left_out) == takes))
-    ]
-    return tuple(sorted(made, key=lambda output: -len(output.readers)))
+    target = question.jobs[0].target
+    leaving, others = target.leaves_out_largest, frozenset(target.runtimes) - target.leaves_out_largest
+    made = list(_made(question, window, name, left_out=leaving))
+    if leaving:
+        made += _made(question, window, name, left_out=others, more=1)
+    return tuple(sorted(made, key=lambda output: target.runtimes.index(output.readers[0])))
 
 
-def _made(question: Question, window: Window, name: str, more: int) -> tuple[OutputFile, ...]:
-    """The files whose largest call is this many bytes above that of the window."""
+def _made(
+    question: Question, window: Window, name: str, left_out: frozenset[str], more: int = 0
+) -> tuple[OutputFile, ...]:
+    """The files for all but some runtimes, whose largest call is `more` bytes above that of the window."""
     assert window.curve is not None
     curve, job = window.curve, question.jobs[window.curve.way]
     size = question.sizes[window.places[-1]]
@@ -129,7 +129,7 @@ def _made(question: Question, window: Window, name: str, more: int) -> tuple[Out
     request = replace(question.ways[curve.way], size=size, chunks=curve.chunks, target=job.target)
     asked = formulate(request, output)
     named = f"taccl-{name}-{question.machine.name}"[:_LONGEST_NAME]
-    return files_of(replace(asked, lowering=asked.lowering.named(named)), schedule, configuration)
+    return files_of(replace(asked, lowering=asked.lowering.named(named)), schedule, configuration, left_out)
 
 
 def test_program(collective: str) -> str:

@@ -144,19 +144,29 @@ def _tell_what_fits(fault: CheckError, chunks: int) -> None:
         fault.hint = ", or ".join([f"--chunks {chunks}", *others])
 
 
-def files_of(job: Job, schedule: Schedule, configuration: Configuration) -> tuple[OutputFile, ...]:
+def files_of(
+    job: Job, schedule: Schedule, configuration: Configuration, left_out: frozenset[str] = frozenset()
+) -> tuple[OutputFile, ...]:
     """The verified texts of a schedule's programs, that for most runtimes first.
+
+    Parameters
+    ----------
+    left_out : runtimes that the files are not for.
 
     Raises
     ------
     TacclError : no file can hold the schedule, or one failed its own check.
     """
-    programs = job.lowering(schedule, configuration)
     collective = schedule.problem.collective
+    programs = (
+        replace(lowered, readers=tuple(reader for reader in lowered.readers if reader not in left_out))
+        for lowered in job.lowering(schedule, configuration)
+    )
     files = (
         OutputFile(
             job.target.verified_text(lowered, collective), lowered.program, lowered.readers, job.target
         )
         for lowered in programs
+        if lowered.readers
     )
     return tuple(sorted(files, key=lambda file: -len(file.readers)))

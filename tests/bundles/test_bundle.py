@@ -12,7 +12,7 @@ import pytest
 
 from taccl import bundle, verify_file, verify_plan_file
 from taccl.bundles.bundle import Bundle
-from taccl.errors import FileError, TacclError
+from taccl.errors import FileError, NoScheduleInTime, TacclError
 
 WORDS = {"topology": "ring:4", "sizes": "4KB..1MB", "effort": 1500, "cache": False}
 
@@ -61,7 +61,7 @@ def test_each_runtime_has_a_file_for_each_window(made: Bundle, folder: Path) -> 
             assert found is not None
             assert int(found[1]) == file.window.min_bytes
             # Msccl leaves out the largest size that a file names.
-            assert int(found[2]) - file.window.max_bytes == (file.window.max_bytes == 2**20)
+            assert int(found[2]) == file.window.max_bytes + (runtime == "msccl")
 
 
 def test_the_manifest_has_the_hash_of_every_file(folder: Path) -> None:
@@ -111,6 +111,63 @@ def test_more_files_than_msccl_takes_by_name_are_listed_in_a_file(tmp_path: Path
     done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.count("<load ") == 5
     assert f'path="{tmp_path}/msccl/4.xml"' in done.stdout
+
+
+@pytest.fixture(scope="module")
+def rooted() -> Bundle:
+    return bundle(
+        "broadcast,gather", topology="ring:3", root=2, sizes="1000,5000,77777", effort=900, cache=False
+    )
+
+
+def test_a_root_stands_in_the_manifest_on_the_page_and_in_the_check(rooted: Bundle, tmp_path: Path) -> None:
+    assert {file["root"] for file in rooted.to_dict()["files"]} == {2}
+    rooted.write(tmp_path / "rooted")
+    manifest = json.loads((tmp_path / "rooted" / "manifest.json").read_text())
+    assert {file["root"] for file in manifest["files"]} == {2}
+    assert "broadcast: 2, gather: 2" in (tmp_path / "rooted" / "README.md").read_text()
+    for line in (tmp_path / "rooted" / "check.sh").read_text().splitlines():
+        if line.startswith("$MPIRUN"):
+            assert line.endswith(" -g 1 -r 2")
+
+
+def test_sizes_that_do_not_double_are_checked_one_by_one(rooted: Bundle) -> None:
+    (sizes,) = {tuple(size for size, *_ in file.sizes) for file in rooted.files if "gather" in file.name}
+    lines = rooted.texts["check.sh"].splitlines()
+    for size in sizes:
+        assert any(f'gather_perf" -b {size} -e {size} -g 1' in line for line in lines)
+
+
+def test_a_call_of_the_one_size_of_a_window_finds_its_file_in_every_runtime(tmp_path: Path) -> None:
+    made = bundle("allgather", topology="ring:3", sizes="3KB", effort=200, cache=False)
+    made.write(tmp_path / "one")
+    files = list((tmp_path / "one").rglob("*.xml"))
+    assert {path.parent.name for path in files} == {"msccl", "executor", "rccl"}
+    for path in files:
+        assert verify_file(path, targets=[path.parent.name]).ok
+
+
+@pytest.mark.parametrize("line", ["RUNTIME=typo; . ./env.sh", "./check.sh typo"])
+def test_a_runtime_of_no_such_name_ends_the_scripts(folder: Path, line: str) -> None:
+    environment = {**os.environ, "NCCL_TESTS": "/tests", "MPIRUN": "echo"}
+    done = subprocess.run(
+        ["sh", "-c", line], cwd=folder, capture_output=True, text=True, env=environment, check=False
+    )
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "RUNTIME is none of" in done.stderr
+
+
+def test_the_script_refuses_to_be_sourced_elsewhere(folder: Path, tmp_path: Path) -> None:
+    line = f"RUNTIME=msccl; . {folder}/env.sh"
+    done = subprocess.run(["sh", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "in the folder of the bundle" in done.stderr
+
+
+def test_there_is_no_bundle_where_nothing_was_found() -> None:
+    with pytest.raises(NoScheduleInTime, match="no file to deploy"):
+        bundle("allgather", topology="torus:16x16", sizes="64MB", time_limit=0.05, cache=False)
 
 
 def test_plans_come_with_the_module_that_registers_them(tmp_path: Path) -> None:

@@ -1,12 +1,13 @@
 """What nccl-tests printed next to what a bundle promised."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from taccl.bundles.bundle import bundle
 from taccl.bundles.checked import check_bundle
-from taccl.errors import TacclError
+from taccl.errors import FileError, TacclError
 
 PRINTED = """\
 # nThread 1 nGpus 1 minBytes 4096 maxBytes 8388608 step: 2(factor) warmup iters: 5 iters: 20
@@ -57,6 +58,17 @@ def test_results_of_another_number_of_ranks_are_remarked_on(folder: Path, tmp_pa
     assert "the results are of 3 ranks, and the bundle is for 4" in check_bundle(folder, results).notes
 
 
+def test_wrong_values_are_a_fault(folder: Path, tmp_path: Path) -> None:
+    results = tmp_path / "results.txt"
+    wrong = PRINTED.replace("3.11      0", "3.11      7").replace("4.10      0", "4.10      7")
+    results.write_text("# all_gather_perf\n" + wrong)
+    found = check_bundle(folder, results)
+    assert not found.ok
+    assert len(found.faults) == 1
+    results.write_text("# all_gather_perf\n" + PRINTED)
+    assert check_bundle(folder, results).ok
+
+
 @pytest.mark.parametrize("text", ["", "nothing of the kind\n", "{}"])
 def test_what_is_no_output_of_nccl_tests_is_one_error(folder: Path, tmp_path: Path, text: str) -> None:
     (tmp_path / "results.txt").write_text(text)
@@ -64,9 +76,31 @@ def test_what_is_no_output_of_nccl_tests_is_one_error(folder: Path, tmp_path: Pa
         check_bundle(folder, tmp_path / "results.txt")
 
 
-@pytest.mark.parametrize("text", ["[]", "{}", "{", '{"files": [{}]}', '{"files": [{"paths": 1}]}'])
+WINDOW = {"collective": "allgather", "min_bytes": 1, "max_bytes": 2, "kind": "plan"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("[]", "{}", "{", '{"files": [{}]}', '{"files": [{"paths": 1}]}'),
+        '{"ranks": 4, "times_of": "files", "files": {}}',
+        *(
+            json.dumps(
+                {"ranks": 4, "times_of": "files", "files": [WINDOW | {"paths": {}, "sizes": []} | each]}
+            )
+            for each in (
+                {"min_bytes": -1},
+                {"max_bytes": "2"},
+                {"kind": 3},
+                {"paths": {"msccl": 7}},
+                {"sizes": [{"size_bytes": 1, "time_us": "soon"}]},
+                {"sizes": [{"size_bytes": 1.5, "time_us": 1}]},
+            )
+        ),
+    ],
+)
 def test_what_is_no_manifest_is_one_error(folder: Path, tmp_path: Path, text: str) -> None:
     (tmp_path / "results.txt").write_text(PRINTED)
     (folder / "manifest.json").write_text(text)
-    with pytest.raises(TacclError, match="no manifest"):
+    with pytest.raises(FileError, match="manifest"):
         check_bundle(folder, tmp_path / "results.txt")

@@ -44,3 +44,16 @@ def test_a_check_without_a_bundle_is_one_error(taccl: Taccl, tmp_path: Path) -> 
     done = taccl("bundle", "check", "none", "results.txt")
     assert done.exit_code == 2
     assert "Traceback" not in done.stderr
+
+
+def test_wrong_values_end_a_check_with_code_4(taccl: Taccl, tmp_path: Path) -> None:
+    assert taccl(*RING, "-o", "new").exit_code == 0
+    (tmp_path / "results.txt").write_text(
+        "# all_gather_perf\n"
+        "#       size         count      type   redop    root     time   algbw   busbw #wrong\n"
+        "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)\n"
+        "        4096           256     float    none      -1    10.00    0.41    0.31      3\n"
+    )
+    done = taccl("bundle", "check", "new", "results.txt")
+    assert done.exit_code == 4
+    assert "WRONG: " in done.stderr

@@ -48,6 +48,7 @@ AS_NCCL_TESTS_SPELLS = {"algbw_GBps", "busbw_GBps"}
 #: Of a bundle, what is read of its manifest, and what nccl-tests printed of it.
 BUNDLE = {
     "ranks": 2,
+    "times_of": "files as predicted",
     "files": [
         {
             **{"collective": "allgather", "min_bytes": 1024, "max_bytes": 2047, "kind": "plan"},

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from taccl import Explored, explore
-from taccl.errors import TacclError
+from taccl.errors import ClusterError, TacclError
 from taccl.exploration import search as searching
 from taccl.exploration.search import Outcome, Search, carried_out
 
@@ -129,6 +129,46 @@ def test_sizes_without_a_byte_for_each_part_are_left_out_with_a_note() -> None:
     table = explore("allgather", topology="ring:4", sizes="2,64", effort=200, cache=False)
     assert [row["size_bytes"] for row in table.best] == [64]
     assert table.notes == ("too small for allgather on ring:4: 2B",)
+
+
+def test_sizes_that_are_rounded_are_told() -> None:
+    table = explore("allgather", topology="ring:3", sizes="1000,3000", effort=200, cache=False)
+    assert [row["size_bytes"] for row in table.best] == [999, 3000]
+    assert any("rounded down to multiples of 3 bytes" in note for note in table.notes)
+
+
+def test_what_is_asked_twice_is_answered_once() -> None:
+    table = explore(
+        "allgather,all_gather", topology=["ring:3", "ring:3"], sizes="3KB", effort=200, cache=False
+    )
+    assert len(table.best) == 1
+
+
+def test_a_root_is_of_the_collectives_that_have_one() -> None:
+    table = explore("broadcast,allgather", topology="ring:3", root=1, sizes="3KB", effort=300, cache=False)
+    assert [row["collective"] for row in table.best] == ["broadcast", "allgather"]
+    with pytest.raises(TacclError, match="allgather has no root"):
+        explore("allgather", topology="ring:3", root=1, sizes="3KB", effort=300, cache=False)
+
+
+def test_where_there_was_no_time_the_table_says_so() -> None:
+    table = explore("allgather", topology="torus:16x16", sizes="64MB", time_limit=0.05, cache=False)
+    (row,) = table.best
+    assert row["time_us"] is None
+    assert row["lower_bound_us"] > 0
+    assert any("no algorithm was found in the time for 64MB" in note for note in table.notes)
+
+
+def test_a_scheduler_that_nobody_reaches_is_one_error() -> None:
+    with pytest.raises(ClusterError):
+        explore(
+            "allgather",
+            topology="ring:3",
+            sizes="3KB",
+            time_limit=5,
+            scheduler="tcp://127.0.0.1:1",
+            cache=False,
+        )
 
 
 @pytest.mark.parametrize(
