@@ -23,7 +23,7 @@ class Blocks:
     """The thread blocks of all ranks; `ends` has for each how many operations there are after each action."""
 
     def __init__(self, graph: Graph) -> None:
-        self.graph, self.landings, self.resources = graph, find_landings(graph), Resources(graph)
+        self.graph, self.landings, self.resources = graph, find_landings(graph), Resources.of(graph)
         #: by first receive, the sum that adds what is pulled there and until itself
         self.pulled_rows: dict[int, int] = {}
         first_of: dict[int, int] = {}
@@ -328,7 +328,7 @@ class Blocks:
             made.signal([(kind, channel)])
         else:
             stays = self.starts.stays(message, taken)
-            made.push(OpName.PUT_SIGNAL if stays else OpName.PUT_SIGNAL_FLUSH, channel, [taken], [there])
+            made.push(OpName.PUT_SIGNAL if stays else OpName.PUT_SIGNAL_FLUSH, [channel], [taken], [there])
 
     def _landed(self, send: Action) -> Place:
         """Where what an action sends lands."""

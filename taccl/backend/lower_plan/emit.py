@@ -112,12 +112,16 @@ class Emitter:
         self._note(reads, writes)
         self.operations.append(operation)
 
-    def push(self, name: OpName, channel: int, reads: Sequence[Place], targets: Sequence[Range]) -> None:
-        """Put through a port and signal; lane 0 does it."""
+    def push(
+        self, name: OpName, channels: Sequence[int], reads: Sequence[Place], targets: Sequence[Range]
+    ) -> None:
+        """Put through ports and signal, a lane for each channel with its place and its target."""
         self._published()
+        if len(channels) > 1 and self._heard_by_first:
+            self.meet()
         self._note(reads, ())
         sources = tuple(own(read) for read in reads)
-        self.operations.append(Operation(name, Channel.PORT, (channel,), sources, tuple(targets)))
+        self.operations.append(Operation(name, Channel.PORT, tuple(channels), sources, tuple(targets)))
 
     def finish(self) -> None:
         """Wait for what is still to be waited for, at last for all of it at once: its order does not matter.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -10,6 +11,7 @@ from taccl.backend.lower.assemble import assemble
 from taccl.backend.lower.sizes import sizes_of
 from taccl.backend.lower.to_actions import plan_actions
 from taccl.backend.lower.unequal import EqualChunks, starts_of
+from taccl.backend.lower_plan.by_groups import GROUPED, Shape, group_plans, groups_of, shapes_of
 from taccl.backend.lower_plan.by_members import by_members
 from taccl.backend.lower_plan.fits import check_plan_fits, checked_window, has_room
 from taccl.backend.lower_plan.gathering import pull
@@ -23,17 +25,19 @@ from taccl.backend.lower_plan.plans import (
     Pass,
     make_plan,
     named,
+    plan_of_ranks,
     spelling,
+    used_scratch,
 )
 from taccl.backend.lower_plan.read import graph_of_actions, graph_of_program
 from taccl.backend.lower_plan.sharing import cuts_equally, share_out
 from taccl.backend.lower_plan.sums import add_at_once
 from taccl.backend.lower_plan.switches import switches_of, use_switches
 from taccl.backend.lower_plan.tuning import FILLED
-from taccl.backend.plan import ExecutionPlan
+from taccl.backend.plan import NO_LARGEST, ExecutionPlan
 from taccl.backend.program import Buffer, Program
 from taccl.backend.target import LoweringOptions
-from taccl.errors import CollectiveError
+from taccl.errors import CollectiveError, ProgramLimitError, UnitError
 from taccl.model.schedule import Schedule
 
 
@@ -57,7 +61,9 @@ class PlanLowering:
         CollectiveError : unequal chunks that are no whole number of bytes.
         UnitError : no call that it could serve lies between the sizes requested.
         """
-        switches = switches_of(schedule.problem.topology)
+        topology = schedule.problem.topology
+        switches = switches_of(topology)
+        self._groups = groups_of(topology, switches)
         schedule = by_members(schedule)
         #: for plans whose switches do what they can; of a machine without any, there are none
         self.switching = (partial(use_switches, switches=switches), pull, add_at_once) if switches else ()
@@ -91,6 +97,38 @@ class PlanLowering:
             check_plan_fits(plan, self.most_operations, most_blocks, alone, chunks)
         plan = named(plan, options.name)
         return checked_window(plan, size_bytes)
+
+    def by_groups(self) -> Iterator[Iterator[ExecutionPlan]]:
+        """Plans of the collective through switches of all ranks, not of the schedule: by way, in more pieces.
+
+        None where there are no such switches, for other collectives, unequal chunks and packets, nor any that
+        the runtime has no room for, or that does not serve the size.
+        """
+        problem, options = self.schedule.problem, self.options
+        name = spelling(problem.collective.name)
+        if not self._groups or name not in GROUPED or problem.sizes is not None or options.protocol == "LL":
+            return
+        in_place = name in USUALLY_IN_PLACE if options.in_place is None else options.in_place
+        for ways in shapes_of(name, self._groups, in_place):
+            yield self._those_that_fit(ways)
+
+    def _those_that_fit(self, shapes: Iterable[Shape]) -> Iterator[ExecutionPlan]:
+        for shape in shapes:
+            with suppress(ProgramLimitError, UnitError):
+                yield self._grouped(shape)
+
+    def _grouped(self, shape: Shape) -> ExecutionPlan:
+        options, ranks, nodes = self.options, shape.ranks, self.schedule.problem.topology.memory_of.tolist()
+        sizes = options.min_bytes or 0, options.max_bytes or NO_LARGEST
+        chunks = ranks * shape.chunks_per_rank
+        call = Call(shape.collective, ranks, chunks, shape.in_place, *sizes, options.name)
+        made = group_plans(shape, nodes)
+        scratch = max(used_scratch(made))  # of one size everywhere, as what a switch channel spans
+        alone = plan_of_ranks([replace(rank, scratch_chunks=scratch) for rank in made], call)
+        most_blocks = None if options.executor is None else options.executor.thread_blocks
+        check_plan_fits(alone, self.most_operations, most_blocks, parts=options.instances)
+        plan = named(share_out(alone, options.instances), options.name) if options.instances > 1 else alone
+        return checked_window(plan, self.equal.size_bytes)
 
     def _made(self, instances: int, passes: Sequence[Pass]) -> ExecutionPlan:
         # A sum that is pulled is where its message comes, whatever sums cost.

@@ -92,16 +92,19 @@ def make_plan(graph: Graph, call: Call, passes: Sequence[Pass]) -> ExecutionPlan
     CollectiveError : fused steps and packets.
     ProgramLimitError : more actions and thread blocks than can be looked through.
     """
+    return plan_of_ranks(_ranks(graph, passes), call, graph.packets)
+
+
+def plan_of_ranks(ranks: Sequence[RankPlan], call: Call, packets: bool = False) -> ExecutionPlan:
+    """The plan for such calls of what each rank does, whose input and output have no size yet."""
     sizes = [call.part if is_cut else call.chunks for is_cut in _CUT[call.collective]]
     plan = ExecutionPlan(
         name="",
         collective=call.collective,
-        protocol="LL" if graph.packets else "Simple",
-        double_scratch=graph.packets,
+        protocol="LL" if packets else "Simple",
+        double_scratch=packets,
         in_place=call.in_place,
-        ranks=tuple(
-            replace(rank, input_chunks=sizes[0], output_chunks=sizes[1]) for rank in _ranks(graph, passes)
-        ),
+        ranks=tuple(replace(rank, input_chunks=sizes[0], output_chunks=sizes[1]) for rank in ranks),
         min_bytes=min(call.min_bytes, 2**31 - 1),
         max_bytes=call.max_bytes,
     )
@@ -138,12 +141,10 @@ def _ranks(graph: Graph, passes: Sequence[Pass]) -> list[RankPlan]:
         passes = [pull_alone if each is pull else each for each in passes]
     if graph.packets:
         return ranks
-    return [
-        replace(rank, scratch_chunks=used) for rank, used in zip(ranks, _used_scratch(ranks), strict=True)
-    ]
+    return [replace(rank, scratch_chunks=used) for rank, used in zip(ranks, used_scratch(ranks), strict=True)]
 
 
-def _used_scratch(ranks: Sequence[RankPlan]) -> list[int]:
+def used_scratch(ranks: Sequence[RankPlan]) -> list[int]:
     """By rank, how much of its scratch is named at all: fused steps and pulled messages leave some aside."""
     used = [0] * len(ranks)
     for rank in ranks:

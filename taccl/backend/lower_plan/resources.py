@@ -33,27 +33,35 @@ class BlockNumbers:
 
 
 class Resources:
-    """A channel for each connection that carries anything, and all else as it is requested."""
+    """Channels for connections, and all else as it is requested."""
 
-    def __init__(self, graph: Graph) -> None:
-        self.node_of = graph.node_of
-        self.blocks = [BlockNumbers() for _ in graph.blocks]
+    def __init__(self, node_of: Sequence[int], blocks: int) -> None:
+        """`blocks` : how many thread blocks all ranks have together."""
+        self.node_of = node_of
+        self.blocks = [BlockNumbers() for _ in range(blocks)]
         self._peers: dict[tuple[int, Channel], list[int]] = {}
         self._remotes: dict[int, dict[tuple[int, Buffer, Channel], int]] = {}
         self._local: dict[tuple[int, Connection], int] = {}
         self._multicasts: dict[Multicast, None] = {}
+
+    @staticmethod
+    def of(graph: Graph) -> Resources:
+        """A channel for each connection of a graph that carries anything."""
+        made = Resources(graph.node_of, len(graph.blocks))
         for message in graph.messages:
-            if (message.connection[0], message.connection) in self._local:
-                continue
-            kind = self.kind(message.src, message.dst)
-            for rank, peer, block in (
-                (message.src, message.dst, message.connection[0]),
-                (message.dst, message.src, message.connection[1]),
-            ):
-                peers, ids = self._peers.setdefault((rank, kind), []), self.blocks[block].channels[kind]
-                self._local[block, message.connection] = len(ids)
-                ids.append(len(peers))
-                peers.append(peer)
+            made.connect(message.src, message.dst, message.connection)
+        return made
+
+    def connect(self, src: int, dst: int, connection: Connection) -> None:
+        """Give two thread blocks, of these ranks, the ends of one channel, unless they have them."""
+        if (connection[0], connection) in self._local:
+            return
+        kind = self.kind(src, dst)
+        for rank, peer, block in ((src, dst, connection[0]), (dst, src, connection[1])):
+            peers, ids = self._peers.setdefault((rank, kind), []), self.blocks[block].channels[kind]
+            self._local[block, connection] = len(ids)
+            ids.append(len(peers))
+            peers.append(peer)
 
     def kind(self, src: int, dst: int) -> Channel:
         """Through what two ranks reach each other."""

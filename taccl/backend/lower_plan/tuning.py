@@ -24,6 +24,8 @@ MAX_MIN_BYTES = 2**31 - 1
 
 #: Operations with which parts of a thread block wait for each other.
 BETWEEN_PARTS = 8
+#: Into how many pieces, one behind the other, ranks of several switches cut what they sum or give.
+PIECES = (1, 2, 4, 8)
 #: How thread blocks are filled: an action takes three operations or so of the 64 that there is room for. Of
 #: all else there is as much as actions want.
 FILLED = RuntimeLimits(

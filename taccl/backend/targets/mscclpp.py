@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -29,6 +30,7 @@ from taccl.backend.verify.mscclpp.versions import NEWEST
 from taccl.errors import CollectiveError, ProgramLimitError
 from taccl.model import units
 from taccl.model.collective import Collective
+from taccl.model.collectives import make_collective
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule, begins_as_schedule
@@ -39,6 +41,8 @@ _KEYS = (b'"gpus"', b'"collective"')
 #: This many times as long as its schedule, and a plan is made in another way, too: less is alphas at its
 #: ends.
 _MUCH_SLOWER = 1.005
+#: Schedules of more transfers are no plans where one by groups is as fast as the schedule is.
+_LONG = 4_000
 #: How far predictions of plans are off nobody has measured: of these, so little is taken for a tie.
 _TIE = 0.005
 _PULLING = (pull, add_at_once)
@@ -76,13 +80,67 @@ def _refuse(problem: Problem, options: LoweringOptions) -> None:
 @gc_paused()
 def _lower(schedule: Schedule, options: LoweringOptions) -> Sequence[Lowered[ExecutionPlan]]:
     lowering = PlanLowering(schedule, options, MOST_ACTS)
-    plan = _first(lowering, options)
-    if options.network is not None:
-        plan = min(_timed(plan, lowering, options, options.network), key=lambda each: each[0])[1]
-    equal = lowering.equal
-    is_theirs = equal.elements is None and not schedule.problem.topology.num_helpers
-    collective = None if is_theirs else equal.collective
-    return [Lowered(plan, (NEWEST.name,), collective, equal.size_bytes)]
+    network, by_groups = options.network, _by_groups(lowering, options)
+    if by_groups is not None and (network is None or len(schedule) > _LONG):
+        # A plan of a schedule is seldom faster than that, and of a long one takes minutes to make.
+        launch_us = 0.0
+        if network is not None and network.executor is not None:
+            launch_us = network.executor.costs_of(options.protocol).launch_us
+        if by_groups[0] <= launch_us + schedule.makespan_us:
+            return [_lowered(by_groups[1], lowering, None)]
+    try:
+        plan = _first(lowering, options)
+    except ProgramLimitError:
+        if by_groups is None:
+            raise
+        return [_lowered(by_groups[1], lowering, None)]
+    if network is not None:
+        ways = _timed(plan, lowering, options, network)
+        best = min(ways, key=lambda each: each[0])
+        if by_groups is not None and by_groups[0] < best[0]:
+            return [_lowered(by_groups[1], lowering, None)]
+        plan = best[1]
+    return [_lowered(plan, lowering, schedule)]
+
+
+def _lowered(
+    plan: ExecutionPlan, lowering: PlanLowering, schedule: Schedule | None
+) -> Lowered[ExecutionPlan]:
+    """A plan of this schedule; None: of its collective, by groups."""
+    equal, collective = lowering.equal, None
+    if schedule is None:
+        ranks = plan.num_ranks
+        collective = make_collective(plan.collective, ranks, plan.message_chunks // ranks)
+    elif equal.elements is not None or schedule.problem.topology.num_helpers:
+        collective = equal.collective
+    return Lowered(plan, (NEWEST.name,), collective, equal.size_bytes)
+
+
+def _by_groups(lowering: PlanLowering, options: LoweringOptions) -> tuple[float, ExecutionPlan] | None:
+    """The fastest plan through switches of all ranks, in more pieces as long as that helps, and its time.
+
+    Where nobody says how fast the machine is, the first one, which takes no time.
+    """
+    best: tuple[float, ExecutionPlan] | None = None
+    for finer in lowering.by_groups():
+        before_us = math.inf
+        for plan in finer:
+            if options.network is None:
+                return 0.0, plan
+            time_us = _time_us(plan, lowering, options.network)
+            if best is None or time_us < best[0]:
+                best = time_us, plan
+            if time_us >= before_us:
+                break
+            before_us = time_us
+    return best
+
+
+def _time_us(
+    plan: ExecutionPlan, lowering: PlanLowering, network: LogicalTopology, copy_us_per_mb: float = 0.0
+) -> float:
+    chunk_mb = lowering.equal.size_bytes / units.MB / plan.message_chunks
+    return simulate_plan(plan, network, chunk_mb, copy_us_per_mb=copy_us_per_mb).time_us
 
 
 def _first(lowering: PlanLowering, options: LoweringOptions) -> ExecutionPlan:
@@ -119,10 +177,9 @@ def _timed(
     pulled takes 17% less (ReduceScatter) to 50% more (AllReduce), turns take 18% less to 5% more (AlltoAll).
     """
     schedule = lowering.schedule
-    chunk_mb = lowering.equal.size_bytes / units.MB / plan.message_chunks
 
     def timed(made: ExecutionPlan, copy_us_per_mb: float = 0.0) -> tuple[float, ExecutionPlan]:
-        return simulate_plan(made, network, chunk_mb, copy_us_per_mb=copy_us_per_mb).time_us, made
+        return _time_us(made, lowering, network, copy_us_per_mb), made
 
     best = timed(plan)
     yield best
