@@ -120,7 +120,7 @@ def sends_of_rows(
     src, dst = topology.src[link], topology.dst[link]
     if backwards:
         src, dst = dst, src
-    ready_us = _ready_us(problem, chunk, src, backwards)
+    ready_us = ready_of_rows(problem, chunk, src, backwards)
     kind = 0 if by_sequence else is_sum.astype(np.int64)
     given, give = different((chunk * topology.num_ranks + dst) * 2 + kind)
     wanted = (chunk * topology.num_ranks + src) * 2
@@ -151,10 +151,10 @@ def sends_of_rows(
 
 def tails_of_rows(problem: Problem, chunk: IntArray, rank: IntArray, backwards: bool = False) -> FloatArray:
     """What follows each chunk once it is at a rank, shape (rows,)."""
-    return _ready_us(problem, chunk, rank, not backwards)
+    return ready_of_rows(problem, chunk, rank, not backwards)
 
 
-def _ready_us(problem: Problem, chunk: IntArray, rank: IntArray, backwards: bool) -> FloatArray:
+def ready_of_rows(problem: Problem, chunk: IntArray, rank: IntArray, backwards: bool = False) -> FloatArray:
     """When each chunk's input is ready at a rank, shape (rows,); backwards in time its tail."""
     times_us = problem.tail_us if backwards else problem.ready_us
     if times_us is None:

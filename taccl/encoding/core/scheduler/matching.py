@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from taccl.encoding.core.costs import Costs
+from taccl.encoding.core.heaps import pop, push
 from taccl.encoding.core.scheduler.clock import (
     PARTS,
     SAME_US,
@@ -190,18 +191,25 @@ def _by_urgency(costs: Any, state: Any, match: Any) -> int:
         if state.waiting.size[link] > 0 and blocked_at(state.clock, costs, link) < 0:
             match.links[free] = link
             free += 1
-    urgency, total = np.zeros(free), np.zeros(free)
+    urgency, keys, items = np.zeros(free), np.zeros(free), np.zeros(free, np.int64)
     for at in range(free):
         link = match.links[at]
         tail = -state.waiting.keys[state.waiting.first[link]]
-        urgency[at], total[at] = tail, tail
+        total, urgency[at] = tail, tail
         for pair in range(costs.first[link], costs.first[link + 1]):
             left = state.left_us[costs.port[pair]]
-            urgency[at], total[at] = max(urgency[at], left), total[at] + left
-    order = np.argsort(-total, kind="mergesort")
-    order = order[np.argsort(-urgency[order], kind="mergesort")]
+            urgency[at], total = max(urgency[at], left), total + left
+        push(keys, items, 0, at, -total, at)
+    # Sorted on heaps, for NumPy's sort takes three seconds to compile: by total, and so within an urgency.
+    order = np.zeros(free, np.int64)
     for at in range(free):
-        match.chosen[at] = match.links[order[at]]
+        order[at] = items[0]
+        pop(keys, items, 0, free - at)
+    for at in range(free):
+        push(keys, items, 0, at, -urgency[order[at]], at)
+    for at in range(free):
+        match.chosen[at] = match.links[order[items[0]]]
+        pop(keys, items, 0, free - at)
     for at in range(free):
         match.links[at] = match.chosen[at]
     return free

@@ -82,6 +82,7 @@ class Detours(NamedTuple):
     ----------
     row_of_cell : shape (num_cells,); of the chunk whose copies a cell lets go, -1: of none.
     rank_of_cell : where.
+    ready_us : shape (num_cells,); when the input is ready there: what comes before leaves by its route.
     row_of_send : shape (num_sends,); of the chunk that each copies, -1: of none.
     into : shape (rows, num_ranks); the send that brings each chunk to each rank, -1: none does.
     there : shape (rows, num_ranks); whether a rank may copy a chunk from the beginning.
@@ -92,6 +93,7 @@ class Detours(NamedTuple):
 
     row_of_cell: IntArray
     rank_of_cell: IntArray
+    ready_us: FloatArray
     row_of_send: IntArray
     into: IntArray
     there: BoolArray
@@ -117,7 +119,7 @@ def joins(most: int, line: IntArray | None, many: int) -> Joins:
 _NONE = np.zeros(0, np.int64)
 _NO_ROWS = np.zeros((0, 0), np.int64)
 _NO = np.zeros((0, 0), np.bool_)
-_NOWHERE = Detours(_NONE, _NONE, _NONE, _NO_ROWS, _NO, _NONE, _NONE, _NO, *[_NONE] * 4)
+_NOWHERE = Detours(_NONE, _NONE, np.zeros(0), _NONE, _NO_ROWS, _NO, _NONE, _NONE, _NO, *[_NONE] * 4)
 
 
 def pipelined(
@@ -365,6 +367,8 @@ def _give(graph: Any, key: Any, joins: Any, detours: Any, state: Any, cell: int)
             _come(graph, key, joins, state, e)
     if len(detours.kind) > 0 and detours.row_of_cell[cell] >= 0:
         row, rank = detours.row_of_cell[cell], detours.rank_of_cell[cell]
+        if detours.ready_us[cell] > state.clock.now_us[0]:
+            return
         detours.there[row, rank] = True
         for at in range(detours.first_out[rank], detours.first_out[rank + 1]):
             link = detours.out[at]

@@ -35,6 +35,7 @@ from taccl.encoding.core.scheduler import (
     in_slots,
     matched,
     pipelined,
+    ready_of_rows,
     sends_of_rows,
     tails_of_rows,
     tails_us,
@@ -262,10 +263,12 @@ class Open:
         row_of_send[copies] = row
         there = np.zeros(into.shape, dtype=np.bool_)
         starts = copies[(row >= 0) & (np.diff(graph.sends.first_need)[copies] == 0)]
+        starts = starts[graph.sends.ready_us[starts] == 0]
         there[row_of_send[starts], src[routes.link[starts]]] = True
         return Detours(
             np.where(gives, row_of_chunk[cells.chunk], -1),
             np.array(cells.rank),
+            ready_of_rows(problem, cells.chunk, cells.rank, self.backwards),
             row_of_send,
             into,
             there,

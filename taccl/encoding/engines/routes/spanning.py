@@ -324,6 +324,13 @@ def _grow(
 
 
 @compiled
+def _copy(column: Any, into: Any) -> None:
+    """Write a column into another: an assignment of slices would compile three seconds of its own errors."""
+    for at in range(len(column)):
+        into[at] = column[at]
+
+
+@compiled
 def _tries(num_arcs: int) -> int:
     """How many roots are tried for a tree whose root may be any rank."""
     return min(CHOOSE_MOST_ROOTS, max(CHOOSE_LEAST_ROOTS, CHOOSE_ROOT_ARCS // max(num_arcs, 1)))
@@ -370,19 +377,19 @@ def _choose(
                 start = shape.central[int(turn % 1.0 * len(shape.central))]
             if shape.slack < np.inf:
                 _latest(arcs, shape.took_us, allowed[kind[tree]], start, shape.slack, turn + attempt, latest)
-            trial_load[:] = load
-            trial_price[:] = price
+            _copy(load, trial_load)
+            _copy(price, trial_price)
             cost = _grow(
                 arcs, costs, allowed[kind[tree]], start, mb[tree], times[tree], shape.blend, slope, most,
                 (tree + seed) * CHOOSE_PLASTIC, shape.took_us, latest, trial, trial_load, trial_price,
             )  # fmt: skip
             if cost < least:
                 least, chosen = cost, start
-                best[:] = trial
+                _copy(trial, best)
         if chosen < 0:
             return False
         root[tree] = chosen
-        arc[tree] = best
+        _copy(best, arc[tree])
         for a in best:
             if a >= 0:
                 _use(times[tree], a, mb[tree], arcs, costs, load)

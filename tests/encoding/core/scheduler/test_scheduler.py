@@ -104,6 +104,7 @@ def test_a_copy_takes_another_link_where_its_own_is_busy() -> None:
     detours = Detours(
         cells.chunk,
         cells.rank,
+        np.zeros(len(cells.chunk)),
         chunk,
         into,
         there=np.zeros((2, 4), np.bool_),

@@ -52,6 +52,12 @@ def test_an_allreduce_waits_for_the_last_contribution() -> None:
     assert fastest(late).makespan_us <= 14.0
 
 
+def test_a_sum_is_copied_next_to_its_route_no_sooner_than_its_last_contribution_is_there() -> None:
+    """Two ranks: the others' part of the second chunk is at rank 1 at 2, its own at 5, and back at 6."""
+    pair = replace(problem(ring(2, alpha_us=0.0), "allreduce"), ready_us=np.array([0.0, 0.0, 0.0, 5.0]))
+    assert fastest(pair).makespan_us == pytest.approx(6.0)
+
+
 def test_what_has_the_longest_tail_leaves_first() -> None:
     """A scatter from rank 0: the chunk for rank 1 is first at its end but for what follows it."""
     outputs = four("scatter").collective.outputs
