@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.journal import EngineRun
 from taccl.model import units
+from taccl.model.tolerance import TOLERANCE_US
 from taccl.synthesis.formulated import Formulated
 from taccl.synthesis.search import Found, relative_gap
 
@@ -127,8 +128,8 @@ class Trial:
 
 
 def by_time(trials: Iterable[Trial]) -> list[Trial]:
-    """The fastest first."""
-    return sorted(trials, key=lambda trial: trial.time_us)
+    """The fastest first; of equally fast ones the coarsest, whose files have the fewest operations."""
+    return sorted(trials, key=lambda trial: (round(trial.time_us / TOLERANCE_US), trial.chunks))
 
 
 def merged(runs: Iterable[EngineRun]) -> tuple[EngineRun, ...]:
