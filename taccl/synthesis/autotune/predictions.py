@@ -149,9 +149,7 @@ class Predictor:
         self.predictions: list[Prediction] = []
         self.reasons: dict[Configuration, str] = {}
         self.left_out: set[Configuration] = set()  # more instances of what does not fit or gets slower
-        self._too_large: dict[
-            tuple[Schedule, str, str], Configuration
-        ] = {}  # by schedule, protocol and thread blocks
+        self._too_large: dict[tuple[object, ...], Configuration] = {}
         self._fits_not: dict[
             Configuration, int
         ] = {}  # the fewest connections of a GPU with which it is too large
@@ -229,7 +227,7 @@ class Predictor:
             if fastest is not None and (reason := self._hopeless(fastest, configuration)):
                 self.reasons.setdefault(configuration, reason)
                 continue
-            larger = self._too_large.get((schedule, configuration.protocol, configuration.thread_blocks))
+            larger = self._too_large.get(self._alike(schedule, configuration))
             if larger is not None and configuration.instances >= larger.instances:
                 self.reasons.setdefault(configuration, self.reasons[larger])
                 self._leave_out(schedule, configurations[place:])
@@ -250,6 +248,14 @@ class Predictor:
                 self.left_out.update(configurations[place + 1 :])
                 return
             yield configuration
+
+    def _alike(self, schedule: Schedule, configuration: Configuration) -> tuple[object, ...]:
+        """Files with the same of this need as much of what is limited, but for the number of instances.
+
+        Plans have other operations and other memory for packets; programs have the same blocks and steps.
+        """
+        protocol = configuration.protocol if self._target.is_one_sided else None
+        return schedule, protocol, configuration.thread_blocks
 
     def _leave_out(self, schedule: Schedule, configurations: Sequence[Configuration]) -> None:
         """Leave more instances alone after the first of these, of which there is no file."""
@@ -340,9 +346,7 @@ class Predictor:
         except TacclError as fault:
             self.reasons[configuration] = _reported(fault)
             if isinstance(fault, ProgramLimitError):
-                self._too_large.setdefault(
-                    (schedule, configuration.protocol, configuration.thread_blocks), configuration
-                )
+                self._too_large.setdefault(self._alike(schedule, configuration), configuration)
             return None
         slowest = max(runs, key=lambda run: run.time_us)  # of several files, runtimes take one each
         blocks = max(file.most_blocks for file in files)

@@ -1,5 +1,6 @@
 """Schedules lowered in several forms: what is predicted, and what is left alone."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -40,9 +41,9 @@ def lowered(schedule, configuration):
     )
 
 
-def predictor(lower=lowered) -> Predictor:
+def predictor(lower=lowered, target=TARGET) -> Predictor:
     network = make_problem("allgather", topology=MACHINE, size="8MB", chunks=1).problem.topology
-    return Predictor(network, TARGET, lower)
+    return Predictor(network, target, lower)
 
 
 def schedule(size: str = "8MB"):
@@ -75,7 +76,20 @@ def test_more_instances_are_left_alone_where_fewer_do_not_fit():
     assert "a GPU of the machine runs 6 at once" in files.reasons[Configuration("Simple", 8)]
 
 
-def test_what_is_too_large_for_one_protocol_may_fit_another():
+def test_a_program_too_large_for_one_protocol_is_not_made_for_another():
+    made = []
+
+    def too_large(schedule, configuration):
+        made.append(configuration)
+        raise ProgramLimitError("the program is too large")
+
+    files, too_many = predictor(too_large), [Configuration(name, 8) for name in ("Simple", "LL")]
+    files.predict(schedule("4KB"), too_many, MANY)
+    assert len(made) == 1
+    assert files.reasons[too_many[0]] == files.reasons[too_many[1]]
+
+
+def test_a_plan_too_large_for_one_protocol_may_fit_another():
     """Plans that pull fit where plans of packets do not."""
 
     def without_packets(schedule, configuration):
@@ -83,7 +97,7 @@ def test_what_is_too_large_for_one_protocol_may_fit_another():
             raise ProgramLimitError("the plan is too large")
         return lowered(schedule, configuration)
 
-    files = predictor(without_packets)
+    files = predictor(without_packets, replace(TARGET, is_one_sided=True))
     files.predict(
         schedule("4KB"), [Configuration(name, k) for name in ("LL", "Simple") for k in (1, 2)], MANY
     )
