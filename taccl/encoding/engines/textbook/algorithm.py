@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from taccl.encoding.engines.textbook.parts import Cut, Parts
 from taccl.encoding.engines.textbook.sends import Sends, together
+from taccl.encoding.engines.textbook.tuning import KEPT_ROWS
 from taccl.model.collective import IntArray
 
-#: What some units of a cut do.
-Way = Callable[[Cut, IntArray], Sends]
+#: From where some units begin and where they are wanted, what they do; they are numbered as they stand there.
+Way = Callable[[IntArray, IntArray], Sends]
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +36,7 @@ class Algorithm:
     moves: int
     shares: int = 1
     is_explicit: bool = False
+    _known: dict[tuple[int, bytes, bytes], Sends] = field(default_factory=dict)
 
     def numbers_of_batches(self, parts: Parts) -> Iterator[int]:
         """1, 2, 4, ... and as many as the pieces can be split into that a variant has of a part."""
@@ -48,8 +50,13 @@ class Algorithm:
         """What is sent if each part is cut into batches; each follows a step behind the one before."""
         variants = len(self.routes)
         cut = parts.cut(self.first % variants, variants, batches * self.shares)
-        streams = [
-            self.routes[variant](cut, units).later(batch)
-            for batch, variant, units in cut.streams(self.shares)
-        ]
+        known = self._known if self.rows <= KEPT_ROWS else {}
+        streams = list[Sends]()
+        for batch, variant, units in cut.streams(self.shares):
+            begin, end = cut.begin[units], cut.end[units]
+            # Batches mostly differ in which units they are, not in where these begin and end.
+            key = variant, begin.tobytes(), end.tobytes()
+            if key not in known:
+                known[key] = self.routes[variant](begin, end)
+            streams.append(known[key].of_units(units).later(batch))
         return cut, together(streams)

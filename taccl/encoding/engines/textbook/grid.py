@@ -28,7 +28,7 @@ from functools import cached_property
 import numpy as np
 
 from taccl.encoding.engines.textbook.line import Hops, LineAlgorithm, hops
-from taccl.encoding.engines.textbook.parts import Cut, Kind
+from taccl.encoding.engines.textbook.parts import Kind
 from taccl.encoding.engines.textbook.sends import Ragged, Sends, in_turn
 from taccl.encoding.engines.textbook.tuning import GRID_MOST_SHAPES
 from taccl.model.collective import IntArray
@@ -117,11 +117,11 @@ class GridAlgorithm:
         return moves._replace(src=self.moved(line, axis, moves.src), dst=self.moved(line, axis, moves.dst))
 
 
-def sends_of(plan: GridAlgorithm, kind: Kind, cut: Cut, units: IntArray) -> Sends:
+def sends_of(plan: GridAlgorithm, kind: Kind, begin: IntArray, end: IntArray) -> Sends:
     """What the plan does with some units of a demand."""
-    begin = cut.begin[units]
+    units = np.arange(len(begin))
     if kind == "routed":
-        return routed(plan, begin, cut.end[units], units)
+        return routed(plan, begin, end, units)
     return spread(plan, begin, units) if kind == "spread" else summed(plan, begin, units)
 
 

@@ -22,7 +22,7 @@ from taccl.encoding.core.distance import ShortestPaths
 from taccl.encoding.engines.textbook.algorithm import Algorithm
 from taccl.encoding.engines.textbook.grid import by_nodes
 from taccl.encoding.engines.textbook.line import Hops, LineAlgorithm, hops, joined
-from taccl.encoding.engines.textbook.parts import Cut, Parts
+from taccl.encoding.engines.textbook.parts import Parts
 from taccl.encoding.engines.textbook.sends import Ragged, Sends, in_turn
 from taccl.encoding.engines.textbook.trees import depths, down_tree
 from taccl.encoding.engines.textbook.tuning import LEADERS_MOST_LEADERS, LEADERS_MOST_RANKS
@@ -119,7 +119,7 @@ def _up(above: IntArray) -> Hops:
     return joined(*made)
 
 
-def _spread(team: _Team, across: LineAlgorithm, cut: Cut, units: IntArray) -> Sends:
+def _spread(team: _Team, across: LineAlgorithm, begin: IntArray, end: IntArray) -> Sends:
     """Up to the senders, across, and down from the receivers; what a node has of its own down at once."""
     moves = across.spread(len(team.nodes), np.arange(len(team.nodes)))
     up, height, last = _up(team.up), int(depths(team.up).max()), int(moves.step.max()) + 1
@@ -136,13 +136,13 @@ def _spread(team: _Team, across: LineAlgorithm, cut: Cut, units: IntArray) -> Se
         return hops(first + depth - 1, above[rank], rank, block).where(below)
 
     every = joined(up, exchange, down(team.own_down, height, is_own), down(team.down, height + last, ~is_own))
-    sends = Sends.of(every, Ragged.by_key(cut.begin[units], ranks, units), ranks)
-    return sends.without_repeats(cut.begin, ranks)
+    return Sends.of(every, Ragged.by_key(begin, ranks), ranks).without_repeats(begin, ranks)
 
 
-def _summed(team: _Team, across: LineAlgorithm, cut: Cut, units: IntArray) -> Sends:
+def _summed(team: _Team, across: LineAlgorithm, begin: IntArray, end: IntArray) -> Sends:
     """Partial sums up, the sum at every leader by itself, and copies of it down."""
     assert across.total is not None
+    units = np.arange(len(begin))
     totals, since = across.total(len(team.nodes))
     moves = hops(totals.step, team.senders[totals.src], team.senders[totals.dst], 0)
     exchange = Sends.of(moves, Ragged(units, np.array([len(units)])), team.nodes.size).adding(since)

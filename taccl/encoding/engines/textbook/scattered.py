@@ -20,7 +20,7 @@ import numpy as np
 from taccl.encoding.engines.textbook.algorithm import Algorithm
 from taccl.encoding.engines.textbook.grid import GridAlgorithm, routed, spread
 from taccl.encoding.engines.textbook.line import LineAlgorithm
-from taccl.encoding.engines.textbook.parts import Cut, Parts
+from taccl.encoding.engines.textbook.parts import Parts
 from taccl.encoding.engines.textbook.sends import Sends, in_turn
 from taccl.model.collective import IntArray
 from taccl.model.problem import Problem
@@ -44,9 +44,9 @@ def by_scattering(
         yield Algorithm(name, 2 * ranks, (partial(_way, *plans),), np.arange(ranks), ranks * ranks, shares)
 
 
-def _way(scatter: GridAlgorithm, gather: GridAlgorithm, cut: Cut, units: IntArray) -> Sends:
+def _way(scatter: GridAlgorithm, gather: GridAlgorithm, begin: IntArray, end: IntArray) -> Sends:
     """The units dealt out to ranks, and from there to all who lack them."""
-    owner = np.resize(scatter.grid, len(units))
-    out = routed(scatter, cut.begin[units], owner, units)
+    units, owner = np.arange(len(begin)), np.resize(scatter.grid, len(begin))
+    out = routed(scatter, begin, owner, units)
     back = spread(gather, owner, units)
-    return in_turn([out, back]).without_repeats(cut.begin, scatter.grid.size)
+    return in_turn([out, back]).without_repeats(begin, scatter.grid.size)

@@ -96,6 +96,10 @@ class Sends:
         """The same, begun this many steps later."""
         return replace(self, step=self.step + steps, since=None if self.since is None else self.since + steps)
 
+    def of_units(self, units: IntArray) -> Sends:
+        """The same with these units for those that it numbers."""
+        return replace(self, units=Ragged(units[self.units.values], self.units.count))
+
     def adding(self, since: IntArray) -> Sends:
         """The same as partial sums; `since` : for each step, the one before which they were complete."""
         return replace(self, adds=np.ones_like(self.adds), since=since[self.step])

@@ -24,7 +24,7 @@ import numpy as np
 from taccl.encoding.engines.textbook.algorithm import Algorithm
 from taccl.encoding.engines.textbook.grid import by_nodes
 from taccl.encoding.engines.textbook.line import hops
-from taccl.encoding.engines.textbook.parts import Cut, Parts
+from taccl.encoding.engines.textbook.parts import Parts
 from taccl.encoding.engines.textbook.sends import Ragged, Sends, in_turn
 from taccl.model.collective import IntArray
 from taccl.model.problem import Problem
@@ -93,9 +93,9 @@ def _placed(above: IntArray, names: IntArray, count: int, root: int = -1) -> Int
     return tree
 
 
-def _along(above: IntArray, summed: bool, cut: Cut, units: IntArray) -> Sends:
+def _along(above: IntArray, summed: bool, begin: IntArray, end: IntArray) -> Sends:
     """Units up the tree as sums, if they are summed, and then down as copies."""
-    down = down_tree(above, units)
+    down = down_tree(above, np.arange(len(begin)))
     return in_turn([down.backwards(), down]) if summed else down
 
 

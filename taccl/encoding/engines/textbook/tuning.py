@@ -36,6 +36,9 @@ COLUMNS_AS_TIMED = 6
 DEALT_AS_WRITTEN = 2
 #: More transfers than this are never timed.
 MOST_ROWS = 3_000_000
+#: What an algorithm sends is kept for other numbers of batches if it makes no more transfers than this of
+#: a part: of a machine's hundred algorithms that is some 10 MB.
+KEPT_ROWS = 4096
 #: Of several numbers of chunks, the part of the time for finding out which algorithms are promising.
 FOR_PROMISE = 0.3
 #: The part of the time for writing down.

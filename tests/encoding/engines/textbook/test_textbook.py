@@ -55,7 +55,8 @@ def run(problem: Problem, *plans: GridAlgorithm, batches: int = 1) -> Schedule |
     cut = parts.cut(np.arange(problem.num_ranks) % len(plans), len(plans), batches)
     streams = []
     for batch, variant, units in cut.streams():
-        streams.append(sends_of(plans[variant], parts.kind, cut, units).later(batch))
+        sends = sends_of(plans[variant], parts.kind, cut.begin[units], cut.end[units])
+        streams.append(sends.of_units(units).later(batch))
     sends = together(streams)
     rows = rows_of(problem, sends, cut)
     schedule = None if rows is None else timed(problem, sends, rows)
