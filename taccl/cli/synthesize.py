@@ -29,14 +29,17 @@ from taccl.cli.signals import undisturbed
 from taccl.cli.targets import protocol_option, target_option
 from taccl.encoding.engines.registry import ENGINES
 from taccl.errors import CheckError
+from taccl.exploration.compared import Compared, compared, shares_of
 from taccl.model import units
 from taccl.model.collectives import COLLECTIVES, plain_name
 from taccl.support.arguments import shown
-from taccl.synthesis.output_options import AUTO
+from taccl.support.budget import Budget
+from taccl.synthesis.output_options import AUTO, OutputOptions
 from taccl.synthesis.request import Request
 from taccl.synthesis.result import Result
 
 _REQUEST = {field.name for field in fields(Request)}
+_OUTPUT = {field.name for field in fields(OutputOptions)}
 
 #: No number of chunks has more.
 _DIGITS = 40
@@ -138,6 +141,11 @@ def _number_or_auto(ctx: click.Context, option: click.Parameter, value: str | No
     help="Where to write the schedule: as Parquet if the name ends in .parquet, else as JSON; - for standard "
     "output.",
 )
+@click.option(
+    "--compare",
+    is_flag=True,
+    help="Show the fastest algorithm that libraries have next to the result; it takes a part of the time.",
+)
 @click.option("--no-file", is_flag=True, help="Find the schedule without writing a file.")
 @click.option(
     "--explain-stages",
@@ -155,6 +163,7 @@ def synthesize(
     verbose: bool,
     quiet: bool,
     explain_stages: bool,
+    compare: bool,
     min_size: str | None,
     max_size: str | None,
     **request: Any,
@@ -178,21 +187,25 @@ def synthesize(
     aside = claim_outputs((output, schedule), inputs, as_json=as_json)
     if output == STDOUT:
         _check_one_file(request["collective"], request["target"])
+    of_file: dict[str, Any] = {
+        "file": not no_file,
+        "min_bytes": None if min_size is None else units.parse_size(min_size),
+        "max_bytes": None if max_size is None else units.parse_size(max_size),
+    }
     with pointing_to_explain(request), progress_reports(quiet=quiet, verbose=verbose) as report:
-        try:
-            result = api.synthesize(
-                **request,
-                file=not no_file,
-                min_bytes=None if min_size is None else units.parse_size(min_size),
-                max_bytes=None if max_size is None else units.parse_size(max_size),
-                on_progress=report,
+        if compare:
+            request["time_limit"], request["effort"], rest = shares_of(
+                request["time_limit"], request["effort"]
             )
+        try:
+            result = api.synthesize(**request, **of_file, on_progress=report)
         except CheckError as fault:  # no file can hold what was found, or none may: it is kept all the same
             if schedule is not None and isinstance(fault.kept, Result):
                 with undisturbed():
                     _write_schedule(fault.kept, schedule)
                 fault.hint = f"{fault.hint or '--no-file'}; the schedule is kept in {schedule}"
             raise
+        today = _compared(result, of_file, rest, **request) if compare else None
     for each in result.found.declined if verbose else ():
         click.echo(f"{each.name} did not run: {each.reason}", err=True)
     with undisturbed():
@@ -200,12 +213,22 @@ def synthesize(
         written = () if output is None else attempts.of(lambda: _write(result, output)) or ()
         kept = None if schedule is None else attempts.of(lambda: _write_schedule(result, schedule))
         if as_json:
-            attempts.of(lambda: show_json(_as_json(result, request["target"], written, kept)))
+            beside = {} if today is None else today.to_dict()
+            attempts.of(lambda: show_json(_as_json(result, request["target"], written, kept) | beside))
         else:
-            summary = result.summary(verbose)
+            summary = "\n".join(
+                (result.summary(verbose), *(() if today is None else (f"today        {today.line}",)))
+            )
             following = _what_next(result, written, kept, requested=output is not None)
             attempts.of(lambda: click.echo(f"{summary}\n{following}", err=aside))
         attempts.end()
+
+
+def _compared(result: Result, of_file: dict[str, Any], budget: Budget, **requested: Any) -> Compared:
+    """The result next to what libraries have."""
+    request = Request(**{name: requested[name] for name in requested if name in _REQUEST})
+    options = {name: requested[name] for name in requested if name in _OUTPUT}
+    return compared(result, request, OutputOptions(**options, **of_file), budget)
 
 
 def _show_stages(*outputs: Path | None, as_json: bool, engine: str, **requested: Any) -> None:

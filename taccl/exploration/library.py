@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -25,27 +26,33 @@ from taccl.synthesis.configurations import Configuration, configurations_to_try
 from taccl.synthesis.job import Job
 
 
-def library_curves(question: Question, budget: Budget) -> Iterator[Curve]:
+def library_curves(question: Question, budget: Budget, near: Configuration | None = None) -> Iterator[Curve]:
     """Each algorithm that libraries have and the machine has the links for, in a few numbers of chunks.
 
     Where files are predicted, it is those that are fastest at some size by links alone, each once for each
-    protocol and some numbers of instances. What would come after the budget is left out.
+    protocol and some numbers of instances. What would come after the budget is left out, but for the first.
+
+    Parameters
+    ----------
+    near : files like this come first: of its protocol, with about as many instances.
     """
     job = question.jobs[0]
     if not job.has_predictions:
         yield from _by_links(question, budget)
         return
     of_links = replace(question, jobs=tuple(replace(each, has_predictions=False) for each in question.jobs))
+    is_first = True
     for curve in fastest_somewhere(_by_links(of_links, budget.share(LIBRARY_BY_LINKS))):
         schedule = curve.answer.saved.schedule
-        for configuration in _configurations(job):
-            if budget.remaining_s() <= 0:
+        for configuration in _configurations(job, near):
+            if budget.remaining_s() <= 0 and not is_first:
                 return
             cost = LIBRARY_PREDICTING * len(schedule) * configuration.instances * len(question.sizes)
             budget.spend(cost)
             made = _curve(question, curve.name, schedule, configuration)
             if made is not None:
                 yield made
+                is_first = False
 
 
 def fastest_somewhere(curves: Iterable[Curve]) -> list[Curve]:
@@ -91,9 +98,16 @@ def _named(whole: Instance, budget: Budget) -> Iterator[tuple[str, Schedule]]:
                 yield name, made if whole.members is None else whole.members.lifted(made)
 
 
-def _configurations(job: Job) -> list[Configuration]:
+def _configurations(job: Job, near: Configuration | None) -> list[Configuration]:
     every = configurations_to_try(job.network.topology.executor, job.target, job.output)
-    return [each for each in every if each.instances in LIBRARY_INSTANCES and each.thread_blocks == "two-way"]
+    kept = [each for each in every if each.instances in LIBRARY_INSTANCES and each.thread_blocks == "two-way"]
+    if near is None:
+        return kept
+
+    def away(each: Configuration) -> tuple[bool, float]:
+        return each.protocol != near.protocol, abs(math.log(each.instances / near.instances))
+
+    return sorted(kept, key=away)
 
 
 def _curve(question: Question, name: str, schedule: Schedule, configuration: Configuration) -> Curve | None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from taccl.model import units
 from taccl.model.problem import Problem
+from taccl.sketch import Sketch
 from taccl.support.lists import few
 from taccl.synthesis.job import Job, formulate
 from taccl.synthesis.output_options import OutputOptions
@@ -60,7 +62,10 @@ class Question:
 
 
 def question_of(
-    request: Request, sketches: Sequence[str | None], output: OutputOptions, sizes: Sequence[int]
+    request: Request,
+    sketches: Sequence[str | Path | Sketch | None],
+    output: OutputOptions,
+    sizes: Sequence[int],
 ) -> tuple[Question, tuple[str, ...]]:
     """The question about the sizes that the collective has on this machine, and what to say of the others.
 

@@ -17,6 +17,8 @@ LIBRARY_INSTANCES = (1, 4, 16)
 LIBRARY_BY_LINKS, LIBRARY_PREDICTING = 0.5, 0.01
 #: The part of the time that they may take together.
 LIBRARY_SHARE = 0.15
+#: Seconds for those next to one result, where it has no limit.
+COMPARED_S = 10.0
 
 # --- search
 

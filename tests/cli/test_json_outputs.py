@@ -98,7 +98,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("synthesize", *RING, *QUICK, "-o", "new.xml", "--schedule", "new.json"),
         ("synthesize", *RING, *QUICK, "--collective", "reducescatter", "-o", "rs.xml"),
         ("synthesize", *RING, *QUICK, "--collective", "broadcast", "--root", "1", "--no-file"),
-        ("synthesize", *RING, "--collective", "shift.yaml", "--size", "2MB", *QUICK),
+        ("synthesize", *RING, "--collective", "shift.yaml", "--size", "2MB", *QUICK, "--compare"),
         ("synthesize", "--topology", "alone.yaml", "--size", "1MB", *QUICK, "--no-file"),
         ("synthesize", *RING, "--chunks", "auto", "--gap", "0.2", "--time-limit", "3", "-q", "--no-file"),
         ("synthesize", "--sketch", "ndv2-n1-sk-1", *QUICK, "--no-file"),
