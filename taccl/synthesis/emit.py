@@ -5,12 +5,16 @@ The schedule is kept even where no file can be made.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
+
 from taccl.backend.target import FEWER_CHUNKS, AnyTarget
 from taccl.encoding.bounds import Proof, any_chunks_bound
+from taccl.encoding.bounds.stream import NOTHING
 from taccl.encoding.core.options import SearchOptions
 from taccl.errors import CheckError, ProgramLimitError, TacclError
 from taccl.model.network import LogicalTopology
@@ -18,7 +22,7 @@ from taccl.model.schedule import Schedule
 from taccl.support.budget import Budget
 from taccl.synthesis.autotune.choose import FileChoice
 from taccl.synthesis.autotune.tune import fitting_chunks
-from taccl.synthesis.autotune.tuning import TUNE_FOR_ANY_CHUNKS
+from taccl.synthesis.autotune.tuning import TUNE_FOR_ANY_CHUNKS, TUNE_PROVED_PER_S, TUNE_TO_PROVE_ANYWAY_S
 from taccl.synthesis.configurations import Configuration
 from taccl.synthesis.job import Job
 from taccl.synthesis.lowering import OutputFile
@@ -44,7 +48,8 @@ def emit(job: Job, choice: FileChoice, options: SearchOptions, searcher: Searche
     ------
     CheckError : no file could be made, or it failed its own check; the result is kept in it.
     """
-    result = _without_files(job, choice, options, searcher)
+    left_s = math.inf if options.effort is not None else began_s + options.limit_s - time.monotonic()
+    result = _without_files(job, choice, options, searcher, left_s)
     if not result.file_requested:
         return result
     began = time.monotonic()
@@ -70,7 +75,9 @@ def emit(job: Job, choice: FileChoice, options: SearchOptions, searcher: Searche
     return replace(result, files=files, file_seconds=time.monotonic() - began)
 
 
-def _without_files(job: Job, choice: FileChoice, options: SearchOptions, searcher: Searcher) -> Result:
+def _without_files(
+    job: Job, choice: FileChoice, options: SearchOptions, searcher: Searcher, left_s: float
+) -> Result:
     found, network = choice.found, job.network.topology
     notes = (*choice.notes, *_notes_on(found))
     return Result(
@@ -91,16 +98,29 @@ def _without_files(job: Job, choice: FileChoice, options: SearchOptions, searche
         execution=choice.execution,
         files_tried=choice.files_tried,
         machine=None if network.executor is None else network,
-        any_chunks=_for_any_chunks(found, network),
+        any_chunks=_for_any_chunks(found, network, left_s),
     )
 
 
-def _for_any_chunks(found: Found, network: LogicalTopology) -> Proof:
-    """What the search proved, or, where it ended before that or knew other costs, what is there soon."""
-    if network.executor is None and found.any_chunks.value_us:
+def _for_any_chunks(found: Found, network: LogicalTopology, left_s: float) -> Proof:
+    """What the search proved, or, where it ended before that or knew other costs, what is there in time."""
+    if found.any_chunks.value_us and _has_links_of(network, found.schedule.problem.topology):
         return found.any_chunks
-    by_links = replace(found.schedule.problem, topology=network, symmetry=())
+    problem = found.schedule.problem
+    if problem.num_chunks * problem.num_ranks / TUNE_PROVED_PER_S > max(left_s, TUNE_TO_PROVE_ANYWAY_S):
+        return NOTHING
+    by_links = replace(problem, topology=network, symmetry=())
     return any_chunks_bound(by_links, Budget.of_work(TUNE_FOR_ANY_CHUNKS))
+
+
+def _has_links_of(network: LogicalTopology, searched: LogicalTopology) -> bool:
+    """Whether a search knew the links as they are, and not as thread blocks serve them."""
+    return (
+        network.occupancy == searched.occupancy
+        and network.port_betas == searched.port_betas
+        and np.array_equal(network.alpha_us, searched.alpha_us)
+        and np.array_equal(network.beta_us_per_mb, searched.beta_us_per_mb)
+    )
 
 
 def _notes_on(found: Found) -> Iterator[str]:

@@ -73,10 +73,11 @@ def owners_of(schedule: Schedule) -> IntArray:
     ranks = collective.num_ranks
     begin = collective.inputs.chunk * ranks + collective.inputs.rank
     into, out_of = (schedule.chunk[adds] * ranks + end[adds] for end in (schedule.dst, schedule.src))
-    chunk, rank = np.divmod(np.setdiff1d(np.concatenate([begin, into]), out_of), ranks)
-    owners = np.zeros(collective.num_chunks, dtype=np.int64)
-    has, first = np.unique(chunk, return_index=True)
-    owners[has] = rank[first]
+    held = np.concatenate([begin, into])
+    chunk, rank = np.divmod(held[np.isin(held, out_of, invert=True)], ranks)
+    owners = np.full(collective.num_chunks, ranks)
+    np.minimum.at(owners, chunk, rank)
+    owners[owners == ranks] = 0
     return owners
 
 

@@ -25,6 +25,7 @@ from taccl.encoding.engines.tuning import (
     BY_PHASES_MIRRORED_PER_S,
     BY_PHASES_MOST_FOR_CARE,
     BY_PHASES_QUOTIENT,
+    BY_PHASES_STATED_PER_S,
 )
 from taccl.encoding.instance import Instance
 from taccl.model.schedule import TOLERANCE_US, Schedule
@@ -62,7 +63,8 @@ def by_phases(engine: Run) -> Run:
                 if found and (best is None or found.makespan_us < best.makespan_us - TOLERANCE_US):
                     best = quotient.lifted(found)
                     yield Update(update.stage, best)
-        if best is None or (budget.remaining_s() and not (is_large and quotient is not None)):
+        stating_s = problem.num_chunks * problem.num_ranks / BY_PHASES_STATED_PER_S
+        if best is None or (budget.remaining_s() > stating_s and not (is_large and quotient is not None)):
             yield from _in_phases(engine, instance, options, budget, best)
 
     return run
