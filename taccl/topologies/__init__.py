@@ -14,6 +14,7 @@ from taccl.topologies.machines.published import dgx2, dgx2_teccl, ndv2, ndv2_tec
 from taccl.topologies.model import NO_NODE, Device, Link, Path, PhysicalTopology
 from taccl.topologies.profile import Profile, load_profile, with_profile
 from taccl.topologies.summary import LinkClass
+from taccl.topologies.variants import scaled, with_link
 from taccl.topologies.yaml_file import load_topology_file, parse_topology
 
 __all__ = [
@@ -44,5 +45,7 @@ __all__ = [
     "ndv2",
     "ndv2_teccl",
     "parse_topology",
+    "scaled",
+    "with_link",
     "with_profile",
 ]

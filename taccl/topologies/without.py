@@ -36,9 +36,9 @@ def without(machine: PhysicalTopology, names: Iterable[str]) -> PhysicalTopology
         if not isinstance(name, str):
             raise TopologyError(f"what a machine is without must be a name, not {shown(name)}")
         of_name = {device.name for device in machine.devices if name in _names_of(device)}
-        between = {(link.src, link.dst) for link in machine.links if _is_called(link, name)}
+        between = {(link.src, link.dst) for link in machine.links if is_called(link, name)}
         if not of_name and not between:
-            raise _unknown(machine, name)
+            raise unknown_name(machine, name)
         helpers |= of_name
         links |= between
     if not names:
@@ -97,7 +97,8 @@ def _names_of(device: Device) -> set[str]:
     return names
 
 
-def _is_called(link: Link, name: str) -> bool:
+def is_called(link: Link, name: str) -> bool:
+    """Whether a link goes by a name: `gpu0-nic0` in both directions, `gpu0->nic0` in one."""
     one_way = "->" in name
     ends = tuple(end.strip() for end in name.split("->" if one_way else "-"))
     if len(ends) != 2:
@@ -111,7 +112,8 @@ def _matches(device: str, name: str) -> bool:
     return name in (device, device.partition(".")[2])
 
 
-def _unknown(machine: PhysicalTopology, name: str) -> TopologyError:
+def unknown_name(machine: PhysicalTopology, name: str) -> TopologyError:
+    """The error about a name that stands for nothing, with the names that exist."""
     helpers = _helper_names(machine.gpus[machine.num_members :])
     links = list(dict.fromkeys(f"{link.src}-{link.dst}" for link in machine.links))
     has = (
