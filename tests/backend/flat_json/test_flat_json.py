@@ -27,8 +27,8 @@ from taccl.model.schedule import Schedule
 from taccl.synthesis.collective_file import load_collective
 from taccl.testing import check_target
 
-#: Bytes from rank to rank: their largest common measure is 4, and some are millions of it.
-UNEQUAL = np.array([[0, 1_000_004, 300], [64, 0, 5_000_000], [1000, 100, 0]])
+#: Bytes from rank to rank: their largest common measure is 4, and some are a hundred thousand times that.
+UNEQUAL = np.array([[0, 100_004, 300], [64, 0, 500_000], [1000, 100, 0]])
 NAMES = ("allgather", "reducescatter", "allreduce", "alltoall", "broadcast", "reduce", "gather", "scatter")
 Content = dict[str, Any]
 

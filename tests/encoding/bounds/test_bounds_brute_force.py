@@ -30,7 +30,7 @@ from taccl.support.budget import Budget
 
 #: Examples of each test. `benchmarks/fuzz_bounds.py` runs thousands, for docs/results/fuzz_bounds.md.
 _EXAMPLES = int(os.environ.get("TACCL_BOUND_EXAMPLES", "40"))
-_MOST_SENDS = 1_500
+_MOST_SENDS = 800
 
 
 def largest_bound(stated: Problem) -> bounds.Proof:

@@ -48,6 +48,6 @@ def test_two_ranks_behind_such_a_relay_that_pass_on_to_each_other_have_a_schedul
 def test_what_is_called_impossible_has_no_program(requested: Problem) -> None:
     assume(why_impossible(requested) is not None)
     try:
-        assert program_before(requested, 1e6, 1_500) is None
+        assert program_before(requested, 1e6, 700) is None
     except TooLarge:
         return

@@ -18,7 +18,7 @@ from taccl.support.budget import Budget
 
 
 def fastest(requested: Problem) -> Schedule:
-    return checked(routes(Instance(requested), SearchOptions(), Budget.of_work(300), None))[-1]
+    return checked(routes(Instance(requested), SearchOptions(), Budget.of_work(100), None))[-1]
 
 
 def four(name: str, both: bool = False, **columns: list[float]) -> Problem:
