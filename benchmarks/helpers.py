@@ -31,7 +31,8 @@ the fabric. 72 GB200 are the catalogue's gb200-nvl72, whose ports are busy for a
 Published are, of NVLS: on 8 H100 from 2 to 4 GB NVIDIA/nccl#1455 (one rate, 309 GB/s, for every n); on
 8 H800 NVIDIA/nccl#1374; on 72 GB200, 8 GB, coreweave/nccl-tests#43 (423 to 429). Of SwitchML: 10^6
 elements of 4 bytes a second, by the chart of its repository
-(+-15). `ideal` is the busiest port alone."""
+(+-15). `ideal` is the busiest port alone. Plans for MSCCL++ through the switches of several nodes and of
+NVL72: [switch_plans.md](switch_plans.md)."""
 
 
 @dataclass(frozen=True)

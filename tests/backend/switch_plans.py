@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from plan_examples import Lines, multicast_allgather, multicast_allreduce, plan, rank
 from switched import nvls_allgather, nvls_allreduce, nvls_allreduce_of_nodes
 
 from taccl.backend.lower_plan import PlanLowering
+from taccl.backend.lower_plan.by_groups import Shape, group_plans
+from taccl.backend.lower_plan.plans import Call, plan_of_ranks, used_scratch
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.target import LoweringOptions
 from taccl.model.schedule import Schedule
@@ -114,6 +118,23 @@ def _through_switches(schedule: Schedule, **options: object) -> ExecutionPlan:
     return lowering.plan(lowering.switching)
 
 
+def by_groups(
+    collective: str,
+    gpus: int,
+    nodes: int = 1,
+    pieces: int = 1,
+    has_roots: bool = False,
+    in_place: bool = False,
+) -> ExecutionPlan:
+    """A plan through the switches of nodes with these many GPUs each, whatever the schedule."""
+    groups = tuple(tuple(range(node * gpus, (node + 1) * gpus)) for node in range(nodes))
+    shape = Shape(collective, groups, pieces, has_roots, in_place)
+    ranks = group_plans(shape, [node for node in range(nodes) for _ in range(gpus)])
+    scratch = max(used_scratch(ranks))  # of one size everywhere, as what a switch channel spans
+    call = Call(collective, shape.ranks, shape.ranks * shape.chunks_per_rank, in_place, 0, 2**20, "grouped")
+    return plan_of_ranks([replace(rank, scratch_chunks=scratch) for rank in ranks], call)
+
+
 def switch_plans() -> dict[str, ExecutionPlan]:
     """All of them, by name."""
     return {
@@ -129,4 +150,8 @@ def switch_plans() -> dict[str, ExecutionPlan]:
         ),
         "taccl-switched allgather": _through_switches(nvls_allgather(3, chunk_mb=2**-14)),
         "taccl-switched nodes": _through_switches(nvls_allreduce_of_nodes(3, chunk_mb=2**-14)),
+        "grouped allreduce": by_groups("allreduce", 2, 2, pieces=2, in_place=True),
+        "grouped allreduce, rooted": by_groups("allreduce", 2, 3, has_roots=True),
+        "grouped allgather": by_groups("allgather", 2, 2, in_place=True),
+        "grouped reducescatter": by_groups("reducescatter", 3, 2),
     }

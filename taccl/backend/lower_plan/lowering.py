@@ -64,6 +64,8 @@ class PlanLowering:
         topology = schedule.problem.topology
         switches = switches_of(topology)
         self._groups = groups_of(topology, switches)
+        #: limits that plans by groups were over, as far as any were tried
+        self.limits_of_groups: list[str] = []
         schedule = by_members(schedule)
         #: for plans whose switches do what they can; of a machine without any, there are none
         self.switching = (partial(use_switches, switches=switches), pull, add_at_once) if switches else ()
@@ -114,8 +116,11 @@ class PlanLowering:
 
     def _those_that_fit(self, shapes: Iterable[Shape]) -> Iterator[ExecutionPlan]:
         for shape in shapes:
-            with suppress(ProgramLimitError, UnitError):
-                yield self._grouped(shape)
+            try:
+                with suppress(UnitError):
+                    yield self._grouped(shape)
+            except ProgramLimitError as too_large:
+                self.limits_of_groups += too_large.findings
 
     def _grouped(self, shape: Shape) -> ExecutionPlan:
         options, ranks, nodes = self.options, shape.ranks, self.schedule.problem.topology.memory_of.tolist()

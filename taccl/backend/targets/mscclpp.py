@@ -90,8 +90,9 @@ def _lower(schedule: Schedule, options: LoweringOptions) -> Sequence[Lowered[Exe
             return [_lowered(by_groups[1], lowering, None)]
     try:
         plan = _first(lowering, options)
-    except ProgramLimitError:
+    except ProgramLimitError as too_large:
         if by_groups is None:
+            too_large.findings += tuple(f"by switches: {finding}" for finding in lowering.limits_of_groups)
             raise
         return [_lowered(by_groups[1], lowering, None)]
     if network is not None:

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from switched import nvls_allgather, nvls_allreduce_of_nodes, switched
+from switch_plans import by_groups
+from switched import nvls_allgather, nvls_allreduce, nvls_allreduce_of_nodes, switched
 
-from taccl.backend.lower_plan import PlanLowering, by_groups
-from taccl.backend.lower_plan.by_groups import GROUPED, group_plans, groups_of, shapes_of
-from taccl.backend.lower_plan.plans import Call, plan_of_ranks, used_scratch
+from taccl.backend.lower_plan import PlanLowering
+from taccl.backend.lower_plan.by_groups import GROUPED, groups_of
 from taccl.backend.lower_plan.sharing import cuts_equally, share_out
 from taccl.backend.lower_plan.switches import switches_of
 from taccl.backend.plan import Channel, ExecutionPlan
@@ -20,22 +20,9 @@ from taccl.backend.simulate import simulate_plan
 from taccl.backend.target import LoweringOptions
 from taccl.backend.targets.registry import find_target
 from taccl.backend.verify.mscclpp import verify_plan
+from taccl.errors import ProgramLimitError
 from taccl.model.executor import Executor, ProtocolCosts, Shape
 from tests.backend.lowered_plans import all_names, assert_right, assert_runs_right, names
-
-
-def grouped(shape: by_groups.Shape) -> ExecutionPlan:
-    """The plan of a shape, each group in a node of its own."""
-    node_of = [node for node, group in enumerate(shape.groups) for _ in group]
-    ranks = group_plans(shape, node_of)
-    scratch = max(used_scratch(ranks))
-    chunks = shape.ranks * shape.chunks_per_rank
-    call = Call(shape.collective, shape.ranks, chunks, shape.in_place, 0, 2**20, "grouped")
-    return plan_of_ranks([replace(rank, scratch_chunks=scratch) for rank in ranks], call)
-
-
-def of_nodes(gpus: int, nodes: int) -> tuple[tuple[int, ...], ...]:
-    return tuple(tuple(range(node * gpus, (node + 1) * gpus)) for node in range(nodes))
 
 
 @settings(max_examples=40, deadline=None)
@@ -52,14 +39,14 @@ def test_every_shape_is_right_and_runs_right(
     collective: str, gpus: int, nodes: int, pieces: int, parts: int, has_roots: bool, in_place: bool
 ) -> None:
     has_roots &= collective == "allreduce" and nodes > 1
-    plan = grouped(by_groups.Shape(collective, of_nodes(gpus, nodes), pieces, has_roots, in_place))
+    plan = by_groups(collective, gpus, nodes, pieces, has_roots, in_place)
     assert cuts_equally(plan)
     assert_runs_right(share_out(plan, parts))
 
 
 @pytest.mark.parametrize("collective", sorted(GROUPED))
 def test_each_switch_has_a_channel_and_ports_join_positions(collective: str) -> None:
-    plan = grouped(by_groups.Shape(collective, of_nodes(4, 2), 1, False, False))
+    plan = by_groups(collective, 4, 2)
     for rank in plan.ranks:
         node, position = divmod(rank.rank, 4)
         mine = {*range(4 * node, 4 * node + 4)}
@@ -72,7 +59,7 @@ def test_each_switch_has_a_channel_and_ports_join_positions(collective: str) -> 
 
 
 def test_sums_between_nodes_are_stored_by_pairs_and_copied_by_nodes() -> None:
-    plan = grouped(by_groups.Shape("allreduce", of_nodes(4, 2), 1, False, True))
+    plan = by_groups("allreduce", 4, 2, in_place=True)
     assert names(plan) == [
         ["signal", "wait", "nop", "glres", "nop", "sem_release", "rlxwait", "pwsf"],
         ["rlxsignal", "sem_acquire", "wait", "nop", "re", "nop", "gstore", "nop", "signal", "wait"],
@@ -97,14 +84,15 @@ def _without_each(plan: ExecutionPlan, rank: int) -> Iterator[tuple[str, Executi
 @pytest.mark.parametrize("collective", sorted(GROUPED))
 def test_no_operation_is_there_for_nothing(collective: str, nodes: int, in_place: bool) -> None:
     """But for meetings of threads that go on with what is their own."""
-    for shape, *_ in shapes_of(collective, of_nodes(2, nodes), in_place):
-        for removed, plan in _without_each(grouped(shape), 1):
+    for has_roots in (False, True)[: 1 + (collective == "allreduce" and nodes > 2)]:
+        right = by_groups(collective, 2, nodes, has_roots=has_roots, in_place=in_place)
+        for removed, plan in _without_each(right, 1):
             assert not verify_plan(plan).ok or removed.endswith("nop"), removed
 
 
 def test_more_members_than_channels_meet_in_rounds() -> None:
     """24 in rows of four and columns of six: eight peers of 23."""
-    plan = grouped(by_groups.Shape("allreduce", of_nodes(24, 1), 1, False, True))
+    plan = by_groups("allreduce", 24, in_place=True)
     assert {len(rank.peers_of(Channel.MEMORY)) for rank in plan.ranks} == {8}
     assert names(plan) == [
         ["signal", "wait", "nop", "signal", "wait", "nop", "glres"] + ["nop", "signal", "wait"] * 2
@@ -147,3 +135,15 @@ def test_what_knows_no_groups_has_no_plans_by_them() -> None:
     (plans,) = PlanLowering(nvls_allgather(3), LoweringOptions()).by_groups()
     assert [plan.num_ranks for plan in plans] == [3]
     assert [*PlanLowering(nvls_allgather(3), LoweringOptions(protocol="LL")).by_groups()] == []
+
+
+def test_limits_that_plans_by_groups_are_over_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if thread blocks had two channels, and eight members take three."""
+    monkeypatch.setattr("taccl.backend.lower_plan.by_groups.MAX_CHANNELS", 2)
+    monkeypatch.setattr("taccl.backend.lower_plan.fits.MAX_CHANNELS", 2)
+    monkeypatch.setattr("taccl.backend.lower_plan.fits.MAX_BLOCKS", 2)
+    with pytest.raises(ProgramLimitError) as error:
+        find_target("mscclpp").lower(nvls_allreduce(8), LoweringOptions())
+    assert error.value.findings[-1] == (
+        "by switches: each: 3 memory channels of a thread block; the limit is 2"
+    )
