@@ -252,6 +252,7 @@ def _manifest(
                 "verified_for": [list(output.readers) for output in file.outputs],
                 "sizes": [
                     {"size_bytes": size, "time_us": time_us, "lower_bound_us": bound_us}
+                    | {"error": _error(file, machine, size)}
                     for size, time_us, bound_us in file.sizes
                 ],
             }
@@ -260,6 +261,11 @@ def _manifest(
         "sha256": dict(hashes),
         "notes": list(explored.notes),
     }
+
+
+def _error(file: BundleFile, machine: PhysicalTopology, size_bytes: int) -> float | None:
+    """How far the time of a file may be off, a fraction; None: it is of links alone, or the library's."""
+    return None if file.kind != "plan" or machine.executor is None else machine.executor.error(size_bytes)
 
 
 def _paths(file: BundleFile) -> dict[str, str]:

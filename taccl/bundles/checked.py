@@ -32,6 +32,7 @@ class CheckedSize:
     ----------
     path : of the file that calls of this size take; None: a fallback, or outside of the bundle.
     predicted_us, measured_us : microseconds; nothing is predicted of sizes that are not in the table.
+    error : by how much the larger of both may be larger, a fraction; None: nothing was promised.
     """
 
     collective: str
@@ -40,6 +41,15 @@ class CheckedSize:
     kind: str
     predicted_us: float | None
     measured_us: float
+    error: float | None = None
+
+    @property
+    def is_as_promised(self) -> bool | None:
+        """Whether the time is within the error; None: nothing was promised."""
+        if not self.predicted_us or self.error is None:
+            return None
+        less, more = sorted((self.predicted_us, self.measured_us))
+        return more <= less * (1 + self.error)
 
     @property
     def ratio(self) -> float | None:
@@ -138,7 +148,8 @@ def _checked(manifest: Manifest, collective: str, size_bytes: int, time_us: floa
         if window.collective == collective and window.min_bytes <= size_bytes <= window.max_bytes:
             predicted_us = window.time_us.get(size_bytes)
             path = window.paths[0] if window.paths else None
-            return CheckedSize(collective, size_bytes, path, window.kind, predicted_us, time_us)
+            error = window.error.get(size_bytes)
+            return CheckedSize(collective, size_bytes, path, window.kind, predicted_us, time_us, error)
     return CheckedSize(collective, size_bytes, None, "outside", None, time_us)
 
 
@@ -151,6 +162,9 @@ def _notes(manifest: Manifest, sizes: Sequence[CheckedSize], ranks: int | None) 
         return
     median = statistics.median(ratios)
     yield f"measured over predicted: {median:.2f} in the median, {min(ratios):.2f} to {max(ratios):.2f}"
+    promised = [each.is_as_promised for each in sizes if each.is_as_promised is not None]
+    if promised:
+        yield f"{sum(promised)} of {len(promised)} sizes are within the error that was promised"
     if "links alone" in manifest.times_of:
         yield "predicted times are of links alone: real calls have launch and steps in them as well"
     if abs(median - 1) > _OFF:

@@ -23,6 +23,8 @@ class ManifestWindow:
     ----------
     paths : of their file, one for each runtime; none: what the library does by itself.
     time_us : what was predicted, by the sizes of the table; sizes of which nothing is known are left out.
+    error : by how much the larger of a predicted and a measured time may be larger, a fraction, by the same
+        sizes.
     """
 
     collective: str
@@ -31,6 +33,7 @@ class ManifestWindow:
     kind: str
     paths: tuple[str, ...]
     time_us: Mapping[int, float]
+    error: Mapping[int, float]
 
 
 @dataclass(frozen=True)
@@ -79,12 +82,13 @@ def _window(values: Any) -> ManifestWindow:
         _whole(values["max_bytes"]),
         values["kind"],
         paths,
-        {
-            _whole(each["size_bytes"]): _time(each["time_us"])
-            for each in values["sizes"]
-            if each["time_us"] is not None
-        },
+        _by_size(values["sizes"], "time_us"),
+        _by_size(values["sizes"], "error"),
     )
+
+
+def _by_size(sizes: Any, key: str) -> dict[int, float]:
+    return {_whole(each["size_bytes"]): _amount(each[key]) for each in sizes if each.get(key) is not None}
 
 
 def _whole(value: object) -> int:
@@ -93,7 +97,7 @@ def _whole(value: object) -> int:
     return value
 
 
-def _time(value: object) -> float:
+def _amount(value: object) -> float:
     if not is_number(value) or value < 0:
         _refuse()
     return float(value)

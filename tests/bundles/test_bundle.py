@@ -179,6 +179,24 @@ def test_plans_come_with_the_module_that_registers_them(tmp_path: Path) -> None:
         assert verify_plan_file(path).ok
 
 
+def test_times_of_files_come_with_how_far_they_may_be_off(made: Bundle, tmp_path: Path) -> None:
+    made.write(tmp_path / "links")
+    of_defaults = bundle(
+        "allgather", topology="dgx-a100", nodes=1, sizes="4KB", target="msccl", effort=200, cache=False
+    )
+    of_defaults.write(tmp_path / "files")
+    errors = {
+        name: [
+            size["error"]
+            for file in json.loads((tmp_path / name / "manifest.json").read_text())["files"]
+            for size in file["sizes"]
+        ]
+        for name in ("links", "files")
+    }
+    assert set(errors["links"]) == {None}
+    assert all(0 < error < 1 for error in errors["files"])
+
+
 def test_a_folder_that_is_not_empty_is_left_alone(made: Bundle, tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("mine")
     with pytest.raises(FileError, match="not empty"):

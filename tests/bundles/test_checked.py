@@ -30,6 +30,9 @@ PRINTED = """\
 """
 
 
+WINDOW = {"collective": "allgather", "min_bytes": 1, "max_bytes": 2, "kind": "plan"}
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     words = {"topology": "ring:4", "sizes": "4KB,64KB", "effort": 400, "cache": False}
@@ -58,6 +61,20 @@ def test_results_of_another_number_of_ranks_are_remarked_on(folder: Path, tmp_pa
     assert "the results are of 3 ranks, and the bundle is for 4" in check_bundle(folder, results).notes
 
 
+def test_times_are_held_against_the_error_that_was_promised(folder: Path, tmp_path: Path) -> None:
+    window = WINDOW | {"max_bytes": 2**20, "paths": {"msccl": "msccl/a.xml"}}
+    sizes = [
+        {"size_bytes": 4096, "time_us": 9.0, "lower_bound_us": 1.0, "error": 0.2},
+        {"size_bytes": 65536, "time_us": 9.0, "lower_bound_us": 1.0, "error": 0.2},
+    ]
+    manifest = {"ranks": 4, "times_of": "files as predicted", "files": [window | {"sizes": sizes}]}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    (tmp_path / "results.txt").write_text("# all_gather_perf\n" + PRINTED)
+    found = check_bundle(folder, tmp_path / "results.txt")
+    assert [each.is_as_promised for each in found.sizes] == [True, False, None]
+    assert "1 of 2 sizes are within the error that was promised" in found.notes
+
+
 def test_wrong_values_are_a_fault(folder: Path, tmp_path: Path) -> None:
     results = tmp_path / "results.txt"
     wrong = PRINTED.replace("3.11      0", "3.11      7").replace("4.10      0", "4.10      7")
@@ -74,9 +91,6 @@ def test_what_is_no_output_of_nccl_tests_is_one_error(folder: Path, tmp_path: Pa
     (tmp_path / "results.txt").write_text(text)
     with pytest.raises(TacclError):
         check_bundle(folder, tmp_path / "results.txt")
-
-
-WINDOW = {"collective": "allgather", "min_bytes": 1, "max_bytes": 2, "kind": "plan"}
 
 
 @pytest.mark.parametrize(
