@@ -217,7 +217,7 @@ def test_every_engine_keeps_the_rates_of_ports_and_the_bounds(engine: str, colle
             next(solve(small, SearchOptions(engine=engine)))
         return
     best = np.inf
-    for update in solve(small, SearchOptions(engine=engine, effort=300)):
+    for update in solve(small, SearchOptions(engine=engine, effort=60)):
         bound_us = max(bound_us, update.lower_bound_us)
         if update.schedule is not None:
             update.schedule.check()
