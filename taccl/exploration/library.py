@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from taccl.encoding.engines.registry import ENGINES
+from taccl.encoding.engines.registry import ENGINES, serves_somehow
 from taccl.encoding.instance import Instance
 from taccl.errors import TacclError
 from taccl.exploration.answer import Answer
@@ -20,7 +20,6 @@ from taccl.exploration.tuning import (
     LIBRARY_PREDICTING,
 )
 from taccl.model.schedule import SavedSchedule, Schedule
-from taccl.model.schedule.schedule import compacted
 from taccl.support.budget import Budget
 from taccl.synthesis.configurations import Configuration, configurations_to_try
 from taccl.synthesis.job import Job
@@ -84,18 +83,16 @@ def _by_links(question: Question, budget: Budget) -> Iterator[Curve]:
                     return
 
 
-def _named(whole: Instance, budget: Budget) -> Iterator[tuple[str, Schedule]]:
+def _named(instance: Instance, budget: Budget) -> Iterator[tuple[str, Schedule]]:
     """Schedules with the names of their algorithms; of a name, those that are faster than all before."""
-    instance = whole.members_instance or whole
     for engine in ENGINES:
-        if engine.named is None or not engine.can(instance):
+        if engine.named is None or not serves_somehow(engine, instance):
             continue
         best_us: dict[str, float] = {}
         for name, schedule in engine.named(instance, budget):
             if schedule.makespan_us < best_us.get(name, float("inf")):
                 best_us[name] = schedule.makespan_us
-                made = compacted(schedule)
-                yield name, made if whole.members is None else whole.members.lifted(made)
+                yield name, schedule
 
 
 def _configurations(job: Job, near: Configuration | None) -> list[Configuration]:

@@ -15,6 +15,7 @@ from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.engines.textbook.books import Books, Candidate, Work, books_of
+from taccl.encoding.engines.textbook.in_switch import in_switch
 from taccl.encoding.engines.textbook.plans import algorithm_named
 from taccl.encoding.engines.textbook.tuning import (
     BEFORE_HOPELESS,
@@ -66,8 +67,15 @@ def built(
 
 
 def of_libraries(instance: Instance, budget: Budget) -> Iterator[tuple[str, Schedule]]:
-    """Those that NCCL, RCCL and MPI run: all ranks in a line, on rings or on trees; no grids of our own."""
-    return built(instance, budget, lambda name: " along axis " not in name)
+    """Those that NCCL, RCCL and MPI run: all ranks in a line, on rings or on trees; no grids of our own.
+
+    On a machine with helpers, through a switch that is one, and what its members do among themselves.
+    """
+    yield from in_switch(instance)
+    members = instance.members_instance or instance
+    for name, schedule in built(members, budget, lambda name: " along axis " not in name):
+        made = compacted(schedule)
+        yield name, made if instance.members is None else instance.members.lifted(made)
 
 
 def by_name(

@@ -1,0 +1,127 @@
+"""Through a switch that sums and copies: each rank has its part summed there, and multicasts it from there.
+
+A chunk takes four steps at most: all but its owner send it to the switch's sum, the owner gets the sum and
+adds its own, sends the total to the switch's copy, and all others get it. An AllReduce is all four, a
+ReduceScatter the first two, an AllGather the last two. Chunks follow each other at every step, those of
+different owners in turn, so that all four go on at once; or each rank's sends of a step are one group, which
+pays four alphas in all.
+
+Source: NVLS of NCCL 2.17 and later, as NVIDIA describes it: "NVLink SHARP" in the documentation of NCCL's
+environment variables (`NCCL_ALGO`, `NCCL_NVLS_ENABLE`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from taccl.encoding.core.timing import Decision, in_order
+from taccl.encoding.engines.textbook.tuning import LATER
+from taccl.encoding.instance import Instance
+from taccl.model.collective import Placement
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Problem
+from taccl.model.schedule import Schedule
+
+_STEPS = 4
+
+
+@dataclass(frozen=True)
+class _Hop:
+    """A chunk over a link, at a step of the algorithm."""
+
+    chunk: int
+    link: int
+    reduce: bool
+
+
+def in_switch(instance: Instance) -> Iterator[tuple[str, Schedule]]:
+    """Schedules with their names; none where no switch reaches all ranks, or a chunk has no use for it."""
+    problem = instance.problem
+    chunks = _chunks_of(problem)
+    if chunks is None:
+        return
+    yield "NVLS", in_order(problem, list(_one_by_one(chunks)))
+    yield "NVLS in groups", in_order(problem, list(_in_groups(chunks, problem.max_group)))
+
+
+def _chunks_of(problem: Problem) -> list[list[list[_Hop]]] | None:
+    """For each chunk its hops at each step."""
+    collective, topology = problem.collective, problem.topology
+    links = {
+        ends: link for link, ends in enumerate(zip(topology.src.tolist(), topology.dst.tolist(), strict=True))
+    }
+    at_sum, at_copy = _faces(topology, links)
+    sources = _ranks_of(collective.inputs, collective.num_chunks)
+    wanted = _ranks_of(collective.outputs, collective.num_chunks)
+    turns, order = Counter[int](), list[tuple[int, int]]()
+    chunks = []
+    for chunk, (held, goals) in enumerate(zip(sources, wanted, strict=True)):
+        is_sum = bool(collective.reduces[chunk]) and len(held) > 1
+        owner = (int(collective.owner[chunk]) if len(goals) > 1 else goals[0]) if is_sum else held[0]
+        others = [rank for rank in goals if rank != owner]
+        if (
+            (is_sum and at_sum is None)
+            or (others and at_copy is None)
+            or len(others) == 1
+            or not (is_sum or others)
+        ):
+            return None
+        ends: list[list[tuple[int, int]]] = [[], [], [], []]
+        if is_sum and at_sum is not None:
+            ends[0] = [(rank, at_sum) for rank in held if rank != owner]
+            ends[1] = [(at_sum, owner)]
+        if others and at_copy is not None:
+            ends[2] = [(owner, at_copy)]
+            ends[3] = [(at_copy, rank) for rank in others]
+        chunks.append(
+            [[_Hop(chunk, links[each], step < 2) for each in hops] for step, hops in enumerate(ends)]
+        )
+        order.append((turns[owner], owner))
+        turns[owner] += 1
+    return [chunks[chunk] for chunk in sorted(range(len(chunks)), key=order.__getitem__)]
+
+
+def _faces(topology: LogicalTopology, links: Mapping[tuple[int, int], int]) -> tuple[int | None, int | None]:
+    """The helpers that sum and that copy, each linked with all members both ways; None: there is none."""
+    members = range(topology.num_members)
+    reaching = [
+        helper
+        for helper in range(topology.num_members, topology.num_ranks)
+        if all((rank, helper) in links and (helper, rank) in links for rank in members)
+    ]
+    may_sum, may_copy = topology.may_sum, topology.may_copy
+    return (
+        next((helper for helper in reaching if may_sum is None or may_sum[helper]), None),
+        next((helper for helper in reaching if may_copy is None or may_copy[helper]), None),
+    )
+
+
+def _ranks_of(placement: Placement, num_chunks: int) -> list[list[int]]:
+    found: list[list[int]] = [[] for _ in range(num_chunks)]
+    for chunk, rank in zip(placement.chunk.tolist(), placement.rank.tolist(), strict=True):
+        found[chunk].append(rank)
+    return found
+
+
+def _one_by_one(chunks: Sequence[Sequence[Sequence[_Hop]]]) -> Iterator[Decision]:
+    """Each step of a chunk next to the step before of a chunk that follows it."""
+    for turn in range(len(chunks) + LATER * (_STEPS - 1)):
+        for step in range(_STEPS):
+            if 0 <= (place := turn - LATER * step) < len(chunks):
+                for hop in chunks[place][step]:
+                    yield Decision((hop.chunk,), hop.link, hop.reduce)
+
+
+def _in_groups(chunks: Sequence[Sequence[Sequence[_Hop]]], most: int) -> Iterator[Decision]:
+    """All chunks of a link at a step as one send, or as few as may be of at most so many chunks."""
+    for step in range(_STEPS):
+        of_link: dict[int, list[_Hop]] = {}
+        for hops in chunks:
+            for hop in hops[step]:
+                of_link.setdefault(hop.link, []).append(hop)
+        for link, together in of_link.items():
+            for first in range(0, len(together), most):
+                group = tuple(hop.chunk for hop in together[first : first + most])
+                yield Decision(group, link, step < 2)
