@@ -8,6 +8,7 @@ Both are what the command of a user writes, by searches of the same effort: the 
 from __future__ import annotations
 
 import argparse
+import datetime
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -111,7 +112,11 @@ def main() -> None:
         for case in sorted(known, key=[*_cases()].index)
         if not case.without
     ]
-    report.write("switch_plans", "Plans through switches", INTRO, report.table(header, rows))
+    measured = (
+        f"Measured {datetime.date.today()} on {report.machine()}, "
+        "with `python -m benchmarks.switch_plans --effort EFFORT`."
+    )
+    report.write("switch_plans", "Plans through switches", INTRO, report.table(header, rows), measured)
 
 
 def _row(case: Case, found: dict[str, Any], without: dict[str, Any] | None) -> list[str]:

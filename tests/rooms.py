@@ -184,7 +184,11 @@ BACKEND = (
     Room("one_sided", "a plan, unfolded", ("unfolded",)),
     Room("target", "what a kind of file can hold, and how a schedule becomes one", ("unfolded",)),
     Room("lower", "schedule -> actions, what each rank does in one order -> program", ("limits", "target")),
-    Room("lower_plan", "actions or program -> plan, by passes over what waits for what", ("lower",)),
+    Room(
+        "lower_plan",
+        "actions or program -> plan, by passes over what waits for what; plans by groups of switches",
+        ("lower",),
+    ),
     Room("flat_json", "schedule -> flat JSON of actions, read back, verified, run and unfolded", ("lower",)),
     Room(
         "targets",

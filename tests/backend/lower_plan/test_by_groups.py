@@ -25,7 +25,7 @@ from taccl.model.executor import Executor, ProtocolCosts, Shape
 from tests.backend.lowered_plans import all_names, assert_right, assert_runs_right, names
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     collective=st.sampled_from(sorted(GROUPED)),
     gpus=st.integers(2, 5),
