@@ -160,8 +160,8 @@ def decided(small: Problem) -> tuple[float, float]:
 def fewest_ticks(small: Problem, known: Schedule) -> int | None:
     """What the whole model's fastest solution lasts; None where so much work does not prove it.
 
-    With up to 8 sends it does: of 100 random problems all are decided, most with a hundredth of it. A few
-    take no end, and eight workers burn a minute of two cores with four times as much.
+    With up to 8 sends it does: of 100 random problems all are decided, most with much less. It bounds
+    what a hard one costs: with four times as much the test below once took 86 s.
     """
     model = whole_model(Instance(small), known, 0.0)
     solver, status = solved(model.cp, num_workers=8, max_deterministic_time=0.25)

@@ -62,7 +62,7 @@ def test_every_schedule_is_valid_and_no_faster_than_the_bounds(
 ) -> None:
     requested = problem(topology, name, chunks, max_group=most)
     bound = lower_bound(requested, Budget.of_work(units)).value_us
-    found = schedules(requested, 6, seed)
+    found = schedules(requested, 20, seed)
     assert found
     assert found[-1].makespan_us >= bound * (1 - 1e-9)
     assert max(schedule.sends.count.max() for schedule in found) <= most
