@@ -53,6 +53,8 @@ def _chunks_of(problem: Problem) -> list[list[list[_Hop]]] | None:
         ends: link for link, ends in enumerate(zip(topology.src.tolist(), topology.dst.tolist(), strict=True))
     }
     at_sum, at_copy = _faces(topology, links)
+    if at_sum is None and at_copy is None:
+        return None
     sources = _ranks_of(collective.inputs, collective.num_chunks)
     wanted = _ranks_of(collective.outputs, collective.num_chunks)
     turns, order = Counter[int](), list[tuple[int, int]]()
@@ -61,12 +63,9 @@ def _chunks_of(problem: Problem) -> list[list[list[_Hop]]] | None:
         is_sum = bool(collective.reduces[chunk]) and len(held) > 1
         owner = (int(collective.owner[chunk]) if len(goals) > 1 else goals[0]) if is_sum else held[0]
         others = [rank for rank in goals if rank != owner]
-        if (
-            (is_sum and at_sum is None)
-            or (others and at_copy is None)
-            or len(others) == 1
-            or not (is_sum or others)
-        ):
+        if len(others) == 1 or not (is_sum or others):  # nothing is summed or copied
+            return None
+        if (is_sum and at_sum is None) or (others and at_copy is None):
             return None
         ends: list[list[tuple[int, int]]] = [[], [], [], []]
         if is_sum and at_sum is not None:
