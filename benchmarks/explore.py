@@ -1,12 +1,13 @@
 """One command for a range of sizes, next to bounds, to what libraries run and to a search for each size.
 
     python -m benchmarks.explore [--only MACHINE ...] [--search SECONDS] [--compare SIZE ...] [--kills N]
-                                 [--page]
+                                 [--bundles] [--page]
 
 Each command of `COMMANDS` is explored on one core without a cache. Then the sizes of `--compare` are searched
 for alone, for `--search` seconds each. `--kills` ends a run by SIGKILL at so many random moments, begins it
-again each time, and compares its table with that of a run that was left alone. Rows are kept in
-docs/results/explore.jsonl; `--page` only writes the page from them.
+again each time, and compares its table with that of a run that was left alone. `--bundles` makes a bundle of
+each of `BUNDLES` and looks which files take each size. Rows are kept in docs/results/explore.jsonl; `--page`
+only writes the page from them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import datetime
 import json
 import os
 import random
+import re
 import signal
 import statistics
 import subprocess
@@ -28,7 +30,7 @@ from typing import Any
 
 from benchmarks import report
 from benchmarks.kept import keep_line, kept_lines
-from taccl import explore, synthesize
+from taccl import bundle, explore, synthesize, verify_file, verify_plan_file
 from taccl.model.units import format_size, parse_size
 
 NAME = "explore"
@@ -44,6 +46,9 @@ COMPARED = ("16KB", "1MB", "64MB", "1GB")
 LARGE = 64 * 2**20
 #: What is killed again and again.
 KILLED = ("--topology", "ndv2", "--nodes", "1", "--collective", "allgather,alltoall", "--effort", "40000")
+#: (machine, nodes, target) of bundles for four collectives, and the effort for each.
+BUNDLES = (("ndv2", 2, "all"), ("dgx2", 2, "all"), ("dgx-h100", 2, "mscclpp"), ("mi300x", 1, "all"))
+BUNDLE_EFFORT = 12_000
 INTRO = """\
 `taccl explore --topology MACHINE --nodes N --collective .. --sizes 1KB..1GB`, nothing else given, next to the
 fastest algorithm that libraries have in the same model, to the bound for any number of chunks, and to a
@@ -56,9 +61,12 @@ def main() -> None:
     """Measure what is requested, and write docs/results/explore.md."""
     arguments = _arguments()
     if not arguments.page:
-        for command in COMMANDS:
+        for command in () if arguments.bundles else COMMANDS:
             if not arguments.only or command[0] in arguments.only:
                 _measure(*command, arguments.search, arguments.compare)
+        for each in BUNDLES if arguments.bundles else ():
+            if not arguments.only or each[0] in arguments.only:
+                keep_line(NAME, {"bundle": _bundled(*each)} | _when())
         if arguments.kills:
             keep_line(NAME, {"kills": _killed(arguments.kills)} | _when())
     _write(list(kept_lines(NAME)), arguments.search)
@@ -70,6 +78,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--search", type=float, default=60.0, metavar="SECONDS")
     parser.add_argument("--compare", nargs="*", default=list(COMPARED), metavar="SIZE")
     parser.add_argument("--kills", type=int, default=0, metavar="N")
+    parser.add_argument("--bundles", action="store_true", help="make bundles, and explore nothing")
     parser.add_argument("--page", action="store_true", help="write the page from what is kept")
     return parser.parse_args()
 
@@ -141,9 +150,67 @@ def _killed(times: int) -> dict[str, Any]:
     }
 
 
+def _bundled(machine: str, nodes: int, target: str) -> dict[str, Any]:
+    """Which files take calls of each power of two and the byte below it, by runtime and collective."""
+    began = time.monotonic()
+    made = bundle(FOUR, topology=machine, nodes=nodes, target=target, effort=BUNDLE_EFFORT, cache=False)
+    seconds = time.monotonic() - began
+    with tempfile.TemporaryDirectory() as folder:
+        made.write(Path(folder) / "bundle")
+        manifest = json.loads((Path(folder) / "bundle" / "manifest.json").read_text())
+        refused = [path for path in _files_of(manifest) if not _verifies(Path(folder) / "bundle" / path)]
+        served = {path: _served(Path(folder) / "bundle" / path) for path in _files_of(manifest)}
+    sizes = [size for exponent in range(10, 31) for size in (2**exponent - 1, 2**exponent)][1:]
+    runtimes = sorted({name for file in manifest["files"] for name in file["paths"]})
+    uncovered = sum(
+        sum(
+            (
+                size in served[file["paths"][runtime]]
+                if file["kind"] == "plan"
+                else file["min_bytes"] <= size <= file["max_bytes"]
+            )
+            for file in manifest["files"]
+            if file["collective"] == collective
+        )
+        != 1
+        for runtime in runtimes
+        for collective in FOUR.split(",")
+        for size in sizes
+    )
+    plans = [file for file in manifest["files"] if file["kind"] == "plan"]
+    return {
+        **{"machine": f"{machine} x{nodes}", "target": target, "seconds": seconds, "runtimes": runtimes},
+        **{"sizes": len(sizes), "windows": len(manifest["files"]), "plans": len(plans)},
+        **{"not_by_one": uncovered, "refused": len(refused), "files": len(_files_of(manifest))},
+        "reasons": sorted({file["reason"] for file in manifest["files"] if file["reason"]}),
+    }
+
+
+def _files_of(manifest: dict[str, Any]) -> list[str]:
+    return [path for file in manifest["files"] for path in file["paths"].values()]
+
+
+def _served(path: Path) -> range:
+    """The sizes of calls that take a file: msccl leaves out the largest that it names."""
+    found = re.search(
+        r'minBytes="(\d+)" maxBytes="(\d+)"|"min_message_size": ?(\d+),\s*"max_message_size": ?(\d+)',
+        path.read_text(),
+    )
+    assert found is not None
+    least, most = (int(number) for number in found.groups() if number is not None)
+    return range(least, most + (path.parent.name != "msccl"))
+
+
+def _verifies(path: Path) -> bool:
+    if path.suffix == ".json":
+        return verify_plan_file(path).ok
+    return verify_file(path, targets=[path.parent.name]).ok
+
+
 def _write(rows: list[dict[str, Any]], search_s: float) -> None:
     """The page, of the last row of each command."""
-    last = {(row.get("topology"), row.get("nodes")): row for row in rows}
+    bundles = {row["bundle"]["machine"]: row["bundle"] for row in rows if "bundle" in row}
+    last = {(row.get("topology"), row.get("nodes")): row for row in rows if "bundle" not in row}
     measured = [row for key, row in last.items() if key[0] is not None]
     parts = [report.table(_HEADER, [_summary(row) for row in measured])]
     killed = last.get((None, None))
@@ -155,6 +222,14 @@ def _write(rows: list[dict[str, Any]], search_s: float) -> None:
             f"with {table} as one that was left alone; of {kills['searches']} searches "
             f"{kills['finished_before_the_last_run']} had finished before the last run, and "
             f"{kills['computed_twice']} of these were computed twice."
+        )
+    if bundles:
+        parts.append("## Bundles of four collectives, 1KB to 1GB")
+        parts.append(report.table(_BUNDLES, [_of_bundle(each) for each in bundles.values()]))
+        parts.append(
+            f"`taccl bundle --effort {BUNDLE_EFFORT}`; sizes: each power of two and the byte below it, for "
+            "each runtime and collective, by the range that its file names as that runtime reads it; a "
+            "fallback is what the library does by itself, with the reason given."
         )
     for row in measured:
         parts.append(f"## {row['nodes']} nodes of {row['topology']}")
@@ -178,7 +253,26 @@ _HEADER = (
     ),
     *("gap, all", "next to a search alone: median, worst"),
 )
+_BUNDLES = (
+    "machine",
+    "for",
+    "windows",
+    "files",
+    "refused by verify",
+    "sizes not taken by one",
+    "fallbacks",
+    "s",
+)
 _SIZES = ("collective", "size", "time us", "bound us", "gap", "library us", "speed-up", "alone us", "now")
+
+
+def _of_bundle(each: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        *(each["machine"], ", ".join(each["runtimes"]), str(each["windows"]), str(each["files"])),
+        *(str(each["refused"]), str(each["not_by_one"])),
+        f"{each['windows'] - each['plans']}: {'; '.join(each['reasons']) or '-'}",
+        f"{each['seconds']:.0f}",
+    )
 
 
 def _summary(row: dict[str, Any]) -> tuple[str, ...]:

@@ -84,8 +84,8 @@ which no message sizes and compute times of the paper's runs are at hand.
 
 OF_SKETCHES = """\
 TACCL needs its sketches to end at all. Here a search without one is as good, within 0.5%, at the same effort;
-what a sketch gives is a smaller problem, and a schedule that keeps to what its author knows of the machine. Of
-the lines, symmetry counts most: without it the search on DGX-2 ends 35% slower.
+what a sketch gives is a smaller problem, and a schedule that keeps to what its author knows of the machine.
+Of the lines, symmetry counts most: without it the search on DGX-2 ends 35% slower.
 """
 
 
