@@ -192,7 +192,7 @@ class ChunkSearch:
             if self._left_s > _A_MOMENT_S and self._may_win(trial) and self._is_usable(trial):
                 self._improve(trial, self._left_s)
         while self._untried and not self._finer_is_slower and self._goes_on():
-            if self._first_is_there_at(self._untried[0]) > self._total_s:
+            if self._first_is_there_at(self._untried[0], is_last=True) > self._total_s:
                 return
             self._try_next(self._left_s)
 
@@ -351,12 +351,14 @@ class ChunkSearch:
         self._budget.spend(CHUNK_SEARCH_STATING * problem.num_chunks * problem.num_ranks)
         return Instance(problem)
 
-    def _first_is_there_at(self, number: int) -> float:
+    def _first_is_there_at(self, number: int, is_last: bool = False) -> float:
         """When a first schedule for this many chunks should be there, by that of the finest so far.
 
-        The first trial took what all share, too, so the second is not taken to be longer.
+        The first trial took what all share, too, so the second is not taken to be longer, unless it would be
+        the last.
         """
-        finest = self.trials[-1].chunks if len(self.trials) > 1 else number
+        telling = self.trials if is_last else self.trials[1:]
+        finest = telling[-1].chunks if telling else number
         return self._elapsed_s + self._first_s * math.pow(number / finest, CHUNK_SEARCH_GROWTH)
 
     def _goes_on(self) -> bool:
