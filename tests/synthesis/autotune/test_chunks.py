@@ -135,7 +135,7 @@ def test_numbers_that_there_was_no_time_to_look_at_come_last(
 ) -> None:
     monkeypatch.setattr(
         "taccl.synthesis.autotune.chunk_search.ChunkSearch._first_is_there_at",
-        lambda each, number: 0.9 * each._total_s if number > 1 else 0.0,
+        lambda each, number, is_last=False: 0.9 * each._total_s if number > 1 else 0.0,
     )
     choice = chosen(gap=0.0)
     assert [tried.chunks for tried in choice.tried] == candidates(formulated(1).problem)
