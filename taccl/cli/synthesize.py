@@ -33,10 +33,10 @@ from taccl.exploration.compared import Compared, compared, shares_of
 from taccl.model import units
 from taccl.model.collectives import COLLECTIVES, plain_name
 from taccl.support.arguments import shown
-from taccl.support.budget import Budget
 from taccl.synthesis.output_options import AUTO, OutputOptions
 from taccl.synthesis.request import Request
 from taccl.synthesis.result import Result
+from taccl.synthesis.search import Observer
 
 _REQUEST = {field.name for field in fields(Request)}
 _OUTPUT = {field.name for field in fields(OutputOptions)}
@@ -194,18 +194,9 @@ def synthesize(
     }
     with pointing_to_explain(request), progress_reports(quiet=quiet, verbose=verbose) as report:
         if compare:
-            request["time_limit"], request["effort"], rest = shares_of(
-                request["time_limit"], request["effort"]
-            )
-        try:
-            result = api.synthesize(**request, **of_file, on_progress=report)
-        except CheckError as fault:  # no file can hold what was found, or none may: it is kept all the same
-            if schedule is not None and isinstance(fault.kept, Result):
-                with undisturbed():
-                    _write_schedule(fault.kept, schedule)
-                fault.hint = f"{fault.hint or '--no-file'}; the schedule is kept in {schedule}"
-            raise
-        today = _compared(result, of_file, rest, **request) if compare else None
+            result, today = _compared(schedule, of_file, report, **request)
+        else:
+            result, today = _found(schedule, **request, **of_file, on_progress=report), None
     for each in result.found.declined if verbose else ():
         click.echo(f"{each.name} did not run: {each.reason}", err=True)
     with undisturbed():
@@ -216,19 +207,33 @@ def synthesize(
             beside = {} if today is None else today.to_dict()
             attempts.of(lambda: show_json(_as_json(result, request["target"], written, kept) | beside))
         else:
-            summary = "\n".join(
-                (result.summary(verbose), *(() if today is None else (f"today        {today.line}",)))
-            )
-            following = _what_next(result, written, kept, requested=output is not None)
-            attempts.of(lambda: click.echo(f"{summary}\n{following}", err=aside))
+            lines = [result.summary(verbose), *(() if today is None else (f"{'today':<12} {today.line}",))]
+            lines.append(_what_next(result, written, kept, requested=output is not None))
+            attempts.of(lambda: click.echo("\n".join(lines), err=aside))
         attempts.end()
 
 
-def _compared(result: Result, of_file: dict[str, Any], budget: Budget, **requested: Any) -> Compared:
-    """The result next to what libraries have."""
+def _found(schedule: Path | None, **words: Any) -> Result:
+    """What `taccl.synthesize` finds. What has no file is written as a schedule all the same."""
+    try:
+        return api.synthesize(**words)
+    except CheckError as fault:  # no file can hold what was found, or none may: it is kept all the same
+        if schedule is not None and isinstance(fault.kept, Result):
+            with undisturbed():
+                _write_schedule(fault.kept, schedule)
+            fault.hint = f"{fault.hint or '--no-file'}; the schedule is kept in {schedule}"
+        raise
+
+
+def _compared(
+    schedule: Path | None, of_file: dict[str, Any], report: Observer | None, **requested: Any
+) -> tuple[Result, Compared]:
+    """The same next to what libraries have, in the time and effort that were given for both."""
+    limit_s, effort, rest = shares_of(requested.pop("time_limit"), requested.pop("effort"))
+    result = _found(schedule, **requested, **of_file, time_limit=limit_s, effort=effort, on_progress=report)
     request = Request(**{name: requested[name] for name in requested if name in _REQUEST})
     options = {name: requested[name] for name in requested if name in _OUTPUT}
-    return compared(result, request, OutputOptions(**options, **of_file), budget)
+    return result, compared(result, request, OutputOptions(**options, **of_file), rest)
 
 
 def _show_stages(*outputs: Path | None, as_json: bool, engine: str, **requested: Any) -> None:

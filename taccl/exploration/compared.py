@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from taccl.errors import TacclError
 from taccl.exploration.library import library_curves
-from taccl.exploration.question import question_of
+from taccl.exploration.question import Question, question_of
 from taccl.exploration.tuning import COMPARED_S, LIBRARY_SHARE, SAME
-from taccl.support.budget import Budget
+from taccl.support.budget import Budget, check_effort, check_time_limit
 from taccl.synthesis.configurations import Configuration
 from taccl.synthesis.output_options import OutputOptions
 from taccl.synthesis.request import Request
@@ -52,39 +54,43 @@ class Compared:
 
 
 def shares_of(time_limit: float | None, effort: int | None) -> tuple[float | None, int | None, Budget]:
-    """What is left of a limit and an effort for the search, and the budget for `compared`."""
+    """What is left of a limit and an effort for the search, and the budget for `compared`.
+
+    Raises
+    ------
+    SolverError : a limit or an effort that cannot be.
+    """
+    limit_s = None if time_limit is None else LIBRARY_SHARE * check_time_limit(time_limit)
     search_s = None if time_limit is None else (1 - LIBRARY_SHARE) * time_limit
     if effort is None:
-        return search_s, None, Budget(COMPARED_S if time_limit is None else LIBRARY_SHARE * time_limit)
+        return search_s, None, Budget(COMPARED_S if limit_s is None else limit_s)
+    check_effort(effort)
     units = max(1, round(LIBRARY_SHARE * effort))
-    limit_s = None if time_limit is None else LIBRARY_SHARE * time_limit
     return search_s, max(1, effort - units), Budget.of_work(units, limit_s)
 
 
 def compared(result: Result, request: Request, output: OutputOptions, budget: Budget) -> Compared:
     """A result next to the fastest of what libraries have at its size.
 
-    Ctrl-C ends it with what is known by then.
+    Whatever goes wrong, and Ctrl-C, end it with what is known by then: the result is there.
 
     Parameters
     ----------
     request, output : what the result answers.
-
-    Raises
-    ------
-    TacclError : the size has not a byte for each part.
     """
-    question, _ = question_of(request, (request.sketch,), output, (round(result.size_bytes),))
-    if result.execution is None:
-        jobs = tuple(replace(job, has_predictions=False) for job in question.jobs)
-        question = replace(question, jobs=jobs)
-    time_us = result.time_us if result.execution is None else result.execution.time_us
     baseline, baseline_us = None, math.inf
     near = None if result.execution is None else Configuration(result.protocol, result.instances)
-    try:
-        for curve in library_curves(question, budget, near):
+    with suppress(KeyboardInterrupt, TacclError):
+        for curve in library_curves(_question(result, request, output), budget, near):
             if curve.times_us[0] < baseline_us:
                 baseline, baseline_us = curve.name, curve.times_us[0]
-    except KeyboardInterrupt:
-        pass
+    time_us = result.time_us if result.execution is None else result.execution.time_us
     return Compared(time_us, baseline, None if baseline is None else baseline_us)
+
+
+def _question(result: Result, request: Request, output: OutputOptions) -> Question:
+    """What the result answers at its size, by links alone where no file of it is predicted."""
+    question, _ = question_of(request, (request.sketch,), output, (round(result.size_bytes),))
+    if result.execution is not None:
+        return question
+    return replace(question, jobs=tuple(replace(job, has_predictions=False) for job in question.jobs))

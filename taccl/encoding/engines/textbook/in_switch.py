@@ -57,29 +57,37 @@ def _chunks_of(problem: Problem) -> list[list[list[_Hop]]] | None:
         return None
     sources = _ranks_of(collective.inputs, collective.num_chunks)
     wanted = _ranks_of(collective.outputs, collective.num_chunks)
-    turns, order = Counter[int](), list[tuple[int, int]]()
-    chunks = []
+    turns, order, chunks = Counter[int](), list[tuple[int, int]](), list[list[list[_Hop]]]()
     for chunk, (held, goals) in enumerate(zip(sources, wanted, strict=True)):
         is_sum = bool(collective.reduces[chunk]) and len(held) > 1
         owner = (int(collective.owner[chunk]) if len(goals) > 1 else goals[0]) if is_sum else held[0]
-        others = [rank for rank in goals if rank != owner]
-        if len(others) == 1 or not (is_sum or others):  # nothing is summed or copied
+        givers = [rank for rank in held if rank != owner]
+        takers = [rank for rank in goals if rank != owner]
+        if len(takers) == 1 or not (givers or takers):  # nothing is summed or copied
             return None
-        if (is_sum and at_sum is None) or (others and at_copy is None):
+        if (givers and at_sum is None) or (takers and at_copy is None):
             return None
-        ends: list[list[tuple[int, int]]] = [[], [], [], []]
-        if is_sum and at_sum is not None:
-            ends[0] = [(rank, at_sum) for rank in held if rank != owner]
-            ends[1] = [(at_sum, owner)]
-        if others and at_copy is not None:
-            ends[2] = [(owner, at_copy)]
-            ends[3] = [(at_copy, rank) for rank in others]
+        ends = _ends(owner, (givers, at_sum), (takers, at_copy))
         chunks.append(
             [[_Hop(chunk, links[each], step < 2) for each in hops] for step, hops in enumerate(ends)]
         )
         order.append((turns[owner], owner))
         turns[owner] += 1
     return [chunks[chunk] for chunk in sorted(range(len(chunks)), key=order.__getitem__)]
+
+
+def _ends(
+    owner: int, summed: tuple[Sequence[int], int | None], copied: tuple[Sequence[int], int | None]
+) -> list[list[tuple[int, int]]]:
+    """From where to where a chunk goes at each step."""
+    ends: list[list[tuple[int, int]]] = [[], [], [], []]
+    givers, at_sum = summed
+    takers, at_copy = copied
+    if givers and at_sum is not None:
+        ends[0], ends[1] = [(rank, at_sum) for rank in givers], [(at_sum, owner)]
+    if takers and at_copy is not None:
+        ends[2], ends[3] = [(owner, at_copy)], [(at_copy, rank) for rank in takers]
+    return ends
 
 
 def _faces(topology: LogicalTopology, links: Mapping[tuple[int, int], int]) -> tuple[int | None, int | None]:
