@@ -13,16 +13,13 @@ from dataclasses import replace
 import numpy as np
 
 from taccl.backend.target import FEWER_CHUNKS, AnyTarget
-from taccl.encoding.bounds import Proof, any_chunks_bound
-from taccl.encoding.bounds.stream import NOTHING
+from taccl.encoding.bounds import Proof
 from taccl.encoding.core.options import SearchOptions
 from taccl.errors import CheckError, ProgramLimitError, TacclError
 from taccl.model.network import LogicalTopology
 from taccl.model.schedule import Schedule
-from taccl.support.budget import Budget
-from taccl.synthesis.autotune.choose import FileChoice
-from taccl.synthesis.autotune.tune import fitting_chunks
-from taccl.synthesis.autotune.tuning import TUNE_FOR_ANY_CHUNKS, TUNE_PROVED_PER_S, TUNE_TO_PROVE_ANYWAY_S
+from taccl.synthesis.autotune.file_choice import FileChoice
+from taccl.synthesis.autotune.tune import bound_for_any_chunks, fitting_chunks
 from taccl.synthesis.configurations import Configuration
 from taccl.synthesis.job import Job
 from taccl.synthesis.lowering import OutputFile
@@ -106,11 +103,8 @@ def _for_any_chunks(found: Found, network: LogicalTopology, left_s: float) -> Pr
     """What the search proved, or, where it ended before that or knew other costs, what is there in time."""
     if found.any_chunks.value_us and _has_links_of(network, found.schedule.problem.topology):
         return found.any_chunks
-    problem = found.schedule.problem
-    if problem.num_chunks * problem.num_ranks / TUNE_PROVED_PER_S > max(left_s, TUNE_TO_PROVE_ANYWAY_S):
-        return NOTHING
-    by_links = replace(problem, topology=network, symmetry=())
-    return any_chunks_bound(by_links, Budget.of_work(TUNE_FOR_ANY_CHUNKS))
+    by_links = replace(found.schedule.problem, topology=network, symmetry=())
+    return bound_for_any_chunks(by_links, left_s)
 
 
 def _has_links_of(network: LogicalTopology, searched: LogicalTopology) -> bool:

@@ -21,7 +21,7 @@ from taccl.model.tolerance import is_above
 from taccl.support.files import ensure_writable, write_atomically
 from taccl.support.report import Report, Reported, Table
 from taccl.support.schemas import finite
-from taccl.synthesis.autotune.predictions import FileTried
+from taccl.synthesis.autotune.files_tried import FileTried
 from taccl.synthesis.autotune.trials import ChunksTried
 from taccl.synthesis.lowering import OutputFile
 from taccl.synthesis.predicted import Execution

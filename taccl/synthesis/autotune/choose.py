@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.portfolio.journal import Failure, reported
 from taccl.errors import NoScheduleInTime, TacclError
 from taccl.model.schedule import Schedule
 from taccl.support.budget import Budget
-from taccl.synthesis.autotune.predictions import NOT_TRIED, FileTried, Prediction, Predictor
+from taccl.synthesis.autotune.file_choice import FileChoice, Searched, reported_notes, unpredicted
+from taccl.synthesis.autotune.files_tried import NOT_TRIED, FileTried, Prediction
+from taccl.synthesis.autotune.predictions import Predictor
 from taccl.synthesis.autotune.trials import ChunksTried
 from taccl.synthesis.autotune.tuning import (
     CHOOSE_ALONE,
@@ -26,50 +28,7 @@ from taccl.synthesis.autotune.tuning import (
 )
 from taccl.synthesis.configurations import Configuration
 from taccl.synthesis.formulated import Formulated
-from taccl.synthesis.predicted import Execution
 from taccl.synthesis.search import STOP, Answer, Found, Observer, Progress
-
-
-@dataclass(frozen=True, eq=False)
-class Searched:
-    """What a search under the costs of one configuration came to.
-
-    `found` : what is best by those costs. `all_found` : that, the best for other numbers of chunks, and
-    others whose files may be faster.
-    `tried`, `notes`, `chunks_note` : what is reported of that number, where it was open.
-    """
-
-    configuration: Configuration
-    formulated: Formulated
-    found: Found
-    all_found: tuple[tuple[Formulated, Found], ...]
-    tried: tuple[ChunksTried, ...] = ()
-    notes: tuple[str, ...] = ()
-    chunks_note: str = ""
-
-
-@dataclass(frozen=True, eq=False)
-class FileChoice:
-    """The configuration that is chosen, the schedule for it, and all that was tried.
-
-    `execution`, `blocks_per_gpu` : of the file, where there is a prediction.
-    """
-
-    configuration: Configuration
-    formulated: Formulated
-    found: Found
-    notes: tuple[str, ...]
-    chunks_tried: tuple[ChunksTried, ...]
-    execution: Execution | None = None
-    blocks_per_gpu: int | None = None
-    files_tried: tuple[FileTried, ...] = ()
-
-
-def unpredicted(searched: Searched, *notes: str) -> FileChoice:
-    """What a search found best by the costs that it was given, where no file is predicted."""
-    reported = (*searched.notes, *searched.formulated.notes, *_reported((searched.chunks_note,)), *notes)
-    return FileChoice(searched.configuration, searched.formulated, searched.found, reported, searched.tried)
-
 
 #: Searches under the costs of a configuration, quickly or as requested, on its caller's budget.
 Search = Callable[[Configuration, SearchOptions, Budget, "Observer | None", bool], Searched]
@@ -288,7 +247,7 @@ class _Rounds:
             configuration=winner.configuration,
             formulated=formulated,
             found=self._ended(found),
-            notes=tuple(_reported(notes)),
+            notes=tuple(reported_notes(notes)),
             chunks_tried=chunks_tried,
             execution=winner.execution,
             blocks_per_gpu=winner.blocks_per_gpu,
@@ -385,10 +344,6 @@ def _distinct(searched: Searched) -> list[Schedule]:
         chunks = schedule.problem.collective.chunks_per_rank
         seen.setdefault((chunks, schedule.makespan_us, len(schedule)), schedule)
     return sorted(seen.values(), key=lambda each: each.makespan_us)[:CHOOSE_FEW]
-
-
-def _reported(notes: Iterable[str]) -> Iterator[str]:
-    return (note for note in notes if note)
 
 
 def _of_chunks(searched: Searched, formulated: Formulated) -> tuple[str, tuple[ChunksTried, ...]]:

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from taccl.encoding.bounds import any_chunks_bound
+from taccl.encoding.bounds import NOTHING, Proof, any_chunks_bound
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.registry import several_schedules
 from taccl.encoding.instance import Instance
+from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
 from taccl.model.tolerance import contradicts
 from taccl.support.budget import Budget
-from taccl.synthesis.autotune.choose import FileChoice, Searched, choose_file, unpredicted
+from taccl.synthesis.autotune.choose import choose_file
 from taccl.synthesis.autotune.chunk_counts import quick_engine
 from taccl.synthesis.autotune.chunks import choose_chunks, chunks_that_fit
+from taccl.synthesis.autotune.file_choice import FileChoice, Searched, unpredicted
 from taccl.synthesis.autotune.predictions import Predictor
 from taccl.synthesis.autotune.tuning import (
     TUNE_FOR_ANY_CHUNKS,
     TUNE_OF_NUMBERS,
+    TUNE_PROVED_PER_S,
     TUNE_TEXTBOOKS,
+    TUNE_TO_PROVE_ANYWAY_S,
     TUNE_WRITING_DOWN,
 )
 from taccl.synthesis.configurations import Configuration
@@ -81,6 +87,7 @@ class RequestSearch:
         quick: bool = False,
     ) -> Searched:
         """What `choose.Search` says; without a budget, it is that of the options."""
+        began_s = time.monotonic()
         if budget is not None and options.effort is None:
             options = replace(options, time_limit_s=budget.remaining_s())
         known_in = None if budget is None else budget.share(TUNE_WRITING_DOWN)
@@ -93,7 +100,9 @@ class RequestSearch:
             instance = Instance(formulated.problem)
             found = self.searcher.search(instance, options, on_progress, budget)
             if self.job.network.topology.executor is None:
-                found = _with_bound_for_any_chunks(found, instance)
+                spent_s = time.monotonic() - began_s
+                left_s = math.inf if options.effort is not None else options.limit_s - spent_s
+                found = _with_bound_for_any_chunks(found, instance, left_s)
             searched = Searched(configuration, formulated, found, ((formulated, found),))
         return self._with_others(searched, known_in)
 
@@ -164,13 +173,23 @@ class RequestSearch:
         return lambda schedule: self.job.lowering(schedule, configuration)
 
 
-def _with_bound_for_any_chunks(found: Found, instance: Instance) -> Found:
-    """What was found, with a bound for any number of chunks, where the search ended before it proved one."""
+def bound_for_any_chunks(stated: Problem | Instance, left_s: float) -> Proof:
+    """What no number of equal chunks beats, where no search has proved it; `NOTHING`: no time is left for it.
+
+    Parameters
+    ----------
+    left_s : seconds until the limit of the call; infinite where work counts.
+    """
+    problem = stated.problem if isinstance(stated, Instance) else stated
+    if problem.num_chunks * problem.num_ranks / TUNE_PROVED_PER_S > max(left_s, TUNE_TO_PROVE_ANYWAY_S):
+        return NOTHING
+    return any_chunks_bound(stated, Budget.of_work(TUNE_FOR_ANY_CHUNKS))
+
+
+def _with_bound_for_any_chunks(found: Found, instance: Instance, left_s: float) -> Found:
+    """What was found, with that bound proved of the instance that is there."""
     if found.any_chunks.value_us:
         return found
-    proved = any_chunks_bound(instance, Budget.of_work(TUNE_FOR_ANY_CHUNKS))
-    return (
-        found
-        if contradicts(proved.value_us, found.schedule.makespan_us)
-        else replace(found, any_chunks=proved)
-    )
+    proved = bound_for_any_chunks(instance, left_s)
+    is_wrong = contradicts(proved.value_us, found.schedule.makespan_us)
+    return found if is_wrong else replace(found, any_chunks=proved)

@@ -11,7 +11,8 @@ from taccl.backend.target import LoweringOptions
 from taccl.backend.targets.registry import find_target
 from taccl.errors import ProgramLimitError
 from taccl.support.budget import Budget
-from taccl.synthesis.autotune.predictions import FileTried, Predictor, most_connections
+from taccl.synthesis.autotune.files_tried import FileTried
+from taccl.synthesis.autotune.predictions import Predictor, most_connections
 from taccl.synthesis.configurations import Configuration, configurations_to_try
 from taccl.synthesis.output_options import OutputOptions
 from taccl.synthesis.predicted import wires_bound
