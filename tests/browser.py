@@ -10,6 +10,7 @@ import shutil
 import socket
 import subprocess
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -99,8 +100,11 @@ class Driven:
             {"Content-Type": "application/json"},
             method=method,
         )
-        with urllib.request.urlopen(request, timeout=60) as reply:
-            return json.load(reply)["value"]
+        try:
+            with urllib.request.urlopen(request, timeout=60) as reply:
+                return json.load(reply)["value"]
+        except urllib.error.HTTPError as fault:
+            raise AssertionError(f"{path}: {json.load(fault)['value']['message']}") from fault
 
     def open(self, path: Path, width: int, height: int = 900) -> None:
         """A page in a window of this many pixels; narrow ones are those of a telephone."""

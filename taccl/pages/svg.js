@@ -24,3 +24,10 @@ function whenResized(element, draw) {
     requestAnimationFrame(() => draw(width)); // an observer that changes what it observes is an error
   }).observe(element);
 }
+
+// Call once drawings have the width that is left to them: a scroll bar that appears takes some of it, which an
+// observer hears in the next frame, and draws in the one after.
+function whenSettled(then, frames = 3) {
+  if (frames) requestAnimationFrame(() => whenSettled(then, frames - 1));
+  else then();
+}

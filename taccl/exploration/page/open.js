@@ -12,4 +12,4 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "Escape" && opened.panel) closePoint();
 });
 window.explored = { openPoint, opened };
-document.body.dataset.ready = "true";
+whenSettled(() => { document.body.dataset.ready = "true"; });

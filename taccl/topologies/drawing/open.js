@@ -1,4 +1,4 @@
 fillFacts(document.getElementById("facts"), pageData.facts);
 drawMachine(document.getElementById("machine"), pageData.machine, document.getElementById("speeds"));
 fillTable(document.getElementById("links"), pageData.header, pageData.rows);
-document.body.dataset.ready = "true";
+whenSettled(() => { document.body.dataset.ready = "true"; });
