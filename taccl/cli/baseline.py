@@ -142,6 +142,8 @@ def _as_schedules(
         table = found.report().table
         click.echo(table.title, err=schedule == STDOUT)
         show_table(list(table.header), [list(row) for row in table.cells], err=schedule == STDOUT)
+        for note in found.notes:
+            click.echo(f"note: {note}", err=schedule == STDOUT)
 
 
 def _show(found: Baseline) -> None:

@@ -33,10 +33,10 @@ from taccl.exploration.compared import Compared, compared, shares_of
 from taccl.model import units
 from taccl.model.collectives import COLLECTIVES, plain_name
 from taccl.support.arguments import shown
+from taccl.support.budget import Budget
 from taccl.synthesis.output_options import AUTO, OutputOptions
 from taccl.synthesis.request import Request
 from taccl.synthesis.result import Result
-from taccl.synthesis.search import Observer
 
 _REQUEST = {field.name for field in fields(Request)}
 _OUTPUT = {field.name for field in fields(OutputOptions)}
@@ -192,20 +192,24 @@ def synthesize(
         "min_bytes": None if min_size is None else units.parse_size(min_size),
         "max_bytes": None if max_size is None else units.parse_size(max_size),
     }
+    for_library: Budget | None = None
+    if compare:
+        request["time_limit"], request["effort"], for_library = shares_of(
+            request["time_limit"], request["effort"]
+        )
     with pointing_to_explain(request), progress_reports(quiet=quiet, verbose=verbose) as report:
-        if compare:
-            result, today = _compared(schedule, of_file, report, **request)
-        else:
-            result, today = _found(schedule, **request, **of_file, on_progress=report), None
+        result = _found(schedule, **request, **of_file, on_progress=report)
     for each in result.found.declined if verbose else ():
         click.echo(f"{each.name} did not run: {each.reason}", err=True)
+    attempts = Attempts()
     with undisturbed():
-        attempts = Attempts()
         written = () if output is None else attempts.of(lambda: _write(result, output)) or ()
         kept = None if schedule is None else attempts.of(lambda: _write_schedule(result, schedule))
+    today = None if for_library is None else _compared(result, of_file, for_library, **request)
+    with undisturbed():
         if as_json:
-            beside = {} if today is None else today.to_dict()
-            attempts.of(lambda: show_json(_as_json(result, request["target"], written, kept) | beside))
+            more = {} if today is None else today.to_dict()
+            attempts.of(lambda: show_json(_as_json(result, request["target"], written, kept) | more))
         else:
             lines = [result.summary(verbose), *(() if today is None else (f"{'today':<12} {today.line}",))]
             lines.append(_what_next(result, written, kept, requested=output is not None))
@@ -225,15 +229,11 @@ def _found(schedule: Path | None, **words: Any) -> Result:
         raise
 
 
-def _compared(
-    schedule: Path | None, of_file: dict[str, Any], report: Observer | None, **requested: Any
-) -> tuple[Result, Compared]:
-    """The same next to what libraries have, in the time and effort that were given for both."""
-    limit_s, effort, rest = shares_of(requested.pop("time_limit"), requested.pop("effort"))
-    result = _found(schedule, **requested, **of_file, time_limit=limit_s, effort=effort, on_progress=report)
+def _compared(result: Result, of_file: dict[str, Any], budget: Budget, **requested: Any) -> Compared:
+    """The result next to what libraries have."""
     request = Request(**{name: requested[name] for name in requested if name in _REQUEST})
     options = {name: requested[name] for name in requested if name in _OUTPUT}
-    return result, compared(result, request, OutputOptions(**options, **of_file), rest)
+    return compared(result, request, OutputOptions(**options, **of_file), budget)
 
 
 def _show_stages(*outputs: Path | None, as_json: bool, engine: str, **requested: Any) -> None:

@@ -6,11 +6,16 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from taccl.backend.target import ThreadBlocks
+from taccl.backend.target import THREAD_BLOCKS, ThreadBlocks
 from taccl.errors import TacclError
 from taccl.model.schedule import SavedSchedule, schedule_from_json, schedule_to_json
+from taccl.support.arguments import number, shown, whole_number, word
+from taccl.support.budget import MAX_TIME_LIMIT_S
 from taccl.synthesis.configurations import Configuration
 from taccl.synthesis.result import Result
+
+#: No target knows more.
+_MOST_INSTANCES = 2**16
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,11 +84,18 @@ class Answer:
         """The answer in a text, with its schedule checked again; None: there is none that can be used."""
         try:
             values = json.loads(text)
-            return Answer(
-                schedule_from_json(values["schedule"]),
-                Configuration(**values["configuration"]),
-                float(values["seconds"]),
-                str(values["status"]),
-            )
+            saved, seconds = schedule_from_json(values["schedule"]), values["seconds"]
+            number(seconds, "seconds", TacclError, least=0.0, most=MAX_TIME_LIMIT_S)
+            return Answer(saved, _configuration(values["configuration"]), seconds, str(values["status"]))
         except (ValueError, KeyError, TypeError, TacclError):
             return None
+
+
+def _configuration(values: Any) -> Configuration:
+    """The configuration that `asdict` made these values of. Raises TacclError or TypeError for others."""
+    configuration = Configuration(**values)
+    word(configuration.thread_blocks, "thread_blocks", THREAD_BLOCKS, TacclError)
+    whole_number(configuration.instances, "instances", TacclError, least=1, most=_MOST_INSTANCES)
+    if not isinstance(configuration.protocol, str):
+        raise TacclError(f"{shown(configuration.protocol)} is no protocol")
+    return configuration

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from taccl.backend.target import ThreadBlocks
 from taccl.errors import TacclError
-from taccl.exploration.library import library_curves
+from taccl.exploration.library import Library
 from taccl.exploration.question import Question, question_of
-from taccl.exploration.tuning import COMPARED_S, LIBRARY_SHARE, SAME
+from taccl.exploration.tuning import COMPARED_S, COMPARED_SAME, LIBRARY_SHARE
 from taccl.support.budget import Budget, check_effort, check_time_limit
 from taccl.synthesis.configurations import Configuration
 from taccl.synthesis.output_options import OutputOptions
@@ -24,14 +24,19 @@ class Compared:
     Parameters
     ----------
     time_us : of the result, of its file where that is predicted.
-    baseline : the fastest algorithm that libraries have and the machine has the links for; None: there is
-        none, or there was no time to write it down.
+    baseline : the fastest algorithm of libraries that was tried; None: none was.
     baseline_us : its time, of a file where the result's is one.
+    tried : how many algorithms were.
+    is_whole : whether there was time for all that the machine has the links for.
+    failure : why the comparison ended early, or why there is nothing to compare with.
     """
 
     time_us: float
     baseline: str | None
     baseline_us: float | None
+    tried: int
+    is_whole: bool
+    failure: str = ""
 
     @property
     def speedup(self) -> float | None:
@@ -41,16 +46,29 @@ class Compared:
     @property
     def line(self) -> str:
         """The same for people."""
-        if self.baseline_us is None:
-            return "libraries have no algorithm for this, or there was no time for it"
-        known = f"{self.baseline} ({self.baseline_us:.2f} us), the fastest known of libraries"
-        if self.time_us < self.baseline_us * (1 - SAME):
-            return f"{self.speedup:.2f} times as fast as {known}"
-        return f"no faster than {known}: use what you have"
+        speedup = self.speedup
+        if speedup is None:
+            return self.failure or "libraries have no algorithm for this"
+        of_all = f"the fastest of {self.tried} algorithm{'' if self.tried == 1 else 's'} of libraries"
+        if not self.is_whole:
+            of_all += f" that were tried; {self.failure or 'there was no time for others'}"
+        known = f"{self.baseline} ({self.baseline_us:.2f} us), {of_all}"
+        if speedup > 1 + COMPARED_SAME:
+            return f"{speedup:.2f} times as fast as {known}"
+        if speedup >= 1 - COMPARED_SAME:
+            return f"as fast as {known}: use what you have"
+        return f"{1 / speedup:.2f} times as long as {known}: use what you have"
 
     def to_dict(self) -> dict[str, object]:
         """Keys and values of `taccl synthesize --compare --json`."""
-        return {"baseline": self.baseline, "baseline_us": self.baseline_us, "speedup": self.speedup}
+        return {
+            "baseline": self.baseline,
+            "baseline_us": self.baseline_us,
+            "speedup": self.speedup,
+            "baselines_tried": self.tried,
+            "baselines_whole": self.is_whole,
+            "baseline_failure": self.failure,
+        }
 
 
 def shares_of(time_limit: float | None, effort: int | None) -> tuple[float | None, int | None, Budget]:
@@ -72,25 +90,39 @@ def shares_of(time_limit: float | None, effort: int | None) -> tuple[float | Non
 def compared(result: Result, request: Request, output: OutputOptions, budget: Budget) -> Compared:
     """A result next to the fastest of what libraries have at its size.
 
-    Whatever goes wrong, and Ctrl-C, end it with what is known by then: the result is there.
+    What goes wrong, and Ctrl-C, end it with what is known by then, and it says so.
 
     Parameters
     ----------
     request, output : what the result answers.
     """
-    baseline, baseline_us = None, math.inf
-    near = None if result.execution is None else Configuration(result.protocol, result.instances)
-    with suppress(KeyboardInterrupt, TacclError):
-        for curve in library_curves(_question(result, request, output), budget, near):
-            if curve.times_us[0] < baseline_us:
-                baseline, baseline_us = curve.name, curve.times_us[0]
     time_us = result.time_us if result.execution is None else result.execution.time_us
-    return Compared(time_us, baseline, None if baseline is None else baseline_us)
+    best, tried, is_whole, failure = None, set[str](), False, ""
+    try:
+        library = Library(_question(result, request, output), budget, _configuration(result))
+        for curve in library:
+            tried.add(curve.name)
+            if best is None or curve.times_us[0] < best.times_us[0]:
+                best = curve
+        is_whole = library.is_whole
+    except KeyboardInterrupt:
+        failure = "it was interrupted"
+    except TacclError as fault:
+        failure = fault.message
+    if best is None or math.isinf(best.times_us[0]):
+        return Compared(time_us, None, None, 0, is_whole, failure)
+    return Compared(time_us, best.name, best.times_us[0], len(tried), is_whole, failure)
+
+
+def _configuration(result: Result) -> Configuration | None:
+    """Of the file whose time the result has; None: it has that of links."""
+    if result.execution is None:
+        return None
+    blocks: ThreadBlocks = "one-way" if result.thread_blocks == "one-way" else "two-way"
+    return Configuration(result.protocol, result.instances, blocks)
 
 
 def _question(result: Result, request: Request, output: OutputOptions) -> Question:
     """What the result answers at its size, by links alone where no file of it is predicted."""
     question, _ = question_of(request, (request.sketch,), output, (round(result.size_bytes),))
-    if result.execution is not None:
-        return question
-    return replace(question, jobs=tuple(replace(job, has_predictions=False) for job in question.jobs))
+    return question.of_links if result.execution is None else question

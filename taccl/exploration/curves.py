@@ -64,14 +64,20 @@ def at_size(schedule: Schedule, size_bytes: int) -> Schedule | None:
 
 
 def times_of(question: Question, answer: Answer, way: int) -> tuple[float, ...]:
-    """What an answer takes at each size, microseconds; inf at those that its chunks do not divide.
+    """What an answer takes at each size, microseconds; inf at those that its chunks do not divide, or that a
+    helper's memory is too small for.
 
     Raises
     ------
     TacclError : no file can hold the schedule.
     """
-    problem = answer.saved.schedule.problem
-    whole = [size for size in question.sizes if _problem_at(problem, size) is not None]
+    schedule = answer.saved.schedule
+    is_limited = schedule.problem.topology.memory_mb is not None
+    whole = [
+        size
+        for size in question.sizes
+        if (at_size(schedule, size) if is_limited else _problem_at(schedule.problem, size)) is not None
+    ]
     times = dict(zip(whole, times_at(question, answer, way, whole), strict=True))
     return tuple(times.get(size, math.inf) for size in question.sizes)
 

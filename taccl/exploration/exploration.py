@@ -14,7 +14,7 @@ from taccl.exploration.cache import Cache
 from taccl.exploration.curves import Curve, times_of
 from taccl.exploration.envelope import Envelope
 from taccl.exploration.explored import Cell, Explored
-from taccl.exploration.library import library_curves
+from taccl.exploration.library import NOT_WHOLE, Library, in_configuration
 from taccl.exploration.question import Question
 from taccl.exploration.search import Outcome, Processes, Search, search_of
 from taccl.exploration.shares import Shares
@@ -67,8 +67,10 @@ class Exploration:
         try:
             for question in self._questions:
                 bounds = bounds_of(question, self._shares.bounds())
-                library = library_curves(question, self._shares.library())
+                library = Library(question, self._shares.library())
                 self._envelopes.append(Envelope.of(question, bounds, library))
+                if not library.is_whole:
+                    self._notes[f"{question.name}: {NOT_WHOLE}"] = None
             while not self.interrupted and (places := self._wave(budget)):
                 self._search(places, budget)
         except KeyboardInterrupt:
@@ -87,6 +89,8 @@ class Exploration:
 
     def _missing(self) -> Iterator[str]:
         """What there is nothing to show of, and why."""
+        for question in self._questions[len(self._envelopes) :]:
+            yield f"{question.name}: not looked at"
         for envelope in self._envelopes:
             without = [
                 units.format_size(size)
@@ -170,10 +174,20 @@ class Exploration:
                 curve = Curve(name, answer, place.way, times_of(question, answer, place.way))
             except TacclError as fault:
                 cell = replace(cell, failure=str(fault))
+        if curve is not None and question.jobs[0].has_predictions:
+            envelope = self._as_files_alike(envelope, place.size, curve)
         self._envelopes[place.question] = envelope.searched(place.size, curve)
         self._cells.append(cell)
         if self._listen is not None:
             self._listen(cell, self.table())
+
+    def _as_files_alike(self, envelope: Envelope, size: int, curve: Curve) -> Envelope:
+        """The same with what libraries run at a size in the configuration that a search found best there."""
+        known, configuration = envelope.best_library()[size], curve.answer.configuration
+        if known is None or known.answer.configuration == configuration:
+            return envelope
+        made = in_configuration(envelope.question, known, configuration, self._shares.library())
+        return envelope if made is None else replace(envelope, library=(*envelope.library, made))
 
     def _left_s(self, budget: Budget) -> float:
         """Seconds of the day that are left; where work counts, the number of searches is what ends it."""

@@ -17,7 +17,7 @@ from taccl.exploration.search import processes
 from taccl.exploration.shares import Shares
 from taccl.exploration.sizes import sizes_of
 from taccl.model.collectives import ROOTED, plain_name
-from taccl.support.arguments import whole_number
+from taccl.support.arguments import shown, whole_number
 from taccl.synthesis.output_options import OutputOptions
 from taccl.synthesis.request import Request
 from taccl.topologies import PhysicalTopology
@@ -80,6 +80,8 @@ def explore(
     [1048576]
     """
     whole_number(jobs, "jobs", TacclError, least=1, most=os.cpu_count() or 1, hint="--jobs 1")
+    if not isinstance(cache, bool | str | Path):
+        raise TacclError(f"cache {shown(cache)} is neither true, false nor a folder")
     wanted = sizes_of(sizes)
     output = OutputOptions(file=target is not None, protocol=protocol, instances=instances)
     names = list(dict.fromkeys(map(plain_name, map(str, _listed(collective)))))
@@ -87,7 +89,7 @@ def explore(
         raise CollectiveError(f"{', '.join(names)} has no root", hint="leave --root out")
     sketches: tuple[str | None, ...] = tuple(_listed(sketch)) or (None,)
     questions, notes = list[Question](), list[str]()
-    for machine in dict.fromkeys(_listed(topology)):
+    for machine in _once(_listed(topology)):
         for name in names:
             request = Request(
                 name,
@@ -101,6 +103,8 @@ def explore(
             question, said = question_of(request, sketches, output, wanted)
             notes += said
             questions.append(question)
+    if not questions:
+        raise TacclError("there is nothing to explore: no machine or no collective is given")
     kept = Cache((cache_folder() if cache is True else Path(cache)) if cache else None)
     shares = Shares.of(questions, time_limit, effort, seed)
     with processes(jobs) as others:
@@ -116,3 +120,12 @@ def _listed(given: Any) -> Iterator[Any]:
         yield from given
     else:
         yield given
+
+
+def _once(machines: Iterator[Any]) -> list[Any]:
+    """Each of them once. Machines with costs of executing cannot be looked up by what they are."""
+    found: list[Any] = []
+    for machine in machines:
+        if not any(machine is each or machine == each for each in found):
+            found.append(machine)
+    return found

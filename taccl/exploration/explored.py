@@ -11,6 +11,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
+from taccl.encoding.bounds import NOTHING, Proof
 from taccl.errors import TacclError
 from taccl.exploration.answer import Answer
 from taccl.exploration.curves import Curve, at_size
@@ -98,13 +99,26 @@ class Explored(Reported):
             raise TacclError(
                 f"there is no schedule {name!r}", hint="one of " + ", ".join(self._names.values())
             )
-        saved = curve.answer.saved
-        if size is None:
+        saved, size_bytes = curve.answer.saved, curve.answer.size_bytes
+        if size is not None and units.parse_size(size) != size_bytes:
+            size_bytes = units.parse_size(size)
+            retimed = at_size(saved.schedule, size_bytes)
+            if retimed is None:
+                raise TacclError(
+                    f"{name} cannot be cut for {size}", hint="a size of the table that it serves"
+                )
+            saved = SavedSchedule(retimed)
+        bound = self._bound_at(curve, size_bytes)
+        if saved.lower_bound_us >= bound.value_us:
             return saved
-        retimed = at_size(saved.schedule, units.parse_size(size))
-        if retimed is None:
-            raise TacclError(f"{name} cannot be cut for {size}", hint="a size of the table that it serves")
-        return SavedSchedule(retimed)
+        return SavedSchedule(saved.schedule, bound.value_us, bound.witness)
+
+    def _bound_at(self, curve: Curve, size_bytes: int) -> Proof:
+        """What is proved of schedules at a size of the table, for the question that a curve is of."""
+        envelope = next(each for each in self.envelopes if curve in (*each.library, *each.found))
+        sizes = envelope.question.sizes
+        is_of_files = envelope.question.jobs[0].has_predictions
+        return NOTHING if is_of_files or size_bytes not in sizes else envelope.bounds[sizes.index(size_bytes)]
 
     @property
     def crossovers(self) -> list[dict[str, object]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 from taccl.encoding.engines.registry import ENGINES, serves_somehow
 from taccl.encoding.instance import Instance
@@ -24,34 +23,63 @@ from taccl.support.budget import Budget
 from taccl.synthesis.configurations import Configuration, configurations_to_try
 from taccl.synthesis.job import Job
 
+#: What is said where there was no time for all of them.
+NOT_WHOLE = "there was no time for all algorithms of libraries, and one left out may be faster"
 
-def library_curves(question: Question, budget: Budget, near: Configuration | None = None) -> Iterator[Curve]:
-    """Each algorithm that libraries have and the machine has the links for, in a few numbers of chunks.
 
-    Where files are predicted, it is those that are fastest at some size by links alone, each once for each
-    protocol and some numbers of instances. What would come after the budget is left out, but for the first.
+class Library:
+    """Curves of the algorithms that libraries have and the machine has the links for, in a few numbers of
+    chunks.
+
+    Where files are predicted, they are of those that are fastest at some size by links alone, each once for
+    each protocol and some numbers of instances. The first comes however little time there is.
 
     Parameters
     ----------
-    near : files like this come first: of its protocol, with about as many instances.
+    near : a configuration of files that is tried first; others follow by how near they are to it.
+
+    Attributes
+    ----------
+    is_whole : whether there was time for all, once they have come.
     """
-    job = question.jobs[0]
-    if not job.has_predictions:
-        yield from _by_links(question, budget)
-        return
-    of_links = replace(question, jobs=tuple(replace(each, has_predictions=False) for each in question.jobs))
-    is_first = True
-    for curve in fastest_somewhere(_by_links(of_links, budget.share(LIBRARY_BY_LINKS))):
-        schedule = curve.answer.saved.schedule
-        for configuration in _configurations(job, near):
-            if budget.remaining_s() <= 0 and not is_first:
-                return
-            cost = LIBRARY_PREDICTING * len(schedule) * configuration.instances * len(question.sizes)
-            budget.spend(cost)
-            made = _curve(question, curve.name, schedule, configuration)
-            if made is not None:
-                yield made
-                is_first = False
+
+    def __init__(self, question: Question, budget: Budget, near: Configuration | None = None) -> None:
+        self._question, self._budget, self._near = question, budget, near
+        self.is_whole = False
+
+    def __iter__(self) -> Iterator[Curve]:
+        if not self._question.jobs[0].has_predictions:
+            given_s = self._budget.remaining_s()
+            yield from _by_links(self._question, self._budget)
+            self.is_whole = _had_time(self._budget, given_s)
+            return
+        by_links = self._budget.share(LIBRARY_BY_LINKS)
+        given_s = by_links.remaining_s()
+        fastest = fastest_somewhere(_by_links(self._question.of_links, by_links))
+        had_time, is_first = _had_time(by_links, given_s), True
+        for curve in fastest:
+            for configuration in _configurations(self._question.jobs[0], self._near):
+                if self._budget.remaining_s() <= 0 and not is_first:
+                    return
+                made = in_configuration(self._question, curve, configuration, self._budget)
+                if made is not None:
+                    yield made
+                    is_first = False
+        self.is_whole = had_time
+
+
+def in_configuration(
+    question: Question, curve: Curve, configuration: Configuration, budget: Budget
+) -> Curve | None:
+    """The curve of the files of an algorithm in another configuration; None where there is no such file."""
+    schedule = curve.answer.saved.schedule
+    budget.spend(LIBRARY_PREDICTING * len(schedule) * configuration.instances * len(question.sizes))
+    return _curve(question, curve.name, schedule, configuration)
+
+
+def _had_time(budget: Budget, given_s: float) -> bool:
+    """Whether nothing can have been left out: each part of the work may take half of what is left."""
+    return budget.remaining_s() >= given_s / 2
 
 
 def fastest_somewhere(curves: Iterable[Curve]) -> list[Curve]:
@@ -97,14 +125,14 @@ def _named(instance: Instance, budget: Budget) -> Iterator[tuple[str, Schedule]]
 
 def _configurations(job: Job, near: Configuration | None) -> list[Configuration]:
     every = configurations_to_try(job.network.topology.executor, job.target, job.output)
-    kept = [each for each in every if each.instances in LIBRARY_INSTANCES and each.thread_blocks == "two-way"]
+    few = [each for each in every if each.instances in LIBRARY_INSTANCES and each.thread_blocks == "two-way"]
     if near is None:
-        return kept
+        return few
 
     def away(each: Configuration) -> tuple[bool, float]:
         return each.protocol != near.protocol, abs(math.log(each.instances / near.instances))
 
-    return sorted(kept, key=away)
+    return [near, *sorted((each for each in few if each != near), key=away)]
 
 
 def _curve(question: Question, name: str, schedule: Schedule, configuration: Configuration) -> Curve | None:

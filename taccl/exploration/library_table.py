@@ -13,7 +13,7 @@ from taccl.encoding.bounds import Proof
 from taccl.errors import TacclError
 from taccl.exploration.bounds import bounds_of
 from taccl.exploration.curves import Curve, at_size
-from taccl.exploration.library import library_curves
+from taccl.exploration.library import NOT_WHOLE, Library
 from taccl.exploration.question import Question, question_of
 from taccl.exploration.sizes import sizes_of
 from taccl.model import units
@@ -46,11 +46,13 @@ class LibraryTable(Reported):
     ----------
     bounds : one for each size.
     curves : several may have one name, in other numbers of chunks.
+    notes : what the user should know, a sentence each.
     """
 
     question: Question
     bounds: tuple[Proof, ...]
     curves: tuple[Curve, ...]
+    notes: tuple[str, ...] = ()
 
     def schedule(self, name: str, size: str | int) -> SavedSchedule:
         """The schedule of an algorithm that is fastest at a size, checked.
@@ -59,7 +61,7 @@ class LibraryTable(Reported):
         ------
         TacclError : no algorithm of that name has a time at that size.
         """
-        size_bytes = units.parse_size(size)
+        size_bytes = self.question.rounded(units.parse_size(size))
         place = self.question.sizes.index(size_bytes) if size_bytes in self.question.sizes else -1
         known = [curve for curve in self.curves if curve.name == name]
         if not known or place < 0:
@@ -73,7 +75,7 @@ class LibraryTable(Reported):
 
     def fastest_text(self, size: str | int) -> str:
         """The schedule of the fastest of them at a size, as the text of a file; raises as `schedule`."""
-        size_bytes = units.parse_size(size)
+        size_bytes = self.question.rounded(units.parse_size(size))
         rows = self._rows(self.question.sizes.index(size_bytes)) if size_bytes in self.question.sizes else []
         if not rows:
             raise TacclError(f"no algorithm has a time at {size}")
@@ -90,6 +92,7 @@ class LibraryTable(Reported):
             "topology": self.question.machine.name,
             "ranks": self.question.machine.num_members,
             "algorithms": rows,
+            "notes": list(self.notes),
         }
         cells = [
             (
@@ -156,16 +159,19 @@ def library(
     TacclError : the machine, the collective or a size is wrong, or it has no such algorithm.
     """
     if not name:
-        raise TacclError("an algorithm without a name", hint=f"{ALL}, ring")
+        raise TacclError("the name of an algorithm is empty", hint=f"{ALL}, ring")
     budget = Budget(check_time_limit(time_limit, example="20"))
     request = Request(collective, topology=topology, nodes=nodes, without=without, root=root, executor=False)
-    question, _ = question_of(request, (None,), OutputOptions(file=False), sizes_of(sizes))
+    question, notes = question_of(request, (None,), OutputOptions(file=False), sizes_of(sizes))
     bounds = bounds_of(question, budget.share(_FOR_BOUNDS))
-    every = tuple(library_curves(question, budget))
+    known = Library(question, budget)
+    every = tuple(known)
+    if not known.is_whole:
+        notes = (*notes, NOT_WHOLE)
     curves = tuple(curve for curve in every if name == ALL or name in curve.name)
+    if not every:
+        raise TacclError(f"libraries have no algorithm for {question.name}")
     if not curves:
         names = few(sorted({curve.name for curve in every}), 12)
-        raise TacclError(
-            f"there is no {shown(name)} for {question.name}", hint=f"one of {names}" if every else None
-        )
-    return LibraryTable(question, bounds, curves)
+        raise TacclError(f"there is no algorithm {shown(name)} for {question.name}", hint=f"one of {names}")
+    return LibraryTable(question, bounds, curves, notes)

@@ -43,6 +43,16 @@ class Question:
         """The collective and the machine."""
         return f"{self.collective} on {self.machine.name}"
 
+    def rounded(self, size_bytes: int) -> int:
+        """The size, rounded down to whole bytes of each part."""
+        parts = self.jobs[0].inputs.collective.chunks_per_size
+        return size_bytes // parts * parts
+
+    @property
+    def of_links(self) -> Question:
+        """The same by links alone: no file is predicted."""
+        return replace(self, jobs=tuple(replace(job, has_predictions=False) for job in self.jobs))
+
     def problem(self, chunks: int, size_bytes: int) -> Problem | None:
         """What is asked at one size of this many chunks on links as they are, by the first way.
 

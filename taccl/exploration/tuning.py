@@ -19,6 +19,8 @@ LIBRARY_BY_LINKS, LIBRARY_PREDICTING = 0.5, 0.01
 LIBRARY_SHARE = 0.15
 #: Seconds for those next to one result, where it has no limit.
 COMPARED_S = 10.0
+#: A result that differs by no more from them is as fast.
+COMPARED_SAME = 0.01
 
 # --- search
 

@@ -26,7 +26,7 @@ def with_link(
     bandwidth_gbps: float,
     both: bool = True,
 ) -> PhysicalTopology:
-    """The machine with one more link; next to one that is there, the bandwidths add up.
+    """The machine with one more link. Next to one that is there with the same alpha, bandwidths add up.
 
     Parameters
     ----------
@@ -36,12 +36,26 @@ def with_link(
 
     Raises
     ------
-    TacclError : an end that the machine does not have, or a cost that no link can have.
+    TacclError : an end that the machine does not have, a cost that no link can have, or another alpha than
+        that of a link that is there: a message is cut into parts for both, and waits for the slower one.
     """
+    _check_machine(machine)
     ends = [(src, dst), (dst, src)] if both else [(src, dst)]
     beta = units.beta_from_bandwidth(bandwidth_gbps)
+    for link in machine.links:
+        if (link.src, link.dst) in ends and link.alpha_us != alpha_us:
+            raise TopologyError(
+                f"{link.src} and {link.dst} have a link with an alpha of {link.alpha_us:g} us already",
+                hint=f"alpha_us={link.alpha_us:g}, or another pair of devices",
+            )
     links = (*machine.links, *(Link(one, other, alpha_us, beta) for one, other in ends))
     return replace(machine, name=f"{machine.name} with {src}{'-' if both else '->'}{dst}", links=links)
+
+
+def _check_machine(machine: object) -> None:
+    """Raise TopologyError for what is no machine, such as the name of one."""
+    if not isinstance(machine, PhysicalTopology):
+        raise TopologyError(f"{shown(machine)} is no machine", hint='load_topology("ring:4")')
 
 
 def scaled(machine: PhysicalTopology, what: str, times: float) -> PhysicalTopology:
@@ -59,6 +73,7 @@ def scaled(machine: PhysicalTopology, what: str, times: float) -> PhysicalTopolo
     ------
     TopologyError : a name that stands for no link, or a factor that is not above 0.
     """
+    _check_machine(machine)
     number(times, "the factor of a bandwidth", TopologyError, least=1 / _MOST_TIMES, most=_MOST_TIMES)
     if not isinstance(what, str):
         raise TopologyError(f"what is scaled must be a name, not {shown(what)}")

@@ -101,7 +101,7 @@ def is_called(link: Link, name: str) -> bool:
     """Whether a link goes by a name: `gpu0-nic0` in both directions, `gpu0->nic0` in one."""
     one_way = "->" in name
     ends = tuple(end.strip() for end in name.split("->" if one_way else "-"))
-    if len(ends) != 2:
+    if len(ends) != 2 or not all(ends):
         return False
     here = _matches(link.src, ends[0]) and _matches(link.dst, ends[1])
     return here or (not one_way and _matches(link.src, ends[1]) and _matches(link.dst, ends[0]))

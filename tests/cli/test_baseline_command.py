@@ -8,6 +8,7 @@ import pytest
 from click.testing import Result
 
 from taccl import read_schedule
+from taccl.model.schedule import schedule_from_json
 
 Taccl = Callable[..., Result]
 
@@ -94,6 +95,22 @@ def test_algorithms_of_libraries_stand_beside_each_other_as_schedules(taccl: Tac
     assert any(" ring both directions " in row for row in rows)
 
 
+def test_sizes_that_are_rounded_or_left_out_are_told(taccl: Taccl) -> None:
+    done = taccl("baseline", "all", "--topology", "ring:4", "--collective", "allgather", "--size", "3B,1001")
+    assert done.exit_code == 0, done.stderr
+    assert "note: too small for allgather on ring:4: 3B" in done.stdout
+    assert "rounded down to multiples of 4 bytes" in done.stdout
+
+
+def test_the_schedule_of_a_size_that_is_rounded_is_that_of_the_rounded_one(taccl: Taccl) -> None:
+    done = taccl(
+        *("baseline", "ring", "--topology", "ring:4", "--collective", "allgather"),
+        *("--size", "1001", "--schedule", "-"),
+    )
+    assert done.exit_code == 0, done.stderr
+    assert schedule_from_json(done.stdout).schedule.problem.size_bytes == 1000
+
+
 def test_the_schedule_of_an_algorithm_can_be_written_and_simulated(taccl: Taccl, tmp_path: Path) -> None:
     words = ("--topology", "ring:4", "--collective", "allgather", "--size", "1MB")
     done = taccl("baseline", "ring", *words, "--schedule", "ring.json", "--json")
@@ -107,7 +124,7 @@ def test_the_schedule_of_an_algorithm_can_be_written_and_simulated(taccl: Taccl,
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("no such thing",), "there is no 'no such thing'"),
+        (("no such thing",), "there is no algorithm 'no such thing'"),
         (("all", "--gpu", "H100"), "--gpu is for nccl and rccl"),
         (("nccl", "--schedule", "x.json"), "nccl chooses one"),
         (("all", "--size", "1KB,2KB", "--schedule", "x.json"), "of one size"),

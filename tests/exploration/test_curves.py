@@ -1,5 +1,6 @@
 """A schedule is timed at other sizes as if it were made for them."""
 
+import math
 from dataclasses import replace
 from itertools import pairwise
 
@@ -10,7 +11,9 @@ from hypothesis import strategies as st
 from taccl import bounds, synthesize
 from taccl.encoding.core.timing import decisions_of, in_order, scaled_us
 from taccl.exploration.curves import at_size
+from taccl.exploration.library_table import library
 from taccl.model.schedule import Schedule
+from taccl.topologies import parse_topology
 
 
 @pytest.fixture(scope="module", params=["allgather", "allreduce", "alltoall"])
@@ -56,3 +59,18 @@ def test_no_time_is_below_the_bound_at_that_size(schedule: Schedule) -> None:
         assert again is not None
         proved = bounds(name, topology="mesh:2x2", size=size, chunks=2)
         assert again.makespan_us >= max(each.value_us for each in proved if each.holds_for_any_chunks) - 1e-9
+
+
+def test_a_schedule_has_no_time_where_a_helpers_memory_is_too_small() -> None:
+    """Four ranks at a switch that holds 0.1 MB: 1 MB in four parts does not fit, 1 KB does."""
+    star = parse_topology(
+        "name: star\ngpus: 4\nswitches: 1\nlinks:\n"
+        "  - {from: gpus, to: switch0, alpha_us: 10, bandwidth_gbps: 100}\n"
+        "helpers: [{at: switch0, can: [reduce-to-one, copy], memory_mb: 0.1}]\n"
+    )
+    table = library("all", "allreduce", topology=star, sizes="1KB,1MB")
+    through = [curve for curve in table.curves if "NVLS" in curve.name]
+    assert any(math.isfinite(curve.times_us[0]) and math.isinf(curve.times_us[1]) for curve in through)
+    for curve in through:
+        for size, time_us in zip((2**10, 2**20), curve.times_us, strict=True):
+            assert math.isinf(time_us) == (at_size(curve.answer.saved.schedule, size) is None)

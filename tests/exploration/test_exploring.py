@@ -2,14 +2,18 @@
 
 import csv
 import io
+import json
 from pathlib import Path
 
 import pytest
 
-from taccl import Explored, explore
+from taccl import Explored, explore, load_topology
 from taccl.errors import ClusterError, TacclError
 from taccl.exploration import search as searching
+from taccl.exploration.bounds import bounds_of
+from taccl.exploration.question import Question
 from taccl.exploration.search import Outcome, Search, carried_out
+from taccl.support.budget import Budget
 
 SMALL = {"topology": "ring:4", "sizes": "1KB..64KB", "effort": 1200}
 
@@ -33,7 +37,9 @@ def test_no_row_is_slower_than_what_libraries_run_or_below_its_bound(explored: E
 
 def test_each_row_names_a_schedule_that_takes_its_time(explored: Explored) -> None:
     for row in explored.best:
-        schedule = explored.schedule(str(row["schedule"]), row["size_bytes"]).schedule
+        saved = explored.schedule(str(row["schedule"]), row["size_bytes"])
+        assert saved.lower_bound_us >= row["lower_bound_us"] - 1e-9
+        schedule = saved.schedule
         schedule.check()
         assert schedule.makespan_us == pytest.approx(row["time_us"])
         assert schedule.problem.collective.chunks_per_rank == row["chunks_per_rank"]
@@ -105,16 +111,45 @@ def test_a_search_that_was_ended_ends_the_run_and_is_not_kept(
 
 def test_an_entry_of_the_cache_that_is_damaged_is_searched_for_again(tmp_path: Path) -> None:
     first = explore("alltoall", cache=tmp_path, **SMALL)
-    for path in tmp_path.iterdir():
-        path.write_text(path.read_text()[:-40])
+    damaged = (
+        lambda text: text[:-40],
+        lambda text: json.dumps(json.loads(text) | {"seconds": float("nan")}),
+        lambda text: json.dumps(json.loads(text) | {"configuration": {"protocol": "LL", "instances": -5}}),
+    )
+    for number, path in enumerate(tmp_path.iterdir()):
+        path.write_text(damaged[number % len(damaged)](path.read_text()))
     second = explore("alltoall", cache=tmp_path, **SMALL)
     assert second.best == first.best
     assert not any(cell.is_known for cell in second.cells)
 
 
+def test_what_was_not_looked_at_before_the_end_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ends(question: Question, budget: Budget) -> object:
+        if question.collective == "alltoall":
+            raise KeyboardInterrupt
+        return bounds_of(question, budget)
+
+    monkeypatch.setattr("taccl.exploration.exploration.bounds_of", ends)
+    table = explore("allgather,alltoall", cache=False, **SMALL)
+    assert table.interrupted
+    assert "alltoall on ring:4: not looked at" in table.notes
+
+
+def test_where_libraries_had_no_time_the_table_says_so() -> None:
+    table = explore("allreduce", topology="full:4", sizes="1KB..1GB", effort=20, cache=False)
+    assert any("no time for all algorithms of libraries" in note for note in table.notes)
+
+
 def test_machines_are_an_axis() -> None:
     table = explore("allgather", topology=["ring:4", "mesh:2x2"], sizes="4KB", effort=400, cache=False)
     assert [row["topology"] for row in table.best] == ["ring:4", "mesh:2x2"]
+
+
+def test_machines_with_costs_of_executing_are_an_axis_too() -> None:
+    machine = load_topology("dgx-a100", nodes=1)
+    assert machine.executor is not None or machine.gpu is not None
+    table = explore("allgather", topology=[machine, machine, "ring:4"], sizes="4KB", effort=200, cache=False)
+    assert [row["topology"] for row in table.best] == ["dgx-a100", "ring:4"]
 
 
 def test_files_are_timed_where_a_target_is_given() -> None:
@@ -128,7 +163,7 @@ def test_files_are_timed_where_a_target_is_given() -> None:
 def test_sizes_without_a_byte_for_each_part_are_left_out_with_a_note() -> None:
     table = explore("allgather", topology="ring:4", sizes="2,64", effort=200, cache=False)
     assert [row["size_bytes"] for row in table.best] == [64]
-    assert table.notes == ("too small for allgather on ring:4: 2B",)
+    assert table.notes[0] == "too small for allgather on ring:4: 2B"
 
 
 def test_sizes_that_are_rounded_are_told() -> None:
@@ -181,6 +216,8 @@ def test_a_scheduler_that_nobody_reaches_is_one_error() -> None:
         ({"topology": "ring:4", "time_limit": -1}, "time limit"),
         ({"topology": "ring:4", "effort": 0}, "effort"),
         ({"topology": "ring:4", "sizes": "2"}, "has not one for each"),
+        ({"topology": []}, "no machine"),
+        ({"topology": "ring:4", "cache": 3}, "cache 3"),
     ],
 )
 def test_a_wrong_request_is_one_error(words: dict[str, object], message: str) -> None:

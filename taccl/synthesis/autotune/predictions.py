@@ -160,9 +160,9 @@ class Predictor:
             yield configuration
 
     def _alike(self, schedule: Schedule, configuration: Configuration) -> tuple[object, ...]:
-        """Files with the same of this need as much of what is limited, but for the number of instances.
+        """Files with the same of this need about as much of what is limited, but for the number of instances.
 
-        Plans have other operations and other memory for packets; programs have the same blocks and steps.
+        Plans have other operations and other memory for packets; programs have as many blocks, or nearly so.
         """
         protocol = configuration.protocol if self._target.is_one_sided else None
         return schedule, protocol, configuration.thread_blocks
