@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import copy
 import datetime
+import re
 import sys
 import tempfile
 import time
@@ -29,8 +30,14 @@ from taccl.model.units import MB, format_size
 NAME = "paper"
 SKETCHES = Path(__file__).resolve().parent.parent / "sketches"
 MACHINES = (("dgx2", 2), ("ndv2", 2), ("ndv2", 4))
-#: By collective, parts of the names of the algorithms that NCCL 2.8 has.
-OF_NCCL = {"allgather": ("ring",), "alltoall": ("all-pairs",), "allreduce": ("ring", "tree")}
+#: By collective, the names of the algorithms that NCCL 2.8 has: one-way rings in any number of channels, double
+#: binary trees, everyone to everyone.
+_RING, _CUT = r"(\d+ routes: )?ring", r"(, \d+ batches)?"
+OF_NCCL = {
+    "allgather": re.compile(_RING + _CUT),
+    "alltoall": re.compile("all-pairs" + _CUT),
+    "allreduce": re.compile(f"({_RING}|double binary tree){_CUT}"),
+}
 SIZES = tuple(2**exponent for exponent in range(10, 31, 2))
 #: What the paper says of the best sketch of each size, over NCCL 2.8.4, by (machine, collective).
 PUBLISHED = {
@@ -120,7 +127,7 @@ def _explored(machine: str, nodes: int, collective: str, effort: int) -> dict[st
     curves = [
         curve
         for curve in library("all", collective, **words, time_limit=60).curves
-        if any(name in curve.name for name in OF_NCCL[collective])
+        if OF_NCCL[collective].fullmatch(curve.name)
     ]
     nccl_us = [min((curve.times_us[place] for curve in curves), default=None) for place in range(len(SIZES))]
     print(machine, nodes, collective, f"{seconds:.0f} s", file=sys.stderr, flush=True)
@@ -128,6 +135,7 @@ def _explored(machine: str, nodes: int, collective: str, effort: int) -> dict[st
         **{"topology": machine, "nodes": nodes, "collective": collective, "seconds": seconds},
         **{"effort": effort, "searches": len(table.cells), "nccl_us": nccl_us},
         "best": [[row["size_bytes"], row["time_us"], row["lower_bound_us"]] for row in table.best],
+        "library_us": [row["baseline_us"] for row in table.best],
     }
 
 
@@ -228,9 +236,11 @@ def _summary(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _by_size(row: dict[str, Any]) -> Iterator[tuple[str, ...]]:
-    for (size, time_us, bound_us), nccl_us in zip(row["best"], row["nccl_us"], strict=False):
+    columns = zip(row["best"], row["nccl_us"], row["library_us"], strict=True)
+    for (size, time_us, bound_us), nccl_us, library_us in columns:
         speedup = ("-", "-") if nccl_us is None else (f"{nccl_us:.2f}", f"{nccl_us / time_us:.2f}x")
-        yield format_size(size), f"{time_us:.2f}", f"{bound_us:.2f}", *speedup
+        known = "-" if library_us is None else f"{library_us:.2f}"
+        yield format_size(size), f"{time_us:.2f}", f"{bound_us:.2f}", *speedup, known
 
 
 if __name__ == "__main__":
