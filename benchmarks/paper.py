@@ -30,8 +30,8 @@ from taccl.model.units import MB, format_size
 NAME = "paper"
 SKETCHES = Path(__file__).resolve().parent.parent / "sketches"
 MACHINES = (("dgx2", 2), ("ndv2", 2), ("ndv2", 4))
-#: By collective, the names of the algorithms that NCCL 2.8 has: one-way rings in any number of channels, double
-#: binary trees, everyone to everyone.
+#: By collective, the names of the algorithms that NCCL 2.8 has: one-way rings in any number of channels,
+#: double binary trees, everyone to everyone.
 _RING, _CUT = r"(\d+ routes: )?ring", r"(, \d+ batches)?"
 OF_NCCL = {
     "allgather": re.compile(_RING + _CUT),
@@ -195,7 +195,10 @@ def _write(rows: list[dict[str, Any]]) -> None:
     for row in explored:
         parts.append(f"## {row['collective']}, {row['nodes']} nodes of {row['topology']}")
         parts.append(
-            report.table(("size", "time us", "bound us", "NCCL's us", "speed-up"), list(_by_size(row)))
+            report.table(
+                ("size", "time us", "bound us", "NCCL's us", "speed-up", "any library's us"),
+                list(_by_size(row)),
+            )
         )
     parts.append("## What each line of a sketch is worth")
     parts.append(OF_SKETCHES.strip())
