@@ -1,46 +1,68 @@
-"""What nccl-tests printed, next to what a bundle promised: which files were taken, how far times are off."""
+"""What nccl-tests printed, next to what a bundle promised: which files were taken, how far times are off.
+
+The folder itself is checked too: a file that is not as the manifest says is not what was verified.
+"""
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from taccl.bundles.manifest import MANIFEST, Manifest, read_manifest
+from taccl.bundles.files import program_name
+from taccl.bundles.manifest import MANIFEST, Manifest, ManifestWindow, read_manifest
+from taccl.bundles.texts import NAMES_RUNTIME
+from taccl.calibration.benchmarks.facts import Measured, Point, Sweep
 from taccl.calibration.benchmarks.registry import parse_measured
 from taccl.errors import FileError
 from taccl.model import units
 from taccl.model.collectives import plain_name
-from taccl.support.reading import utf8_text
+from taccl.support.lists import few
+from taccl.support.reading import bytes_of, utf8_text
 from taccl.support.report import Report, Reported, Table
 
 #: No manifest and no log has more bytes.
 _MOST_BYTES = 2**28
 #: Times that are off by more than this fraction in the median call for a fit of the machine.
 _OFF = 0.2
-_HEADER = ("collective", "size", "calls take", "predicted (us)", "measured (us)", "measured/predicted")
-_COLUMNS = ("collective", "size_bytes", "path", "kind", "predicted_us", "measured_us", "ratio")
+#: What nccl-tests calls a collective where its log does not name the test.
+_UNNAMED = "unnamed"
+_RUNTIME = re.compile(rf"^{re.escape(NAMES_RUNTIME)}(\S+)", re.MULTILINE)
+_PLACES = {True: "in place", False: "out of place", None: "-"}
+_HEADER = ("collective", "size", "calls", "take", "predicted (us)", "measured (us)", "measured/predicted")
+_COLUMNS = (
+    *("collective", "size_bytes", "in_place", "path", "kind", "predicted_us", "measured_us", "ratio"),
+    "wrong",
+)
 
 
 @dataclass(frozen=True)
 class CheckedSize:
-    """One size that was measured.
+    """One time that was measured.
 
     Parameters
     ----------
-    path : of the file that calls of this size take; None: a fallback, or outside of the bundle.
-    predicted_us, measured_us : microseconds; nothing is predicted of sizes that are not in the table.
+    in_place : whether it is of calls in place; None: nothing says so, and the file is taken to serve them.
+    path : of the file that these calls take; None: the library's own algorithm, or outside of the bundle.
+    kind : `plan`, `fallback` or `outside`.
+    predicted_us, measured_us : microseconds; nothing is predicted of sizes that are not in the table, and of
+        calls that take no file where others do.
+    wrong : values that were wrong; None: they were not checked.
     error : by how much the larger of both may be larger, a fraction; None: nothing was promised.
     """
 
     collective: str
     size_bytes: int
+    in_place: bool | None
     path: str | None
     kind: str
     predicted_us: float | None
     measured_us: float
+    wrong: int | None
     error: float | None = None
 
     @property
@@ -63,13 +85,16 @@ class CheckedBundle(Reported):
 
     Parameters
     ----------
+    runtime : that ran the files.
     seen : names of plans of the bundle that the output says were executed; runtimes that write no log say
         nothing.
-    faults : tables with wrong values: the files, or what runs them, must not be used.
-    notes : what follows.
+    faults : files that are not as the manifest says, and tables with wrong values: the files, or what runs
+        them, must not be used.
+    notes : what was not measured or not checked, and what follows.
     """
 
     folder: str
+    runtime: str
     sizes: tuple[CheckedSize, ...]
     seen: tuple[str, ...]
     faults: tuple[str, ...]
@@ -77,7 +102,7 @@ class CheckedBundle(Reported):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing that was measured came out wrong."""
+        """Whether the files are those of the manifest, and nothing that was measured came out wrong."""
         return not self.faults
 
     def report(self) -> Report:
@@ -86,17 +111,20 @@ class CheckedBundle(Reported):
             {
                 "collective": each.collective,
                 "size_bytes": each.size_bytes,
+                "in_place": each.in_place,
                 "path": each.path,
                 "kind": each.kind,
                 "predicted_us": each.predicted_us,
                 "measured_us": each.measured_us,
                 "ratio": each.ratio,
+                "wrong": each.wrong,
             }
             for each in self.sizes
         ]
         cells = [
             (
-                *(each.collective, units.format_size(each.size_bytes), each.path or each.kind),
+                *(each.collective, units.format_size(each.size_bytes), _PLACES[each.in_place]),
+                each.path or each.kind,
                 "-" if each.predicted_us is None else f"{each.predicted_us:.2f}",
                 f"{each.measured_us:.2f}",
                 "-" if each.ratio is None else f"{each.ratio:.2f}",
@@ -105,6 +133,7 @@ class CheckedBundle(Reported):
         ]
         figures = {
             "folder": self.folder,
+            "runtime": self.runtime,
             "ok": self.ok,
             "sizes": rows,
             "seen": list(self.seen),
@@ -115,47 +144,128 @@ class CheckedBundle(Reported):
 
 
 def check_bundle(folder: str | Path, results: str | Path) -> CheckedBundle:
-    """Compare what nccl-tests printed of a bundle's collectives with its manifest.
+    """Compare what nccl-tests printed of a bundle's collectives with its manifest, and the folder with it.
 
     Raises
     ------
-    FileError : there is no manifest in the folder, or a file cannot be read.
+    FileError : there is no manifest in the folder, or a file cannot be read; a table does not name its
+        collective; the results are of a runtime that the bundle has no files for.
     MeasurementError : the results are no output of nccl-tests, or of none of the collectives.
     """
     manifest = read_manifest(Path(folder) / MANIFEST)
     text = utf8_text(str(results), _MOST_BYTES, FileError)
     measured = parse_measured(text, str(results))
-    sweeps = [sweep for sweep in measured.sweeps if sweep.collective is not None]
+    sweeps = _named(measured, results)
+    runtime, *notes = _runtime(manifest, text, results)
     sizes = tuple(
-        _checked(manifest, plain_name(str(sweep.collective)), point.size_bytes, point.time_us)
+        _checked(manifest, runtime, plain_name(str(sweep.collective)), point)
         for sweep in sweeps
         for point in sweep.points
     )
-    if not sizes:
-        raise FileError("no table of a collective is in it", path=results, hint="what check.sh prints")
-    names = [path for window in manifest.windows for path in window.paths]
-    seen = tuple(dict.fromkeys(Path(name).stem for name in names if f"taccl-{Path(name).stem}-" in text))
-    faults = tuple(
+    names = {Path(path).stem for window in manifest.windows for path in window.paths}
+    seen = tuple(name for name in sorted(names) if _is_in(text, program_name(name, manifest.topology)))
+    wrong = tuple(
         f"{sweep.collective}, line {sweep.fault[1]}: {sweep.fault[0]}"
         for sweep in sweeps
         if sweep.fault is not None
     )
-    return CheckedBundle(str(folder), sizes, seen, faults, tuple(_notes(manifest, sizes, sweeps[0].ranks)))
+    notes += [*measured.warnings, *_notes(manifest, runtime, sizes, sweeps[0].ranks)]
+    faults = (*_changed(Path(folder), manifest), *wrong)
+    return CheckedBundle(str(folder), runtime, sizes, seen, faults, tuple(notes))
 
 
-def _checked(manifest: Manifest, collective: str, size_bytes: int, time_us: float) -> CheckedSize:
+def _named(measured: Measured, results: str | Path) -> list[Sweep]:
+    """The tables of collectives."""
+    sweeps = [sweep for sweep in measured.sweeps if sweep.collective is not None]
+    if not sweeps:
+        raise FileError("no table of a collective is in it", path=results, hint="what check.sh prints")
+    for sweep in sweeps:
+        if sweep.collective == _UNNAMED:
+            raise FileError(
+                "this table does not name its collective, and nccl-tests does not either",
+                path=results,
+                line=sweep.line,
+                hint="a line such as `# all_gather_perf` above each table, as check.sh prints it",
+            )
+    return sweeps
+
+
+def _runtime(manifest: Manifest, text: str, results: str | Path) -> tuple[str, ...]:
+    """The runtime that the results are of, and perhaps a note."""
+    known = tuple(dict.fromkeys(name for window in manifest.windows for name in window.files))
+    named = tuple(dict.fromkeys(_RUNTIME.findall(text)))
+    if len(named) > 1:
+        raise FileError(
+            f"the results are of several runtimes, {', '.join(named)}", path=results, hint="a file for each"
+        )
+    if named and named[0] not in known:
+        raise FileError(
+            f"the results are of {named[0]}; the bundle is for {', '.join(known) or 'none'}", path=results
+        )
+    if named or len(known) == 1:
+        return named or known
+    return (
+        known[0],
+        f"the results do not name their runtime, and are taken for those of {known[0]}; check.sh names it in "
+        f"a line `{NAMES_RUNTIME}NAME`",
+    )
+
+
+def _is_in(text: str, name: str) -> bool:
+    return re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text) is not None
+
+
+def _checked(manifest: Manifest, runtime: str, collective: str, point: Point) -> CheckedSize:
+    size, measured = point.size_bytes, (point.time_us, point.wrong)
     for window in manifest.windows:
-        if window.collective == collective and window.min_bytes <= size_bytes <= window.max_bytes:
-            predicted_us = window.time_us.get(size_bytes)
-            path = window.paths[0] if window.paths else None
-            error = window.error.get(size_bytes)
-            return CheckedSize(collective, size_bytes, path, window.kind, predicted_us, time_us, error)
-    return CheckedSize(collective, size_bytes, None, "outside", None, time_us)
+        if window.collective == collective and window.min_bytes <= size <= window.max_bytes:
+            path = _taken(window, runtime, point.in_place)
+            if path is None and window.kind == "plan":
+                return CheckedSize(collective, size, point.in_place, None, "fallback", None, *measured)
+            promised = window.time_us.get(size)
+            error = window.error.get(size)
+            return CheckedSize(
+                collective, size, point.in_place, path, window.kind, promised, *measured, error
+            )
+    return CheckedSize(collective, size, point.in_place, None, "outside", None, *measured)
 
 
-def _notes(manifest: Manifest, sizes: Sequence[CheckedSize], ranks: int | None) -> Iterator[str]:
+def _taken(window: ManifestWindow, runtime: str, in_place: bool | None) -> str | None:
+    """The file that a call takes; of a call of which nothing says whether it is in place, any of them."""
+    files = window.files.get(runtime, {})
+    return next(iter(files.values()), None) if in_place is None else files.get(in_place)
+
+
+def _changed(folder: Path, manifest: Manifest) -> Iterator[str]:
+    """A sentence for each file of the folder that is not as the manifest says, or is not in it."""
+    for path, digest in manifest.sha256.items():
+        if not (folder / path).resolve().is_relative_to(folder.resolve()):
+            raise FileError(f"the path {path} leaves the folder", path=folder / MANIFEST)
+        if not (folder / path).is_file():
+            yield f"{path} is missing"
+        elif sha256(bytes_of(folder / path)).hexdigest() != digest:
+            yield f"{path} is not what was verified: its SHA-256 is not that of the manifest"
+    files = {Path(path) for window in manifest.windows for path in window.paths}
+    for parent, ending in sorted({(path.parent, path.suffix) for path in files}):
+        for found in sorted((folder / parent).glob(f"*{ending}")):
+            if str(parent / found.name) not in manifest.sha256:
+                yield f"{parent / found.name} is not in the manifest, and runtimes may take it"
+
+
+def _notes(
+    manifest: Manifest, runtime: str, sizes: Sequence[CheckedSize], ranks: int | None
+) -> Iterator[str]:
+    if manifest.is_interrupted:
+        yield "the exploration of this bundle was interrupted"
     if ranks is not None and ranks != manifest.ranks:
         yield f"the results are of {ranks} ranks, and the bundle is for {manifest.ranks}"
+    yield from _not_measured(manifest, runtime, sizes)
+    unchecked = [each for each in sizes if each.wrong is None]
+    if unchecked:
+        shown = few(
+            dict.fromkeys(f"{each.collective} {units.format_size(each.size_bytes)}" for each in unchecked)
+        )
+        yield f"values were not checked (#wrong has no number): {shown}"
     ratios = [each.ratio for each in sizes if each.ratio is not None]
     if not ratios:
         yield "nothing was predicted of the sizes that were measured"
@@ -172,3 +282,21 @@ def _notes(manifest: Manifest, sizes: Sequence[CheckedSize], ranks: int | None) 
             "a fit would tell what executing costs here: taccl topology fit --runs FILE.xml=TIMES.csv "
             "--topology NAME -o machine.yaml, then the bundle anew with --topology machine.yaml"
         )
+
+
+def _not_measured(manifest: Manifest, runtime: str, sizes: Sequence[CheckedSize]) -> Iterator[str]:
+    """Sizes of the bundle of which no call was measured that takes what the manifest says."""
+    done = {(each.collective, each.size_bytes, each.kind) for each in sizes}
+    every: dict[str, list[tuple[int, str]]] = {}
+    for window in manifest.windows:
+        kind = window.kind_for(runtime)
+        every.setdefault(window.collective, []).extend((size, kind) for size in window.sizes)
+    for collective, wanted in every.items():
+        missing = [size for size, kind in wanted if (collective, size, kind) not in done]
+        if len(missing) == len(wanted) and not any(each.collective == collective for each in sizes):
+            yield f"{collective} was not measured"
+        elif missing:
+            yield (
+                f"{collective}: {len(missing)} of {len(wanted)} sizes were not measured with what they take: "
+                f"{few(map(units.format_size, missing))}"
+            )

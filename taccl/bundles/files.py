@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from taccl.bundles.windows import Window
 from taccl.errors import TacclError
@@ -52,13 +51,38 @@ class BundleFile:
     outputs: tuple[OutputFile, ...] = field(default=(), repr=False)
     root: int | None = None
 
-    def file_name(self, output: OutputFile) -> str:
-        """Of one of its files."""
-        return f"{self.name}.{output.format}"
+    @property
+    def by_path(self) -> dict[str, OutputFile]:
+        """Its files by their paths in the folder."""
+        return {path: output for output in self.outputs for path in self._paths(output).values()}
 
-    def digest(self, output: OutputFile) -> str:
-        """SHA-256 of its text."""
-        return hashlib.sha256(output.text.encode()).hexdigest()
+    @property
+    def paths(self) -> dict[str, str]:
+        """The path of its file for each runtime that has one."""
+        return {runtime: path for output in self.outputs for runtime, path in self._paths(output).items()}
+
+    def _paths(self, output: OutputFile) -> dict[str, str]:
+        return {runtime: f"{runtime}/{self.name}.{output.format}" for runtime in output.readers}
+
+    def figures(self) -> dict[str, Any]:
+        """It as plain values; the time is that of its largest size in the table."""
+        size_bytes, time_us, bound_us = self.sizes[-1]
+        curve = self.window.curve if self.kind == "plan" else None
+        return {
+            "path": next(iter(self.paths.values()), None),
+            "collective": self.collective,
+            "root": self.root,
+            "min_bytes": self.window.min_bytes,
+            "max_bytes": self.window.max_bytes,
+            "size_bytes": size_bytes,
+            "time_us": time_us,
+            "lower_bound_us": bound_us,
+            "kind": self.kind,
+            "reason": self.reason,
+            "protocol": None if curve is None else curve.answer.configuration.protocol,
+            "instances": None if curve is None else curve.answer.configuration.instances,
+            "chunks_per_rank": None if curve is None else curve.chunks,
+        }
 
 
 def files_of_windows(
@@ -128,8 +152,13 @@ def _made(
     )
     request = replace(question.ways[curve.way], size=size, chunks=curve.chunks, target=job.target)
     asked = formulate(request, output)
-    named = f"taccl-{name}-{question.machine.name}"[:_LONGEST_NAME]
-    return files_of(replace(asked, lowering=asked.lowering.named(named)), schedule, configuration, left_out)
+    lowering = asked.lowering.named(program_name(name, question.machine.name))
+    return files_of(replace(asked, lowering=lowering), schedule, configuration, left_out)
+
+
+def program_name(name: str, machine: str) -> str:
+    """What the program in a file of this name is called, as logs have it."""
+    return f"taccl-{name}-{machine}"[:_LONGEST_NAME]
 
 
 def test_program(collective: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from taccl.bundles.files import BundleFile, test_program
@@ -10,6 +10,10 @@ from taccl.model import units
 
 #: The names of the scripts, and of what the test prints.
 ENVIRONMENT, CHECK, RESULTS = "env.sh", "check.sh", "results.txt"
+#: How the check begins the line that names its runtime.
+NAMES_RUNTIME = "# taccl bundle: runtime "
+#: By runtime and kind of call (`in_place`, `out_of_place`), the path of the file that is taken, or None.
+Served = Mapping[str, Mapping[str, str | None]]
 
 
 def environment_script(lines: Mapping[str, Sequence[str]]) -> str:
@@ -40,12 +44,16 @@ def environment_script(lines: Mapping[str, Sequence[str]]) -> str:
 
 
 def check_script(files: Sequence[BundleFile], runtimes: Sequence[str]) -> str:
-    """A script that runs nccl-tests over the sizes of each collective."""
+    """A script that runs nccl-tests over the sizes of each collective.
+
+    It names the runtime and each test, which nccl-tests leaves out; after a test that failed it goes on, and
+    ends with exit code 1.
+    """
     sizes: dict[tuple[str, int | None], list[int]] = {}
     for file in files:
         sizes.setdefault((file.collective, file.root), []).extend(size for size, *_ in file.sizes)
     tests = [
-        f'$MPIRUN "$NCCL_TESTS/{program}" {range_of} -g 1{"" if root is None else f" -r {root}"}'
+        f"run {program} {range_of} -g 1{'' if root is None else f' -r {root}'}"
         for (name, root), each in sizes.items()
         if (program := test_program(name))
         for range_of in _ranges(each)
@@ -61,7 +69,15 @@ def check_script(files: Sequence[BundleFile], runtimes: Sequence[str]) -> str:
             ': "${NCCL_TESTS:?the folder of the programs of nccl-tests}"',
             ': "${MPIRUN:?how programs are started, such as: mpirun -np 16}"',
             f'RUNTIME="$1"; . ./{ENVIRONMENT} || exit 2',
+            "FAILED=0",
+            "run() {",
+            '  echo "# $*"',
+            '  TEST="$1"; shift',
+            '  $MPIRUN "$NCCL_TESTS/$TEST" "$@" || { FAILED=1; echo "$TEST failed" >&2; }',
+            "}",
+            f'echo "{NAMES_RUNTIME}$RUNTIME"',
             *tests,
+            'exit "$FAILED"',
             "",
         ]
     )
@@ -74,9 +90,11 @@ def _ranges(sizes: Sequence[int]) -> list[str]:
     return [f"-b {size} -e {size}" for size in sizes]
 
 
-def read_me(title: str, files: Sequence[BundleFile], use: Sequence[str]) -> str:
+def read_me(
+    title: str, files: Sequence[tuple[BundleFile, Served]], use: Sequence[str], notes: Sequence[str]
+) -> str:
     """The page for whoever deploys the folder."""
-    roots = sorted({f"{file.collective}: {file.root}" for file in files if file.root is not None})
+    roots = sorted({f"{file.collective}: {file.root}" for file, _ in files if file.root is not None})
     if roots:
         use = [
             *use,
@@ -84,18 +102,14 @@ def read_me(title: str, files: Sequence[BundleFile], use: Sequence[str]) -> str:
             f"**Only for jobs whose calls all have these roots ({', '.join(roots)}).** No runtime compares",
             "the root of a call with that of a file: another one gives wrong data without a word.",
         ]
-    rows = [
-        f"| {file.collective} | {units.format_size(file.window.min_bytes)} | "
-        f"{units.format_size(file.window.max_bytes)} | {_what(file)} |"
-        for file in files
-    ]
     return "\n".join(
         [
             f"# {title}",
             "",
-            "| collective | from | to | calls take |",
-            "|---|---|---|---|",
-            *rows,
+            *([*(f"- {note}" for note in notes), ""] if notes else []),
+            "| collective | from | to | runtime | calls in place | calls out of place |",
+            "|---|---|---|---|---|---|",
+            *(row for file, served in files for row in _rows(file, served)),
             "",
             "Calls of other sizes, and those whose buffers a file's chunks do not divide, take the library's",
             "own algorithms.",
@@ -103,13 +117,26 @@ def read_me(title: str, files: Sequence[BundleFile], use: Sequence[str]) -> str:
             *use,
             "",
             f"Check it: `./{CHECK} RUNTIME > {RESULTS}`, then `taccl bundle check . {RESULTS}` compares with",
-            "what was predicted. `manifest.json` has the predicted times, bounds, verdicts and hashes.",
+            "what was predicted. `manifest.json` has the predicted times, their bounds, which runtimes each",
+            "file is verified for, and the SHA-256 of every file.",
             "",
         ]
     )
 
 
-def _what(file: BundleFile) -> str:
+def _rows(file: BundleFile, served: Served) -> Iterator[str]:
+    """What calls of a window take: a row for each runtime, or one where all leave them to the library."""
+    sizes = (units.format_size(file.window.min_bytes), units.format_size(file.window.max_bytes))
     if file.kind == "fallback":
-        return f"the library's own algorithm: {file.reason}"
-    return ", ".join(f"`{file.file_name(output)}` ({', '.join(output.readers)})" for output in file.outputs)
+        own = f"the library: {file.reason}"
+        yield f"| {' | '.join([file.collective, *sizes, 'all', own, own])} |"
+        return
+    for runtime, paths in served.items():
+        taken = [_cell(paths[name], has_file=runtime in file.paths) for name in ("in_place", "out_of_place")]
+        yield f"| {' | '.join([file.collective, *sizes, runtime, *taken])} |"
+
+
+def _cell(path: str | None, *, has_file: bool) -> str:
+    if path is not None:
+        return f"`{path}`"
+    return "the library" if has_file else "the library: no file for this runtime"

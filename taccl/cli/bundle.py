@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from taccl.bundles.bundle import Bundle
 from taccl.bundles.bundle import bundle as make_bundle
 from taccl.bundles.checked import check_bundle
 from taccl.cli import completion
@@ -69,6 +70,7 @@ def bundle(
     with undisturbed():
         made.write(output)
         _show(made, as_json=as_json)
+        _show_notes(made, as_json=as_json, is_kept=not no_cache)
     click.echo(f"wrote {output}: its README.md says how to use it", err=True)
 
 
@@ -79,7 +81,7 @@ def bundle(
 @click.pass_context
 def check(ctx: click.Context, /, folder: Path, results: Path, as_json: bool) -> None:
     """Compare what nccl-tests printed (RESULTS, of check.sh) with what the bundle in FOLDER promised. Exit
-    code 4: nccl-tests counted wrong values.
+    code 4: nccl-tests counted wrong values, or a file of the folder is not as its manifest says.
     """
     found = check_bundle(folder, results)
     _show(found, as_json=as_json)
@@ -92,6 +94,16 @@ def check(ctx: click.Context, /, folder: Path, results: Path, as_json: bool) -> 
             click.echo(f"WRONG: {fault}", err=True)
     if not found.ok:
         ctx.exit(_WRONG)
+
+
+def _show_notes(made: Bundle, *, as_json: bool, is_kept: bool) -> None:
+    """What the exploration left out and why; standard error has it, always, if it was interrupted."""
+    if not as_json:
+        for note in made.notes:
+            click.echo(f"note: {note}")
+    if made.is_interrupted:
+        goes_on = "; the same command with another folder goes on where it was" if is_kept else ""
+        click.echo(f"note: the exploration was interrupted{goes_on}", err=True)
 
 
 def _show(found: Reported, *, as_json: bool) -> None:

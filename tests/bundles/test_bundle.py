@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+from dataclasses import replace
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from taccl import bundle, verify_file, verify_plan_file
-from taccl.bundles.bundle import Bundle
+from taccl.bundles.bundle import Bundle, bundle_of
 from taccl.errors import FileError, NoScheduleInTime, TacclError
 
 WORDS = {"topology": "ring:4", "sizes": "4KB..1MB", "effort": 1500, "cache": False}
@@ -64,6 +65,43 @@ def test_each_runtime_has_a_file_for_each_window(made: Bundle, folder: Path) -> 
             assert int(found[2]) == file.window.max_bytes + (runtime == "msccl")
 
 
+def test_the_manifest_and_the_page_say_which_calls_take_a_file(made: Bundle, folder: Path) -> None:
+    windows = json.loads((folder / "manifest.json").read_text())["files"]
+    page = (folder / "README.md").read_text()
+    for window in windows:
+        for runtime, calls in window["calls"].items():
+            text = (folder / window["paths"][runtime]).read_text()
+            serves = {"in_place": 'inplace="1"' in text, "out_of_place": 'outofplace="1"' in text}
+            if runtime == "msccl":  # it looks at `inplace` alone
+                serves["out_of_place"] = not serves["in_place"]
+            path = window["paths"][runtime]
+            assert calls == {way: path if is_served else None for way, is_served in serves.items()}
+            cells = [
+                f"`{calls[way]}`" if calls[way] else "the library" for way in ("in_place", "out_of_place")
+            ]
+            assert f"| {runtime} | {' | '.join(cells)} |" in page
+
+
+def test_the_page_says_which_runtime_has_no_file_for_a_collective() -> None:
+    made = bundle("gather", topology="ring:3", sizes="3KB", effort=200, cache=False)
+    rows = [line for line in str(made.texts["README.md"]).splitlines() if line.startswith("| gather |")]
+    assert len(rows) == len(set(rows)) == 3
+    assert "| msccl | the library: no file for this runtime |" in rows[0]
+    assert "`executor/gather-3KB.xml`" in rows[1]
+
+
+def test_what_an_interrupted_exploration_left_out_stands_in_the_bundle(made: Bundle) -> None:
+    explored = replace(made.explored, interrupted=True, notes=("allreduce was not looked at",))
+    cut = bundle_of(explored, made.target)
+    manifest = json.loads(cut.texts["manifest.json"])
+    assert (manifest["status"], manifest["notes"]) == ("interrupted", ["allreduce was not looked at"])
+    assert (cut.to_dict()["status"], made.to_dict()["status"]) == ("interrupted", "finished")
+    assert cut.is_interrupted and cut.notes == explored.notes
+    page = str(cut.texts["README.md"])
+    assert "interrupted" in page and "allreduce was not looked at" in page
+    assert "interrupted" not in str(made.texts["README.md"])
+
+
 def test_the_manifest_has_the_hash_of_every_file(folder: Path) -> None:
     manifest = json.loads((folder / "manifest.json").read_text())
     on_disk = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
@@ -89,10 +127,24 @@ def test_the_check_runs_a_test_for_each_collective_over_all_sizes(folder: Path) 
     done = subprocess.run(
         ["./check.sh", "executor"], cwd=folder, capture_output=True, text=True, check=True, env=environment
     )
+    gather, scatter = (
+        f"{name}_perf -b 4096 -e 1048576 -f 2 -g 1" for name in ("all_gather", "reduce_scatter")
+    )
     assert done.stdout.splitlines() == [
-        "mpirun -np 4 /tests/all_gather_perf -b 4096 -e 1048576 -f 2 -g 1",
-        "mpirun -np 4 /tests/reduce_scatter_perf -b 4096 -e 1048576 -f 2 -g 1",
+        "# taccl bundle: runtime executor",
+        *(f"# {gather}", f"mpirun -np 4 /tests/{gather}"),
+        *(f"# {scatter}", f"mpirun -np 4 /tests/{scatter}"),
     ]
+
+
+def test_the_check_goes_on_after_a_test_that_failed_and_fails_in_the_end(folder: Path) -> None:
+    environment = {**os.environ, "NCCL_TESTS": "/tests", "MPIRUN": "false"}
+    done = subprocess.run(
+        ["./check.sh", "rccl"], cwd=folder, capture_output=True, text=True, env=environment, check=False
+    )
+    assert done.returncode == 1
+    assert done.stdout.count("_perf") == 2
+    assert done.stderr.splitlines() == ["all_gather_perf failed", "reduce_scatter_perf failed"]
 
 
 def test_more_files_than_msccl_takes_by_name_are_listed_in_a_file(tmp_path: Path) -> None:
@@ -127,7 +179,7 @@ def test_a_root_stands_in_the_manifest_on_the_page_and_in_the_check(rooted: Bund
     assert {file["root"] for file in manifest["files"]} == {2}
     assert "broadcast: 2, gather: 2" in (tmp_path / "rooted" / "README.md").read_text()
     for line in (tmp_path / "rooted" / "check.sh").read_text().splitlines():
-        if line.startswith("$MPIRUN"):
+        if line.startswith("run "):
             assert line.endswith(" -g 1 -r 2")
 
 
@@ -135,7 +187,7 @@ def test_sizes_that_do_not_double_are_checked_one_by_one(rooted: Bundle) -> None
     (sizes,) = {tuple(size for size, *_ in file.sizes) for file in rooted.files if "gather" in file.name}
     lines = rooted.texts["check.sh"].splitlines()
     for size in sizes:
-        assert any(f'gather_perf" -b {size} -e {size} -g 1' in line for line in lines)
+        assert any(f"gather_perf -b {size} -e {size} -g 1" in line for line in lines)
 
 
 def test_a_call_of_the_one_size_of_a_window_finds_its_file_in_every_runtime(tmp_path: Path) -> None:
@@ -177,6 +229,19 @@ def test_plans_come_with_the_module_that_registers_them(tmp_path: Path) -> None:
     assert (runtime / "taccl_plans.py").exists()
     for path in runtime.glob("*.json"):
         assert verify_plan_file(path).ok
+    windows = json.loads((tmp_path / "plans" / "manifest.json").read_text())["files"]
+    for (calls,) in (window["calls"].values() for window in windows):
+        assert any(calls.values())
+        for way, path in calls.items():
+            served = {calls[name] for name in calls} - {None}
+            facts = verify_plan_file(tmp_path / "plans" / served.pop()).facts
+            is_right = {"in_place": facts.in_place, "out_of_place": facts.out_of_place}[way] == "right"
+            assert (path is not None) == is_right
+
+
+def test_a_bundle_is_for_one_machine() -> None:
+    with pytest.raises(TacclError, match="for one machine, not"):
+        bundle("allgather", topology=["ring:3", "ring:4"])  # type: ignore[arg-type]
 
 
 def test_times_of_files_come_with_how_far_they_may_be_off(made: Bundle, tmp_path: Path) -> None:

@@ -57,3 +57,30 @@ def test_wrong_values_end_a_check_with_code_4(taccl: Taccl, tmp_path: Path) -> N
     done = taccl("bundle", "check", "new", "results.txt")
     assert done.exit_code == 4
     assert "WRONG: " in done.stderr
+
+
+def test_notes_of_the_exploration_are_printed(taccl: Taccl) -> None:
+    done = taccl(*RING[:4], "2,5001", *RING[5:], "-o", "new")
+    assert done.exit_code == 0, done.stderr
+    assert "note: too small for allgather on ring:4: 2" in done.stdout
+    assert "sizes are rounded down to multiples of 4 bytes, 5001" in done.stdout
+
+
+def test_an_interrupted_bundle_says_so(taccl: Taccl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*searched: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("taccl.cli.bundle.report_search", interrupt)
+    done = taccl(*RING[:-1], "--collective", "allgather,allreduce", "-o", "new", "--json")
+    assert done.exit_code == 0, done.stderr
+    assert "note: the exploration was interrupted" in done.stderr
+    assert json.loads(done.stdout)["status"] == "interrupted"
+    assert json.loads((tmp_path / "new" / "manifest.json").read_text())["status"] == "interrupted"
+    assert "interrupted" in (tmp_path / "new" / "README.md").read_text()
+    (tmp_path / "results.txt").write_text(
+        "# taccl bundle: runtime executor\n# all_gather_perf\n"
+        "#       size         count      type   redop    root     time   algbw   busbw #wrong\n"
+        "        4096           256     float    none      -1    10.00    0.41    0.31      0\n"
+    )
+    done = taccl("bundle", "check", "new", "results.txt")
+    assert "note: the exploration of this bundle was interrupted" in done.stdout

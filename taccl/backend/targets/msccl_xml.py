@@ -47,6 +47,7 @@ def _target(name: str, title: str, runtimes: tuple[str, ...]) -> Target[Program,
         variants=_variants,
         use=_use,
         environment=_environment,
+        serves=_serves,
         leaves_out_largest=frozenset({"msccl"}),
         knows=begins_as_program,
         parse=lambda content, path, look: parse_xml(content, path),
@@ -90,6 +91,13 @@ def _variants(program: Program, readers: tuple[str, ...]) -> list[Program]:
     """Msccl looks at `inplace` alone: of a file for both, a copy with inplace="0" serves the other calls."""
     both = program.in_place and program.out_of_place
     return [replace(program, in_place=False)] if both and readers == ("msccl",) else []
+
+
+def _serves(program: Program, runtime: str) -> list[bool]:
+    """Msccl looks at `inplace` alone; the others take a file for both kinds of calls if it is for both."""
+    if runtime == "msccl":
+        return [program.in_place]
+    return [False] * program.out_of_place + [True] * program.in_place
 
 
 def _use(program: Program, readers: tuple[str, ...], path: Path | None) -> list[str]:

@@ -27,11 +27,15 @@ class Point:
     size_bytes : of one message.
     time_us : microseconds for it.
     line : of the file, from 1.
+    in_place : whether it is of calls in place; None where the file does not tell.
+    wrong : how many values the tool found wrong; None: it compared none.
     """
 
     size_bytes: int
     time_us: float
     line: int
+    in_place: bool | None = None
+    wrong: int | None = None
 
 
 @dataclass(frozen=True)

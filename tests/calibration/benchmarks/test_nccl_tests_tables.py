@@ -25,6 +25,22 @@ def test_both_halves_of_a_row_are_times_of_its_size_with_its_line() -> None:
     sweep = only(HEADER + ROW)
     assert times(HEADER + ROW) == [(1048576, 148.09), (1048576, 141.44)]
     assert [point.line for point in sweep.points] == [3, 3]
+    assert [point.in_place for point in sweep.points] == [False, True]
+    assert [point.wrong for point in sweep.points] == [0, None]
+
+
+def test_every_format_says_which_calls_are_in_place_and_whether_values_were_checked() -> None:
+    assert [(point.in_place, point.wrong) for point in only(CSV).points] == [
+        (False, 0),
+        (False, 0),
+        (True, 0),
+    ]
+    (record,) = only(f"[{RECORD}]").points
+    assert (record.in_place, record.wrong) == (False, None)
+    (of_json,) = only(as_json(time=12.5, nwrong=2)).points
+    assert (of_json.in_place, of_json.wrong) == (False, 2)
+    unchecked = only(HEADER + ROW.replace("      0  141.44", "    N/A  141.44"))
+    assert [point.wrong for point in unchecked.points] == [None, None]
 
 
 def test_an_old_table_has_no_root_and_a_column_of_errors_that_are_no_faults() -> None:

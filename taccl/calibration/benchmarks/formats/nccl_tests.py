@@ -157,8 +157,8 @@ def _take(tables: list[_Table], line: int, words: list[str], test: str | None, h
     columns = table.columns or _WITHOUT_HEADER.get(len(cells))
     if size is None or columns is None or len(cells) < len(columns):
         return False
-    for half in _halves(columns, cells):
-        _take_half(table, size, half, line)
+    for at, half in enumerate(_halves(columns, cells)):
+        _take_half(table, size, half, line, in_place=at == 1)
     return True
 
 
@@ -169,7 +169,7 @@ def _cells(words: list[str]) -> list[str]:
     return list(takewhile(_is_cell, words))
 
 
-def _take_half(table: _Table, size: int, half: dict[str, str], line: int) -> None:
+def _take_half(table: _Table, size: int, half: dict[str, str], line: int, *, in_place: bool) -> None:
     time_us, algbw, busbw = (number_of(half.get(name, "N/A")) for name in ("time", "algbw", "busbw"))
     wrong = number_of(half.get("wrong", half.get("#wrong", "N/A")))
     if half.get("error", "").endswith(_TOO_FAR):
@@ -178,7 +178,7 @@ def _take_half(table: _Table, size: int, half: dict[str, str], line: int) -> Non
         table.rows.blame(f"{wrong:g} wrong values", line)
     if time_us is None or time_us <= 0:
         return
-    table.rows.add(Point(size, time_us, line), busbw)
+    table.rows.add(Point(size, time_us, line, in_place, None if wrong is None else int(wrong)), busbw)
     if algbw and busbw and algbw > 5:  # of three digits or more, so that the quotient means something
         table.factors.append(busbw / algbw)
 

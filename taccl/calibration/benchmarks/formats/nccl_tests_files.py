@@ -51,7 +51,9 @@ def read(text: str, path: str | None) -> Measured:
             raise row.error(f"{row.name} has no size in bytes")
         for half in ("out_of_place", "in_place"):
             if half in keys and keys[half].kind == "mapping":
-                _take_half(rows, size, keys[half].keys(), keys.get(f"{half}_per_iter"), row.line)
+                iterations = keys.get(f"{half}_per_iter")
+                values = keys[half].keys()
+                _take_half(rows, size, values, iterations, row.line, in_place=half == "in_place")
     if not rows.points:
         raise root.error("this JSON of nccl-tests has no row with a time")
     bounds = _count_out_of_bounds(top.get("out_of_bounds"))
@@ -61,19 +63,23 @@ def read(text: str, path: str | None) -> Measured:
     return Measured(("nccl-tests-json",), (sweep,))
 
 
-def _take_half(rows: Rows, size: int, values: dict[str, Node], iterations: Node | None, line: int) -> None:
+def _take_half(
+    rows: Rows, size: int, values: dict[str, Node], iterations: Node | None, line: int, *, in_place: bool
+) -> None:
     """Put one half of a row into the rows; what it says of single iterations goes before its averages."""
     if "cpu_time" in values:
         rows.blame(CPU_TIMES, line)
     if iterations is not None and iterations.kind == "mapping":
         values = values | iterations.keys()
-    if wrong := _number(values.get("nwrong")):
+    wrong = _number(values.get("nwrong"))
+    if wrong:
         rows.blame(f"{wrong:g} wrong values", line)
     time_us = next((found for name in _TIMES if (found := _number(values.get(name)))), None)
     if time_us is None:
         time_us = _number(values.get("cpu_time"))
     if time_us is not None and time_us > 0:
-        rows.add(Point(size, time_us, line), _number(values.get("bus_bw")))
+        point = Point(size, time_us, line, in_place, None if wrong is None else int(wrong))
+        rows.add(point, _number(values.get("bus_bw")))
 
 
 def _hosts(top: dict[str, Node]) -> list[str]:
@@ -121,8 +127,11 @@ class _Run:
     rows: Rows = field(default_factory=Rows)
 
     def add(self, size: int, time_us: float, line: int, row: dict[str, str]) -> None:
-        self.rows.add(Point(size, time_us, line), number_of(row.get("busbw", "")))
-        if wrong := number_of(row.get("wrong", "")):
+        wrong, place = number_of(row.get("wrong", "")), row.get("inplace")
+        in_place = None if place is None else place.lower() in ("1", "true")
+        point = Point(size, time_us, line, in_place, None if wrong is None else int(wrong))
+        self.rows.add(point, number_of(row.get("busbw", "")))
+        if wrong:
             self.rows.blame(f"{wrong:g} wrong values", line)
 
     def sweep(self, path: str | None) -> Sweep:
