@@ -52,8 +52,8 @@ BUNDLE_EFFORT = 12_000
 INTRO = """\
 `taccl explore --topology MACHINE --nodes N --collective .. --sizes 1KB..1GB`, nothing else given, next to the
 fastest algorithm that libraries have in the same model, to the bound for any number of chunks, and to a
-search of {search:.0f} s for that size alone. Times are of links alone (`--no-executor`). *now* is by how much
-explore's time is above that of the search: below 0 it is faster.
+search of {search:.0f} s for that size alone. Times are of links alone (`--no-executor`). The last column
+compares explore's time with that of the search: below 0, explore is faster.
 """
 
 
@@ -263,7 +263,17 @@ _BUNDLES = (
     "fallbacks",
     "s",
 )
-_SIZES = ("collective", "size", "time us", "bound us", "gap", "library us", "speed-up", "alone us", "now")
+_SIZES = (
+    "collective",
+    "size",
+    "time us",
+    "bound us",
+    "gap",
+    "library us",
+    "speed-up",
+    "alone us",
+    "to alone",
+)
 
 
 def _of_bundle(each: dict[str, Any]) -> tuple[str, ...]:

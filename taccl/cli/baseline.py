@@ -80,7 +80,7 @@ from taccl.exploration.sizes import sizes_of
 @click.option(
     "--schedule",
     type=FILE,
-    help="Of an algorithm at one size: where to write its schedule, to be shown, simulated or lowered.",
+    help="Where to write the schedule of the fastest at one size, to be shown, simulated or lowered.",
 )
 @json_option
 @click.pass_context
