@@ -146,6 +146,8 @@ class Target(Generic[ProgramT, DocumentT]):
     environment : the lines of a shell script that make one of the runtimes take several files, given their
         programs by the names of the files, which lie in the folder that its variable HERE names. None: files
         are not found by variables.
+    takes : whether runtimes take the file of a program for a call of this many bytes, as the program counts
+        them; None: all that its range has.
     serves : the calls for which a runtime that finds files so takes the file of a program: True for those in
         place, False for those out of place.
     leaves_out_largest : runtimes that do not take calls of the largest size that a file names.
@@ -190,6 +192,7 @@ class Target(Generic[ProgramT, DocumentT]):
     environment: Callable[[str, Mapping[str, ProgramT]], Sequence[str]] | None = field(
         default=None, repr=False
     )
+    takes: Callable[[ProgramT, int], bool] | None = field(default=None, repr=False)
     serves: Callable[[ProgramT, str], Sequence[bool]] | None = field(default=None, repr=False)
     knows: Callable[[bytes], bool] | None = field(default=None, repr=False)
     parse: Callable[[bytes, str | None, Callable[[], None]], ProgramT] | None = field(

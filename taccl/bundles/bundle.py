@@ -24,6 +24,7 @@ from taccl.exploration.question import Question
 from taccl.model import units
 from taccl.support.arguments import shown
 from taccl.support.files import write_folder
+from taccl.support.lists import few
 from taccl.support.report import Report, Reported, Table
 from taccl.topologies import PhysicalTopology
 
@@ -96,11 +97,19 @@ class Bundle(Reported):
                 units.format_size(file.window.max_bytes),
                 "-" if row["time_us"] is None else f"{row['time_us']:.2f}",
                 f"{row['lower_bound_us']:.2f}",
-                ", ".join(file.paths.values()) or f"fallback: {file.reason}",
+                _taken(file),
             )
             for file in self.files
             for row in [file.figures()]
         ]
+
+
+def _taken(file: BundleFile) -> str:
+    """What calls of a window take."""
+    if file.kind == "fallback":
+        return f"fallback: {file.reason}"
+    without = f" (not {few(map(units.format_size, file.unserved))})" if file.unserved else ""
+    return ", ".join(file.paths.values()) + without
 
 
 def bundle(

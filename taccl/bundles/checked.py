@@ -216,24 +216,27 @@ def _is_in(text: str, name: str) -> bool:
 
 
 def _checked(manifest: Manifest, runtime: str, collective: str, point: Point) -> CheckedSize:
-    size, measured = point.size_bytes, (point.time_us, point.wrong)
+    size, path, kind = point.size_bytes, None, "outside"
+    promised = error = None
     for window in manifest.windows:
         if window.collective == collective and window.min_bytes <= size <= window.max_bytes:
-            path = _taken(window, runtime, point.in_place)
-            if path is None and window.kind == "plan":
-                return CheckedSize(collective, size, point.in_place, None, "fallback", None, *measured)
-            promised = window.time_us.get(size)
-            error = window.error.get(size)
-            return CheckedSize(
-                collective, size, point.in_place, path, window.kind, promised, *measured, error
-            )
-    return CheckedSize(collective, size, point.in_place, None, "outside", None, *measured)
+            path = _taken(window, runtime, point)
+            kind = "fallback" if path is None else "plan"
+            is_own = window.kind == "fallback" or size in window.unserved  # of every runtime
+            if path is not None or is_own:
+                promised, error = window.time_us.get(size), window.error.get(size)
+            break
+    return CheckedSize(
+        collective, size, point.in_place, path, kind, promised, point.time_us, point.wrong, error
+    )
 
 
-def _taken(window: ManifestWindow, runtime: str, in_place: bool | None) -> str | None:
+def _taken(window: ManifestWindow, runtime: str, point: Point) -> str | None:
     """The file that a call takes; of a call of which nothing says whether it is in place, any of them."""
+    if point.size_bytes in window.unserved:
+        return None
     files = window.files.get(runtime, {})
-    return next(iter(files.values()), None) if in_place is None else files.get(in_place)
+    return next(iter(files.values()), None) if point.in_place is None else files.get(point.in_place)
 
 
 def _changed(folder: Path, manifest: Manifest) -> Iterator[str]:
@@ -289,8 +292,8 @@ def _not_measured(manifest: Manifest, runtime: str, sizes: Sequence[CheckedSize]
     done = {(each.collective, each.size_bytes, each.kind) for each in sizes}
     every: dict[str, list[tuple[int, str]]] = {}
     for window in manifest.windows:
-        kind = window.kind_for(runtime)
-        every.setdefault(window.collective, []).extend((size, kind) for size in window.sizes)
+        wanted = [(size, window.kind_for(runtime, size)) for size in window.sizes]
+        every.setdefault(window.collective, []).extend(wanted)
     for collective, wanted in every.items():
         missing = [size for size, kind in wanted if (collective, size, kind) not in done]
         if len(missing) == len(wanted) and not any(each.collective == collective for each in sizes):

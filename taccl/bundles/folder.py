@@ -157,4 +157,6 @@ def _manifest(
 
 def _error(file: BundleFile, machine: PhysicalTopology, size_bytes: int) -> float | None:
     """How far the time of a file may be off, a fraction; None: it is of links alone, or the library's."""
-    return None if file.kind != "plan" or machine.executor is None else machine.executor.error(size_bytes)
+    if file.kind != "plan" or size_bytes in file.unserved or machine.executor is None:
+        return None
+    return machine.executor.error(size_bytes)

@@ -28,6 +28,7 @@ class ManifestWindow:
     files : by runtime, the paths of the files that calls take, by whether these are in place. A call that has
         none takes what the library does by itself.
     sizes : of the table, bytes.
+    unserved : those that no file takes.
     time_us : what was predicted, by these sizes; those of which nothing is known are left out.
     error : by how much the larger of a predicted and a measured time may be larger, a fraction, by the same
         sizes.
@@ -39,6 +40,7 @@ class ManifestWindow:
     kind: str
     files: Mapping[str, Mapping[bool, str]]
     sizes: tuple[int, ...]
+    unserved: frozenset[int]
     time_us: Mapping[int, float]
     error: Mapping[int, float]
 
@@ -47,9 +49,9 @@ class ManifestWindow:
         """Of its files."""
         return tuple(dict.fromkeys(path for of_calls in self.files.values() for path in of_calls.values()))
 
-    def kind_for(self, runtime: str) -> str:
-        """`plan` if one of the runtimes has a file for some of the calls, else `fallback`."""
-        return "plan" if self.files.get(runtime) else "fallback"
+    def kind_for(self, runtime: str, size_bytes: int) -> str:
+        """`plan` if one of the runtimes has a file for some of the calls of a size, else `fallback`."""
+        return "plan" if self.files.get(runtime) and size_bytes not in self.unserved else "fallback"
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,7 @@ def _window(values: Any) -> ManifestWindow:
         values["kind"],
         files,
         tuple(_whole(each["size_bytes"]) for each in values["sizes"]),
+        frozenset(_whole(each["size_bytes"]) for each in values["unserved"]),
         _by_size(values["sizes"], "time_us"),
         _by_size(values["sizes"], "error"),
     )

@@ -134,6 +134,9 @@ def _rows(file: BundleFile, served: Served) -> Iterator[str]:
     for runtime, paths in served.items():
         taken = [_cell(paths[name], has_file=runtime in file.paths) for name in ("in_place", "out_of_place")]
         yield f"| {' | '.join([file.collective, *sizes, runtime, *taken])} |"
+    for size, reason in file.unserved.items():
+        own = f"the library: {reason}"
+        yield f"| {' | '.join([file.collective, *[units.format_size(size)] * 2, 'all', own, own])} |"
 
 
 def _cell(path: str | None, *, has_file: bool) -> str:

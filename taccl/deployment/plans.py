@@ -8,11 +8,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import lcm
 from pathlib import Path
 
-from taccl.backend.lower_plan.fits import checked_window
-from taccl.backend.lower_plan.tuning import UNIT_BYTES
+from taccl.backend.lower_plan.fits import checked_window, unit_of
 from taccl.backend.machine.report import Verification
 from taccl.backend.mscclpp.reader import parse_plan_document
 from taccl.backend.plan import Channel, ExecutionPlan
@@ -141,7 +139,7 @@ def _read(path: Path, ranks_per_node: int | None, root: int | None) -> DeployedP
     except TacclError as fault:
         fault.path = str(path)
         raise
-    unit = lcm(UNIT_BYTES, plan.alignment) * plan.message_chunks
+    unit = unit_of(plan)
     return DeployedPlan(
         path=path,
         content=content,

@@ -239,6 +239,34 @@ def test_plans_come_with_the_module_that_registers_them(tmp_path: Path) -> None:
             assert (path is not None) == is_right
 
 
+def test_one_awkward_size_takes_the_file_from_no_other() -> None:
+    made = bundle(
+        "allgather", topology="full:4", sizes="4KB,5000,1MB", target="mscclpp", effort=600, cache=False
+    )
+    manifest = json.loads(made.texts["manifest.json"])
+    served = {
+        size["size_bytes"]
+        for window in manifest["files"]
+        for size in window["sizes"]
+        if window["kind"] == "plan"
+        and size["size_bytes"] not in {each["size_bytes"] for each in window["unserved"]}
+    }
+    assert served == {4096, 2**20}
+    (odd,) = (each for window in manifest["files"] for each in window["unserved"])
+    assert odd["size_bytes"] == 5000 and "no multiple of 64" in odd["reason"]
+    page = str(made.texts["README.md"])
+    assert "| allgather | 5000B | 5000B | all | the library: MSCCL++ cuts calls" in page
+    for file in made.files:
+        size, time_us, _ = [each for each in file.sizes if each[0] not in file.unserved][-1]
+        assert (file.figures()["size_bytes"], file.figures()["time_us"]) == (size, time_us)
+        assert all(output.program.min_bytes <= size <= output.program.max_bytes for output in file.outputs)
+
+
+def test_a_window_whose_only_size_no_file_takes_is_the_librarys() -> None:
+    with pytest.raises(TacclError, match="no multiple of 64"):
+        bundle("allgather", topology="full:4", sizes="5000", target="mscclpp", effort=200, cache=False)
+
+
 def test_a_bundle_is_for_one_machine() -> None:
     with pytest.raises(TacclError, match="for one machine, not"):
         bundle("allgather", topology=["ring:3", "ring:4"])  # type: ignore[arg-type]

@@ -1,6 +1,7 @@
 """What nccl-tests printed next to what a bundle promised."""
 
 import json
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -41,11 +42,16 @@ TIMES = [
 
 
 def manifest(
-    sizes: object = (), calls: object = None, collective: str = "allgather", **changed: object
+    sizes: object = (),
+    calls: object = None,
+    collective: str = "allgather",
+    unserved: Sequence[int] = (),
+    **changed: object,
 ) -> dict[str, Any]:
     """A manifest of one window of which calls in place take a file and others too, unless `calls` says so."""
     both = {"in_place": "executor/a.xml", "out_of_place": "executor/a.xml"}
     window = {"collective": collective, "min_bytes": 1, "max_bytes": 2**20, "kind": "plan", "sizes": sizes}
+    window["unserved"] = [{"size_bytes": size, "reason": "odd"} for size in unserved]
     return {
         **{"schema": "taccl.bundle.manifest/1", "status": "finished", "topology": "m", "ranks": 4},
         **{"times_of": "files as predicted", "sha256": {"executor/a.xml": sha256(b"a").hexdigest()}},
@@ -223,6 +229,15 @@ def test_sizes_whose_calls_took_no_file_are_not_measured(tmp_path: Path) -> None
     (tmp_path / "results.txt").write_text(NAMED + PRINTED)
     found = check_bundle(bundle_in(tmp_path / "bundle", calls=calls), tmp_path / "results.txt")
     assert any("2 of 2 sizes were not measured" in note for note in found.notes)
+
+
+def test_a_size_that_no_file_takes_is_what_the_library_does(tmp_path: Path) -> None:
+    (tmp_path / "results.txt").write_text(NAMED + PRINTED)
+    found = check_bundle(bundle_in(tmp_path / "bundle", unserved=[65536]), tmp_path / "results.txt")
+    sizes = {each.size_bytes: each for each in found.sizes}
+    assert (sizes[65536].path, sizes[65536].kind) == (None, "fallback")
+    assert sizes[4096].path == "executor/a.xml"
+    assert not any("not measured" in note for note in found.notes)
 
 
 def test_plans_whose_names_are_in_the_log_were_executed(tmp_path: Path) -> None:

@@ -52,11 +52,12 @@ BUNDLE = {
     "files": [
         {
             **{"collective": "allgather", "min_bytes": 1024, "max_bytes": 2047, "kind": "plan"},
+            "unserved": [],
             "calls": {"msccl": {"in_place": None, "out_of_place": "msccl/a.xml"}},
             "sizes": [{"size_bytes": 1024, "time_us": 2.0, "error": 0.1}],
         },
         {"collective": "allgather", "min_bytes": 2048, "max_bytes": 4096, "kind": "fallback"}
-        | {"calls": {}, "sizes": [{"size_bytes": 2048, "time_us": None, "error": None}]},
+        | {"calls": {}, "unserved": [], "sizes": [{"size_bytes": 2048, "time_us": None, "error": None}]},
     ],
 }
 RESULTS = (

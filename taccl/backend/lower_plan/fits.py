@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import lcm
 
 from taccl.backend.lower.sizes import sizes_of
 from taccl.backend.lower.unequal import EqualChunks, elements_of
@@ -27,6 +28,11 @@ from taccl.model.problem import Problem
 
 _FINDINGS = 5
 _NO_FILE = "a schedule of fewer transfers, or --no-file for the schedule alone"
+
+
+def unit_of(plan: ExecutionPlan) -> int:
+    """A plan serves calls of multiples of this many bytes."""
+    return lcm(UNIT_BYTES, plan.alignment) * plan.message_chunks
 
 
 def has_room(plan: ExecutionPlan) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from taccl.backend.lower.carried import FEATURES, REASONS
 from taccl.backend.lower_plan import PlanLowering
 from taccl.backend.lower_plan.by_members import check_helpers
-from taccl.backend.lower_plan.fits import check_problem_fits
+from taccl.backend.lower_plan.fits import check_problem_fits, unit_of
 from taccl.backend.lower_plan.gathering import pull
 from taccl.backend.lower_plan.plans import PUSHING, Pass, land_apart, spelling
 from taccl.backend.lower_plan.sums import add_at_once
@@ -238,6 +238,10 @@ def _verify(
     return verify_plan_document(document, targets=readers, collective=collective, root=root)
 
 
+def _takes(plan: ExecutionPlan, size_bytes: int) -> bool:
+    return plan.min_bytes <= size_bytes <= plan.max_bytes and size_bytes % unit_of(plan) == 0
+
+
 def _use(plan: ExecutionPlan, readers: tuple[str, ...], path: Path | None) -> list[str]:
     """Which calls are served, and how mscclpp's own test runs it."""
     sizes = f"{units.format_size(plan.min_bytes)} to {units.format_size(plan.max_bytes)}"
@@ -266,6 +270,7 @@ TARGETS: tuple[Target[ExecutionPlan, PlanDocument], ...] = (
         readers_of=_readers_of,
         refuse=_refuse,
         use=_use,
+        takes=_takes,
         knows=begins_as_plan,
         parse=parse_plan,
         unfold=OneSided.of,
