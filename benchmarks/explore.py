@@ -166,7 +166,7 @@ def _bundled(machine: str, nodes: int, target: str) -> dict[str, Any]:
         sum(
             (
                 size in served[file["paths"][runtime]]
-                if file["kind"] == "plan"
+                if runtime in file["paths"]
                 else file["min_bytes"] <= size <= file["max_bytes"]
             )
             for file in manifest["files"]

@@ -146,6 +146,7 @@ class Target(Generic[ProgramT, DocumentT]):
     environment : the lines of a shell script that make one of the runtimes take several files, given their
         programs by the names of the files, which lie in the folder that its variable HERE names. None: files
         are not found by variables.
+    most_files : of runtimes that take no more than a few files at once, how many; they ignore others.
     takes : whether runtimes take the file of a program for a call of this many bytes, as the program counts
         them; None: all that its range has.
     serves : the calls for which a runtime that finds files so takes the file of a program: True for those in
@@ -192,6 +193,7 @@ class Target(Generic[ProgramT, DocumentT]):
     environment: Callable[[str, Mapping[str, ProgramT]], Sequence[str]] | None = field(
         default=None, repr=False
     )
+    most_files: Mapping[str, int] = field(default_factory=dict, repr=False)
     takes: Callable[[ProgramT, int], bool] | None = field(default=None, repr=False)
     serves: Callable[[ProgramT, str], Sequence[bool]] | None = field(default=None, repr=False)
     knows: Callable[[bytes], bool] | None = field(default=None, repr=False)

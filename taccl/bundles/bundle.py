@@ -15,6 +15,7 @@ from taccl.backend.target import AnyTarget
 from taccl.backend.targets.registry import DEFAULT_TARGET, find_target
 from taccl.bundles.files import BundleFile, files_of_windows
 from taccl.bundles.folder import folder_texts, status_of
+from taccl.bundles.room import with_room
 from taccl.bundles.texts import CHECK
 from taccl.bundles.windows import windows_of
 from taccl.errors import NoScheduleInTime, TacclError
@@ -44,12 +45,14 @@ class Bundle(Reported):
     target : what they are for.
     files : by collective, from small calls to large ones.
     texts : the contents of the folder, by paths in it.
+    notes : sizes, collectives and files that are left out, and why.
     """
 
     explored: Explored
     target: AnyTarget
     files: tuple[BundleFile, ...]
     texts: dict[str, str | bytes]
+    notes: tuple[str, ...] = ()
 
     def write(self, folder: str | Path) -> None:
         """Write all of it into a new or empty folder, or nothing.
@@ -65,11 +68,6 @@ class Bundle(Reported):
     def is_interrupted(self) -> bool:
         """Whether the user ended the exploration: what was not looked at has no file."""
         return self.explored.interrupted
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What the exploration says: sizes and collectives that it left out, and why."""
-        return self.explored.notes
 
     def report(self) -> Report:
         """What each call takes, one row for each window of sizes, and a table."""
@@ -169,7 +167,9 @@ def bundle_of(explored: Explored, target: AnyTarget) -> Bundle:
             f"there is no file to deploy; {'; '.join(reasons)}",
             hint="a larger --time-limit, or what the library does by itself",
         )
-    return Bundle(explored, target, tuple(files), folder_texts(files, target, explored))
+    files, said = with_room(files, target.most_files)
+    notes = (*explored.notes, *said)
+    return Bundle(explored, target, tuple(files), folder_texts(files, target, explored, notes), notes)
 
 
 def _library_us(question: Question, sizes: Sequence[int]) -> tuple[float | None, ...]:

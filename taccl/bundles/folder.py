@@ -44,7 +44,7 @@ def status_of(explored: Explored) -> str:
 
 
 def folder_texts(
-    files: Sequence[BundleFile], target: AnyTarget, explored: Explored
+    files: Sequence[BundleFile], target: AnyTarget, explored: Explored, notes: Sequence[str]
 ) -> dict[str, str | bytes]:
     """The contents of the folder, by their paths in it."""
     machine = explored.envelopes[0].question.machine
@@ -62,19 +62,18 @@ def folder_texts(
         f"Point a runtime at it, in this folder: `RUNTIME=NAME; . ./{ENVIRONMENT}`",
         f"with NAME one of {', '.join(runtimes)}.",
     ]
-    notes = [*(["**The exploration was interrupted.**"] if explored.interrupted else []), *explored.notes]
+    interrupted = ["**The exploration was interrupted.**"] if explored.interrupted else []
+    of_files = list(zip(files, served, strict=True))
     texts |= {
         ENVIRONMENT: environment_script({name: each.lines for name, each in runtimes.items()}),
         CHECK: check_script(files, list(runtimes)),
-        "README.md": read_me(
-            f"Collectives of {machine.name}", list(zip(files, served, strict=True)), use, notes
-        ),
+        "README.md": read_me(f"Collectives of {machine.name}", of_files, use, [*interrupted, *notes]),
     }
     hashes = {
         path: sha256(text.encode() if isinstance(text, str) else text).hexdigest()
         for path, text in texts.items()
     }
-    manifest = _manifest(list(zip(files, served, strict=True)), target, explored, hashes)
+    manifest = _manifest(of_files, target, explored, hashes) | {"notes": list(notes)}
     texts[MANIFEST] = json.dumps(manifest, indent=2) + "\n"
     return texts
 
@@ -151,7 +150,6 @@ def _manifest(
             for file, served in files
         ],
         "sha256": dict(hashes),
-        "notes": list(explored.notes),
     }
 
 

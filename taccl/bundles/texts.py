@@ -106,7 +106,7 @@ def read_me(
         [
             f"# {title}",
             "",
-            *([*(f"- {note}" for note in notes), ""] if notes else []),
+            *([*(f"- {' '.join(note.split())}" for note in notes), ""] if notes else []),
             "| collective | from | to | runtime | calls in place | calls out of place |",
             "|---|---|---|---|---|---|",
             *(row for file, served in files for row in _rows(file, served)),
@@ -128,15 +128,17 @@ def _rows(file: BundleFile, served: Served) -> Iterator[str]:
     """What calls of a window take: a row for each runtime, or one where all leave them to the library."""
     sizes = (units.format_size(file.window.min_bytes), units.format_size(file.window.max_bytes))
     if file.kind == "fallback":
-        own = f"the library: {file.reason}"
-        yield f"| {' | '.join([file.collective, *sizes, 'all', own, own])} |"
+        yield _row(file, sizes, "all", f"the library: {file.reason}", "the library")
         return
     for runtime, paths in served.items():
         taken = [_cell(paths[name], has_file=runtime in file.paths) for name in ("in_place", "out_of_place")]
-        yield f"| {' | '.join([file.collective, *sizes, runtime, *taken])} |"
+        yield _row(file, sizes, runtime, *taken)
     for size, reason in file.unserved.items():
-        own = f"the library: {reason}"
-        yield f"| {' | '.join([file.collective, *[units.format_size(size)] * 2, 'all', own, own])} |"
+        yield _row(file, [units.format_size(size)] * 2, "all", f"the library: {reason}", "the library")
+
+
+def _row(file: BundleFile, sizes: Sequence[str], *cells: str) -> str:
+    return f"| {' | '.join([file.collective, *sizes, *cells])} |"
 
 
 def _cell(path: str | None, *, has_file: bool) -> str:

@@ -147,22 +147,25 @@ def test_the_check_goes_on_after_a_test_that_failed_and_fails_in_the_end(folder:
     assert done.stderr.splitlines() == ["all_gather_perf failed", "reduce_scatter_perf failed"]
 
 
-def test_more_files_than_msccl_takes_by_name_are_listed_in_a_file(tmp_path: Path) -> None:
-    from taccl.backend.targets.registry import find_target
-    from taccl.bundles.texts import environment_script
-
-    target = find_target("msccl")
-    path = Path(__file__).parents[1] / "data"
-    program = target.parse(  # type: ignore[misc]
-        next(path.rglob("*.xml")).read_bytes(), None, lambda: None
+@pytest.mark.parametrize("target", ["all", "msccl"])
+def test_msccl_is_given_no_more_files_than_it_takes(target: str) -> None:
+    """Whatever comes after four files is ignored by microsoft/msccl (MSCCL_MAX_NUM_ALGOS)."""
+    made = bundle(
+        "allgather,allreduce,alltoall,broadcast,reduce,reducescatter",
+        **(WORDS | {"topology": "ring:2", "sizes": "4KB,8KB", "target": target}),
     )
-    assert target.environment is not None
-    lines = target.environment("msccl", {f"{number}.xml": program for number in range(5)})
-    (tmp_path / "env.sh").write_text(environment_script({"msccl": lines}))
-    command = 'RUNTIME=msccl; . ./env.sh; cat "$MSCCL_CONFIG"'
-    done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout.count("<load ") == 5
-    assert f'path="{tmp_path}/msccl/4.xml"' in done.stdout
+    named = re.search(r"MSCCL_XML_FILES=(.*)", str(made.texts["env.sh"]))
+    assert named is not None and len(named[1].split(":")) == 4
+    assert len([path for path in made.texts if path.startswith("msccl/")]) == 4
+    (note,) = (note for note in made.notes if note.startswith("msccl takes no more than 4 files"))
+    manifest = json.loads(made.texts["manifest.json"])
+    left_out = [window for window in manifest["files"] if not any(window["calls"]["msccl"].values())]
+    assert len(left_out) == len(made.files) - 4
+    for window in left_out:
+        assert target == "msccl" or all(window["calls"]["executor"].values())
+        assert window["kind"] == ("fallback" if target == "msccl" else "plan")
+        assert window["collective"] in note
+    assert "msccl takes no more than 4 files" in str(made.texts["README.md"])
 
 
 @pytest.fixture(scope="module")

@@ -47,6 +47,7 @@ def _target(name: str, title: str, runtimes: tuple[str, ...]) -> Target[Program,
         variants=_variants,
         use=_use,
         environment=_environment,
+        most_files={name: most for name, most in _MOST_FILES.items() if name in runtimes},
         takes=lambda program, size_bytes: size_bytes % program.chunks_per_loop == 0,
         serves=_serves,
         leaves_out_largest=frozenset({"msccl"}),
@@ -116,31 +117,16 @@ def _use(program: Program, readers: tuple[str, ...], path: Path | None) -> list[
 
 
 def _environment(runtime: str, programs: Mapping[str, Program]) -> list[str]:
-    """Msccl is told each file, at most four of them unless a file of its own lists them; others a folder."""
+    """Msccl is told each file, others a folder."""
     if runtime != "msccl":
         return [f'export MSCCL_ALGO_DIR="$HERE"{" RCCL_MSCCL_FORCE_ENABLE=1" if runtime == "rccl" else ""}']
-    lines = ["export NCCL_ALGO=MSCCL,RING,TREE"]
-    if len(programs) <= _MOST_NAMED:
-        return [*lines, "export MSCCL_XML_FILES=" + ":".join(f'"$HERE/{name}"' for name in programs)]
-    listed = [
-        f'<load path="$HERE_XML/{name}" minbytes="{program.min_bytes}" maxbytes="{program.max_bytes}" '
-        f'proto="{program.protocol.value}"/>'
-        for name, program in programs.items()
-    ]
-    config = '"$HERE.config.xml"'
-    escape = 's/&/\\&amp;/g; s/</\\&lt;/g; s/"/\\&quot;/g'
-    return [
-        *lines,
-        f"HERE_XML=$(printf '%s' \"$HERE\" | sed '{escape}')",
-        f"cat > {config} <<END",
-        *("<msccl_algos>", *listed, "</msccl_algos>"),
-        "END",
-        f"export MSCCL_CONFIG={config}",
-    ]
+    named = ":".join(f'"$HERE/{name}"' for name in programs)
+    return ["export NCCL_ALGO=MSCCL,RING,TREE", f"export MSCCL_XML_FILES={named}"]
 
 
-#: More files than these are not read from MSCCL_XML_FILES.
-_MOST_NAMED = 4
+#: MSCCL_MAX_NUM_ALGOS of microsoft/msccl (src/include/msccl.h): of MSCCL_XML_FILES as of MSCCL_CONFIG, it
+#: ignores what comes after so many.
+_MOST_FILES = {"msccl": 4}
 
 TARGETS = (
     _target("all", "every runtime of MSCCL-XML that knows the collective", tuple(LIMITS)),
