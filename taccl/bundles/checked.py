@@ -13,7 +13,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from taccl.bundles.files import program_name
 from taccl.bundles.manifest import MANIFEST, Manifest, ManifestWindow, read_manifest
 from taccl.bundles.texts import NAMES_RUNTIME
 from taccl.calibration.benchmarks.facts import Measured, Point, Sweep
@@ -31,6 +30,11 @@ _MOST_BYTES = 2**28
 _OFF = 0.2
 #: What nccl-tests calls a collective where its log does not name the test.
 _UNNAMED = "unnamed"
+_NONE_SEEN = (
+    "no plan of the bundle is named in the output, so these may be times of the library's own algorithms: "
+    "only programs that import taccl_plans take plans, which nccl-tests does not; MSCCLPP_LOG_LEVEL=INFO "
+    "names those that are executed"
+)
 _RUNTIME = re.compile(rf"^{re.escape(NAMES_RUNTIME)}(\S+)", re.MULTILINE)
 _PLACES = {True: "in place", False: "out of place", None: "-"}
 _HEADER = ("collective", "size", "calls", "take", "predicted (us)", "measured (us)", "measured/predicted")
@@ -162,13 +166,15 @@ def check_bundle(folder: str | Path, results: str | Path) -> CheckedBundle:
         for sweep in sweeps
         for point in sweep.points
     )
-    names = {Path(path).stem for window in manifest.windows for path in window.paths}
-    seen = tuple(name for name in sorted(names) if _is_in(text, program_name(name, manifest.topology)))
+    names = dict.fromkeys(name for window in manifest.windows for name in window.names.values())
+    seen = tuple(name for name in names if _is_in(text, name))
     wrong = tuple(
         f"{sweep.collective}, line {sweep.fault[1]}: {sweep.fault[0]}"
         for sweep in sweeps
         if sweep.fault is not None
     )
+    if manifest.needs_module and not seen:
+        notes.append(_NONE_SEEN)
     notes += [*measured.warnings, *_notes(manifest, runtime, sizes, sweeps[0].ranks)]
     faults = (*_changed(Path(folder), manifest), *wrong)
     return CheckedBundle(str(folder), runtime, sizes, seen, faults, tuple(notes))

@@ -201,13 +201,8 @@ def _made(
     schedule = at_size(curve.answer.saved.schedule, size)
     if schedule is None:
         raise UnitError(f"the schedule cannot be cut for {units.format_size(size)}")
-    lowering = asked.lowering.named(program_name(name, question.machine.name))
-    return files_of(replace(asked, lowering=lowering), schedule, configuration, left_out)
-
-
-def program_name(name: str, machine: str) -> str:
-    """What the program in a file of this name is called, as logs have it."""
-    return f"taccl-{name}-{machine}"[:_LONGEST_NAME]
+    named = f"taccl-{name}-{question.machine.name}"[:_LONGEST_NAME]
+    return files_of(replace(asked, lowering=asked.lowering.named(named)), schedule, configuration, left_out)
 
 
 def test_program(collective: str) -> str:

@@ -21,6 +21,13 @@ from taccl.exploration.explored import Explored
 from taccl.synthesis.lowering import OutputFile
 from taccl.topologies import PhysicalTopology
 
+_NEEDS_MODULE = (
+    "",
+    "Plans run only in programs that import `taccl_plans`. nccl-tests does not import it: its times are",
+    "those of the algorithms that MSCCL++ and NCCL have. Time your own program, with",
+    "`MSCCLPP_LOG_LEVEL=INFO`, which names the plans in the log.",
+)
+
 
 @dataclass(frozen=True)
 class _Runtime:
@@ -62,6 +69,8 @@ def folder_texts(
         f"Point a runtime at it, in this folder: `RUNTIME=NAME; . ./{ENVIRONMENT}`",
         f"with NAME one of {', '.join(runtimes)}.",
     ]
+    if target.environment is None:
+        use += _NEEDS_MODULE
     interrupted = ["**The exploration was interrupted.**"] if explored.interrupted else []
     of_files = list(zip(files, served, strict=True))
     texts |= {
@@ -134,12 +143,14 @@ def _manifest(
         "ranks": machine.num_members,
         "nodes": machine.num_nodes,
         "target": target.name,
+        "needs_module": target.environment is None,
         "times_of": explored.times_of,
         "files": [
             file.figures()
             | {
                 "paths": file.paths,
                 "calls": served,
+                "names": {path: output.program.name for path, output in file.by_path.items()},
                 "verified_for": [list(output.readers) for output in file.outputs],
                 "sizes": [
                     {"size_bytes": size, "time_us": time_us, "lower_bound_us": bound_us}

@@ -27,6 +27,7 @@ class ManifestWindow:
     ----------
     files : by runtime, the paths of the files that calls take, by whether these are in place. A call that has
         none takes what the library does by itself.
+    names : of the programs in its files, by their paths, as logs have them.
     sizes : of the table, bytes.
     unserved : those that no file takes.
     time_us : what was predicted, by these sizes; those of which nothing is known are left out.
@@ -39,6 +40,7 @@ class ManifestWindow:
     max_bytes: int
     kind: str
     files: Mapping[str, Mapping[bool, str]]
+    names: Mapping[str, str]
     sizes: tuple[int, ...]
     unserved: frozenset[int]
     time_us: Mapping[int, float]
@@ -60,13 +62,13 @@ class Manifest:
 
     Parameters
     ----------
-    topology : name of the machine, which names of plans end with.
+    needs_module : whether only programs that import a module take the files.
     times_of : what its times are of, and what they leave out.
     is_interrupted : whether the exploration was.
     sha256 : of the files of the folder, by their paths in it.
     """
 
-    topology: str
+    needs_module: bool
     ranks: int
     times_of: str
     is_interrupted: bool
@@ -111,7 +113,7 @@ def _manifest(values: Any) -> Manifest:
             if path not in hashes:
                 raise _NotSo(f"no hash of {path}")
     return Manifest(
-        _text(values["topology"]),
+        _truth(values["needs_module"]),
         _whole(values["ranks"]),
         _text(values["times_of"]),
         values["status"] == "interrupted",
@@ -130,6 +132,7 @@ def _window(values: Any) -> ManifestWindow:
         _whole(values["max_bytes"]),
         values["kind"],
         files,
+        {_inside(path): _text(name) for path, name in values["names"].items()},
         tuple(_whole(each["size_bytes"]) for each in values["sizes"]),
         frozenset(_whole(each["size_bytes"]) for each in values["unserved"]),
         _by_size(values["sizes"], "time_us"),
@@ -155,6 +158,12 @@ def _inside(path: object) -> str:
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
+        _refuse()
+    return value
+
+
+def _truth(value: object) -> bool:
+    if not isinstance(value, bool):
         _refuse()
     return value
 

@@ -29,7 +29,8 @@ def with_room(
             files = [_without(file, runtime, most) if file in left_out else file for file in files]
             notes.append(
                 f"{runtime} takes no more than {most} files, and is given those that serve the most sizes; "
-                f"left out: {few(file.name for file in left_out)}. A bundle of fewer collectives leaves out less"
+                f"left out: {few(file.name for file in left_out)}. "
+                "A bundle of fewer collectives leaves out less"
             )
     return list(files), notes
 

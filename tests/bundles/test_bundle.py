@@ -232,6 +232,7 @@ def test_plans_come_with_the_module_that_registers_them(tmp_path: Path) -> None:
     assert (runtime / "taccl_plans.py").exists()
     for path in runtime.glob("*.json"):
         assert verify_plan_file(path).ok
+    assert "nccl-tests does not import it" in (tmp_path / "plans" / "README.md").read_text()
     windows = json.loads((tmp_path / "plans" / "manifest.json").read_text())["files"]
     for (calls,) in (window["calls"].values() for window in windows):
         assert any(calls.values())

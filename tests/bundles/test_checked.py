@@ -51,10 +51,15 @@ def manifest(
     """A manifest of one window of which calls in place take a file and others too, unless `calls` says so."""
     both = {"in_place": "executor/a.xml", "out_of_place": "executor/a.xml"}
     window = {"collective": collective, "min_bytes": 1, "max_bytes": 2**20, "kind": "plan", "sizes": sizes}
+    window["names"] = {"executor/a.xml": "taccl-a-m_allgather_4"}
     window["unserved"] = [{"size_bytes": size, "reason": "odd"} for size in unserved]
     return {
-        **{"schema": "taccl.bundle.manifest/1", "status": "finished", "topology": "m", "ranks": 4},
-        **{"times_of": "files as predicted", "sha256": {"executor/a.xml": sha256(b"a").hexdigest()}},
+        **{"schema": "taccl.bundle.manifest/1", "status": "finished", "needs_module": False},
+        **{
+            "ranks": 4,
+            "times_of": "files as predicted",
+            "sha256": {"executor/a.xml": sha256(b"a").hexdigest()},
+        },
         "files": [window | {"calls": {"executor": both if calls is None else calls}}],
     } | changed
 
@@ -130,7 +135,10 @@ def test_what_is_no_output_of_nccl_tests_is_one_error(folder: Path, tmp_path: Pa
         {"sha256": []},
         {"schema": "taccl.bundle.manifest/0"},
         {"sha256": {}},
-        *({key: None} for key in ("schema", "status", "topology", "ranks", "times_of", "files", "sha256")),
+        *(
+            {key: None}
+            for key in ("schema", "status", "needs_module", "ranks", "times_of", "files", "sha256")
+        ),
         *(
             {"files": [manifest([])["files"][0] | each]}
             for each in (
@@ -247,8 +255,25 @@ def test_plans_whose_names_are_in_the_log_were_executed(tmp_path: Path) -> None:
         return check_bundle(tmp_path / "bundle", tmp_path / "results.txt").seen
 
     bundle_in(tmp_path / "bundle")
-    assert seen("taccl-a-m") == ("a",)
-    assert seen("taccl-a-m2", "taccl-a", "other-taccl-a-m") == ()
+    name = "taccl-a-m_allgather_4"
+    assert seen(name) == (name,)
+    assert seen(f"{name}2", "taccl-a-m", f"other-{name}") == ()
+
+
+def test_a_bundle_of_plans_is_checked_by_the_names_that_its_files_have(tmp_path: Path) -> None:
+    made = bundle("allreduce", topology="full:4", sizes="4KB,64KB", target="mscclpp", effort=400, cache=False)
+    made.write(tmp_path / "bundle")
+    names = [json.loads(path.read_text())["name"] for path in (tmp_path / "bundle").glob("*/*.json")]
+    table = "# all_reduce_perf\n" + PRINTED
+    (tmp_path / "results.txt").write_text(table)
+    found = check_bundle(tmp_path / "bundle", tmp_path / "results.txt")
+    assert found.seen == ()
+    assert any("no plan of the bundle is named" in note for note in found.notes)
+    log = "".join(f"Starting execution with plan: {name}, collective: allreduce\n" for name in names)
+    (tmp_path / "results.txt").write_text(table + log)
+    found = check_bundle(tmp_path / "bundle", tmp_path / "results.txt")
+    assert names and set(found.seen) == set(names)
+    assert not any("no plan of the bundle is named" in note for note in found.notes)
 
 
 @pytest.mark.parametrize("before", ["", NAMED + PRINTED])

@@ -47,17 +47,22 @@ SHIFT = "collective: shift\nranks: 3\nchunks:\n  - {from: 0, to: 1}\n  - {from: 
 AS_NCCL_TESTS_SPELLS = {"algbw_GBps", "busbw_GBps"}
 #: Of a bundle, what is read of its manifest, and what nccl-tests printed of it.
 BUNDLE = {
-    **{"schema": "taccl.bundle.manifest/1", "status": "finished", "topology": "m", "ranks": 2},
-    **{"times_of": "files as predicted", "sha256": {"msccl/a.xml": "0"}},
+    **{"schema": "taccl.bundle.manifest/1", "status": "finished", "needs_module": False},
+    **{"ranks": 2, "times_of": "files as predicted", "sha256": {"msccl/a.xml": "0"}},
     "files": [
         {
             **{"collective": "allgather", "min_bytes": 1024, "max_bytes": 2047, "kind": "plan"},
-            "unserved": [],
+            **{"unserved": [], "names": {"msccl/a.xml": "taccl-a-m"}},
             "calls": {"msccl": {"in_place": None, "out_of_place": "msccl/a.xml"}},
             "sizes": [{"size_bytes": 1024, "time_us": 2.0, "error": 0.1}],
         },
         {"collective": "allgather", "min_bytes": 2048, "max_bytes": 4096, "kind": "fallback"}
-        | {"calls": {}, "unserved": [], "sizes": [{"size_bytes": 2048, "time_us": None, "error": None}]},
+        | {
+            "calls": {},
+            "names": {},
+            "unserved": [],
+            "sizes": [{"size_bytes": 2048, "time_us": None, "error": None}],
+        },
     ],
 }
 RESULTS = (
