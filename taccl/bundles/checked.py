@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -175,7 +175,7 @@ def check_bundle(folder: str | Path, results: str | Path) -> CheckedBundle:
     )
     if manifest.needs_module and not seen:
         notes.append(_NONE_SEEN)
-    notes += [*measured.warnings, *_notes(manifest, runtime, sizes, sweeps[0].ranks)]
+    notes += [*measured.warnings, *_notes(manifest, runtime, sizes, (sweep.ranks for sweep in sweeps))]
     faults = (*_changed(Path(folder), manifest), *wrong)
     return CheckedBundle(str(folder), runtime, sizes, seen, faults, tuple(notes))
 
@@ -262,12 +262,12 @@ def _changed(folder: Path, manifest: Manifest) -> Iterator[str]:
 
 
 def _notes(
-    manifest: Manifest, runtime: str, sizes: Sequence[CheckedSize], ranks: int | None
+    manifest: Manifest, runtime: str, sizes: Sequence[CheckedSize], ranks: Iterable[int | None]
 ) -> Iterator[str]:
     if manifest.is_interrupted:
         yield "the exploration of this bundle was interrupted"
-    if ranks is not None and ranks != manifest.ranks:
-        yield f"the results are of {ranks} ranks, and the bundle is for {manifest.ranks}"
+    for other in sorted({many for many in ranks if many is not None} - {manifest.ranks}):
+        yield f"the results are of {other} ranks, and the bundle is for {manifest.ranks}"
     yield from _not_measured(manifest, runtime, sizes)
     unchecked = [each for each in sizes if each.wrong is None]
     if unchecked:
@@ -283,7 +283,7 @@ def _notes(
     yield f"measured over predicted: {median:.2f} in the median, {min(ratios):.2f} to {max(ratios):.2f}"
     promised = [each.is_as_promised for each in sizes if each.is_as_promised is not None]
     if promised:
-        yield f"{sum(promised)} of {len(promised)} sizes are within the error that was promised"
+        yield f"{sum(promised)} of {len(promised)} times are within the error that was promised"
     if "links alone" in manifest.times_of:
         yield "predicted times are of links alone: real calls have launch and steps in them as well"
     if abs(median - 1) > _OFF:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from taccl.bundles.files import BundleFile
 from taccl.bundles.manifest import CALLS, MANIFEST, SCHEMA
 from taccl.bundles.texts import CHECK, ENVIRONMENT, Served, check_script, environment_script, read_me
 from taccl.deployment import deploy
-from taccl.deployment.first_run import torchrun_commands
+from taccl.deployment.first_run import cautions, torchrun_commands
 from taccl.exploration.explored import Explored
 from taccl.synthesis.lowering import OutputFile
 from taccl.topologies import PhysicalTopology
@@ -38,11 +38,13 @@ class _Runtime:
     texts : besides the files, by their paths in the folder.
     lines : of the script that points the runtime at its files.
     serves : by the path of each file, the calls that take it: True for those in place.
+    cautions : what has to be kept in mind, by the names of files.
     """
 
     texts: Mapping[str, str | bytes]
     lines: Sequence[str]
     serves: Mapping[str, Sequence[bool]]
+    cautions: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 def status_of(explored: Explored) -> str:
@@ -71,6 +73,8 @@ def folder_texts(
     ]
     if target.environment is None:
         use += _NEEDS_MODULE
+    for each in runtimes.values():
+        use += _listed(each.cautions)
     interrupted = ["**The exploration was interrupted.**"] if explored.interrupted else []
     of_files = list(zip(files, served, strict=True))
     texts |= {
@@ -113,7 +117,19 @@ def _module(runtime: str, outputs: Mapping[str, OutputFile], machine: PhysicalTo
         'export PYTHONPATH="$HERE:$PYTHONPATH"  # in the program: import taccl_plans; taccl_plans.register()',
         *(f"# {line}" for line in torchrun_commands(deployment.plans)),
     ]
-    return _Runtime(texts, lines, {names[plan.path.name]: plan.in_place for plan in deployment.plans})
+    serves = {names[plan.path.name]: plan.in_place for plan in deployment.plans}
+    return _Runtime(
+        texts, lines, serves, {plan.path.stem: tuple(cautions(plan)) for plan in deployment.plans}
+    )
+
+
+def _listed(said: Mapping[str, Sequence[str]]) -> list[str]:
+    """Each caution once, with the files that it is for."""
+    files: dict[str, list[str]] = {}
+    for name, of_file in said.items():
+        for caution in of_file:
+            files.setdefault(caution, []).append(name)
+    return [line for caution, names in files.items() for line in ("", f"- {', '.join(names)}: {caution}")]
 
 
 def _served(file: BundleFile, target: AnyTarget, runtimes: Mapping[str, _Runtime]) -> Served:

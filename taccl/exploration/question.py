@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from taccl.errors import UnitError
 from taccl.model import units
 from taccl.model.problem import Problem
 from taccl.sketch import Sketch
@@ -24,7 +25,7 @@ class Question:
     ----------
     machine : as it is requested, with what executing costs on it if that counts.
     ways : the request without a size, once for each sketch.
-    jobs : the same at the largest size with one chunk in each part.
+    jobs : the same at the largest size that may have a file, with one chunk in each part.
     sizes : bytes, ascending, as nccl-tests counts them; each is a whole number of bytes for each part.
     """
 
@@ -87,7 +88,7 @@ def question_of(
     TacclError : the machine, the collective, a sketch or the target is wrong.
     """
     ways = tuple(replace(request, sketch=sketch) for sketch in sketches)
-    jobs = tuple(formulate(replace(way, size=sizes[-1], chunks=1), output) for way in ways)
+    jobs = tuple(_job(way, output, sizes) for way in ways)
     parts = jobs[0].inputs.collective.chunks_per_size
     rounded = [size // parts * parts for size in sizes]
     fitting = tuple(sorted({size for size in rounded if size}))
@@ -103,3 +104,14 @@ def question_of(
             f"{few(map(units.format_size, changed), 3)}"
         )
     return question, tuple(said)
+
+
+def _job(way: Request, output: OutputOptions, sizes: Sequence[int]) -> Job:
+    """The request at the largest size that its target has a file for: one of them may be none for it."""
+    refused: list[UnitError] = []
+    for size in reversed(sizes):
+        try:
+            return formulate(replace(way, size=size, chunks=1), output)
+        except UnitError as fault:
+            refused.append(fault)
+    raise refused[0]

@@ -232,7 +232,9 @@ def test_plans_come_with_the_module_that_registers_them(tmp_path: Path) -> None:
     assert (runtime / "taccl_plans.py").exists()
     for path in runtime.glob("*.json"):
         assert verify_plan_file(path).ok
-    assert "nccl-tests does not import it" in (tmp_path / "plans" / "README.md").read_text()
+    page = (tmp_path / "plans" / "README.md").read_text()
+    assert "nccl-tests does not import it" in page
+    assert page.count("only adds: a call for a maximum or an average would get the sum") == 1
     windows = json.loads((tmp_path / "plans" / "manifest.json").read_text())["files"]
     for (calls,) in (window["calls"].values() for window in windows):
         assert any(calls.values())
@@ -269,6 +271,14 @@ def test_one_awkward_size_takes_the_file_from_no_other() -> None:
 def test_a_window_whose_only_size_no_file_takes_is_the_librarys() -> None:
     with pytest.raises(TacclError, match="no multiple of 64"):
         bundle("allgather", topology="full:4", sizes="5000", target="mscclpp", effort=200, cache=False)
+
+
+def test_the_largest_size_may_be_one_that_no_file_takes() -> None:
+    made = bundle("allgather", topology="full:4", sizes="4KB,5000", target="mscclpp", effort=400, cache=False)
+    assert [size for file in made.files for size, *_ in file.sizes] == [4096, 5000]
+    left = [size for file in made.files for size in file.unserved]
+    left += [size for file in made.files if file.kind == "fallback" for size, *_ in file.sizes]
+    assert left == [5000]
 
 
 def test_a_bundle_is_for_one_machine() -> None:

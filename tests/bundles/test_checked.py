@@ -104,7 +104,7 @@ def test_times_are_held_against_the_error_that_was_promised(tmp_path: Path) -> N
     (tmp_path / "results.txt").write_text("# all_gather_perf\n" + PRINTED)
     found = check_bundle(bundle_in(tmp_path / "promised"), tmp_path / "results.txt")
     assert [each.is_as_promised for each in found.sizes] == [True, False, None]
-    assert "1 of 2 sizes are within the error that was promised" in found.notes
+    assert "1 of 2 times are within the error that was promised" in found.notes
 
 
 def test_wrong_values_are_a_fault(folder: Path, tmp_path: Path) -> None:
