@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from taccl.bundles.manifest import MANIFEST, Manifest, ManifestWindow, read_manifest
-from taccl.bundles.texts import NAMES_RUNTIME
+from taccl.bundles.texts import NAMES_FAILED, NAMES_RUNTIME
 from taccl.calibration.benchmarks.facts import Measured, Point, Sweep
 from taccl.calibration.benchmarks.registry import parse_measured
 from taccl.errors import FileError
@@ -36,6 +36,7 @@ _NONE_SEEN = (
     "names those that are executed"
 )
 _RUNTIME = re.compile(rf"^{re.escape(NAMES_RUNTIME)}(\S+)", re.MULTILINE)
+_FAILED = re.compile(rf"^{re.escape(NAMES_FAILED)}(\S+)", re.MULTILINE)
 _PLACES = {True: "in place", False: "out of place", None: "-"}
 _HEADER = ("collective", "size", "calls", "take", "predicted (us)", "measured (us)", "measured/predicted")
 _COLUMNS = (
@@ -92,8 +93,8 @@ class CheckedBundle(Reported):
     runtime : that ran the files.
     seen : names of plans of the bundle that the output says were executed; runtimes that write no log say
         nothing.
-    faults : files that are not as the manifest says, and tables with wrong values: the files, or what runs
-        them, must not be used.
+    faults : files that are not as the manifest says, tables with wrong values, and tests that failed: the
+        files, or what runs them, must not be used.
     notes : what was not measured or not checked, and what follows.
     """
 
@@ -176,7 +177,8 @@ def check_bundle(folder: str | Path, results: str | Path) -> CheckedBundle:
     if manifest.needs_module and not seen:
         notes.append(_NONE_SEEN)
     notes += [*measured.warnings, *_notes(manifest, runtime, sizes, (sweep.ranks for sweep in sweeps))]
-    faults = (*_changed(Path(folder), manifest), *wrong)
+    failed = (f"{name}: its test failed" for name in dict.fromkeys(_FAILED.findall(text)))
+    faults = (*_changed(Path(folder), manifest), *wrong, *failed)
     return CheckedBundle(str(folder), runtime, sizes, seen, faults, tuple(notes))
 
 

@@ -10,8 +10,8 @@ from taccl.model import units
 
 #: The names of the scripts, and of what the test prints.
 ENVIRONMENT, CHECK, RESULTS = "env.sh", "check.sh", "results.txt"
-#: How the check begins the line that names its runtime.
-NAMES_RUNTIME = "# taccl bundle: runtime "
+#: How the check begins the line that names its runtime, and one about a test that failed.
+NAMES_RUNTIME, NAMES_FAILED = "# taccl bundle: runtime ", "# taccl bundle: failed "
 #: By runtime and kind of call (`in_place`, `out_of_place`), the path of the file that is taken, or None.
 Served = Mapping[str, Mapping[str, str | None]]
 
@@ -73,7 +73,8 @@ def check_script(files: Sequence[BundleFile], runtimes: Sequence[str]) -> str:
             "run() {",
             '  echo "# $*"',
             '  TEST="$1"; shift',
-            '  $MPIRUN "$NCCL_TESTS/$TEST" "$@" || { FAILED=1; echo "$TEST failed" >&2; }',
+            '  $MPIRUN "$NCCL_TESTS/$TEST" "$@" && return',
+            f'  FAILED=1; echo "$TEST failed" >&2; echo "{NAMES_FAILED}${{TEST%_perf}}"',
             "}",
             f'echo "{NAMES_RUNTIME}$RUNTIME"',
             *tests,

@@ -81,7 +81,7 @@ def bundle(
 @click.pass_context
 def check(ctx: click.Context, /, folder: Path, results: Path, as_json: bool) -> None:
     """Compare what nccl-tests printed (RESULTS, of check.sh) with what the bundle in FOLDER promised. Exit
-    code 4: nccl-tests counted wrong values, or a file of the folder is not as its manifest says.
+    code 4: nccl-tests failed or counted wrong values, or a file of the folder is not as its manifest says.
     """
     found = check_bundle(folder, results)
     _show(found, as_json=as_json)

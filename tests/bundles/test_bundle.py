@@ -144,6 +144,7 @@ def test_the_check_goes_on_after_a_test_that_failed_and_fails_in_the_end(folder:
     )
     assert done.returncode == 1
     assert done.stdout.count("_perf") == 2
+    assert done.stdout.count("# taccl bundle: failed reduce_scatter\n") == 1
     assert done.stderr.splitlines() == ["all_gather_perf failed", "reduce_scatter_perf failed"]
 
 

@@ -312,6 +312,12 @@ def test_values_that_were_not_checked_are_named(tmp_path: Path) -> None:
     assert "values were not checked (#wrong has no number): allgather 64KB" in found.notes
 
 
+def test_a_test_that_failed_is_a_fault(tmp_path: Path) -> None:
+    (tmp_path / "results.txt").write_text(NAMED + PRINTED + "# taccl bundle: failed all_gather\n")
+    found = check_bundle(bundle_in(tmp_path / "bundle"), tmp_path / "results.txt")
+    assert found.faults == ("all_gather: its test failed",)
+
+
 def test_results_name_their_runtime(folder: Path, tmp_path: Path) -> None:
     results = tmp_path / "results.txt"
     results.write_text(NAMED + PRINTED)
