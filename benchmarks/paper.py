@@ -90,9 +90,9 @@ launch of a call, which makes all ratios smaller, is left out.
 **Less than the paper**: AllGather and AllReduce on DGX-2 to 1 MB, at most 2.6 and 3.2 for 6.7 and 6.4.
 NCCL's small calls also pay thread blocks, flags and copies at every step, which links alone do not have.
 
-GPUs of NDv2 without a common NVLink have no link in the model that passes no third GPU. NCCL's AlltoAll
-goes through the host there, so it has no time here. End-to-end training is not remade: message sizes and
-compute times of the paper's runs are not known here.
+GPUs of NDv2 without a common NVLink reach each other only through a third GPU in the model. NCCL's
+AlltoAll goes through the host there, so it has no time here. End-to-end training is not remade: message
+sizes and compute times of the paper's runs are not known here.
 """
 
 OF_SKETCHES = """\
