@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -192,7 +193,7 @@ def synthesize(
         "min_bytes": None if min_size is None else units.parse_size(min_size),
         "max_bytes": None if max_size is None else units.parse_size(max_size),
     }
-    for_library: Budget | None = None
+    for_library: Callable[[], Budget] | None = None
     if compare:
         request["time_limit"], request["effort"], for_library = shares_of(
             request["time_limit"], request["effort"]
@@ -205,7 +206,7 @@ def synthesize(
     with undisturbed():
         written = () if output is None else attempts.of(lambda: _write(result, output)) or ()
         kept = None if schedule is None else attempts.of(lambda: _write_schedule(result, schedule))
-    today = None if for_library is None else _compared(result, of_file, for_library, **request)
+    today = None if for_library is None else _compared(result, of_file, for_library(), **request)
     with undisturbed():
         if as_json:
             more = {} if today is None else today.to_dict()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from taccl.backend.target import ThreadBlocks
 from taccl.errors import TacclError
@@ -71,8 +73,10 @@ class Compared:
         }
 
 
-def shares_of(time_limit: float | None, effort: int | None) -> tuple[float | None, int | None, Budget]:
-    """What is left of a limit and an effort for the search, and the budget for `compared`.
+def shares_of(
+    time_limit: float | None, effort: int | None
+) -> tuple[float | None, int | None, Callable[[], Budget]]:
+    """What a limit and an effort leave for the search, and what begins the budget of `compared` after it.
 
     Raises
     ------
@@ -81,10 +85,10 @@ def shares_of(time_limit: float | None, effort: int | None) -> tuple[float | Non
     limit_s = None if time_limit is None else LIBRARY_SHARE * check_time_limit(time_limit)
     search_s = None if time_limit is None else (1 - LIBRARY_SHARE) * time_limit
     if effort is None:
-        return search_s, None, Budget(COMPARED_S if limit_s is None else limit_s)
+        return search_s, None, partial(Budget, COMPARED_S if limit_s is None else limit_s)
     check_effort(effort)
     units = max(1, round(LIBRARY_SHARE * effort))
-    return search_s, max(1, effort - units), Budget.of_work(units, limit_s)
+    return search_s, max(1, effort - units), partial(Budget.of_work, units, limit_s)
 
 
 def compared(result: Result, request: Request, output: OutputOptions, budget: Budget) -> Compared:

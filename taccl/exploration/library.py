@@ -79,7 +79,7 @@ def in_configuration(
 
 def _had_time(budget: Budget, given_s: float) -> bool:
     """Whether nothing can have been left out: each part of the work may take half of what is left."""
-    return budget.remaining_s() >= given_s / 2
+    return budget.remaining_s() >= given_s / 2 > 0
 
 
 def fastest_somewhere(curves: Iterable[Curve]) -> list[Curve]:

@@ -10,6 +10,7 @@ from taccl.exploration.compared import Compared, compared, shares_of
 from taccl.exploration.curves import Curve
 from taccl.exploration.library import Library
 from taccl.exploration.library_table import library
+from taccl.exploration.tuning import COMPARED_S
 from taccl.support.budget import Budget
 from taccl.synthesis.output_options import OutputOptions
 
@@ -72,9 +73,24 @@ def test_what_is_no_faster_is_not_worth_deploying() -> None:
     assert Compared(8.0, None, None, 0, is_whole=True).line == "libraries have no algorithm for this"
 
 
-def test_the_comparison_takes_a_part_of_the_time() -> None:
-    limit_s, units, _ = shares_of(10.0, 1000)
+def test_the_comparison_takes_a_part_of_the_time_once_the_search_has_ended() -> None:
+    limit_s, units, begin = shares_of(10.0, 1000)
     assert limit_s is not None and units is not None
     assert 0 < limit_s < 10
-    assert 0 < units < 1000
+    assert begin().counts_work
+    assert units + 1000 * begin().remaining_s() == pytest.approx(1000, abs=2)
     assert shares_of(None, None)[:2] == (None, None)
+
+
+def test_the_time_of_a_comparison_does_not_pass_during_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("taccl.support.budget.time.monotonic", lambda: now[0])
+    begin = shares_of(None, None)[2]
+    now[0] = 1000.0
+    assert begin().remaining_s() == COMPARED_S
+
+
+def test_without_any_time_nothing_is_said_of_all() -> None:
+    words = {"collective": "allgather", "topology": "ring:4"}
+    result = synthesize(**words, size="1MB", chunks=1, effort=200, file=False)
+    assert not compared(result, Request(**words), OutputOptions(file=False), Budget(0.0)).is_whole
