@@ -396,7 +396,10 @@ class ChunkSearch:
 
     @property
     def _elapsed_s(self) -> float:
-        return self._total_s - self._budget.remaining_s()
+        """Seconds since the beginning. What a patient clock has left until it ends says nothing of that."""
+        if self._budget.counts_work:
+            return self._total_s - self._budget.remaining_s()
+        return time.monotonic() - self._began
 
     @property
     def _left_s(self) -> float:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from taccl.encoding.core.refine import refined
-from taccl.encoding.engines.registry import ENGINES
+from taccl.encoding.engines.registry import ENGINES, serves_somehow
 from taccl.encoding.instance import Instance
 from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
@@ -23,11 +23,10 @@ def numbers_in_books(coarsest: Instance, numbers: Sequence[int]) -> list[int]:
 
     `coarsest` : the problem with one chunk in each part.
     """
-    coarsest = coarsest.members_instance or coarsest
     problem = coarsest.problem
     most = SEEDS_MOST_CELLS // (problem.num_chunks * problem.num_ranks)
     engines = (engine for engine in ENGINES if engine.across_chunks is not None)
-    if not most or not any(engine.can(coarsest) for engine in engines):
+    if not most or not any(serves_somehow(engine, coarsest) for engine in engines):
         return []
     return [number for number in SEEDS_NUMBERS if number in numbers and number <= most]
 
@@ -40,10 +39,11 @@ def from_books(
     `state` : the problem with this many chunks.
     """
     stated = [state(number) for number in numbers if budget.remaining_s()]
-    instances = [each.members_instance or each for each in stated]
+    on_members = [each.members_instance or each for each in stated]
     lifted = {id(each.members.problem): each.members for each in stated if each.members is not None}
-    for engine in ENGINES if instances else ():
-        if engine.across_chunks is not None and engine.can(instances[0]):
+    for engine in ENGINES if stated else ():
+        if engine.across_chunks is not None and serves_somehow(engine, stated[0]):
+            instances = stated if engine.can(stated[0]) else on_members
             for schedule in engine.across_chunks(instances, budget):
                 members = lifted.get(id(schedule.problem))
                 yield schedule if members is None else members.lifted(schedule)

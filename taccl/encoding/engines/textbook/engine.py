@@ -15,7 +15,6 @@ from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.engines.textbook.books import Books, Candidate, Work, books_of
-from taccl.encoding.engines.textbook.in_switch import in_switch
 from taccl.encoding.engines.textbook.plans import algorithm_named
 from taccl.encoding.engines.textbook.tuning import (
     BEFORE_HOPELESS,
@@ -69,9 +68,8 @@ def built(
 def of_libraries(instance: Instance, budget: Budget) -> Iterator[tuple[str, Schedule]]:
     """Those that NCCL, RCCL and MPI run: all ranks in a line, on rings or on trees; no grids of our own.
 
-    On a machine with helpers, through a switch that is one, and what its members do among themselves.
+    On a machine with helpers: what its members do among themselves.
     """
-    yield from in_switch(instance)
     members = instance.members_instance or instance
     for name, schedule in built(members, budget, lambda name: " along axis " not in name):
         made = compacted(schedule)

@@ -63,9 +63,3 @@ GRID_MOST_SHAPES = 12
 LEADERS_MOST_LEADERS = 4
 #: Paths to leaders are not looked for on larger machines.
 LEADERS_MOST_RANKS = 512
-
-# --- in_switch
-
-#: A chunk takes its next step so many chunks later: its owner's links have served their turn by then. 1 GB of
-#: 128 chunks on dgx-h100: 4,748 us with 1, 4,093 with 2, 4,175 with 3, 4,230 with 4.
-LATER = 2

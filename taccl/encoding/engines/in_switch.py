@@ -12,17 +12,23 @@ environment variables (`NCCL_ALGO`, `NCCL_NVLS_ENABLE`).
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
+from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import Decision, in_order
-from taccl.encoding.engines.textbook.tuning import LATER
+from taccl.encoding.core.update import Update
+from taccl.encoding.engines.engine import YES, Verdict, no
+from taccl.encoding.engines.tuning import IN_SWITCH_HOP, IN_SWITCH_LATER
 from taccl.encoding.instance import Instance
+from taccl.errors import ScheduleError
 from taccl.model.collective import Placement
 from taccl.model.network import LogicalTopology
-from taccl.model.problem import Problem
-from taccl.model.schedule import Schedule
+from taccl.model.schedule import TOLERANCE_US, Schedule
+from taccl.support.budget import Budget
 
 _STEPS = 4
 
@@ -36,25 +42,58 @@ class _Hop:
     reduce: bool
 
 
-def in_switch(instance: Instance) -> Iterator[tuple[str, Schedule]]:
-    """Schedules with their names; none where no switch reaches all ranks, or a chunk has no use for it."""
-    problem = instance.problem
-    chunks = _chunks_of(problem)
-    if chunks is None:
+def serves(instance: Instance) -> Verdict:
+    """Whether a switch reaches all ranks, and each chunk is summed or copied there."""
+    return (
+        YES if instance.once(_chunks_of) else no("no switch sums and copies for all ranks what is requested")
+    )
+
+
+def in_switch(
+    instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
+) -> Iterator[Update]:
+    """Yield the schedules that are better than `incumbent`; nothing is searched."""
+    best_us = math.inf if incumbent is None else incumbent.makespan_us
+    for _, schedule in named(instance, budget):
+        if schedule.makespan_us < best_us - TOLERANCE_US:
+            best_us = schedule.makespan_us
+            yield Update("in-switch", schedule)
+
+
+def across_chunks(instances: Sequence[Instance], budget: Budget) -> Iterator[Schedule]:
+    """Schedules of the same size cut into different numbers of chunks, each faster than those before."""
+    best_us = math.inf
+    for instance in instances:
+        for _, schedule in named(instance, budget) if budget.remaining_s() else ():
+            if schedule.makespan_us < best_us - TOLERANCE_US:
+                best_us = schedule.makespan_us
+                yield schedule
+
+
+def named(instance: Instance, budget: Budget) -> Iterator[tuple[str, Schedule]]:
+    """Valid schedules with the names by which libraries know them."""
+    chunks = instance.once(_chunks_of)
+    if not chunks:
         return
-    yield "NVLS", in_order(problem, list(_one_by_one(chunks)))
-    yield "NVLS in groups", in_order(problem, list(_in_groups(chunks, problem.max_group)))
+    problem = instance.problem
+    budget.spend(IN_SWITCH_HOP * sum(len(hops) for chunk in chunks for hops in chunk))
+    ways = ("NVLS", _one_by_one(chunks)), ("NVLS in groups", _in_groups(chunks, problem.max_group))
+    for name, decisions in ways:
+        schedule = in_order(problem, list(decisions))
+        with suppress(ScheduleError):  # the switch has no memory for so much at once
+            schedule.check()
+            yield name, schedule
 
 
-def _chunks_of(problem: Problem) -> list[list[list[_Hop]]] | None:
-    """For each chunk its hops at each step."""
-    collective, topology = problem.collective, problem.topology
+def _chunks_of(instance: Instance) -> Sequence[Sequence[Sequence[_Hop]]]:
+    """For each chunk its hops at each step; none where a chunk is neither summed nor copied at a switch."""
+    collective, topology = instance.problem.collective, instance.problem.topology
     links = {
         ends: link for link, ends in enumerate(zip(topology.src.tolist(), topology.dst.tolist(), strict=True))
     }
     at_sum, at_copy = _faces(topology, links)
     if at_sum is None and at_copy is None:
-        return None
+        return ()
     sources = _ranks_of(collective.inputs, collective.num_chunks)
     wanted = _ranks_of(collective.outputs, collective.num_chunks)
     turns, order, chunks = Counter[int](), list[tuple[int, int]](), list[list[list[_Hop]]]()
@@ -64,9 +103,9 @@ def _chunks_of(problem: Problem) -> list[list[list[_Hop]]] | None:
         givers = [rank for rank in held if rank != owner]
         takers = [rank for rank in goals if rank != owner]
         if len(takers) == 1 or not (givers or takers):  # nothing is summed or copied
-            return None
+            return ()
         if (givers and at_sum is None) or (takers and at_copy is None):
-            return None
+            return ()
         ends = _ends(owner, (givers, at_sum), (takers, at_copy))
         chunks.append(
             [[_Hop(chunk, links[each], step < 2) for each in hops] for step, hops in enumerate(ends)]
@@ -114,9 +153,9 @@ def _ranks_of(placement: Placement, num_chunks: int) -> list[list[int]]:
 
 def _one_by_one(chunks: Sequence[Sequence[Sequence[_Hop]]]) -> Iterator[Decision]:
     """Each step of a chunk next to the step before of a chunk that follows it."""
-    for turn in range(len(chunks) + LATER * (_STEPS - 1)):
+    for turn in range(len(chunks) + IN_SWITCH_LATER * (_STEPS - 1)):
         for step in range(_STEPS):
-            if 0 <= (place := turn - LATER * step) < len(chunks):
+            if 0 <= (place := turn - IN_SWITCH_LATER * step) < len(chunks):
                 for hop in chunks[place][step]:
                     yield Decision((hop.chunk,), hop.link, hop.reduce)
 

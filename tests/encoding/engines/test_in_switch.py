@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taccl.api import make_problem
-from taccl.encoding.engines.textbook.in_switch import in_switch
+from taccl.encoding.engines.in_switch import named
 from taccl.encoding.instance import Instance
+from taccl.support.budget import Budget
 from taccl.topologies import parse_topology
 
 
@@ -21,7 +22,7 @@ def machine(gpus: int, can: str = "[reduce-to-one, copy]"):
 
 def schedules(collective: str, star, chunks: int = 1, **words):
     problem = make_problem(collective, topology=star, size="12MB", chunks=chunks, **words).problem
-    return dict(in_switch(Instance(problem)))
+    return dict(named(Instance(problem), Budget.of_work(10_000)))
 
 
 @given(
