@@ -21,14 +21,6 @@ BY_PHASES_MOST_FOR_CARE, BY_PHASES_LEAST_FOR_CARE = 0.4, 0.8
 #: rows than this are read at once.
 BY_PHASES_MIRRORED_PER_S, BY_PHASES_FOR_MIRROR, BY_PHASES_MANY_ROWS = 100_000, 0.2, 20_000
 
-# --- in_switch
-
-#: A chunk takes its next step so many chunks later: its owner's links have served their turn by then. 1 GB of
-#: 128 chunks on dgx-h100: 4,748 us with 1, 4,093 with 2, 4,175 with 3, 4,230 with 4.
-IN_SWITCH_LATER = 2
-#: Units of work for a chunk over a link, written down and timed in both ways.
-IN_SWITCH_HOP = 0.04
-
 # --- needs
 
 #: More triples of a chunk, a rank and a link make a problem huge.

@@ -22,7 +22,7 @@ from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import Decision, in_order
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
-from taccl.encoding.engines.tuning import IN_SWITCH_HOP, IN_SWITCH_LATER
+from taccl.encoding.engines.in_switch.tuning import HOP, LATER
 from taccl.encoding.instance import Instance
 from taccl.errors import ScheduleError
 from taccl.model.collective import Placement
@@ -76,7 +76,7 @@ def named(instance: Instance, budget: Budget) -> Iterator[tuple[str, Schedule]]:
     if not chunks:
         return
     problem = instance.problem
-    budget.spend(IN_SWITCH_HOP * sum(len(hops) for chunk in chunks for hops in chunk))
+    budget.spend(HOP * sum(len(hops) for chunk in chunks for hops in chunk))
     ways = ("NVLS", _one_by_one(chunks)), ("NVLS in groups", _in_groups(chunks, problem.max_group))
     for name, decisions in ways:
         schedule = in_order(problem, list(decisions))
@@ -153,9 +153,9 @@ def _ranks_of(placement: Placement, num_chunks: int) -> list[list[int]]:
 
 def _one_by_one(chunks: Sequence[Sequence[Sequence[_Hop]]]) -> Iterator[Decision]:
     """Each step of a chunk next to the step before of a chunk that follows it."""
-    for turn in range(len(chunks) + IN_SWITCH_LATER * (_STEPS - 1)):
+    for turn in range(len(chunks) + LATER * (_STEPS - 1)):
         for step in range(_STEPS):
-            if 0 <= (place := turn - IN_SWITCH_LATER * step) < len(chunks):
+            if 0 <= (place := turn - LATER * step) < len(chunks):
                 for hop in chunks[place][step]:
                     yield Decision((hop.chunk,), hop.link, hop.reduce)
 
