@@ -41,11 +41,10 @@ def test_they_are_valid_and_use_no_link_between_ranks(collective: str, gpus: int
 
 
 def test_groups_pay_an_alpha_at_each_step() -> None:
-    """Three ranks: up to the sum, down, up to the copy, down; 4 MB of each part pass a link at a time."""
-    grouped = schedules("allreduce", machine(3))["NVLS in groups"]
-    assert len(grouped.sends) == 3 * 4
-    allgather = schedules("allgather", machine(3))["NVLS in groups"]
-    assert len(allgather.sends) == 3 * 2
+    """Three ranks, four chunks of each: one send a link and step, where chunk after chunk has four."""
+    found = schedules("allreduce", machine(3), chunks=4)
+    assert len(found["NVLS in groups"].sends) == 3 * 4
+    assert len(found["NVLS"].sends) == 4 * 3 * (2 + 1 + 1 + 2)
 
 
 def test_with_many_chunks_links_are_never_idle_for_long() -> None:

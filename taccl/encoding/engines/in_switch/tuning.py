@@ -1,0 +1,9 @@
+"""Numbers of this engine, each with the measurement that chose it."""
+
+from __future__ import annotations
+
+#: A chunk takes its next step so many chunks later: its owner's links have served their turn by then. 1 GB of
+#: 128 chunks on dgx-h100: 4,748 us with 1, 4,093 with 2, 4,175 with 3, 4,230 with 4.
+LATER = 2
+#: Units of work for a chunk over a link, written down and timed in both ways.
+HOP = 0.04
