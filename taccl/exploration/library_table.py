@@ -144,12 +144,12 @@ def library(
     """What the algorithms of NCCL, RCCL and MPI take on a machine: links alone, next to a bound.
 
     Rings (in several channels, in the orders that this machine has the links for), double binary trees,
-    doubling, all-pairs, Bruck, by leaders, NVLS: as the engine of textbooks has them, checked like all
+    doubling, all-pairs, Bruck, PAT, by leaders, NVLS: as the engine of textbooks has them, checked like all
     schedules.
 
     Parameters
     ----------
-    name : of one algorithm, or part of its name; `all`.
+    name : of one algorithm, or part of its name, in any case; `all`.
     topology, nodes, without, root : as in `taccl.Request`.
     sizes : as in `taccl.explore`.
     time_limit : seconds; what would come later is left out.
@@ -168,7 +168,7 @@ def library(
     every = tuple(known)
     if not known.is_whole:
         notes = (*notes, NOT_WHOLE)
-    curves = tuple(curve for curve in every if name == ALL or name in curve.name)
+    curves = tuple(curve for curve in every if name == ALL or name.lower() in curve.name.lower())
     if not every:
         raise TacclError(f"libraries have no algorithm for {question.name}")
     if not curves:

@@ -95,6 +95,15 @@ def test_algorithms_of_libraries_stand_beside_each_other_as_schedules(taccl: Tac
     assert any(" ring both directions " in row for row in rows)
 
 
+@pytest.mark.parametrize(
+    ("collective", "is_known"), [("allgather", True), ("reducescatter", True), ("allreduce", False)]
+)
+def test_pat_is_found_by_its_name_where_nccl_has_it(taccl: Taccl, collective: str, is_known: bool) -> None:
+    done = taccl("baseline", "pat", "--topology", "full:4", "--collective", collective, "--size", "1KB")
+    assert (done.exit_code == 0) == is_known, done.stderr
+    assert (" PAT " in done.stdout) == is_known
+
+
 def test_sizes_that_are_rounded_or_left_out_are_told(taccl: Taccl) -> None:
     done = taccl("baseline", "all", "--topology", "ring:4", "--collective", "allgather", "--size", "3B,1001")
     assert done.exit_code == 0, done.stderr

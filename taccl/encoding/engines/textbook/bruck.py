@@ -10,10 +10,15 @@ ones that it had before, so two windows side by side make one of w + v where v i
 widths are an addition chain that ends with n, in which each number adds something to the one before it. For a
 power of two that is doubling; for 3, 5, 6, 9, 10 it is as many steps as ceil(log2 n).
 
+NCCL's PAT (parallel aggregated trees) is Bruck's AllGather with the longest distance first, so that most
+is sent to near ranks: a binomial tree for each block. Where buffers are too small for a step, the trees
+follow each other in batches.
+
 Sources: Bruck, Ho, Kipnis, Upfal and Weathersby, "Efficient algorithms for all-to-all communications in
 multiport message-passing systems", IEEE TPDS 8 (1997), sections 3 and 4; Bruck and Ho, "Efficient global
 combine operations in multi-port message-passing systems", Parallel Processing Letters 3 (1993); Knuth, "The
-Art of Computer Programming" 2, section 4.6.3 (addition chains).
+Art of Computer Programming" 2, section 4.6.3 (addition chains); Jeaugey, "PAT: a new algorithm for all-gather
+and reduce-scatter operations at scale", arXiv 2506.20252 (2025).
 """
 
 from __future__ import annotations
@@ -37,6 +42,16 @@ def _spread(n: int, begin: IntArray) -> Hops:
         return hops(step, src % n, (src - window) % n, np.arange(len(begin)))
 
     return joined(*map(across, range((n - 1).bit_length())))
+
+
+def _spread_far_first(n: int, begin: IntArray) -> Hops:
+    """A block that has come to a multiple of 2w goes on to the rank w before it, the largest w first."""
+
+    def across(step: int, window: int) -> Hops:
+        src = begin - np.arange(0, n - window, 2 * window)[:, None]
+        return hops(step, src % n, (src - window) % n, np.arange(len(begin)))
+
+    return joined(*(across(step, 1 << bit) for step, bit in enumerate(reversed(range((n - 1).bit_length())))))
 
 
 def _route(n: int, begin: IntArray, end: IntArray) -> Hops:
@@ -97,3 +112,4 @@ BRUCK = LineAlgorithm(
     adds=lambda n: len(addition_chain(n)) - 1,
     mean_hops=lambda n: n.bit_length() / 2,
 )
+PAT = LineAlgorithm("PAT", _spread_far_first, sends=BRUCK.sends, is_variant=True)

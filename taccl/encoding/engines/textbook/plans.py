@@ -12,7 +12,7 @@ import numpy as np
 
 from taccl.encoding.engines.textbook.algorithm import Algorithm
 from taccl.encoding.engines.textbook.all_pairs import ALL_PAIRS
-from taccl.encoding.engines.textbook.bruck import BRUCK
+from taccl.encoding.engines.textbook.bruck import BRUCK, PAT
 from taccl.encoding.engines.textbook.cycles import chains, cycles, disjoint, is_ring, through_doors
 from taccl.encoding.engines.textbook.doubling import DOUBLING, DOUBLING_FAR_FIRST
 from taccl.encoding.engines.textbook.grid import GridAlgorithm, by_nodes, sends_of, sides
@@ -26,7 +26,7 @@ from taccl.model.collective import IntArray
 from taccl.model.problem import Problem
 
 #: All algorithms for a line.
-LINE_ALGORITHMS = (RING, RING_BOTH_DIRECTIONS, ALL_PAIRS, DOUBLING, DOUBLING_FAR_FIRST, BRUCK)
+LINE_ALGORITHMS = (RING, RING_BOTH_DIRECTIONS, ALL_PAIRS, DOUBLING, DOUBLING_FAR_FIRST, BRUCK, PAT)
 
 #: One algorithm as plans: one for each variant.
 Plans = tuple[GridAlgorithm, ...]
@@ -203,7 +203,8 @@ def _on_lines(problem: Problem, parts: Parts) -> Iterator[Plans]:
     if parts.kind == "summed":
         for algorithm in dict.fromkeys((*_totals(ranks), BRUCK)):
             yield (_whole_buffers(line, algorithm),)
-    for algorithm in dict.fromkeys((*_lines(parts)(ranks), BRUCK)):
+    is_gathered = parts.kind == "spread" and not parts.is_from_one
+    for algorithm in dict.fromkeys((*_lines(parts)(ranks), BRUCK, *([PAT] if is_gathered else []))):
         yield (_one(line, algorithm),)
     yield from _rings(problem, parts)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 
@@ -27,7 +28,7 @@ from textbook_machines import all_built, railed_nodes, switch, torus
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.textbook.all_pairs import ALL_PAIRS
 from taccl.encoding.engines.textbook.books import Candidate, books_of
-from taccl.encoding.engines.textbook.bruck import BRUCK, addition_chain
+from taccl.encoding.engines.textbook.bruck import BRUCK, PAT, addition_chain
 from taccl.encoding.engines.textbook.doubling import DOUBLING, DOUBLING_FAR_FIRST
 from taccl.encoding.engines.textbook.engine import by_name, few_equivalent_first
 from taccl.encoding.engines.textbook.grid import GridAlgorithm, by_nodes, sends_of
@@ -44,7 +45,7 @@ from taccl.model.problem import Problem, RoutingLimits
 from taccl.model.schedule import Schedule
 from taccl.support.budget import Budget
 
-ALGORITHMS = (RING, RING_BOTH_DIRECTIONS, DOUBLING, DOUBLING_FAR_FIRST, ALL_PAIRS, BRUCK)
+ALGORITHMS = (RING, RING_BOTH_DIRECTIONS, DOUBLING, DOUBLING_FAR_FIRST, ALL_PAIRS, BRUCK, PAT)
 line_algorithms = pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda each: each.name)
 
 
@@ -90,6 +91,7 @@ def whole(problem: Problem, algorithm: LineAlgorithm) -> Schedule | None:
         (DOUBLING_FAR_FIRST, (1 + 1) + (1 + 2) + (1 + 4)),
         (ALL_PAIRS, 7 * (1 + 1)),
         (BRUCK, (1 + 1) + (1 + 2) + (1 + 4)),
+        (PAT, (1 + 1) + (1 + 2) + (1 + 4)),
     ],
     ids=lambda each: getattr(each, "name", None),
 )
@@ -108,6 +110,19 @@ def test_an_allgather_where_each_pair_has_a_link_takes_as_long_as_by_hand(
     algorithm: LineAlgorithm, by_hand_us: float
 ) -> None:
     assert time_us(on_line(problem(full(8), "allgather"), algorithm)) == pytest.approx(by_hand_us)
+
+
+@pytest.mark.parametrize(("ranks", "by_distance"), [(8, {4: 1, 2: 2, 1: 4}), (6, {4: 1, 2: 1, 1: 3})])
+def test_pat_is_as_many_steps_as_bruck_and_sends_most_to_its_neighbour(
+    ranks: int, by_distance: dict[int, int]
+) -> None:
+    """Bruck sends one chunk to the neighbour, and half of all to the farthest."""
+    schedule = on_line(problem(full(ranks), "allgather"), PAT)
+    assert schedule is not None
+    assert len(schedule.sends) == ranks * 3
+    topology = schedule.problem.topology
+    distance = (topology.src - topology.dst)[schedule.link] % ranks
+    assert dict(Counter(distance.tolist())) == {far: ranks * many for far, many in by_distance.items()}
 
 
 @pytest.mark.parametrize(
