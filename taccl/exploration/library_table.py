@@ -144,8 +144,8 @@ def library(
     """What the algorithms of NCCL, RCCL and MPI take on a machine: links alone, next to a bound.
 
     Rings (in several channels, in the orders that this machine has the links for), double binary trees,
-    doubling, all-pairs, Bruck, PAT, by leaders, NVLS: as the engine of textbooks has them, checked like all
-    schedules.
+    doubling, all-pairs, Bruck, PAT, by leaders, NVLS, CollNet: as the engines that build and do not search
+    have them, checked like all schedules.
 
     Parameters
     ----------

@@ -1,5 +1,7 @@
 """Each rank has its part summed at a switch, and multicasts it from there."""
 
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -70,3 +72,61 @@ def test_a_switch_that_does_the_other_alone_is_no_use(can: str, collective: str)
 
 def test_a_switch_in_each_of_two_nodes_reaches_nobody_else() -> None:
     assert schedules("allreduce", "dgx-h100", nodes=2) == {}
+
+
+def cluster(nodes: int, gpus: int = 2, can: str = "[reduce, copy]", nics: str = "gpus", **words):
+    """Nodes of GPUs at a switch, with a link to a network that sums."""
+    return parse_topology(
+        f"name: cluster\nnodes: {nodes}\noccupancy: pipelined\nfabric: {{alpha_us: 4, bandwidth_gbps: 10}}\n"
+        f"node:\n  gpus: {gpus}\n  switches: 1\n  nics: {gpus if nics == 'gpus' else 1}\n  links:\n"
+        "    - {from: gpus, to: switches, alpha_us: 0.5, bandwidth_gbps: 100}\n"
+        f"    - {{from: {nics}, to: nics, match: even, alpha_us: 0, bandwidth_gbps: 10}}\n"
+        f"helpers: [{{at: fabric, can: {can}}}]\n"
+    )
+
+
+@given(
+    st.sampled_from(["allreduce", "reducescatter", "allgather"]),
+    st.integers(3, 4),
+    st.integers(2, 3),
+    st.integers(1, 3),
+    st.sampled_from(["[reduce, copy]", "[reduce-to-one, copy]"]),
+    st.sampled_from(["gpus", "0"]),
+)
+def test_one_rank_of_each_node_goes_for_all_to_a_network_that_sums(
+    collective: str, nodes: int, gpus: int, chunks: int, can: str, nics: str
+) -> None:
+    found = schedules(collective, cluster(nodes, gpus, can, nics), chunks)
+    names = {"CollNet direct"} | ({"CollNet chain"} if collective == "allreduce" else set())
+    names |= {"CollNet by each rank"} if nics == "gpus" else set()
+    assert set(found) == names | {f"{name} in groups" for name in names}
+    for name in names - {"CollNet by each rank"}:
+        schedule, topology = found[name], found[name].problem.topology
+        is_between = (topology.node_of[topology.src] != topology.node_of[topology.dst])[schedule.link]
+        most = 1 + (can == "[reduce-to-one, copy]")  # the owner's node gets the sum, and gives the total
+        for ends in (topology.src, topology.dst):
+            node = topology.node_of[ends[schedule.link]][is_between]
+            once = Counter(zip(schedule.chunk[is_between].tolist(), node.tolist(), strict=True))
+            assert max(many for (_, node), many in once.items() if node < nodes) <= most
+
+
+def test_collnet_takes_as_long_as_by_hand() -> None:
+    """Two nodes of two ranks: an alpha inside, half of one to the network and back, and inside again."""
+    problem = make_problem("allreduce", topology=cluster(2), size="16B", chunks=1).problem
+    found = dict(named(Instance(problem), Budget.of_work(10_000)))
+    assert found["CollNet direct in groups"].makespan_us == pytest.approx(1 + 2 + 2 + 1, abs=0.01)
+    assert found["CollNet by each rank"].makespan_us == pytest.approx(2 + 2, abs=0.01)
+
+
+def test_a_chain_is_as_fast_as_the_network_allows() -> None:
+    """Each NIC of a node sends half of the buffer and gets it; alone, each rank would send all of it."""
+    problem = make_problem("allreduce", topology=cluster(4), size="64MB", chunks=32).problem
+    found = dict(named(Instance(problem), Budget.of_work(10_000)))
+    bound_us = 32 * 104.8576
+    assert bound_us < found["CollNet chain"].makespan_us < 1.1 * bound_us
+    assert found["CollNet by each rank"].makespan_us > 1.9 * bound_us
+
+
+def test_one_rank_a_node_is_collnet_and_two_nodes_have_it() -> None:
+    assert "CollNet" in schedules("allreduce", cluster(2, gpus=1))
+    assert schedules("allreduce", cluster(2, gpus=1, can="[reduce-to-one, copy]")) == {}

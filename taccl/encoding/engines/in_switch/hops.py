@@ -1,0 +1,211 @@
+"""What each chunk does on its way through a switch: by the ranks themselves, or by one rank of each node.
+
+Every rank has a *door*, by which its data reaches the switch: itself, as with NVLS, or a rank of its node, as
+with CollNet. What the ranks of a node hold is summed up at their door, and copied from there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise, zip_longest
+
+import numpy as np
+
+from taccl.encoding.instance import Instance
+from taccl.model.collective import IntArray, Placement
+from taccl.model.network import LogicalTopology
+
+
+@dataclass(frozen=True)
+class Hop:
+    """A chunk over a link, at a step of the algorithm."""
+
+    chunk: int
+    link: int
+    reduce: bool
+
+
+@dataclass(frozen=True)
+class Way:
+    """How all chunks of a problem go through a switch.
+
+    Parameters
+    ----------
+    name : of the algorithm.
+    chunks : for each chunk, in the order of their turns, its hops at each step.
+    doors : so many chunks after another have doors of their own.
+    """
+
+    name: str
+    chunks: Sequence[Sequence[Sequence[Hop]]]
+    doors: int
+
+    @property
+    def steps(self) -> int:
+        return max(map(len, self.chunks))
+
+
+_Ends = tuple[int, int]
+#: Some ranks of a node, and their door -> from where to where they sum up there, step by step.
+_Inside = Callable[[Sequence[int], int], list[list[_Ends]]]
+#: Whether sums go there, and from where to where, at one step.
+_Step = tuple[bool, list[_Ends]]
+
+
+@dataclass(frozen=True)
+class _Team:
+    """The door of each rank, and the helpers that sum and that copy for all doors; None: there is none."""
+
+    door: Sequence[int]
+    at_sum: int | None
+    at_copy: int | None
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    """Who holds a chunk or contributes to it, who wants it, and the rank at whose door it is whole."""
+
+    held: Sequence[int]
+    goals: Sequence[int]
+    is_sum: bool
+    owner: int
+
+
+def ways_of(instance: Instance) -> tuple[Way, ...]:
+    """The ways that there are; `instance.once(ways_of)`."""
+    topology, collective = instance.problem.topology, instance.problem.collective
+    members, nodes = np.arange(topology.num_members), _nodes_of(topology)
+    itself = "NVLS" if topology.num_nodes == 1 else "CollNet" + " by each rank" * (nodes is not None)
+    ways = [_through(instance, itself, _teams(topology, [members]), _direct)]
+    if nodes is not None:
+        place_of = np.argsort(nodes.ravel())
+        teams = _teams(topology, [np.repeat(doors, nodes.shape[1])[place_of] for doors in nodes.T])
+        ways.append(_through(instance, "CollNet direct", teams, _direct))
+        if collective.reduces.all() and len(collective.outputs.rank) == collective.num_chunks * len(members):
+            ways.append(_through(instance, "CollNet chain", teams, _chain))
+    return tuple(way for way in ways if way is not None)
+
+
+def _nodes_of(topology: LogicalTopology) -> IntArray | None:
+    """Nodes on axis 0, the ranks of each that hold data on axis 1; None: one, or unequal, or of one."""
+    node_of = topology.node_of[: topology.num_members]
+    counts = np.unique(node_of, return_counts=True)[1]
+    if len(counts) < 2 or counts[0] == 1 or (counts != counts[0]).any():
+        return None
+    return np.argsort(node_of, kind="stable").reshape(len(counts), -1)
+
+
+def _teams(topology: LogicalTopology, every: Iterable[IntArray]) -> list[_Team]:
+    """Those doors that a helper which sums or copies has links with, both ways."""
+    index, may_sum, may_copy, teams = topology.link_index, topology.may_sum, topology.may_copy, []
+    for door in every:
+        reaching = [
+            helper
+            for helper in range(topology.num_members, topology.num_ranks)
+            if all((rank, helper) in index and (helper, rank) in index for rank in set(door.tolist()))
+        ]
+        at_sum = next((each for each in reaching if may_sum is None or may_sum[each]), None)
+        at_copy = next((each for each in reaching if may_copy is None or may_copy[each]), None)
+        if reaching:
+            teams.append(_Team(door.tolist(), at_sum, at_copy))
+    return teams
+
+
+def _through(instance: Instance, name: str, teams: Sequence[_Team], inside: _Inside) -> Way | None:
+    """None where a chunk is neither summed nor copied at a switch, or lacks a link."""
+    index, turns = instance.problem.topology.link_index, Counter[int]()
+    found = list[tuple[tuple[int, int], list[list[Hop]]]]()
+    for number, chunk in enumerate(_chunks_of(instance) if teams else ()):
+        turn = turns[chunk.owner]
+        turns[chunk.owner] += 1
+        at_home = [team for team in teams if team.door[chunk.owner] == chunk.owner]
+        team = at_home[0] if at_home else teams[(turn + chunk.owner) % len(teams)]
+        steps = _steps(chunk, team, inside)
+        if not steps or any(ends not in index for _, moves in steps for ends in moves):
+            return None
+        hops = [[Hop(number, index[ends], reduce) for ends in moves] for reduce, moves in steps]
+        found.append(((turn, chunk.owner), hops))
+    chunks = [hops for _, hops in sorted(found, key=lambda each: each[0])]
+    return Way(name, chunks, len(teams)) if chunks else None
+
+
+def _chunks_of(instance: Instance) -> Iterator[_Chunk]:
+    collective = instance.problem.collective
+    sources = _ranks_of(collective.inputs, collective.num_chunks)
+    wanted = _ranks_of(collective.outputs, collective.num_chunks)
+    for chunk, (held, goals) in enumerate(zip(sources, wanted, strict=True)):
+        is_sum = bool(collective.reduces[chunk]) and len(held) > 1
+        owner = (int(collective.owner[chunk]) if len(goals) > 1 else goals[0]) if is_sum else held[0]
+        yield _Chunk(held, goals, is_sum, owner)
+
+
+def _ranks_of(placement: Placement, num_chunks: int) -> list[list[int]]:
+    found: list[list[int]] = [[] for _ in range(num_chunks)]
+    for chunk, rank in zip(placement.chunk.tolist(), placement.rank.tolist(), strict=True):
+        found[chunk].append(rank)
+    return found
+
+
+def _steps(chunk: _Chunk, team: _Team, inside: _Inside) -> list[_Step]:
+    """To the doors, through the switch, and from the doors; nothing where the switch is of no use."""
+    home = team.door[chunk.owner]
+    across = _across(chunk, team, home)
+    if not across:
+        return []
+    has = set[int]() if chunk.is_sum else {chunk.owner}
+    first = _inside_nodes(chunk.held, team, inside) if chunk.is_sum else [[(chunk.owner, home)]]
+    last = _inside_nodes([rank for rank in chunk.goals if rank not in has], team, inside)
+    up = [(chunk.is_sum, [ends for ends in moves if ends[0] != ends[1]]) for moves in first]
+    down = [(False, [(dst, src) for src, dst in moves]) for moves in reversed(last)]
+    return [step for step in (*up, *across, *down) if step[1]]
+
+
+def _across(chunk: _Chunk, team: _Team, home: int) -> list[_Step]:
+    """Between the doors: all but the owner's send to the sum, which it gets, adds to its own and multicasts.
+
+    A helper that does both has the total at once.
+    """
+    heads = {team.door[rank] for rank in chunk.held} if chunk.is_sum else {home}
+    wanting = {team.door[rank] for rank in chunk.goals}
+    at_sum, at_copy = team.at_sum, team.at_copy
+    if at_sum is not None and at_sum == at_copy and len(heads) > 1 and len(wanting) > 1:
+        return [
+            (True, [(door, at_sum) for door in sorted(heads)]),
+            (False, [(at_sum, door) for door in sorted(wanting)]),
+        ]
+    givers, takers = sorted(heads - {home}), sorted(wanting - {home})
+    if len(takers) == 1 or not (givers or takers):  # nothing is summed or copied
+        return []
+    steps = list[_Step]()
+    if givers:
+        if at_sum is None:
+            return []
+        steps += [(True, [(door, at_sum) for door in givers]), (True, [(at_sum, home)])]
+    if takers:
+        if at_copy is None:
+            return []
+        steps += [(False, [(home, at_copy)]), (False, [(at_copy, door) for door in takers])]
+    return steps
+
+
+def _inside_nodes(ranks: Sequence[int], team: _Team, inside: _Inside) -> list[list[_Ends]]:
+    """From where to where, step by step, so that what these ranks have is at their doors."""
+    of_door: dict[int, list[int]] = {}
+    for rank in ranks:
+        if team.door[rank] != rank:
+            of_door.setdefault(team.door[rank], []).append(rank)
+    at_once = zip_longest(*(inside(mates, door) for door, mates in of_door.items()), fillvalue=[])
+    return [[ends for moves in steps for ends in moves] for steps in at_once]
+
+
+def _direct(mates: Sequence[int], door: int) -> list[list[_Ends]]:
+    """Each sends to the door."""
+    return [[(rank, door) for rank in mates]]
+
+
+def _chain(mates: Sequence[int], door: int) -> list[list[_Ends]]:
+    """Each sends to the next; the one before the door is the last."""
+    line = sorted(mates, key=lambda rank: (rank < door, rank))
+    return [[ends] for ends in pairwise([*line, door])]
