@@ -86,6 +86,8 @@ def _show(table: Explored, *, err: bool, is_kept: bool) -> None:
     shown = table.report().table
     click.echo(shown.title, err=err)
     show_table(list(map(str, shown.header)), [list(row) for row in shown.cells], err=err)
+    for line in table.front_lines():
+        click.echo(line, err=err)
     for note in table.notes:
         click.echo(f"note: {note}", err=err)
     if table.interrupted:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from taccl.encoding.bounds import Proof
 from taccl.encoding.bounds.stream import NOTHING
 from taccl.exploration.curves import Curve, at_size
+from taccl.exploration.front import front
 from taccl.exploration.library import fastest_somewhere
 from taccl.exploration.question import Question
 from taccl.exploration.tuning import DONE, NEAR, SAME
@@ -88,6 +89,27 @@ class Envelope:
         if key not in self.valid:
             self.valid[key] = at_size(curve.answer.saved.schedule, self.question.sizes[place]) is not None
         return self.valid[key]
+
+    def front(self) -> dict[Curve, tuple[float, float]]:
+        """The curves on the front of latency against bandwidth, with their times at both ends."""
+        curves = list(dict.fromkeys([*filter(None, self.best()), *self.found, *self.library]))
+        ends = [(curve.times_us[0], curve.times_us[-1]) for curve in curves]
+        while True:
+            found = front(ends)
+            valid = {at: self._valid_ends(curves[at], ends[at]) for at in found}
+            if all(ends[at] == pair for at, pair in valid.items()):
+                return {curves[at]: ends[at] for at in found if min(ends[at]) < math.inf}
+            for at, pair in valid.items():
+                ends[at] = pair
+
+    def _valid_ends(self, curve: Curve, ends: tuple[float, float]) -> tuple[float, float]:
+        """The same without times at sizes where the schedule is not valid."""
+        small, large = ends
+        last = len(curve.times_us) - 1
+        return (
+            small if math.isinf(small) or self._is_valid(curve, 0) else math.inf,
+            large if math.isinf(large) or self._is_valid(curve, last) else math.inf,
+        )
 
     def best_library(self) -> list[Curve | None]:
         """The fastest of what libraries run at each size."""

@@ -137,6 +137,44 @@ class Explored(Reported):
             and before["schedule"] != after["schedule"]
         ]
 
+    @property
+    def front(self) -> list[dict[str, Any]]:
+        """Latency against bandwidth: the algorithms that none matches at both ends of the sizes.
+
+        A row for each, lowest latency first; None where its chunks do not divide the size.
+        """
+        return [row for envelope in self.envelopes for row in self._on_front(envelope)]
+
+    def front_lines(self) -> Iterator[str]:
+        """The front for people, a line for each question that has several sizes."""
+        for envelope in self.envelopes:
+            question = envelope.question
+            ends = {"smallest_us": question.sizes[0], "largest_us": question.sizes[-1]}
+            algorithms = "; ".join(
+                f"{row['schedule']} "
+                + ", ".join(
+                    f"{row[key]:.2f} us at {units.format_size(size)}"
+                    for key, size in ends.items()
+                    if row[key] is not None
+                )
+                for row in self._on_front(envelope)
+            )
+            if len(question.sizes) > 1 and algorithms:
+                yield f"front of {question.name}: {algorithms}"
+
+    def _on_front(self, envelope: Envelope) -> list[dict[str, Any]]:
+        return [
+            {
+                "collective": envelope.question.collective,
+                "topology": envelope.question.machine.name,
+                "schedule": self._names[curve],
+                "algorithm": curve.name,
+                "smallest_us": finite(small_us),
+                "largest_us": finite(large_us),
+            }
+            for curve, (small_us, large_us) in sorted(envelope.front().items(), key=lambda item: item[1])
+        ]
+
     def report(self) -> Report:
         """All figures, one row for each collective and size, and a table."""
         figures = {
@@ -153,6 +191,7 @@ class Explored(Reported):
                 for curve, name in self._names.items()
             ],
             "crossovers": self.crossovers,
+            "front": self.front,
             "status": "interrupted" if self.interrupted else "finished",
             "times_of": self.times_of,
             "notes": list(self.notes),
@@ -172,16 +211,17 @@ class Explored(Reported):
         """A page for the browser that needs nothing else, with the timeline of every schedule of `best`."""
         parts = [self._part(envelope) for envelope in self.envelopes]
         sizes = [row["size_bytes"] for row in self.best]
+        fastest = list(dict.fromkeys(row["schedule"] for row in self.best if row["schedule"] is not None))
         searched = sum(cell.answer.seconds for cell in self.cells if cell.answer is not None)
         facts = (
             ("machine", ", ".join(dict.fromkeys(str(row["topology"]) for row in self.best))),
             ("sizes", f"{units.format_size(min(sizes))} to {units.format_size(max(sizes))}"),
             ("searches", f"{len(self.cells)}, {searched:.0f} s"),
-            ("schedules", str(len(self._names))),
+            ("schedules", str(len(fastest))),
             ("times are of", self.times_of),
         )
         notes = (*self.notes, *(["The search was interrupted."] if self.interrupted else ()))
-        timelines = {name: packed_timelines(self._served(name)) for name in self._names.values()}
+        timelines = {name: packed_timelines(self._served(name)) for name in fastest}
         return explored_page("Which algorithm at which size", facts, notes, parts, timelines)
 
     def _part(self, envelope: Envelope) -> Part:
@@ -265,7 +305,7 @@ class Explored(Reported):
 
     @cached_property
     def _names(self) -> dict[Curve, str]:
-        """The curves that are fastest somewhere, by number within their collective."""
+        """The curves that are fastest somewhere or on the front, by number within their collective."""
         names: dict[Curve, str] = {}
         for number, envelope in enumerate(self.envelopes):
             prefix = (
@@ -273,8 +313,8 @@ class Explored(Reported):
                 if len(self.envelopes) == 1
                 else f"{envelope.question.collective}-{number + 1}"
             )
-            fastest = dict.fromkeys(curve for curve in envelope.best() if curve is not None)
-            names |= {curve: f"{prefix}-{place}" for place, curve in enumerate(fastest, start=1)}
+            named = dict.fromkeys([*filter(None, envelope.best()), *envelope.front()])
+            names |= {curve: f"{prefix}-{place}" for place, curve in enumerate(named, start=1)}
         return names
 
     def _rows(self, envelope: Envelope) -> list[dict[str, Any]]:

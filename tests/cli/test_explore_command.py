@@ -21,6 +21,7 @@ def test_each_size_is_a_line_with_its_time_bound_and_library(taccl: Taccl) -> No
     done = taccl(*RING)
     assert done.exit_code == 0, done.stderr
     title, header, *rows = (line for line in done.stdout.splitlines() if not line.startswith("note: "))
+    assert rows.pop().startswith("front of allgather on ring:4: allgather-1 ")
     assert title.endswith("times are of links alone: no launch, no per-step cost")
     assert header.split()[:3] == ["collective", "size", "time"]
     assert [row.split()[1] for row in rows] == ["4KB", "8KB", "16KB"]
