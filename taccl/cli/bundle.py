@@ -11,7 +11,8 @@ from taccl.bundles.bundle import Bundle
 from taccl.bundles.bundle import bundle as make_bundle
 from taccl.bundles.checked import check_bundle
 from taccl.cli import completion
-from taccl.cli.explore_options import explore_options, report_search
+from taccl.cli.explore_options import explore_options
+from taccl.cli.explore_progress import search_reports
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json, show_table
 from taccl.cli.signals import undisturbed
@@ -60,13 +61,14 @@ def bundle(
         raise click.UsageError("a bundle needs --topology, and -o with the name of a folder")
     check_folder(output)
     target = requested.pop("target")
-    made = make_bundle(
-        topology=topology,
-        target=None if target is None else target.name,
-        cache=not no_cache,
-        on_search=None if quiet else report_search,
-        **requested,
-    )
+    with search_reports(quiet=quiet) as listen:
+        made = make_bundle(
+            topology=topology,
+            target=None if target is None else target.name,
+            cache=not no_cache,
+            on_search=listen,
+            **requested,
+        )
     with undisturbed():
         made.write(output)
         _show(made, as_json=as_json)

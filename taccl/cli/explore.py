@@ -10,7 +10,8 @@ from typing import Any
 import click
 
 from taccl.cli import completion
-from taccl.cli.explore_options import explore_options, report_search
+from taccl.cli.explore_options import explore_options
+from taccl.cli.explore_progress import search_reports
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import claim_outputs, output_name, show_json, show_table, write_output
 from taccl.cli.sections import Sectioned
@@ -63,9 +64,8 @@ def explore(
     taccl explore --topology my-machine.yaml --collective allreduce,alltoall --sizes 64KB..64MB --csv best.csv
     """
     aside = claim_outputs((csv, html, svg, png), topology, as_json=as_json)
-    table = explore_machine(
-        topology=topology, cache=not no_cache, on_search=None if quiet else report_search, **requested
-    )
+    with search_reports(quiet=quiet) as listen:
+        table = explore_machine(topology=topology, cache=not no_cache, on_search=listen, **requested)
     with undisturbed():
         if as_json:
             show_json(table.to_dict())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, TypeVar
 
 import click
@@ -11,8 +10,6 @@ import click
 from taccl.cli import completion
 from taccl.cli.options import without_option
 from taccl.cli.targets import protocol_option
-from taccl.exploration.explored import Cell, Explored
-from taccl.model import units
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -86,15 +83,3 @@ def explore_options(command: _Command) -> _Command:
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
-
-
-def report_search(cell: Cell, table: Explored) -> None:
-    """One search that has ended, as a line on standard error."""
-    what = f"{cell.question.name}, {units.format_size(cell.size_bytes)}"
-    if cell.answer is None:
-        came = cell.failure
-    else:
-        took = "known" if cell.is_known else f"{cell.answer.seconds:.1f} s"
-        came = f"{cell.answer.saved.schedule.makespan_us:.2f} us, {took}"
-    with suppress(OSError):  # the search goes on where nobody can be informed
-        click.echo(f"{len(table.cells):3}  {what}: {came}", err=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 import click
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.table import Table
 
@@ -25,18 +25,30 @@ def progress_reports(*, quiet: bool, verbose: bool) -> Iterator[Report | None]:
     """
     if quiet:
         yield None
-    elif sys.stderr is not None and sys.stderr.isatty() and not verbose:
+    elif has_terminal() and not verbose:
         table = LiveTable()
-        live = Live(console=Console(stderr=True), get_renderable=table.render, transient=True)
-        with suppress(OSError):
-            live.start()
-        try:
+        with shown_live(table.render):
             yield table.report
-        finally:
-            with suppress(OSError):
-                live.stop()
     else:
         yield _say_everything if verbose else _say_improvement
+
+
+def has_terminal() -> bool:
+    """Whether standard error is one."""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+@contextmanager
+def shown_live(render: Callable[[], RenderableType]) -> Iterator[None]:
+    """Show a table on standard error again and again, and take it away when the context ends."""
+    live = Live(console=Console(stderr=True), get_renderable=render, transient=True)
+    with suppress(OSError):
+        live.start()
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            live.stop()
 
 
 def _say_improvement(progress: Progress) -> None:

@@ -1,0 +1,83 @@
+"""Progress of `explore` and `bundle` on standard error: a live table on a terminal, else lines."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import click
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from taccl.cli.progress import has_terminal, shown_live
+from taccl.exploration.exploration import Listener
+from taccl.exploration.explored import Cell, Explored
+from taccl.model import units
+
+
+@contextmanager
+def search_reports(*, quiet: bool) -> Iterator[Listener | None]:
+    """Something to give to `explore` as `on_search`; it stops showing when the context ends."""
+    if quiet:
+        yield None
+    elif has_terminal():
+        table = SearchTable()
+        with shown_live(table.render):
+            yield table.report
+    else:
+        yield _say_search
+
+
+def _say_search(cell: Cell, table: Explored) -> None:
+    with suppress(OSError):  # the search goes on where nobody can be informed
+        click.echo(f"{len(table.cells):3}  {_line(cell)}", err=True)
+
+
+def _line(cell: Cell) -> str:
+    what = f"{cell.question.name}, {units.format_size(cell.size_bytes)}"
+    if cell.answer is None:
+        return f"{what}: {cell.failure}"
+    took = "known" if cell.is_known else f"{cell.answer.seconds:.1f} s"
+    return f"{what}: {cell.answer.saved.schedule.makespan_us:.2f} us, {took}"
+
+
+class SearchTable:
+    """Time, bound and gap of each size so far: a row for each size, three columns for each question."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._said = "bounds, and what libraries have"
+        self._rows: dict[int, dict[str, dict[str, Any]]] = {}
+        self._names: dict[str, None] = {}
+
+    def report(self, cell: Cell, table: Explored) -> None:
+        """Take the table after a search that has ended."""
+        rows: dict[int, dict[str, dict[str, Any]]] = {}
+        for row in table.best:
+            name = f"{row['collective']} on {row['topology']}"
+            self._names[name] = None
+            rows.setdefault(row["size_bytes"], {})[name] = row
+        self._rows = dict(sorted(rows.items()))
+        self._said = f"search {len(table.cells)}: {_line(cell)}"
+
+    def render(self) -> Group:
+        """What is shown now; the clock goes on between searches."""
+        elapsed = f"{time.monotonic() - self._began:.0f} s"
+        shown = Table(box=None, pad_edge=False)
+        shown.add_column("size", justify="right", header_style="dim")
+        for name in self._names:
+            for header in (f"{name}\ntime (us)", "\nbound (us)", "\ngap"):
+                shown.add_column(header, justify="right", header_style="dim")
+        for size, by_name in self._rows.items():
+            cells = (cell for name in self._names for cell in _cells(by_name.get(name)))
+            shown.add_row(units.format_size(size), *cells)
+        return Group(Text(f"{elapsed}  {self._said}"), shown)
+
+
+def _cells(row: dict[str, Any] | None) -> tuple[str, str, str]:
+    if row is None or row["time_us"] is None:
+        return "-", "-", "-"
+    return f"{row['time_us']:.2f}", f"{row['lower_bound_us']:.2f}", f"{100 * row['gap']:.1f}%"
