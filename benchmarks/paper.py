@@ -1,4 +1,4 @@
-"""The evaluation of the TACCL paper in our model: speed-up over NCCL by size, and what a sketch is worth.
+"""The evaluation of the TACCL paper in our model: speed-up over NCCL by size, training, sketches left out.
 
     python -m benchmarks.paper [--only MACHINE ...] [--effort N] [--ablations] [--page]
 
@@ -22,6 +22,7 @@ import yaml
 
 from benchmarks import report
 from benchmarks.kept import keep_line, kept_lines
+from benchmarks.training import training
 from taccl import explore, synthesize
 from taccl.errors import TacclError
 from taccl.exploration.library_table import library
@@ -91,8 +92,7 @@ launch of a call, which makes all ratios smaller, is left out.
 NCCL's small calls also pay thread blocks, flags and copies at every step, which links alone do not have.
 
 GPUs of NDv2 without a common NVLink reach each other only through a third GPU in the model. NCCL's
-AlltoAll goes through the host there, so it has no time here. End-to-end training is not remade: message
-sizes and compute times of the paper's runs are not known here.
+AlltoAll goes through the host there, so it has no time here.
 """
 
 OF_SKETCHES = """\
@@ -205,7 +205,7 @@ def _write(rows: list[dict[str, Any]]) -> None:
                 list(_by_size(row)),
             )
         )
-    parts.append("## What each line of a sketch is worth")
+    parts += ["## Training", *training(explored), "## What each line of a sketch is worth"]
     parts.append(OF_SKETCHES.strip())
     for row in ablated:
         parts.append(f"{row['collective']} by `{row['sketch']}`, {row['size']}, effort {row['effort']}:")
