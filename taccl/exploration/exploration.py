@@ -122,7 +122,9 @@ class Exploration:
         for _, number, size in promising:
             near = (place for place in chosen if place.question == number)
             if len(chosen) < min(at_once, left) and all(abs(place.size - size) > 1 for place in near):
-                turn = self._envelopes[number].searches[size]
+                turn = sum(self._envelopes[number].searches) + sum(
+                    1 for place in chosen if place.question == number
+                )
                 chosen.append(Place(number, turn % len(self._questions[number].ways), size))
         return chosen
 

@@ -12,7 +12,7 @@ from taccl.errors import CollectiveError, TacclError
 from taccl.exploration.cache import Cache, cache_folder
 from taccl.exploration.exploration import Exploration, Listener
 from taccl.exploration.explored import Explored
-from taccl.exploration.question import Question, question_of
+from taccl.exploration.question import Question, question_of, with_proposal
 from taccl.exploration.search import processes
 from taccl.exploration.shares import Shares
 from taccl.exploration.sizes import sizes_of
@@ -58,7 +58,8 @@ def explore(
         collective is explored on every machine.
     nodes, root, without : as in `taccl.Request`.
     executor : the same; by default what executing costs counts where there is a target.
-    sketch : several compete; none: all links may be used, as they are.
+    sketch : several compete; none: all links may be used, as they are, and on a machine whose GPUs share NICs
+        a sketch that is proposed for it competes.
     sizes : such as `1KB..1GB`, which doubles from the first on, or a list.
     target : what files are for; then every algorithm has a file for it. None: schedules alone.
     protocol, instances : of the files, as in `taccl.synthesize`.
@@ -101,6 +102,8 @@ def explore(
                 target=DEFAULT_TARGET.name if target is None else target,
             )
             question, said = question_of(request, sketches, output, wanted)
+            if sketches == (None,):
+                question = with_proposal(question, output)
             notes += said
             questions.append(question)
     if not questions:

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from taccl.errors import UnitError
+from taccl.errors import TacclError, UnitError
 from taccl.model import units
 from taccl.model.problem import Problem
-from taccl.sketch import Sketch
+from taccl.sketch import Sketch, proposed_sketch
 from taccl.support.lists import few
 from taccl.synthesis.job import Job, formulate
 from taccl.synthesis.output_options import OutputOptions
-from taccl.synthesis.request import Request
+from taccl.synthesis.request import AUTO, Request
 from taccl.topologies import PhysicalTopology
 
 
@@ -48,6 +48,11 @@ class Question:
         """The size, rounded down to whole bytes of each part."""
         parts = self.jobs[0].inputs.collective.chunks_per_size
         return size_bytes // parts * parts
+
+    def sketch_name(self, way: int) -> str | None:
+        """Of the sketch of one way, as the user or a proposal names it; None: all links may be used."""
+        sketch = self.ways[way].sketch
+        return sketch.name if isinstance(sketch, Sketch) else None if sketch is None else str(sketch)
 
     @property
     def of_links(self) -> Question:
@@ -104,6 +109,20 @@ def question_of(
             f"{few(map(units.format_size, changed), 3)}"
         )
     return question, tuple(said)
+
+
+def with_proposal(question: Question, output: OutputOptions) -> Question:
+    """The same by one more way: the sketch that is proposed for the machine, if there is one and it fits."""
+    way = question.ways[0]
+    try:
+        sketch = proposed_sketch(question.machine)
+        if sketch is None:
+            return question
+        way = replace(way, sketch=sketch, chunks=AUTO)
+        job = _job(way, output, question.sizes)
+    except TacclError:
+        return question
+    return replace(question, ways=(*question.ways, way), jobs=(*question.jobs, job))
 
 
 def _job(way: Request, output: OutputOptions, sizes: Sequence[int]) -> Job:

@@ -8,7 +8,7 @@ from taccl.sketch.load import load_sketch, parse_sketch
 from taccl.sketch.model import Internode, Intranode, Relay, Rotation, SenderFor, Sketch, Switch
 from taccl.sketch.published import find_sketch, published_sketches
 from taccl.sketch.schema import sketch_schema
-from taccl.sketch.starting import starting_sketch
+from taccl.sketch.starting import proposed_sketch, starting_sketch
 
 __all__ = [
     "Applied",
@@ -25,6 +25,7 @@ __all__ = [
     "find_sketch",
     "load_sketch",
     "parse_sketch",
+    "proposed_sketch",
     "published_sketches",
     "sketch_schema",
     "sketched",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import product
 from string import Template
 
@@ -11,7 +12,7 @@ from taccl.model.units import MB, format_size
 from taccl.sketch.layout import Layout, layout_of
 from taccl.sketch.limits import routing_limits
 from taccl.sketch.load import parse_sketch
-from taccl.sketch.model import Rotation
+from taccl.sketch.model import Rotation, Sketch
 from taccl.sketch.network import logical_topology
 from taccl.sketch.symmetry import rank_map
 from taccl.topologies.model import PhysicalTopology
@@ -94,6 +95,23 @@ def starting_sketch(topology: PhysicalTopology, name: str) -> str:
         lines = (f"  - {{rotate: {r.offset}, within: {r.group}}}\n" for r in rotations)
         sections.append(_SYMMETRY + "".join(lines))
     return "\n".join(sections)
+
+
+def proposed_sketch(topology: PhysicalTopology) -> Sketch | None:
+    """The first sketch of a machine, for searches; None: it has no NIC that several GPUs of a node share.
+
+    Of GPUs that share a NIC, one sends for all and another receives. docs/results/tried.md has what it gained,
+    and that other rules gained little.
+
+    Raises
+    ------
+    TacclError : a machine that no first sketch is for.
+    """
+    layout = layout_of(without_helpers(topology))
+    if len(layout.ranks) == 1 or max(map(len, _gpus_by_nic(topology, layout)), default=1) == 1:
+        return None
+    sketch = parse_sketch(starting_sketch(topology, topology.name))
+    return replace(sketch, name="senders-and-receivers")
 
 
 def _all_behind_switch(topology: PhysicalTopology, layout: Layout) -> bool:

@@ -70,7 +70,7 @@ def test_an_interrupted_bundle_says_so(taccl: Taccl, tmp_path: Path, monkeypatch
     def interrupt(*searched: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("taccl.cli.bundle.report_search", interrupt)
+    monkeypatch.setattr("taccl.cli.explore_progress._say_search", interrupt)
     done = taccl(*RING[:-1], "--collective", "allgather,allreduce", "-o", "new", "--json")
     assert done.exit_code == 0, done.stderr
     assert "note: the exploration was interrupted" in done.stderr

@@ -152,6 +152,23 @@ def test_machines_with_costs_of_executing_are_an_axis_too() -> None:
     assert [row["topology"] for row in table.best] == ["dgx-a100", "ring:4"]
 
 
+def test_where_gpus_share_nics_a_sketch_is_proposed_for_every_other_search() -> None:
+    table = explore("allgather", topology="ndv2", nodes=2, sizes="16KB..128KB", effort=900, cache=False)
+    named = [row["sketch"] for row in table.to_dict()["cells"]]
+    assert named == [None, "senders-and-receivers"][: len(named)]
+    assert all(row["lower_bound_us"] <= row["time_us"] for row in table.best)
+    given = explore(
+        *("allgather",),
+        topology="ndv2",
+        nodes=2,
+        sketch="ndv2-sk-1",
+        sizes="16KB",
+        effort=300,
+        cache=False,
+    )
+    assert {row["sketch"] for row in given.to_dict()["cells"]} == {"ndv2-sk-1"}
+
+
 def test_files_are_timed_where_a_target_is_given() -> None:
     table = explore(
         "allgather", topology="ring:4", sizes="4KB,1MB", target="mscclpp", effort=600, cache=False

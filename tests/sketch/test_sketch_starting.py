@@ -1,7 +1,7 @@
 import pytest
 
 from taccl.model.collectives import COLLECTIVES, make_collective
-from taccl.sketch import apply_sketch, parse_sketch, starting_sketch
+from taccl.sketch import apply_sketch, parse_sketch, proposed_sketch, starting_sketch
 from taccl.topologies import Device, Link, PhysicalTopology, build_topology, catalogue
 from taccl.topologies.without import without_helpers
 
@@ -57,3 +57,14 @@ def test_it_explains_itself() -> None:
         assert word in text
     assert max(map(len, text.splitlines())) <= 110
     assert "\n\n\n" not in text
+
+
+def test_a_sketch_is_proposed_where_gpus_share_nics() -> None:
+    sketch = proposed_sketch(build_topology("dgx2", nodes=2))
+    assert sketch is not None
+    assert [(relay.sender, relay.receivers) for relay in sketch.internode.relays][:2] == [
+        (1, (0,)),
+        (3, (2,)),
+    ]
+    for name, nodes in (("dgx-h100", 2), ("dgx2", 1)):
+        assert proposed_sketch(build_topology(name, nodes=nodes)) is None
