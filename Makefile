@@ -1,6 +1,7 @@
 # make demo   set everything up, synthesize an AllGather for two NDv2 nodes, verify it and show it
 # make test   set everything up, then lint, type-check and test
-# make clean  remove what the two above made
+# make study  the tests that draw examples, with thirty times as many of each
+# make clean  remove what the others made
 
 PYTHON ?= python3
 VENV   := .venv
@@ -12,7 +13,7 @@ LOOPS  := $(VENV)/.compiled
 # Many tests start processes of their own, which must not compile every module anew.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test lint tests clean
+.PHONY: demo test study lint tests clean
 
 demo: $(STAMP)
 	mkdir -p build
@@ -27,6 +28,9 @@ test: $(STAMP)
 
 tests: $(LOOPS)
 	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
+
+study: $(LOOPS)
+	TACCL_STUDY=30 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal $$(grep -rl "^from studies import" tests)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from registered import greedy, reducing
 from sketches_drawn import sketches, small_machine
+from studies import examples
 
 from taccl import explain
 from taccl.analysis.explained import Conflict, Explanation
@@ -350,7 +351,7 @@ def test_demands_are_counted_without_listing_them(name: str) -> None:
 
 
 @given(sketch=sketches(), name=st.sampled_from(COLLECTIVES), nodes=st.integers(1, 2))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_what_is_impossible_is_what_cannot_be_applied_and_its_lines_are_minimal(
     sketch: Sketch, name: str, nodes: int
 ) -> None:
@@ -377,7 +378,7 @@ def test_what_is_impossible_is_what_cannot_be_applied_and_its_lines_are_minimal(
 
 
 @given(sketch=sketches(), name=st.sampled_from(COLLECTIVES), share=st.floats(0.5, 1.5))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 def test_no_schedule_meets_a_target_that_is_called_impossible(
     sketch: Sketch, name: str, share: float
 ) -> None:

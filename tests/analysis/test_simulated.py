@@ -224,7 +224,7 @@ def test_a_file_that_does_not_compute_its_collective_has_no_bound_and_is_refused
 
 def test_a_plan_that_sums_in_a_switch_stands_beside_no_bound(tmp_path: Path) -> None:
     (tmp_path / "nvls.json").write_text(to_json(multicast_allreduce()))
-    simulated = simulate_file(tmp_path / "nvls.json", ["1MB"], topology="full:2")
+    simulated = simulate_file(tmp_path / "nvls.json", ["64KB"], topology="full:2")
     assert simulated.sizes[0].lower_bound_us is None
     assert any("in a switch" in note for note in simulated.notes)
     assert "<td>-</td>" in simulated._repr_html_()
@@ -237,6 +237,6 @@ def test_on_a_machine_whose_switch_sums_its_plan_has_a_bound(tmp_path: Path) -> 
     helpers = "helpers: [{at: sw, can: [reduce-to-one, copy]}]"
     (tmp_path / "pair.yaml").write_text(f"name: pair\nnode: {{gpus: 2, switches: [sw], {links}, {helpers}}}")
     (tmp_path / "nvls.json").write_text(to_json(multicast_allreduce()))
-    simulated = simulate_file(tmp_path / "nvls.json", ["1MB"], topology=tmp_path / "pair.yaml")
+    simulated = simulate_file(tmp_path / "nvls.json", ["64KB"], topology=tmp_path / "pair.yaml")
     assert 0 < simulated.sizes[0].lower_bound_us <= simulated.sizes[0].time_us
     simulated.check()

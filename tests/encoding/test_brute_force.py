@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from random_problems import random_helped_problem, random_problem
 from small_problems import custom, featured_problems, full, machine, ring
+from studies import examples
 
 from taccl.encoding.bounds import all_bounds
 from taccl.encoding.core.options import SearchOptions
@@ -117,7 +118,7 @@ def test_nothing_is_found_before_the_optimum_and_the_optimum_right_after_it() ->
     assert found.makespan_us == pytest.approx(6.0)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32 - 1), st.booleans())
 def test_what_the_search_leaves_out_makes_no_program_faster(seed: int, sums: bool) -> None:
     small = random_problem(random.Random(seed), sums)
@@ -132,7 +133,7 @@ def test_what_the_search_leaves_out_makes_no_program_faster(seed: int, sums: boo
     assert program.makespan_us == pytest.approx(plain.makespan_us, abs=1e-5)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(13), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32 - 1))
 def test_copies_take_as_long_as_another_exhaustive_search_says(seed: int) -> None:
     copies = random_problem(random.Random(seed), sums=False)
@@ -147,7 +148,7 @@ def test_copies_take_as_long_as_another_exhaustive_search_says(seed: int) -> Non
     assert program.makespan_us == pytest.approx(other.makespan_us, abs=1e-5)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(13), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32 - 1))
 def test_sums_take_no_longer_than_where_each_is_made_once(seed: int) -> None:
     sums = random_problem(random.Random(seed), sums=True)
@@ -203,7 +204,7 @@ def test_a_helper_that_may_not_copy_passes_each_chunk_on_once() -> None:
     assert program.makespan_us == pytest.approx(6.0), "to one of them, and from there to the other"
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(8), deadline=None, suppress_health_check=list(HealthCheck))
 @given(featured_problems(most_ranks=3, names=["allgather", "alltoall", "broadcast", "gather", "scatter"]))
 def test_the_fastest_program_of_copies_is_a_valid_schedule_that_no_bound_and_no_engine_beats(
     requested: Problem,
@@ -215,7 +216,7 @@ def test_the_fastest_program_of_copies_is_a_valid_schedule_that_no_bound_and_no_
     _nothing_is_faster(requested, program)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(8), deadline=None, suppress_health_check=list(HealthCheck))
 @given(featured_problems(most_ranks=3, names=["reducescatter", "reduce", "allreduce"]))
 def test_no_bound_and_no_engine_beats_the_fastest_program_with_sums(requested: Problem) -> None:
     requested = replace(requested, topology=replace(requested.topology, may_copy=None))
@@ -237,7 +238,7 @@ def _nothing_is_faster(requested: Problem, program: Program) -> None:
     slack = 1e-5
     for bound in all_bounds(requested):
         assert bound.value_us <= program.makespan_us + slack, bound
-    for update in routes(Instance(requested), SearchOptions(), Budget.of_work(10_000), None):
+    for update in routes(Instance(requested), SearchOptions(), Budget.of_work(examples(2_000)), None):
         assert update.schedule is not None
         update.schedule.check()
         assert update.schedule.makespan_us >= program.makespan_us - slack
@@ -257,7 +258,7 @@ def test_a_part_of_a_sum_leaves_a_rank_that_may_not_copy_once() -> None:
     assert not any(len(ranks) == 2 for step in program.steps for _, ranks in step.rows)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(6), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32 - 1))
 def test_programs_through_helpers_are_valid_schedules(seed: int) -> None:
     stated = replace(random_helped_problem(random.Random(seed), True), max_group=1)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_problems import featured_problems, full, machine, problem, ring
+from studies import examples
 
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.routes.orders import Open
@@ -116,7 +117,7 @@ def test_no_search_with_helpers_ends_later_than_one_without(whole: Problem) -> N
     assert first.makespan_us <= plain.makespan_us
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(6))
 @given(
     topology=st.sampled_from([ring(4), ring(6), full(3), full(5)]),
     name=st.sampled_from(["allreduce", "allgather", "reducescatter", "alltoall"]),

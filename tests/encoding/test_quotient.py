@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from registered import greedy, reducing
 from small_problems import ENGINE_BETAS, full, grid, machine, ndv2_node, networks, problem, ring, two_nodes
+from studies import examples
 
 from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.options import SearchOptions
@@ -138,7 +139,7 @@ def test_a_symmetry_that_keeps_a_port_has_no_quotient() -> None:
     assert quotient(problem(shared, "allgather", symmetry=[[1, 0]])) is None
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(networks(most_ranks=6, betas=ENGINE_BETAS[:1], alphas=(1.0,)))
 def test_on_any_network_what_is_found_gives_valid_schedules(topology: LogicalTopology) -> None:
     for name in COLLECTIVES:
@@ -164,7 +165,7 @@ def test_the_check_and_the_quotient_agree_about_costs_that_differ_by_rounding() 
     part.lifted(first(part.problem)).check()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(
     st.sampled_from([ring(6, both=True), grid(3, 3), full(4), two_nodes(3.0, "pipelined")]),
     st.sampled_from(["allgather", "alltoall", "allreduce"]),

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from studies import examples
 
 from taccl.model.chunk_maps import RankSets
 from taccl.model.collective import Collective, IntArray, Placement
@@ -64,7 +65,7 @@ def collectives(draw: st.DrawFn) -> Collective:
     )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(67), deadline=None)
 @given(collectives(), st.data())
 def test_the_map_is_that_of_the_plain_rule(it: Collective, data: st.DataObject) -> None:
     ranks = np.array(data.draw(st.permutations(range(it.num_ranks))), dtype=np.int64)

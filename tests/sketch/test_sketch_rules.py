@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sketches_drawn import sketches, small_machine
+from studies import examples
 
 from taccl.errors import InfeasibleError, SketchError
 from taccl.model.collectives import make_collective
@@ -48,7 +49,7 @@ def usable(logical: LogicalTopology, limits: RoutingLimits) -> set[tuple[int, in
 
 
 @given(sketch=sketches(), data=st.data(), nodes=st.integers(1, 3))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_a_network_with_some_rules_lacks_exactly_what_they_forbid(
     sketch: Sketch, data: st.DataObject, nodes: int
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from studies import examples
 
 import taccl
 from taccl.analysis.simulated import simulate_file
@@ -135,7 +136,7 @@ COSTS = st.builds(
     size_kb=st.integers(1, 4096),
     instances=st.sampled_from([1, 2]),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(13), deadline=None)
 def test_no_program_is_faster_than_the_bound(
     costs: tuple, protocol: str, shape: str, collective: str, size_kb: int, instances: int
 ) -> None:

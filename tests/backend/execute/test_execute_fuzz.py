@@ -6,6 +6,7 @@ from fuzzing import outcomes, random_programs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutations import mutate
+from studies import examples
 
 from taccl.backend.msccl_xml import to_xml
 from taccl.backend.verify.msccl_xml import verify_program, verify_text
@@ -13,7 +14,7 @@ from taccl.backend.verify.msccl_xml import verify_program, verify_text
 seeds = st.integers(0, 2**32 - 1)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(6), deadline=None)
 @given(seed=seeds)
 def test_what_is_synthesized_passes_every_check_and_runs_in_any_order(seed: int) -> None:
     schedule, programs = random_programs(random.Random(seed))

@@ -17,6 +17,7 @@ from small_schedules import (
     steps_of,
 )
 from strategies import schedules
+from studies import examples
 
 from taccl.backend.lower import lower
 from taccl.backend.lower.instances import cut_into_instances
@@ -34,7 +35,7 @@ SLOW_SUMS = executor_of(reduce_us=1e-3)
 FAST_SUMS = executor_of(reduce_us=1e6, thread_blocks=4)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(13), deadline=None)
 @given(
     schedule=schedules(),
     runtimes=st.sampled_from(["all", "msccl", "executor", "rccl"]),

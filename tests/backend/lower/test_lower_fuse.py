@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from interleaving import assert_computes
 from small_schedules import by_hand, count_ops, ops_of, program_of, ring_allgather
 from strategies import schedules
+from studies import examples
 
 from taccl.backend.lower import lower
 from taccl.backend.program import Op
@@ -62,7 +63,7 @@ def test_rccl_gets_no_fused_step() -> None:
     assert {op for rank in program.ranks for op in ops_of(rank)} <= {"s", "r", "cpy", "re", "nop"}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(13), deadline=None)
 @given(schedule=schedules(["allreduce", "reducescatter", "reduce", "broadcast", "allgather"]))
 def test_fusing_keeps_the_meaning(schedule: Schedule) -> None:
     (lowered,) = lower(schedule, runtimes="msccl")

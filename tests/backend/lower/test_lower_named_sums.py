@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from interleaving import assert_computes
 from small_schedules import count_ops, executor_of, network, program_of
 from strategies_sums import named_sums
+from studies import examples
 
 from taccl.backend.lower import lower
 from taccl.backend.lower.instances import cut_into_instances
@@ -20,7 +21,7 @@ from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule, Send, schedule_from_sends
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(
     schedule=named_sums(),
     runtimes=st.sampled_from(["all", "msccl", "executor", "rccl"]),
@@ -36,7 +37,7 @@ def test_every_program_computes_its_collective_in_any_order(
         assert_computes(lowered.program, finer, random.Random(seed))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(13), deadline=None)
 @given(
     schedule=named_sums(),
     runtimes=st.sampled_from(["all", "msccl", "rccl"]),

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from studies import examples
 
 from taccl import synthesize
 from taccl.backend.lower_plan import lower_to_plan, translate
@@ -162,7 +163,7 @@ def test_nodes_reach_each_other_through_ports(name: str) -> None:
     assert "pwsf" in all_names(plan)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(6), deadline=None)
 @given(
     name=st.sampled_from(["allgather", "allreduce"]),
     ranks=st.integers(2, 4),

@@ -5,6 +5,7 @@ import random
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from studies import examples
 
 from taccl.backend.machine.acts import Acts, Kind, Machine, Names, Role, Writer
 from taccl.backend.machine.deadlock import find_cycle, suppliers
@@ -156,7 +157,7 @@ def stops(acts: Acts, capacity: int, iterations: int, dice: random.Random) -> li
     return [(act, time) for act, time in zip(at, times, strict=True) if time < iterations]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(programs(), st.integers(1, 3), st.integers(1, 2), st.integers(0, 1000))
 def test_every_order_stops_where_the_greedy_run_does(
     acts: Acts, capacity: int, iterations: int, seed: int

@@ -12,6 +12,7 @@ from programs import (
     scratch_allreduce,
     step,
 )
+from studies import examples
 
 from taccl.backend.msccl_xml import parse_document, parse_xml, read_xml, to_xml
 from taccl.backend.msccl_xml import reader as reader_module
@@ -226,7 +227,7 @@ def test_any_bytes_give_a_program_or_a_clean_error(data):
         assert str(error)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(67), deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, len(MINIMAL)), st.integers(0, 12), st.text(max_size=4)),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from programs import block, program, ring_allreduce, step
 
 from taccl.backend.simulate.executor import Prepared, predict_us
+from taccl.backend.simulate.executor.events import run_events
 from taccl.errors import TacclError, TopologyError, VerificationError
 from taccl.model.executor import SHAPES, Executor, ProtocolCosts
 from taccl.model.network import LogicalTopology
@@ -68,6 +69,16 @@ def test_measured_programs_are_predicted_as_the_model_says(name):
         for size in SIZES
     ]
     assert predicted == pytest.approx(PREDICTED[name], rel=0.01)
+
+
+def test_costs_that_are_whole_numbers_do_not_compile_the_loop_again():
+    """It takes 15 seconds, and Python's users write 3 for 3.0."""
+    times = predict_us(one_send(), pair(), PLAIN, "Simple", 2**16)
+    compiled = run_events.signatures
+    costs = replace(SIMPLE, launch_us=5, hop_us=1, least_us=0, empty_slice_us=0, block_gbps=1)
+    whole = replace(PLAIN, protocols={"Simple": costs}, reduce_us=3, reduce_gbps=1, copy_us=3, room_us=0)
+    assert predict_us(one_send(), pair(), replace(whole, link_sharpness=9), "Simple", 2**16) == times
+    assert run_events.signatures == compiled
 
 
 def test_a_simple_piece_is_two_slices_that_are_stored_before_they_are_taken():

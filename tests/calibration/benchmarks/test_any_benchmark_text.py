@@ -19,6 +19,7 @@ from benchmark_outputs import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from studies import examples
 
 from taccl.calibration.benchmarks.findings import findings
 from taccl.calibration.benchmarks.registry import FORMATS, parse_measured
@@ -54,7 +55,7 @@ def read(text: str) -> None:
         assert refused.line is not None
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.sampled_from(SAMPLES).flatmap(mutilated))
 def test_a_mutilated_output(text: str) -> None:
     read(text)

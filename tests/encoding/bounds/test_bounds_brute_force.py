@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from dataclasses import replace
 
@@ -19,6 +18,7 @@ from random_problems import (
 )
 from registered import greedy, reducing
 from small_problems import custom, full, machine, problem, ring
+from studies import examples
 
 from taccl.encoding import bounds
 from taccl.encoding.core.options import SearchOptions
@@ -29,7 +29,7 @@ from taccl.model.schedule import Schedule
 from taccl.support.budget import Budget
 
 #: Examples of each test. `benchmarks/fuzz_bounds.py` runs thousands, for docs/results/fuzz_bounds.md.
-_EXAMPLES = int(os.environ.get("TACCL_BOUND_EXAMPLES", "40"))
+_EXAMPLES = examples(10)
 _MOST_SENDS = 800
 
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_problems import random_problem
 from small_problems import custom, machine, ndv2_node, networks, problem, ring, two_nodes
+from studies import examples
 
 from taccl.encoding import bounds
 from taccl.encoding.bounds import Proof, View
@@ -229,7 +230,7 @@ def test_with_one_alpha_on_each_port_backwards_is_counted_as_forwards() -> None:
     assert gathered_steps(gather, at_ends=True) == gathered_steps(gather)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(7), deadline=None)
 @given(networks(alphas=(0.0, 1.0, 2.0), betas=(1.0, 2.0, 3.0)), st.sampled_from([1, 2, 71]), st.booleans())
 def test_the_steps_are_what_the_recurrences_say(topology: LogicalTopology, most: int, at_ends: bool) -> None:
     """With costs that are whole ticks, at each tick what is written in the docstring of `steps`."""

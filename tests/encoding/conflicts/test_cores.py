@@ -8,6 +8,7 @@ import pytest
 import z3
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from studies import examples
 
 from taccl.encoding.conflicts.broken_symmetry import rules_breaking
 from taccl.encoding.conflicts.core import Core, minimal_core
@@ -78,7 +79,7 @@ def links_on_the_way(
 
 
 @given(seed=st.integers(0, 10**6), max_hops=st.none() | st.integers(1, 4))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(67), deadline=None)
 def test_a_core_leaves_no_way_and_without_any_one_of_it_there_is_one(seed: int, max_hops: int | None) -> None:
     topology, rules = random_case(seed)
     dice = random.Random(seed + 1)
@@ -182,7 +183,7 @@ def is_about(each: Rule, owner: int) -> bool:
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(67), deadline=None)
 def test_a_core_contradicts_a_symmetry_and_without_any_one_of_it_does_not(seed: int) -> None:
     dice = random.Random(seed)
     ranks = dice.randint(2, 4)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_problems import machine, problem, random_schedules, ring
+from studies import examples
 
 from taccl.encoding.core.timing import (
     Decision,
@@ -198,7 +199,7 @@ def test_the_decisions_of_a_schedule_taken_again_end_no_later(schedule: Schedule
     assert again.makespan_us <= schedule.makespan_us + TOLERANCE_US
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(random_schedules(COLLECTIVES))
 def test_list_scheduling_any_valid_decisions_gives_a_valid_schedule(schedule: Schedule) -> None:
     again = list_schedule(schedule.problem, decisions_of(schedule))

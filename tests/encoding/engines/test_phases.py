@@ -23,6 +23,7 @@ from small_problems import (
     ring,
     two_nodes,
 )
+from studies import examples
 
 from taccl import make_problem
 from taccl.encoding.bounds import lower_bound
@@ -86,7 +87,7 @@ def test_on_serial_ports_the_mirror_image_of_a_tight_schedule_takes_exactly_as_l
     assert in_order(scattered, mirrored(gathered)).makespan_us == pytest.approx(gathered.makespan_us)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(13), deadline=None)
 @given(networks(betas=ENGINE_BETAS))
 def test_a_joined_all_reduce_is_never_later_than_its_halves_in_sequence(topology: LogicalTopology) -> None:
     allreduce = problem(topology, "allreduce", 2)
@@ -151,7 +152,7 @@ def test_a_custom_collective_that_copies_and_sums_has_both_halves() -> None:
     assert parts.broadcast_phase.collective.post.tolist() == both.post.tolist()
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(27), deadline=None)
 @given(custom_problems(most_ranks=4, betas=ENGINE_BETAS))
 def test_every_mix_of_copies_and_sums_gets_a_valid_schedule(mixed: Problem) -> None:
     update = next(reducing(greedy)(mixed, SearchOptions(), Budget(0.0), None))
@@ -159,7 +160,7 @@ def test_every_mix_of_copies_and_sums_gets_a_valid_schedule(mixed: Problem) -> N
     update.schedule.check()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(problems(names=("allreduce", "reduce", "reducescatter"), betas=ENGINE_BETAS))
 def test_every_collective_with_sums_gets_a_valid_schedule_at_once(summing: Problem) -> None:
     update = next(reducing(greedy)(summing, SearchOptions(), Budget(0.0), None))

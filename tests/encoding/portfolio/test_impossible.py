@@ -6,6 +6,7 @@ import pytest
 from brute_force import TooLarge, program_before
 from hypothesis import HealthCheck, assume, given, settings
 from small_problems import featured_problems
+from studies import examples
 
 from taccl import synthesize
 from taccl.encoding.portfolio.impossible import why_impossible
@@ -43,7 +44,7 @@ def test_two_ranks_behind_such_a_relay_that_pass_on_to_each_other_have_a_schedul
     assert result.schedule.check() is None
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck))
 @given(featured_problems(may=(True, False, False)))
 def test_what_is_called_impossible_has_no_program(requested: Problem) -> None:
     assume(why_impossible(requested) is not None)

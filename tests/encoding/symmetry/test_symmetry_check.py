@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_problems import full, networks, problem, ring, two_nodes
+from studies import examples
 
 from taccl.encoding.symmetry.check import action_of, is_automorphism
 from taccl.model.automorphism import Broken, broken_by, network_map
@@ -56,7 +57,7 @@ def is_plainly_one(topology: LogicalTopology, limits: RoutingLimits, ranks: list
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(networks(most_ranks=4, alphas=(1.0,), betas=(1.0, 2.0)), st.data())
 def test_it_says_what_a_plain_check_says(topology: LogicalTopology, data: st.DataObject) -> None:
     ranks = data.draw(st.permutations(range(topology.num_ranks)))

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from strategies_schedule import machine, schedules
+from studies import examples
 
 from taccl.errors import CollectiveError, FileError, ScheduleError, TacclError, TopologyError
 from taccl.model.collectives import make_collective
@@ -21,7 +22,7 @@ from taccl.model.schedule import (
 )
 from taccl.testing import assert_same_schedule
 
-RANDOM = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+RANDOM = settings(max_examples=examples(33), deadline=None, suppress_health_check=list(HealthCheck))
 DROP = object()
 
 

@@ -3,13 +3,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from strategies_schedule import machine, schedules
+from studies import examples
 
 from taccl.model.collectives import make_collective
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule, Send, schedule_from_sends
 from taccl.testing import assert_same_schedule, assert_valid_schedule
 
-RANDOM = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+RANDOM = settings(max_examples=examples(20), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def chain(occupancy: str = "serial") -> Schedule:

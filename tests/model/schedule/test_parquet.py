@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from strategies_schedule import machine, schedules
 from strategies_sums import named_sums
+from studies import examples
 
 from taccl.errors import FileError, ScheduleError, TacclError
 from taccl.model.collectives import make_collective
@@ -28,7 +29,7 @@ from taccl.model.schedule import (
 )
 from taccl.testing import assert_same_schedule
 
-RANDOM = settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+RANDOM = settings(max_examples=examples(7), deadline=None, suppress_health_check=list(HealthCheck))
 COLUMNS = ("chunk", "link", "start_us", "end_us", "reduce", "group")
 
 

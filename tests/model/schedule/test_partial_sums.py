@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from slow_rules import faults
 from strategies_schedule import machine
 from strategies_sums import named_sums
+from studies import examples
 
 from taccl.errors import ScheduleError
 from taccl.model.collectives import allreduce, reducescatter
@@ -191,7 +192,7 @@ def test_sets_and_their_table_say_the_same(ranks: list[set[int]]) -> None:
     assert [ranks_of(each) for each in sets] == [sorted(each) for each in ranks]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(33), deadline=None)
 @given(named_sums())
 def test_sums_made_anywhere_pass_the_checks_and_survive_a_file(schedule: Schedule) -> None:
     schedule.check()
@@ -200,7 +201,7 @@ def test_sums_made_anywhere_pass_the_checks_and_survive_a_file(schedule: Schedul
     assert schedule_to_json(again) == schedule_to_json(schedule)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(33), deadline=None)
 @given(named_sums(), st.integers(0, 2**32))
 def test_without_one_of_its_rows_a_sum_is_as_the_slow_rules_say(schedule: Schedule, seed: int) -> None:
     rows = np.delete(np.arange(len(schedule)), seed % max(1, len(schedule)))

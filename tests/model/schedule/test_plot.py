@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from strategies_schedule import machine, schedules
+from studies import examples
 
 from taccl.errors import TacclError
 from taccl.model.collectives import allreduce, make_collective
@@ -19,7 +20,7 @@ from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule, Send, schedule_from_json, schedule_from_sends
 from taccl.testing import assert_same_schedule
 
-RANDOM = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+RANDOM = settings(max_examples=examples(13), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.fixture(autouse=True, scope="module")

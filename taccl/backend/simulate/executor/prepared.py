@@ -178,7 +178,10 @@ class Prepared:
 def _call(
     executor: Executor, costs: ProtocolCosts, network: LogicalTopology, chunk_bytes: float, rounds: int
 ) -> Call:
-    """What a call costs whose chunks have this many bytes, in this many rounds."""
+    """What a call costs whose chunks have this many bytes, in this many rounds.
+
+    Times are made floats: for each that is a whole number the loop would be compiled again, 15 seconds.
+    """
     shape, sum_us_per_byte = costs.shape, 1e-3 / executor.reduce_gbps
     return Call(
         alpha_us=np.asarray(network.alpha_us, dtype=np.float64),
@@ -191,17 +194,17 @@ def _call(
         least_slice=float(shape.least_slice_bytes),
         slots=shape.slots,
         cut_through=shape.cut_through,
-        hop_us=costs.hop_us,
-        slice_us=costs.slice_us,
-        empty_us=costs.empty_us,
-        least_us=costs.least_us,
+        hop_us=float(costs.hop_us),
+        slice_us=float(costs.slice_us),
+        empty_us=float(costs.empty_us),
+        least_us=float(costs.least_us),
         block_us_per_byte=costs.block_us_per_byte,
-        reduce_us=executor.reduce_us,
+        reduce_us=float(executor.reduce_us),
         reduce_us_per_byte=sum_us_per_byte,
-        copy_us=executor.reduce_us if executor.copy_us is None else executor.copy_us,
+        copy_us=float(executor.reduce_us if executor.copy_us is None else executor.copy_us),
         copy_us_per_byte=sum_us_per_byte if executor.copy_gbps is None else 1e-3 / executor.copy_gbps,
-        room_us=executor.room_us,
-        sharpness=math.inf if executor.link_sharpness is None else executor.link_sharpness,
+        room_us=float(executor.room_us),
+        sharpness=math.inf if executor.link_sharpness is None else float(executor.link_sharpness),
     )
 
 

@@ -16,6 +16,7 @@ from programs import (
     with_steps,
 )
 from runtime_model import outcomes
+from studies import examples
 
 from taccl.backend.machine.report import Collector
 from taccl.backend.machine.run import run_acts
@@ -178,7 +179,7 @@ def relays(draw):
     return program("custom", 9, *ranks)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(27), deadline=None)
 @given(relays())
 def test_more_slots_larger_pieces_and_fewer_iterations_never_hurt(made):
     """What `deadlock` relies on, so that the hardest setting decides."""

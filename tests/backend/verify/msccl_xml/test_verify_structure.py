@@ -18,6 +18,7 @@ from programs import (
     with_block,
     with_steps,
 )
+from studies import examples
 
 from taccl.backend.msccl_xml import to_xml
 from taccl.backend.verify.msccl_xml import verify_file, verify_program, verify_text
@@ -271,7 +272,7 @@ def test_a_report_is_made_of_plain_data():
 _EXTREMES = ["-2147483648", "-2", "-1", "0", "1", "2", "3", "64", "71", "255", "32767", "32768", "2147483647"]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.data())
 def test_any_numbers_in_a_file_give_a_report_or_a_clean_error(data):
     """Hostile numbers cost neither a traceback nor much time or memory."""

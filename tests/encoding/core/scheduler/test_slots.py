@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_problems import helped_switch
+from studies import examples
 
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.routes.load_program import by_load_program
@@ -49,7 +50,7 @@ def test_a_switch_without_room_for_a_chunk_is_not_used() -> None:
             assert (update.schedule.dst < 4).all()
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(8))
 @given(st.integers(1, 5), st.integers(1, 3), st.sampled_from(["allreduce", "allgather", "reducescatter"]))
 def test_no_search_ends_with_more_in_a_helper_than_it_holds(slots: int, pieces: int, name: str) -> None:
     requested = pooled(slots, pieces, name, members=3)

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from registered import combining, combining_at_once, owners, reducing, serves
 from small_problems import ENGINE_BETAS, custom, full, machine, ndv2_node, problem, problems, ring, two_nodes
+from studies import examples
 
 from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.list_scheduling import Policy, RoutingInstance, schedule_by_policy
@@ -92,7 +93,7 @@ def test_a_group_larger_than_a_step_holds_is_cut() -> None:
 
 
 @given(problems(betas=ENGINE_BETAS, most_sends=8, limited=True))
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=examples(13), suppress_health_check=[HealthCheck.too_slow])
 def test_no_schedule_is_wrong_or_faster_than_the_bound(small: Problem) -> None:
     updates = islice(reducing(combining)(small, SearchOptions(), Budget.of_work(20), None), 6)
     times = []

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from registered import exchange, greedy, reducing, serves
 from small_problems import ENGINE_BETAS, full, machine, ndv2_node, networks, problem, ring
+from studies import examples
 
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import in_order
@@ -188,7 +189,7 @@ def test_a_move_that_does_not_wait_leaves_with_what_is_there() -> None:
     st.integers(0, 9),
     st.integers(1, 2),
 )
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=examples(50), suppress_health_check=[HealthCheck.too_slow])
 def test_every_sequence_that_completes_all_sums_is_a_schedule(
     topology: LogicalTopology, link_orbits: list[int], seed: int, pieces: int
 ) -> None:
@@ -209,7 +210,7 @@ def test_every_sequence_that_completes_all_sums_is_a_schedule(
 
 
 @given(st.sampled_from([switch(4), switch(6), ring(5, both=True), rails(), ndv2_node()]), st.integers(0, 9))
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=examples(8), suppress_health_check=[HealthCheck.too_slow])
 def test_a_played_sequence_keeps_its_symmetries_and_takes_as_long_as_its_schedule(
     topology: LogicalTopology, seed: int
 ) -> None:

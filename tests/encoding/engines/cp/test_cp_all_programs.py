@@ -28,6 +28,7 @@ from small_problems import (
     two_nodes,
 )
 from solving import solved
+from studies import examples
 
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.ticks import ticks_of
@@ -44,7 +45,7 @@ from taccl.support.budget import Budget
 
 #: Of an exhaustive search; what takes more of these takes hundreds of thousands.
 _MOST_SENDS = 1_000
-some = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+some = settings(max_examples=examples(6), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def switch(ranks: int, alpha_us: float, beta: float) -> LogicalTopology:
@@ -93,8 +94,8 @@ def optimum(small: Problem) -> float:
 
 
 def test_recursive_doubling_is_found_behind_a_switch_of_four_and_proved() -> None:
-    """Two rounds of all four chunks; with sums made once it would take four."""
-    assert optimum(problem(switch(4, 100.0, 1.0), "allreduce")) == pytest.approx(2 * (100 + 4))
+    """Two rounds; with the sum made once it would take four."""
+    assert optimum(sums(switch(4, 100.0, 1.0), 1)) == pytest.approx(2 * (100 + 1))
 
 
 def test_three_ranks_behind_a_switch_take_two_rounds() -> None:

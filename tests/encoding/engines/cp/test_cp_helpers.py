@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from registered import cp, reducing, routes_at_once
 from registered import joint as jointly
 from small_problems import featured_problems, machine
+from studies import examples
 
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.instance import Instance
@@ -68,7 +69,7 @@ def test_a_hub_that_may_not_copy_passes_on_once() -> None:
     assert bound <= best.makespan_us * (1 + 1e-9)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(6), deadline=None, suppress_health_check=list(HealthCheck))
 @given(featured_problems(most_ranks=4, names=("allgather", "broadcast", "gather", "scatter", "reduce")))
 def test_what_is_proved_optimal_is_the_optimum_of_an_exhaustive_search(small: Problem) -> None:
     """Copies, and sums for one rank, among members and a helper that perhaps may not sum, or not copy."""

@@ -30,6 +30,7 @@ from small_problems import (
     two_nodes,
 )
 from solving import solved
+from studies import examples
 
 from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.options import SearchOptions
@@ -46,7 +47,7 @@ from taccl.support.budget import Budget
 _COPIES = ("allgather", "alltoall", "broadcast", "gather", "scatter")
 #: Of an exhaustive search; what takes more of these takes hundreds of thousands.
 _MOST_SENDS = 1_000
-some = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+some = settings(max_examples=examples(8), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def first(small: Problem) -> Schedule:
@@ -112,7 +113,7 @@ def test_what_is_proved_of_a_custom_collective_agrees_with_an_exhaustive_search(
     agrees_with_an_exhaustive_search(small)
 
 
-@settings(some, max_examples=15)
+@settings(some, max_examples=examples(6))
 @given(featured_problems(most_ranks=3, names=_COPIES))
 def test_what_is_proved_of_unequal_and_late_chunks_agrees_with_an_exhaustive_search(small: Problem) -> None:
     assume(next(routes_at_once(small, SearchOptions(), Budget(0.0), None), None) is not None)

@@ -14,6 +14,7 @@ from small_problems import (
     ring,
     two_nodes,
 )
+from studies import examples
 
 from taccl import make_problem
 from taccl.encoding.bounds import lower_bound
@@ -58,7 +59,7 @@ def switch(ranks: int, alpha_us: float = 0.5) -> LogicalTopology:
     )
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(33), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(problems(names=("allgather", "broadcast"), limited=True, betas=ENGINE_BETAS), WORK_FOR_BOUNDS)
 def test_every_pass_is_a_valid_schedule_no_faster_than_its_bound(small: Problem, units: int) -> None:
     if is_for_matching(Instance(small)):

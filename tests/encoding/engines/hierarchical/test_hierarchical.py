@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_problems import ring
+from studies import examples
 
 from taccl import make_problem
 from taccl.encoding.bounds import quick_bound
@@ -74,7 +75,7 @@ def cluster(num_nodes: int, gpus: int, distances: list[int]) -> LogicalTopology:
     )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(
     st.integers(2, 7),
     st.sampled_from([2, 3, 4, 5]),

@@ -9,6 +9,7 @@ import pytest
 from brute_force import TooLarge, fastest
 from hypothesis import HealthCheck, assume, given, settings
 from small_problems import custom, featured_problems, machine, problem, ring
+from studies import examples
 
 from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.options import SearchOptions
@@ -83,7 +84,7 @@ def test_where_every_rank_sums_and_copies_there_is_nothing_to_keep_apart() -> No
     assert not list(schedules_apart(problem(ring(3), "allreduce")))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=list(HealthCheck))
 @given(featured_problems(most_ranks=3, names=("allreduce", "reducescatter", "reduce")))
 def test_no_schedule_is_faster_than_the_fastest_program(requested: Problem) -> None:
     assume(requested.topology.may_copy is None)
@@ -98,7 +99,7 @@ def test_no_schedule_is_faster_than_the_fastest_program(requested: Problem) -> N
     assert optimum <= schedule.makespan_us + 1e-6
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=list(HealthCheck))
 @given(featured_problems(most_ranks=4, names=("allreduce", "reducescatter", "reduce")))
 def test_a_machine_whose_members_may_all_sum_and_copy_has_a_schedule(requested: Problem) -> None:
     """Whatever its helper cannot do, if the sum goes to one rank or nothing forbids its copies."""

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from small_problems import ENGINE_BETAS, full, machine, ndv2_node, networks, problem, ring, two_nodes
+from studies import examples
 
 from taccl.encoding.bounds import lower_bound
 from taccl.encoding.bounds.flow import even_flow_bound, flow_bound
@@ -156,7 +157,7 @@ def test_where_alpha_is_dear_chunks_of_a_path_travel_together() -> None:
     assert best(problem(topology, "alltoall", 4)).makespan_us == pytest.approx(104.0)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(13), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(networks(most_ranks=5, betas=ENGINE_BETAS))
 def test_on_any_network_the_paths_carry_every_chunk_once(topology: LogicalTopology) -> None:
     small = problem(topology, "alltoall", 2)

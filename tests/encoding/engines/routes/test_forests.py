@@ -10,6 +10,7 @@ from engine_runs import assert_keeps_its_symmetry, assert_waits_for_no_compiler,
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_problems import WORK_FOR_BOUNDS, full, machine, networks, problem, ring, two_nodes
+from studies import examples
 
 from taccl import make_problem
 from taccl.encoding.bounds import lower_bound
@@ -48,7 +49,7 @@ def least_prices(search: _Planting) -> Shape:
     return shape_of(search.arcs, search.costs, search.problem.chunk_mb, 0.3, np.inf, True)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(
     networks(),
     st.sampled_from(SPREADING),

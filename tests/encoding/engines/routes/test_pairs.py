@@ -8,6 +8,7 @@ from engine_runs import assert_keeps_its_symmetry, assert_waits_for_no_compiler,
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_problems import full, machine, networks, problem, ring
+from studies import examples
 
 from taccl import make_problem
 from taccl.encoding.bounds import all_bounds, lower_bound
@@ -36,7 +37,7 @@ def of(name: str, chunks: int = 1, nodes: int | None = None, collective: str = "
     return make_problem(collective, topology=name, nodes=nodes, size="1GB", chunks=chunks).problem
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(7), deadline=None)
 @given(
     networks(),
     st.sampled_from(["alltoall", "gather", "scatter"]),
@@ -170,7 +171,7 @@ def test_a_problem_of_very_many_chunks_begins_with_it() -> None:
     assert next(first_engines(Instance(many))).name == "routes"
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(7), deadline=None)
 @given(st.integers(0, 10**6), st.integers(3, 5))
 def test_unequal_chunks_that_come_late_and_have_tails_are_served(seed: int, ranks: int) -> None:
     random = np.random.default_rng(seed)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from small_problems import featured_problems, machine, problem, ring
+from studies import examples
 
 from taccl.backend.lower import lower
 from taccl.encoding.bounds import lower_bound
@@ -158,7 +159,7 @@ def test_a_file_of_msccl_xml_refuses_helpers() -> None:
         lower(found(around(3, "allgather")))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(50), deadline=None, suppress_health_check=list(HealthCheck))
 @given(featured_problems())
 def test_what_it_finds_is_valid_and_no_earlier_than_can_be(requested: Problem) -> None:
     schedule = found(requested)
@@ -188,7 +189,7 @@ def test_among_members_alone_it_is_an_engine_like_others(name: str) -> None:
     schedule.check()
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(33), deadline=None, suppress_health_check=list(HealthCheck))
 @given(featured_problems())
 def test_the_decisions_of_a_schedule_taken_again_end_no_later(requested: Problem) -> None:
     """With late inputs and tails, too; also if its sums name what they carry."""

@@ -23,6 +23,7 @@ from small_problems import (
     ring,
     two_nodes,
 )
+from studies import examples
 from textbook_machines import all_built, railed_nodes, switch, torus
 
 from taccl.encoding.core.options import SearchOptions
@@ -382,7 +383,7 @@ def test_no_search_ends_with_something_slower_than_a_textbook_algorithm(
     assert times[-1] <= min(all_built(small).values(), default=math.inf) + 1e-6
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(problems(most_ranks=5, limited=True, betas=ENGINE_BETAS), st.booleans())
 def test_every_schedule_is_valid_on_random_machines(small: Problem, own_first: bool) -> None:
     if own_first:
@@ -391,7 +392,7 @@ def test_every_schedule_is_valid_on_random_machines(small: Problem, own_first: b
     all_built(small)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(6), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.sampled_from(COLLECTIVES),
     st.sampled_from([full(5), switch(4), torus(2, 3), railed_nodes(2, 3), railed_nodes(3, 2), torus(3, 3)]),

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutilations import linked
+from studies import examples
 
 from taccl.errors import TopologyError
 from taccl.topologies.importers.nodes.facts import Nearness
@@ -229,7 +230,7 @@ def test_one_link_is_the_fastest_known_of_which_all_sums_are_multiples(kind, sum
     assert nccl_log.one_link(kind, sums) == one
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(67))
 @given(st.data())
 def test_no_damage_makes_a_link_or_anything_but_an_error(data):
     text = data.draw(st.sampled_from([PAIR, SWITCHED, spoken(PAIR)]))
