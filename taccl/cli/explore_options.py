@@ -63,7 +63,7 @@ _OPTIONS = (
     click.option(
         "--scheduler",
         metavar="ADDRESS",
-        help="A Dask scheduler whose workers search as well, such as tcp://10.0.0.1:8786.",
+        help="A Dask scheduler whose workers search, a search each, such as tcp://10.0.0.1:8786.",
     ),
     click.option(
         "--jobs",

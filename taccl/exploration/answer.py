@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+import sys
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from taccl.backend.target import THREAD_BLOCKS, ThreadBlocks
 from taccl.errors import TacclError
+from taccl.model.problem import Problem
 from taccl.model.schedule import SavedSchedule, schedule_from_json, schedule_to_json
 from taccl.support.arguments import number, shown, whole_number, word
 from taccl.support.budget import MAX_TIME_LIMIT_S
+from taccl.synthesis.cluster.task import Columns
 from taccl.synthesis.configurations import Configuration
 from taccl.synthesis.result import Result
 
@@ -28,12 +31,14 @@ class Answer:
     configuration : of its file.
     seconds : that the search took.
     status : why the search ended.
+    claimed_us : a bound that a worker of a cluster says it proved, and that is not proved here; 0: none.
     """
 
     saved: SavedSchedule
     configuration: Configuration
     seconds: float
     status: str
+    claimed_us: float = 0.0
 
     @staticmethod
     def of(result: Result) -> Answer:
@@ -51,6 +56,17 @@ class Answer:
     def is_final(self) -> bool:
         """Whether the search ended by itself, so that it need not be done again."""
         return self.status != "interrupted"
+
+    def believed_for(self, problem: Problem) -> Answer:
+        """What is believed of an answer from elsewhere: its sends, checked, for a problem of our own.
+
+        Raises
+        ------
+        ScheduleError : it is no valid schedule of that problem.
+        """
+        schedule = Columns.of(self.saved.schedule).as_schedule_of(problem)
+        schedule.check()
+        return replace(self, saved=SavedSchedule(schedule), claimed_us=self.saved.lower_bound_us)
 
     def figures(self) -> dict[str, object]:
         """What it is, as plain values."""
@@ -75,6 +91,7 @@ class Answer:
             "configuration": asdict(self.configuration),
             "seconds": self.seconds,
             "status": self.status,
+            "claimed_us": self.claimed_us,
             "schedule": schedule,
         }
         return json.dumps(values)
@@ -86,7 +103,9 @@ class Answer:
             values = json.loads(text)
             saved, seconds = schedule_from_json(values["schedule"]), values["seconds"]
             number(seconds, "seconds", TacclError, least=0.0, most=MAX_TIME_LIMIT_S)
-            return Answer(saved, _configuration(values["configuration"]), seconds, str(values["status"]))
+            configuration, claimed_us = _configuration(values["configuration"]), values["claimed_us"]
+            number(claimed_us, "claimed_us", TacclError, least=0.0, most=sys.float_info.max)
+            return Answer(saved, configuration, seconds, str(values["status"]), claimed_us)
         except (ValueError, KeyError, TypeError, TacclError):
             return None
 

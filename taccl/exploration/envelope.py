@@ -52,7 +52,8 @@ class Envelope:
             return replace(self, searches=searches)
         if self.question.ways[0].sketch is None and curve.way:  # what is proved is of its sketch alone
             return replace(self, searches=searches, found=(*self.found, curve))
-        bound_us = max(curve.answer.saved.lower_bound_us, self.proved_us.get(place, 0.0))
+        answer = curve.answer
+        bound_us = max(answer.saved.lower_bound_us, answer.claimed_us, self.proved_us.get(place, 0.0))
         proved_us = {**self.proved_us, place: bound_us}
         return replace(self, searches=searches, found=(*self.found, curve), proved_us=proved_us)
 

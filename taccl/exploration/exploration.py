@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from taccl.encoding.core.options import SearchOptions
-from taccl.errors import TacclError
+from taccl.errors import ScheduleError, TacclError
 from taccl.exploration.answer import Answer
 from taccl.exploration.bounds import bounds_of
 from taccl.exploration.cache import Cache
@@ -16,7 +17,7 @@ from taccl.exploration.envelope import Envelope
 from taccl.exploration.explored import Cell, Explored
 from taccl.exploration.library import NOT_WHOLE, Library, in_configuration
 from taccl.exploration.question import Question
-from taccl.exploration.search import Outcome, Processes, Search, search_of
+from taccl.exploration.search import Outcome, Search, Searchers, search_of
 from taccl.exploration.shares import Shares
 from taccl.exploration.tuning import ANCHORS, LEAST_S, SEARCHED, WAVE
 from taccl.model import units
@@ -25,6 +26,9 @@ from taccl.support.lists import few
 
 #: Hears each search that has ended, with the table so far.
 Listener = Callable[[Cell, Explored], None]
+
+#: What a search came to: an answer, or why there is none, and whether it is of the cache.
+_Came = tuple[Answer | None, str, bool]
 
 
 @dataclass(frozen=True)
@@ -49,13 +53,12 @@ class Exploration:
         questions: Sequence[Question],
         shares: Shares,
         cache: Cache,
-        scheduler: str | None,
-        others: Processes,
+        others: Searchers,
         listen: Listener | None,
         notes: tuple[str, ...],
     ) -> None:
         self._questions, self._shares, self._cache = questions, shares, cache
-        self._scheduler, self._others, self._listen = scheduler, others, listen
+        self._others, self._listen = others, listen
         self._notes = dict.fromkeys(notes)
         self._envelopes: list[Envelope] = []
         self._cells: list[Cell] = []
@@ -84,7 +87,10 @@ class Exploration:
             self._envelopes[number], said = envelope.without_refuted()
             self._notes |= dict.fromkeys(said)
         return Explored(
-            tuple(self._envelopes), tuple(self._cells), (*self._notes, *self._missing()), self.interrupted
+            tuple(self._envelopes),
+            tuple(self._cells),
+            (*self._notes, *self._others.notes, *self._missing()),
+            self.interrupted,
         )
 
     def _missing(self) -> Iterator[str]:
@@ -137,35 +143,64 @@ class Exploration:
         options = self._shares.options(self._others.jobs, self._left_s(budget))
         searches = [self._search_at(place, options) for place in places]
         known = [self._cache.get(search.key) for search in searches]
-        missing = [search for search, answer in zip(searches, known, strict=True) if answer is None]
-        outcomes = self._others.outcomes(missing)
-        for place, search, answer in zip(places, searches, known, strict=True):
-            if answer is not None:
-                self._hear(place, answer, "", is_known=True)
-            else:
-                outcome = next(outcomes)
-                self._hear(place, self._kept(search, outcome), outcome.failure, is_known=False)
+        missing = [number for number, answer in enumerate(known) if answer is None]
+        ended: dict[int, _Came] = {
+            number: (answer, "", True) for number, answer in enumerate(known) if answer is not None
+        }
+        order = deque(range(len(places)))
+        try:
+            self._hear_in_order(places, ended, order)
+            for turn, outcome in self._others.outcomes([searches[number] for number in missing]):
+                number = missing[turn]  # kept now, though others before it may still be at work
+                answer, failure = self._kept(places[number], searches[number], outcome)
+                ended[number] = answer, failure, False
                 if not outcome.is_final:  # it was ended, with what it had
                     self.interrupted = True
                     return
+                self._hear_in_order(places, ended, order)
+        finally:
+            for number in sorted(ended):
+                self._hear(places[number], *ended[number])
+
+    def _hear_in_order(self, places: Sequence[Place], ended: dict[int, _Came], order: deque[int]) -> None:
+        """Hear what ended and has its turn, so that the table does not depend on who was faster."""
+        while order and order[0] in ended:
+            number = order.popleft()
+            self._hear(places[number], *ended.pop(number))
 
     def _search_at(self, place: Place, options: SearchOptions) -> Search:
         question = self._questions[place.question]
         turn = self._envelopes[place.question].searches[place.size]
         options = replace(options, seed=options.seed + turn)
-        return search_of(question, place.way, question.sizes[place.size], options, self._scheduler)
+        return search_of(question, place.way, question.sizes[place.size], options)
 
-    def _kept(self, search: Search, outcome: Outcome) -> Answer | None:
-        if outcome.text is None:
-            return None
+    def _kept(self, place: Place, search: Search, outcome: Outcome) -> tuple[Answer | None, str]:
+        """The answer of a search, kept in the cache; without one, why there is none."""
+        answer = None if outcome.text is None else Answer.from_text(outcome.text)
+        if answer is None:
+            return None, outcome.failure or "what a search gave back is no schedule"
+        if not self._others.are_here:
+            try:
+                answer = self._believed(place, answer)
+            except TacclError as fault:
+                return None, f"what a worker gave back is refused: {fault}"
         if outcome.is_final:
             try:
-                self._cache.put(search.key, outcome.text)
+                self._cache.put(search.key, answer.to_text())
             except (TacclError, OSError) as fault:
                 self._notes[f"answers are not kept: {fault}"] = None
-        return Answer.from_text(outcome.text)
+        return answer, ""
 
-    def _hear(self, place: Place, answer: Answer | None, failure: str, *, is_known: bool) -> None:
+    def _believed(self, place: Place, answer: Answer) -> Answer:
+        """An answer from elsewhere as a schedule of our own problem, checked here."""
+        question = self._questions[place.question]
+        chunks, size = answer.saved.schedule.problem.collective.chunks_per_rank, question.sizes[place.size]
+        problem = question.problem(chunks, answer.size_bytes, place.way)
+        if problem is None or not 0 <= size - answer.size_bytes < problem.collective.chunks_per_size:
+            raise ScheduleError(f"it is for another size than {units.format_size(size)}")
+        return answer.believed_for(problem)
+
+    def _hear(self, place: Place, answer: Answer | None, failure: str, is_known: bool) -> None:
         """Add what a search came to, as a curve over all sizes."""
         question, envelope = self._questions[place.question], self._envelopes[place.question]
         size, curve = question.sizes[place.size], None

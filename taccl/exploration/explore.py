@@ -16,6 +16,7 @@ from taccl.exploration.question import Question, question_of, with_proposal
 from taccl.exploration.search import processes
 from taccl.exploration.shares import Shares
 from taccl.exploration.sizes import sizes_of
+from taccl.exploration.workers import workers
 from taccl.model.collectives import ROOTED, plain_name
 from taccl.support.arguments import shown, whole_number
 from taccl.synthesis.output_options import OutputOptions
@@ -65,7 +66,8 @@ def explore(
     protocol, instances : of the files, as in `taccl.synthesize`.
     time_limit : seconds for all; default: 13 for each size of each question, at most 840.
     effort : units of work for all, in place of seconds: the same seed and effort give the same table.
-    scheduler : as in `taccl.synthesize`.
+    scheduler : address of a Dask scheduler, such as tcp://10.0.0.1:8786: its workers search, each a whole
+        search at a time (docs/cluster.md).
     jobs : searches at once, each in a process of its own where there are several.
     cache : whether answers are kept in the user's cache folder and found there again; or another folder.
     on_search : called with every search that has ended, and the table so far.
@@ -80,6 +82,10 @@ def explore(
     >>> [row["size_bytes"] for row in table.best]
     [1048576]
     """
+    if scheduler is not None and jobs != 1:
+        raise TacclError(
+            "jobs are of this computer, and a scheduler has its workers", hint="leave --jobs out"
+        )
     whole_number(jobs, "jobs", TacclError, least=1, most=os.cpu_count() or 1, hint="--jobs 1")
     if not isinstance(cache, bool | str | Path):
         raise TacclError(f"cache {shown(cache)} is neither true, false nor a folder")
@@ -110,8 +116,8 @@ def explore(
         raise TacclError("there is nothing to explore: no machine or no collective is given")
     kept = Cache((cache_folder() if cache is True else Path(cache)) if cache else None)
     shares = Shares.of(questions, time_limit, effort, seed)
-    with processes(jobs) as others:
-        exploration = Exploration(questions, shares, kept, scheduler, others, on_search, tuple(notes))
+    with processes(jobs) if scheduler is None else workers(scheduler) as others:
+        exploration = Exploration(questions, shares, kept, others, on_search, tuple(notes))
         exploration.run()
     return exploration.table()
 

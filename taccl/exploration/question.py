@@ -59,8 +59,8 @@ class Question:
         """The same by links alone: no file is predicted."""
         return replace(self, jobs=tuple(replace(job, has_predictions=False) for job in self.jobs))
 
-    def problem(self, chunks: int, size_bytes: int) -> Problem | None:
-        """What is asked at one size of this many chunks on links as they are, by the first way.
+    def problem(self, chunks: int, size_bytes: int, way: int = 0) -> Problem | None:
+        """What is asked at one size of this many chunks on links as they are, by one way.
 
         None where the size is no whole number of such chunks.
 
@@ -68,7 +68,7 @@ class Question:
         ------
         TacclError : more chunks than can be built.
         """
-        job = self.jobs[0]
+        job = self.jobs[way]
         stated = job.problem(job.configurations[0], job.cut(chunks)).problem
         many = stated.collective.chunks_per_size
         if size_bytes % many:

@@ -11,16 +11,18 @@ from dataclasses import asdict, dataclass, replace
 from multiprocessing import get_context
 from multiprocessing.pool import Pool
 from signal import SIG_DFL, SIG_IGN, SIGINT, SIGTERM, signal
+from typing import Protocol
 
 from taccl.api import synthesize_request
 from taccl.encoding.core.options import SearchOptions
-from taccl.errors import ClusterError, NoScheduleInTime, TacclError
+from taccl.errors import NoScheduleInTime, TacclError
 from taccl.exploration.answer import Answer
 from taccl.exploration.cache import key_of
 from taccl.exploration.question import Question
-from taccl.synthesis.cluster.sharing import searcher_at
 from taccl.synthesis.output_options import OutputOptions
 from taccl.synthesis.request import Request
+from taccl.synthesis.search import Observer
+from taccl.synthesis.searcher import Alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,14 +32,12 @@ class Search:
     Parameters
     ----------
     request : with a size.
-    scheduler : of a Dask cluster that searches as well; None: this computer alone.
     key : what the answer is kept by.
     """
 
     request: Request
     options: SearchOptions
     output: OutputOptions
-    scheduler: str | None
     key: str
 
 
@@ -49,17 +49,50 @@ class Outcome:
     is_final: bool = True
     failure: str = ""
 
+    def made_sane(self) -> Outcome:
+        """The same with values of their types, whatever was put in their place elsewhere."""
+        text = self.text if isinstance(self.text, str) else None
+        return Outcome(text, self.is_final is True, " ".join(str(self.failure).split()))
+
+
+class Searchers(Protocol):
+    """Who searches, and how many searches there are at once."""
+
+    #: Whether answers are of this computer. Of others, nothing is believed that is not checked here.
+    are_here: bool
+
+    @property
+    def jobs(self) -> int:
+        """So many searches at once."""
+        ...
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the user should know of them, by now."""
+        ...
+
+    def outcomes(self, searches: Sequence[Search]) -> Iterator[tuple[int, Outcome]]:
+        """What each comes to, with its number among them, as soon as it is there, in any order."""
+        ...
+
 
 def search_of(
     question: Question,
     way: int,
     size_bytes: int,
     options: SearchOptions,
-    scheduler: str | None = None,
 ) -> Search:
-    """The search for one size of a question."""
+    """The search for one size of a question. It can be sent: it names no file of this computer."""
     job = question.jobs[way]
-    request = replace(question.ways[way], size=size_bytes, target=job.target.name)  # a name can be sent
+    request = replace(
+        question.ways[way],
+        topology=job.inputs.topology,
+        nodes=None,
+        without=None,
+        sketch=job.inputs.sketch,
+        size=size_bytes,
+        target=job.target.name,
+    )
     content = {
         "machine": repr(job.inputs.topology),
         "sketch": repr(job.inputs.sketch),
@@ -69,21 +102,13 @@ def search_of(
         "options": asdict(options),
         "output": asdict(job.output),
     }
-    return Search(request, options, job.output, scheduler, key_of(content))
+    return Search(request, options, job.output, key_of(content))
 
 
-def carried_out(search: Search) -> Outcome:
-    """Search; what one search may fail with is told, and no reason to end an exploration.
-
-    Raises
-    ------
-    ClusterError : the scheduler or its workers cannot be used: no other search could use them either.
-    """
+def carried_out(search: Search, on_progress: Observer | None = None) -> Outcome:
+    """Search; what one search may fail with is told, and no reason to end an exploration."""
     try:
-        with searcher_at(search.scheduler, search.options) as searcher:
-            result = synthesize_request(search.request, search.options, search.output, searcher)
-    except ClusterError:
-        raise
+        result = synthesize_request(search.request, search.options, search.output, Alone(), on_progress)
     except NoScheduleInTime as fault:
         return Outcome(None, failure=fault.message)
     except TacclError as fault:
@@ -118,17 +143,24 @@ def _uninterrupted() -> Iterator[None]:
 
 
 class Processes:
-    """Who searches, and how many searches there are at once."""
+    """`Searchers` of this computer."""
+
+    are_here = True
+    notes: tuple[str, ...] = ()
 
     def __init__(self, pool: Pool | None, jobs: int) -> None:
         self._pool, self.jobs = pool, jobs
 
-    def outcomes(self, searches: Sequence[Search]) -> Iterator[Outcome]:
-        """What each comes to, in their order, each as soon as those before it are there."""
+    def outcomes(self, searches: Sequence[Search]) -> Iterator[tuple[int, Outcome]]:
+        """As `Searchers.outcomes`."""
         if self._pool is None:
-            yield from map(carried_out, searches)
+            yield from enumerate(map(carried_out, searches))
         else:
-            yield from self._pool.imap(carried_out, searches)
+            yield from self._pool.imap_unordered(_numbered, enumerate(searches))
+
+
+def _numbered(numbered: tuple[int, Search]) -> tuple[int, Outcome]:
+    return numbered[0], carried_out(numbered[1])
 
 
 def _begin(parent: int) -> None:

@@ -42,6 +42,13 @@ BOUNDS_SHARE = 0.1
 #: Of curves that differ by no more at a size, that one is taken which serves most sizes.
 SAME = 1e-3
 
+# --- workers
+
+#: Seconds between two looks at what workers came to, and for their answers after the time of all searches.
+WORKERS_LOOK_S, WORKERS_LATE_S = 0.2, 30.0
+#: A search that is lost with its worker is begun at most so many times: it may be the one that ends them.
+WORKERS_TRIES = 2
+
 # --- shares
 
 #: Where searches end early, at most so many times as many share the time.

@@ -100,8 +100,8 @@ def starting_sketch(topology: PhysicalTopology, name: str) -> str:
 def proposed_sketch(topology: PhysicalTopology) -> Sketch | None:
     """The first sketch of a machine, for searches; None: it has no NIC that several GPUs of a node share.
 
-    Of GPUs that share a NIC, one sends for all and another receives. docs/results/tried.md has what it gained,
-    and that other rules gained little.
+    Of GPUs that share a NIC, one sends for all and another receives. docs/results/tried.md has what it
+    gained, and that other rules gained little.
 
     Raises
     ------

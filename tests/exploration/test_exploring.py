@@ -230,6 +230,7 @@ def test_a_scheduler_that_nobody_reaches_is_one_error() -> None:
         ({"topology": "nowhere"}, "no machine called"),
         ({"topology": "ring:4", "collective": "allgather,everything"}, "everything"),
         ({"topology": "ring:4", "jobs": 0}, "jobs"),
+        ({"topology": "ring:4", "jobs": 2, "scheduler": "tcp://127.0.0.1:1"}, "leave --jobs out"),
         ({"topology": "ring:4", "time_limit": -1}, "time limit"),
         ({"topology": "ring:4", "effort": 0}, "effort"),
         ({"topology": "ring:4", "sizes": "2"}, "has not one for each"),

@@ -9,12 +9,12 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, Generic
 
 from taccl.errors import ClusterError
 from taccl.support.arguments import shown
-from taccl.synthesis.cluster.pool import Pool
-from taccl.synthesis.cluster.task import Answer
+from taccl.synthesis.cluster.pool import A, Pool, T
+from taccl.synthesis.cluster.task import Answer, Task
 from taccl.synthesis.cluster.tuning import CONNECTION_LATE_S
 from taccl.synthesis.cluster.work import carried_out
 
@@ -24,7 +24,7 @@ _ADDRESS = re.compile(r"(?:(?:tcp|tls|ws|wss|ucx)://)?(?:\[[0-9A-Fa-f:.%]+\]|[^\
 _HINT = "--scheduler tcp://HOST:8786, as `dask scheduler` prints it"
 
 
-class Cluster:
+class Cluster(Generic[T, A]):
     """A cluster with workers that are ready, and the tasks that they have.
 
     Parameters
@@ -34,7 +34,7 @@ class Cluster:
     notes : what the user should know about its versions and workers.
     """
 
-    def __init__(self, address: str, pool: Pool, notes: tuple[str, ...]) -> None:
+    def __init__(self, address: str, pool: Pool[T, A], notes: tuple[str, ...]) -> None:
         self.address, self.pool, self._notes = address, pool, notes
 
     @property
@@ -65,13 +65,28 @@ def connected(
     work: Callable[[bytes, str], Answer] = carried_out,
     reach_s: float = _REACH_S,
     answer_s: float = _ANSWER_S,
-) -> Iterator[Cluster]:
+) -> Iterator[Cluster[Task, Answer]]:
+    """The cluster at an address, for the tasks of one search; see `workers_at`."""
+    with workers_at(address, work, Answer, Task, reach_s=reach_s, answer_s=answer_s) as cluster:
+        yield cluster
+
+
+@contextmanager
+def workers_at(
+    address: str,
+    work: Callable[[bytes, str], A],
+    kind: type[A],
+    task: type[T],
+    *,
+    reach_s: float = _REACH_S,
+    answer_s: float = _ANSWER_S,
+) -> Iterator[Cluster[T, A]]:
     """The cluster at an address, until the context ends; then tasks that are left are given up.
 
     Parameters
     ----------
     address : of the scheduler, such as tcp://10.0.0.1:8786.
-    work : what workers do with a task.
+    work, kind, task : what workers do with a task, what they return, and what tasks are.
     reach_s, answer_s : seconds for reaching the scheduler, and for the first worker to answer.
 
     Raises
@@ -83,7 +98,7 @@ def connected(
     distributed = _distributed()
     with _silent():
         client, notes = _client(distributed, address, reach_s)
-        pool = Pool(client, work)
+        pool: Pool[T, A] = Pool(client, work, kind)
         try:
             pool.wait_for_workers(answer_s)
             yield Cluster(address, pool, notes)

@@ -13,40 +13,68 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from taccl.errors import ClusterError
-from taccl.synthesis.cluster.task import Answer, Task
 from taccl.synthesis.cluster.tuning import POOL_FETCH_S, POOL_FEW, POOL_GONE_S, POOL_LOOK_S
 from taccl.synthesis.cluster.versions import About, about
 
+if TYPE_CHECKING:
+    from typing_extensions import Self  # of type checkers: no dependency, and in `typing` from Python 3.11
+
+
+class Payload(Protocol):
+    """What can be handed to a worker."""
+
+    @property
+    def payload(self) -> bytes:
+        """All that the worker has to know."""
+        ...
+
+
+class Sanitized(Protocol):
+    """What can come back of it."""
+
+    def made_sane(self) -> Self:
+        """The same with values of the types that they should have, whatever a worker put in their place."""
+        ...
+
+
+T = TypeVar("T", bound=Payload)
+A = TypeVar("A", bound=Sanitized)
+
 
 @dataclass(frozen=True, eq=False)
-class Ended:
+class Ended(Generic[T, A]):
     """A task that came to an end; without an answer, `remark` says what became of it."""
 
-    task: Task
+    task: T
     worker: str
-    answer: Answer | None
+    answer: A | None
     remark: str = ""
 
 
-class Pool:
+class Pool(Generic[T, A]):
     """The workers of a client, and the tasks that wait, run, and ended.
 
     All is done in the thread that calls; two others only bring news into a queue.
+
+    Parameters
+    ----------
+    work : what workers do with the payload of a task and the name that Dask has for it.
+    kind : what it should return.
     """
 
-    def __init__(self, client: Any, work: Callable[[bytes, str], Answer]) -> None:
-        self._client, self._work = client, work
+    def __init__(self, client: Any, work: Callable[[bytes, str], A], kind: type[A]) -> None:
+        self._client, self._work, self._kind = client, work, kind
         self._news: queue.SimpleQueue[tuple[str, Any, Any]] = queue.SimpleQueue()
         self._requested: dict[str, Any] = {}
         self._threads: dict[str, int] = {}
         self._ready: set[str] = set()
         self._refused: dict[str, str] = {}
-        self._waiting: deque[Task] = deque()
-        self._running: dict[str, tuple[Task, str, Any]] = {}
-        self._ended: list[Ended] = []
+        self._waiting: deque[T] = deque()
+        self._running: dict[str, tuple[T, str, Any]] = {}
+        self._ended: list[Ended[T, A]] = []
         self._own = about()
         self._heard_s = self._had_workers_s = time.monotonic()
         self._closing = threading.Event()
@@ -106,14 +134,14 @@ class Pool:
             hint="dask worker ADDRESS --nthreads 1 adds one",
         )
 
-    def submit(self, tasks: Iterable[Task]) -> None:
+    def submit(self, tasks: Iterable[T]) -> None:
         """Let tasks wait for a free worker, in this order."""
         self._waiting.extend(tasks)
         if self.is_gone:
             self._end_waiting("lost: the scheduler went away")
         self._hand_out()
 
-    def ended(self, seconds: float) -> list[Ended]:
+    def ended(self, seconds: float) -> list[Ended[T, A]]:
         """Tasks that came to an end; empty if none did for this many seconds."""
         end_s = time.monotonic() + seconds
         while True:
@@ -123,10 +151,10 @@ class Pool:
         ended, self._ended = self._ended, []
         return ended
 
-    def drop(self, tasks: Iterable[Task]) -> list[Ended]:
+    def drop(self, tasks: Iterable[T]) -> list[Ended[T, A]]:
         """Give up tasks that wait or run; what they were."""
         given_up = set(map(id, tasks))
-        dropped = [
+        dropped: list[Ended[T, A]] = [
             Ended(task, "", None, "given up before it began")
             for task in self._waiting
             if id(task) in given_up
@@ -179,7 +207,7 @@ class Pool:
             self._meet(what, value)
         elif kind == "answer" and what in self._running:
             task, worker, _ = self._running.pop(what)
-            if isinstance(value, Answer):
+            if isinstance(value, self._kind):
                 self._ended.append(Ended(task, worker, value.made_sane()))
             else:
                 self._ended.append(Ended(task, worker, None, str(value)))
@@ -257,7 +285,7 @@ class Pool:
             load[address] += 1
             self._begin(self._waiting.popleft(), address)
 
-    def _begin(self, task: Task, address: str) -> None:
+    def _begin(self, task: T, address: str) -> None:
         key = f"taccl-{uuid.uuid4().hex}"
         future = self._client.submit(
             *(self._work, task.payload, key),

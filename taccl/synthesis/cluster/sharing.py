@@ -29,7 +29,7 @@ from taccl.support.budget import UNITS_PER_S, Budget
 from taccl.synthesis.cluster.connection import Cluster, connected
 from taccl.synthesis.cluster.plan import engines_for, for_a_part, variations
 from taccl.synthesis.cluster.pool import Ended
-from taccl.synthesis.cluster.task import Task
+from taccl.synthesis.cluster.task import Answer, Task
 from taccl.synthesis.cluster.tuning import (
     SHARING_AHEAD_BY_WORK,
     SHARING_HERE,
@@ -43,6 +43,8 @@ from taccl.synthesis.cluster.tuning import (
 )
 from taccl.synthesis.search import Found, Observer, heard
 from taccl.synthesis.searcher import Alone, Searcher, TaskRun
+
+TaskEnded = Ended[Task, Answer]
 
 
 @contextmanager
@@ -76,7 +78,7 @@ class Sharing:
     were merged.
     """
 
-    def __init__(self, cluster: Cluster, limit_s: float = math.inf) -> None:
+    def __init__(self, cluster: Cluster[Task, Answer], limit_s: float = math.inf) -> None:
         self.cluster, self.address = cluster, cluster.address
         self._end_s = time.monotonic() + limit_s
         self.runs: list[TaskRun] = []
@@ -85,7 +87,7 @@ class Sharing:
         self._claims: dict[Problem, _Claim] = {}
         self._ahead: dict[int, list[Task]] = {}
         self._ahead_budget: Budget | None = None
-        self._stash: dict[int, list[Ended]] = {}
+        self._stash: dict[int, list[TaskEnded]] = {}
 
     def search(
         self,
@@ -148,7 +150,7 @@ class Sharing:
             return time.monotonic() < self._end_s
         return budget.remaining_s() > 0
 
-    def take_ended(self, seconds: float) -> list[Ended]:
+    def take_ended(self, seconds: float) -> list[TaskEnded]:
         """What ended of the tasks of a search; of those that were begun ahead, it is kept."""
         rest = []
         for ended in self._pool.ended(seconds):
@@ -160,7 +162,7 @@ class Sharing:
                 rest.append(ended)
         return rest
 
-    def kept_for(self, chunks: int) -> list[Ended]:
+    def kept_for(self, chunks: int) -> list[TaskEnded]:
         """What tasks that were begun ahead gave for a number of chunks, in the order of the tasks; once."""
         return sorted(self._stash.pop(chunks, []), key=lambda ended: ended.task.number)
 
@@ -169,7 +171,7 @@ class Sharing:
         self._number += 1
         return Task(self._number - 1, problem, options)
 
-    def note(self, ended: Ended, time_us: float | None, remark: str = "") -> None:
+    def note(self, ended: TaskEnded, time_us: float | None, remark: str = "") -> None:
         """Keep what became of a task. `time_us` is of its schedule, if that is valid."""
         answer, options = ended.answer, ended.task.options
         self.runs.append(
@@ -289,7 +291,7 @@ class _Shared:
             trying = replace(each, effort=units, time_limit_s=limit_s, known=self._best)
             self._mine.append(self._sharing.task(self._instance.problem, trying))
         self._pool.submit(self._mine)
-        ended_by_number: dict[int, Ended] = {}
+        ended_by_number: dict[int, TaskEnded] = {}
         for task in list(self._mine):
             while task.number not in ended_by_number and self._sharing.waits_within(self._budget):
                 for ended in self._sharing.take_ended(SHARING_LOOK_S):
@@ -344,7 +346,7 @@ class _Shared:
             else:
                 self._sharing.note(ended, None, "ended after its search did")
 
-    def _merged(self, ended: Ended) -> Iterator[Update]:
+    def _merged(self, ended: TaskEnded) -> Iterator[Update]:
         """What a task came to, as news; it is noted with what the check here says."""
         answer, name = ended.answer, f"{ended.task.name} at {ended.worker or self._sharing.cluster.address}"
         self._mine = [task for task in self._mine if task is not ended.task]
@@ -379,7 +381,7 @@ class _Shared:
         self._sharing.note(ended, schedule.makespan_us, "faster" if improved else "not faster")
         self._hear_claim(ended)
 
-    def _hear_claim(self, ended: Ended) -> None:
+    def _hear_claim(self, ended: TaskEnded) -> None:
         answer = ended.answer
         if answer is None:
             return

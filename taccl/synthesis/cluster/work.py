@@ -43,11 +43,11 @@ def _carried_out(payload: bytes, key: str, began_s: float) -> Answer:
     if options.time_limit_s is not None:
         left_s = options.time_limit_s - (time.monotonic() - began_s)
         options = replace(options, time_limit_s=max(left_s, WORK_LEAST_S))
-    found = search(problem, options, lambda _: STOP if _is_given_up(key) else None)
+    found = search(problem, options, lambda _: STOP if is_given_up(key) else None)
     return Answer.of(found, time.monotonic() - began_s)
 
 
-def _is_given_up(key: str) -> bool:
+def is_given_up(key: str) -> bool:
     """Whether nobody waits for the task any more: whoever requested stopped, or is gone."""
     try:
         from distributed import get_worker

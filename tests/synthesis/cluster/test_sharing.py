@@ -42,7 +42,7 @@ CLOCK = SearchOptions(engine="greedy", time_limit_s=30.0)
 
 def until_given_up(payload: bytes, key: str) -> Answer:
     """Work until nobody waits any more."""
-    while not work._is_given_up(key):
+    while not work.is_given_up(key):
         time.sleep(0.02)
     return Answer(None)
 
