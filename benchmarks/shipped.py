@@ -43,6 +43,7 @@ _HEADER = (
     "theirs us",
     "ours us",
     "theirs / ours",
+    "effort",
 )
 
 
@@ -146,7 +147,7 @@ def _cells(row: Row) -> list[str]:
         "links" if row.links_alone else "defaults",
     )
     ratio = f"{row.theirs_us / row.ours_us:.2f}"
-    return [*where, row.theirs, f"{row.theirs_us:.2f}", f"{row.ours_us:.2f}", ratio]
+    return [*where, row.theirs, f"{row.theirs_us:.2f}", f"{row.ours_us:.2f}", ratio, str(row.effort)]
 
 
 def all_shipped() -> Iterator[Shipped]:
@@ -329,7 +330,7 @@ everybody as packets. Their AllReduces work in place, ours not, and theirs wait 
 send across nodes: so they are as fast or faster than as shipped.
 
 *links*: links alone (`--no-executor`); *defaults*: with what executing costs on H100 by default. Times are
-by the simulator, in microseconds, of searches with `--effort 1000`."""
+by the simulator, in microseconds, of searches with `--effort` as in the last column."""
 
 if __name__ == "__main__":
     main()
