@@ -17,6 +17,7 @@ from taccl.backend.lower.instances import cut_into_instances
 from taccl.backend.lower.layout import chunk_orders, lay_out
 from taccl.backend.lower.local_work import LocalWork, with_gathered
 from taccl.backend.lower.order import order_events
+from taccl.backend.lower.side_by_side import side_by_side
 from taccl.backend.lower.sizes import sizes_of
 from taccl.backend.lower.unequal import Starts, elements_of, starts_of
 from taccl.backend.target import LoweringOptions
@@ -76,7 +77,7 @@ def lower_to_actions(
 def plan_actions(
     schedule: Schedule, options: LoweringOptions, fused: bool = False, gathers: bool = True
 ) -> Assembly:
-    """Order and layout, with the order of chunks in groups that needs the fewest copies.
+    """Order and layout, with the places of chunks and the order in groups that need the fewest copies.
 
     Parameters
     ----------
@@ -89,7 +90,7 @@ def plan_actions(
     CollectiveError : buffers of a collective of one's own are larger than its size.
     UnitError : no size lies between those requested.
     """
-    cut, instance = cut_into_instances(schedule, options.instances)
+    cut, instance = cut_into_instances(side_by_side(schedule), options.instances)
     local = None
     if options.executor is not None:
         chunk_bytes = cut.problem.chunk_mb * MB

@@ -153,11 +153,12 @@ def test_copies_of_own_data_get_a_thread_block_where_all_others_are_full() -> No
 
 
 def test_copies_of_what_arrived_get_other_thread_blocks_where_one_has_too_many() -> None:
-    # Every other chunk of a part comes in one send, and each goes to its own place in the output.
+    # Rank 1 gets every other chunk in one send, each for its own place in the output; others take pairs.
     evens, odds = tuple(range(0, 130, 2)), tuple(range(1, 130, 2))
     rows = [(0.0, 0, 1, evens, False), (66.0, 0, 1, odds, False)]
-    rows += [(2.0 * piece, 1, 0, (130 + piece,), False) for piece in range(130)]
-    schedule = by_hand(make_collective("allgather", 2, 130), rows)
+    for start, src, dst in ((0.0, 0, 2), (3.0, 2, 3)):
+        rows += [(start + 3 * pair, src, dst, (2 * pair, 2 * pair + 1), False) for pair in range(65)]
+    schedule = by_hand(make_collective("broadcast", 4, 130), rows)
     for lowered in lower(schedule):
         report = verify_text(to_xml(lowered.program), targets=lowered.readers)
         assert report.ok, report

@@ -25,12 +25,12 @@ def test_the_second_order_of_alltoall_is_by_destination() -> None:
 
 
 def test_what_arrives_out_of_order_for_the_output_waits_in_scratch_and_is_copied_on() -> None:
-    # Chunks 0 and 2 are no neighbours in the output of rank 1, but leave it side by side.
-    rows = [(0.0, 0, 1, (0, 2), False), (3.0, 1, 2, (0, 2), False), (5.0, 0, 1, (1,), False)]
-    rows += [(6.0, 1, 2, (3,), False), (9.0, 1, 2, (1,), False)]
-    rows += [(0.0, 1, 0, (3, 4, 5), False), (0.0, 2, 0, (6, 7, 8), False), (4.0, 2, 1, (6, 7, 8), False)]
-    rows += [(13.0, 1, 2, (4, 5), False)]
-    program = program_of(by_hand(make_collective("allgather", 3, 3), rows))
+    # Chunks 0 and 2 are no neighbours in the output of rank 1, but leave it side by side; more take 0 and 1.
+    rows = [(0.0, 0, 1, (0, 2), False), (3.0, 1, 2, (0, 2), False)]
+    rows += [(3.0, 0, 1, (1,), False), (6.0, 1, 2, (1,), False)]
+    for start, src, dst in ((0.0, 0, 3), (3.0, 3, 4), (6.0, 4, 5)):
+        rows += [(start, src, dst, (0, 1), False), (start + 3, src, dst, (2,), False)]
+    program = program_of(by_hand(make_collective("broadcast", 6, 3), rows))
     rank = program.ranks[1]
     landed = [step for step in steps_of(rank) if step.op is Op.RECV and step.count == 2]
     sent = [step for step in steps_of(rank) if step.op is Op.SEND and step.src is Buffer.SCRATCH]
