@@ -13,6 +13,7 @@ import click
 from taccl.cli.failures import as_file_error
 from taccl.errors import FileError, TacclError
 from taccl.support.files import ensure_writable, write_atomically
+from taccl.support.report import aligned
 
 #: As the name of an output: standard output. A file of this name is `./-`.
 STDOUT = Path("-")
@@ -27,10 +28,7 @@ def show_json(value: object) -> None:
 
 def show_table(header: Sequence[str], rows: Iterable[Sequence[object]], *, err: bool = False) -> None:
     """Columns as wide as their widest entry, the last one as it is; `err`: on standard error."""
-    table = [tuple(header), *(tuple(map(str, row)) for row in rows)]
-    widths = [max(len(row[i]) for row in table) for i in range(len(header))]
-    for row in table:
-        line = "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+    for line in aligned([header, *rows]):
         click.echo(line, err=err)
 
 

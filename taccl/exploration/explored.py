@@ -243,15 +243,6 @@ class Explored(Reported):
                 is_all = math.isclose(schedule.makespan_us, row["time_us"], rel_tol=1e-6)
                 yield size, saved, () if is_all else (f"{_LINKS_ONLY} {row['time_us']:.2f} us",)
 
-    def __str__(self) -> str:
-        table = self.report().table
-        rows = [tuple(table.header), *(tuple(map(str, row)) for row in table.cells)]
-        widths = [max(len(row[place]) for row in rows) for place in range(len(table.header))]
-        lines = (
-            "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows
-        )
-        return "\n".join([table.title, *(line.rstrip() for line in lines)])
-
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw algbw over size on log axes, each collective with its bound and what libraries run.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,17 @@ class Table:
     title: str
     cells: Sequence[Sequence[object]]
     header: Sequence[str] = ()
+
+    def __str__(self) -> str:
+        return "\n".join([self.title, *aligned([self.header, *self.cells] if self.header else self.cells)])
+
+
+def aligned(rows: Iterable[Sequence[object]]) -> Iterator[str]:
+    """Lines whose columns are as wide as their widest cell; all rows have as many cells."""
+    cells = [tuple(map(str, row)) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for row in cells:
+        yield "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 @dataclass(frozen=True)
@@ -42,7 +53,7 @@ class Report:
 
 
 class Reported:
-    """A result whose values, data frame and HTML come of one report."""
+    """A result whose values, text, data frame and HTML come of one report."""
 
     __slots__ = ()
 
@@ -64,6 +75,9 @@ class Reported:
         """
         report = self.report()
         return data_frame({name: [row[name] for row in report.rows] for name in report.columns})
+
+    def __str__(self) -> str:
+        return str(self.report().table)
 
     def _repr_html_(self) -> str:
         table = self.report().table

@@ -23,6 +23,10 @@ def test_the_values_have_the_name_of_their_schema() -> None:
     assert Napkin().to_dict() == {"schema": "taccl.bound/1", "links": 2}
 
 
+def test_printed_it_is_a_title_and_columns() -> None:
+    assert str(Napkin()) == "two <links>\nlink    time (us)\n0 -> 1  1.50\n1 -> 0  2.00"
+
+
 def test_a_data_frame_has_the_columns_of_the_report_and_no_more() -> None:
     pytest.importorskip("pandas")
     frame = Napkin().to_pandas()
