@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from taccl.backend.show import Timeline, describe_schedule, schedule_timeline, to_html, to_trace
-from taccl.backend.show.facts import bandwidth_words, time_facts, topology_words
+from taccl.backend.show.facts import time_facts, topology_words
 from taccl.backend.targets.registry import unfold_file
 from taccl.backend.unfolded import Unfolded
 from taccl.cli import completion
@@ -188,6 +188,6 @@ def _facts(run: SimulatedSize) -> tuple[tuple[str, str], ...]:
         ("topology", topology_words(topology)),
         ("size", f"{units.format_size(run.size_bytes)}, in chunks of {units.format_size(chunk)}"),
         *time_facts(run.time_us, run.lower_bound_us, run.bound_source),
-        ("algbw", bandwidth_words(run.algbw_gbps)),
-        ("busbw", bandwidth_words(run.busbw_gbps)),
+        ("algbw", units.format_bandwidth(run.algbw_gbps)),
+        ("busbw", units.format_bandwidth(run.busbw_gbps)),
     )

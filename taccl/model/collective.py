@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from taccl.errors import CollectiveError
 from taccl.model.chunk_maps import ChunkClasses, RankSets
+from taccl.model.units import format_count
 from taccl.support.arguments import column, shown, text, whole_number
 from taccl.support.size_limits import check_table
 
@@ -243,7 +244,7 @@ class Collective:
     def counted_ranks(self) -> str:
         """`4 ranks and 1 helper`."""
         counts = [(self.num_members, "rank")] + [(self.num_helpers, "helper")] * bool(self.num_helpers)
-        return " and ".join(f"{count} {noun}{'' if count == 1 else 's'}" for count, noun in counts)
+        return " and ".join(format_count(count, noun) for count, noun in counts)
 
     @cached_property
     def pre(self) -> BoolArray:

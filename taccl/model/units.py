@@ -94,6 +94,17 @@ def format_sizes(least_mb: float, most_mb: float) -> str:
     return least if least == most else f"{least} to {most}"
 
 
+def format_bandwidth(gbps: float) -> str:
+    """`12.50 GB/s`; it is infinite where nothing has to move."""
+    return f"{gbps:.2f} GB/s" if math.isfinite(gbps) else "nothing has to move"
+
+
+def format_count(number: int, noun: str) -> str:
+    """`1 step`, `2 steps`, `2 switches`."""
+    plural = f"{noun}es" if noun.endswith("ch") else f"{noun}s"
+    return f"{number} {noun if number == 1 else plural}"
+
+
 def beta_from_bandwidth(bandwidth_gbps: float) -> float:
     """Microseconds per MB of a link that moves `bandwidth_gbps` * 10**9 bytes per second."""
     if not is_number(bandwidth_gbps) or not 0 < bandwidth_gbps < _MAX_FLOAT:

@@ -26,6 +26,7 @@ from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem
 from taccl.model.tolerance import contradicts
 from taccl.model.units import MB
+from taccl.synthesis.search import relative_gap
 
 #: Rounds that are executed where those of a usual execution contradict a bound.
 _MOST_ROUNDS = 4096
@@ -51,6 +52,20 @@ class Execution:
     time_us: float
     bound: Proof
     raised_us: float = 0.0
+
+    @property
+    def gap(self) -> float:
+        """(time - bound) / time, a fraction."""
+        return relative_gap(self.time_us, self.bound.value_us)
+
+    def to_dict(self) -> dict[str, object]:
+        """The time next to its bound, for JSON."""
+        return {
+            "time_us": self.time_us,
+            "lower_bound_us": self.bound.value_us,
+            "bound_source": self.bound.witness,
+            "gap": self.gap,
+        }
 
 
 def execute(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING
 from taccl.encoding.bounds import NOTHING, Proof, quick_bound
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import decisions_of, in_order
-from taccl.encoding.portfolio.journal import EngineRun
 from taccl.model import units
 from taccl.model.collective import Collective
 from taccl.model.engine_costs import LINKS_ALONE
@@ -273,21 +271,14 @@ class Result(Reported):
             "verified": self.verified,
             "checked": list(self.checked),
             "notes": list(self.notes),
-            "engines": [_of_engine(run) for run in self.found.engines],
+            "engines": [run.to_dict() for run in self.found.engines],
             "declined": [asdict(declined) for declined in self.found.declined],
             "failures": [asdict(failure) for failure in self.found.failures],
             "protocol": self.protocol,
             "instances": self.instances,
             "thread_blocks": self.thread_blocks,
             "blocks_per_gpu": self.blocks_per_gpu,
-            "predicted": None
-            if self.execution is None
-            else {
-                "time_us": self.execution.time_us,
-                "lower_bound_us": self.execution.bound.value_us,
-                "bound_source": self.execution.bound.witness,
-                "gap": relative_gap(self.execution.time_us, self.execution.bound.value_us),
-            },
+            "predicted": None if self.execution is None else self.execution.to_dict(),
             "files_tried": [asdict(tried) | {"gap": tried.gap} for tried in self.files_tried],
             "chunks_tried": [
                 asdict(tried) | {"gap": tried.gap, "solve_s": tried.seconds} for tried in self.chunks_tried
@@ -306,13 +297,14 @@ class Result(Reported):
         `verbose` : also the schedule's own bound where the file is predicted, and tables of the
         configurations and the numbers of chunks that were tried.
         """
+        nodes = units.format_count(self.problem.topology.num_nodes, "node")
         rows = [
             ("collective", f"{self.collective.name}, {self.collective.counted_ranks}"),
-            ("topology", f"{self.topology}, {_count(self.problem.topology.num_nodes, 'node')}{self.sums_at}"),
+            ("topology", f"{self.topology}, {nodes}{self.sums_at}"),
             ("sketch", self.sketch or "none: all links, as they are"),
             ("size", f"{units.format_size(self.size_bytes)}, in chunks of {self._chunk_size()}"),
             *self._times(),
-            ("transfers", f"{len(self.schedule)} in {_count(len(self.schedule.sends), 'send')}"),
+            ("transfers", f"{len(self.schedule)} in {units.format_count(len(self.schedule.sends), 'send')}"),
             ("engine", f"{self.options.engine}, {self.solve_s:.1f} s"),
             ("verified", self._verdict()),
         ]
@@ -336,7 +328,10 @@ class Result(Reported):
         factor = self.collective.busbw_factor
         shown_us = self.time_us if self.execution is None else self.execution.time_us
         algbw_gbps = units.bandwidth_gbps(self.size_bytes, shown_us)
-        bandwidths = [("algbw", _bandwidth(algbw_gbps)), ("busbw", _bandwidth(algbw_gbps * factor))]
+        bandwidths = [
+            ("algbw", units.format_bandwidth(algbw_gbps)),
+            ("busbw", units.format_bandwidth(algbw_gbps * factor)),
+        ]
         if self.execution is None:
             return [
                 ("time", f"{self.time_us:.2f} us  ({self._left_out})"),
@@ -348,7 +343,7 @@ class Result(Reported):
         return [
             ("file time", f"{time_us:.2f} us predicted  ({self._configuration()})"),
             *zip(("lower bound", ""), self._bounds_of_files(bound), strict=False),
-            ("gap", f"{100 * relative_gap(time_us, bound.value_us):.2f}%  (search ended: {self.status})"),
+            ("gap", f"{100 * self.execution.gap:.2f}%  (search ended: {self.status})"),
             *bandwidths,
             ("schedule", f"{self.time_us:.2f} us  ({self._left_out})"),
         ]
@@ -379,8 +374,8 @@ class Result(Reported):
 
     def _configuration(self) -> str:
         kind = "one-way thread block" if self.thread_blocks == "one-way" else "thread block"
-        blocks = _count(self.blocks_per_gpu or 0, kind)
-        return f"{self.protocol}, {_count(self.instances, 'instance')}, {blocks}"
+        blocks = units.format_count(self.blocks_per_gpu or 0, kind)
+        return f"{self.protocol}, {units.format_count(self.instances, 'instance')}, {blocks}"
 
     def _bound_of_schedule(self) -> str:
         costs = "links alone" if self.machine is None else "the same costs"
@@ -397,21 +392,3 @@ class Result(Reported):
         readers = ", ".join(reader for file in self.files for reader in file.readers)
         took = f", made and verified in {self.file_seconds:.1f} s" if self.file_seconds >= _A_WHILE_S else ""
         return f"schedule and {self.files[0].format.upper()} for {readers}{took}"
-
-
-def _of_engine(run: EngineRun) -> dict[str, object]:
-    return {
-        "part": run.part,
-        "name": run.name,
-        "solve_s": round(run.seconds, 3),
-        "time_us": run.time_us,
-        "lower_bound_us": run.lower_bound_us,
-    }
-
-
-def _bandwidth(gbps: float) -> str:
-    return f"{gbps:.2f} GB/s" if math.isfinite(gbps) else "nothing has to move"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from taccl.errors import TopologyError
+from taccl.model.units import format_count
 from taccl.support.arguments import whole_number
 from taccl.topologies.devices import MAX_GPUS, NO_NODE, Device
 from taccl.topologies.machines import both_directions
@@ -37,10 +38,9 @@ def with_servers(machine: PhysicalTopology, count: int) -> PhysicalTopology:
         for number, name in enumerate(names[: count - len(servers)], start=len(servers)):
             devices.append(replace(model, name=name, local=number))
             links += both_directions(name, switch, alpha_us, beta)
-    plural = "" if count == 1 else "s"
     return replace(
         machine,
-        name=f"{machine.name} with {count} server{plural}",
+        name=f"{machine.name} with {format_count(count, 'server')}",
         devices=tuple(devices),
         links=tuple(links),
     )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from taccl.model.units import MB, bandwidth_gbps
+from taccl.model.units import MB, bandwidth_gbps, format_count
 from taccl.topologies.devices import Device, DeviceKind, Link
 
 
@@ -46,8 +46,8 @@ def headline(name: str, devices: Sequence[Device], links: Sequence[Link], occupa
         "pcie": "PCIe bridge",
         "fabric": "fabric",
     }
-    parts = [_counted(nodes, "node"), *(_counted(kinds[kind], names[kind]) for kind in kinds)]
-    return f"{name}: {', '.join([*parts, _counted(len(links), 'link')])}, {occupancy}"
+    parts = [format_count(nodes, "node"), *(format_count(kinds[kind], names[kind]) for kind in kinds)]
+    return f"{name}: {', '.join([*parts, format_count(len(links), 'link')])}, {occupancy}"
 
 
 def as_html(name: str, devices: Sequence[Device], links: Sequence[Link], occupancy: str) -> str:
@@ -62,8 +62,3 @@ def as_html(name: str, devices: Sequence[Device], links: Sequence[Link], occupan
         "<th>count</th><th>alpha (us)</th><th>beta (us/MB)</th><th>GB/s each</th></tr></thead>"
         f"<tbody>{rows}</tbody></table>"
     )
-
-
-def _counted(count: int, noun: str) -> str:
-    plural = f"{noun}es" if noun.endswith("ch") else f"{noun}s"
-    return f"{count} {noun if count == 1 else plural}"

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("distributed")
 
-from distributed import LocalCluster
+from dask_here import two_workers
 
 from taccl import Explored, explore
 from taccl.exploration import workers
@@ -26,14 +26,7 @@ SMALL = {"collective": "allgather,alltoall", "topology": "ring:4", "sizes": "1KB
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    with LocalCluster(
-        n_workers=2,
-        threads_per_worker=1,
-        processes=True,
-        scheduler_port=0,
-        dashboard_address=":0",
-        silence_logs=100,
-    ) as cluster:
+    with two_workers() as cluster:
         yield cluster.scheduler_address
 
 

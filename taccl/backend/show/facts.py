@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 from taccl.backend.program import Program
 from taccl.model import units
 from taccl.model.network import LogicalTopology
 from taccl.model.schedule import SavedSchedule
+from taccl.model.units import format_count
 
 
 def schedule_facts(saved: SavedSchedule) -> tuple[tuple[str, str], ...]:
@@ -18,13 +17,13 @@ def schedule_facts(saved: SavedSchedule) -> tuple[tuple[str, str], ...]:
     root = "" if collective.root is None else f", root {collective.root}"
     size, chunk = problem.size_bytes, round(problem.chunk_mb * units.MB)
     return (
-        ("collective", f"{collective.name}, {count(problem.num_ranks, 'rank')}{root}"),
+        ("collective", f"{collective.name}, {format_count(problem.num_ranks, 'rank')}{root}"),
         ("topology", topology_words(problem.topology)),
         ("size", f"{units.format_size(size)}, in chunks of {units.format_size(chunk)}"),
         *time_facts(schedule.makespan_us, saved.lower_bound_us, saved.bound_source, " for this chunk count"),
-        ("algbw", bandwidth_words(schedule.algbw_gbps)),
-        ("busbw", bandwidth_words(schedule.busbw_gbps)),
-        ("transfers", f"{len(schedule)} in {count(len(schedule.sends), 'send')}"),
+        ("algbw", units.format_bandwidth(schedule.algbw_gbps)),
+        ("busbw", units.format_bandwidth(schedule.busbw_gbps)),
+        ("transfers", f"{len(schedule)} in {format_count(len(schedule.sends), 'send')}"),
     )
 
 
@@ -47,32 +46,23 @@ def time_facts(
     )
 
 
-def bandwidth_words(gbps: float) -> str:
-    """GB/s; infinite where nothing has to move."""
-    return f"{gbps:.2f} GB/s" if math.isfinite(gbps) else "nothing has to move"
-
-
 def program_facts(program: Program) -> tuple[tuple[str, str], ...]:
     """(label, value) lines about the whole program."""
     blocks = sum(len(rank.thread_blocks) for rank in program.ranks)
     steps = sum(len(block.steps) for rank in program.ranks for block in rank.thread_blocks)
-    parts = [count(blocks, "thread block"), count(steps, "step"), count(program.num_channels, "channel")]
+    counts = ((blocks, "thread block"), (steps, "step"), (program.num_channels, "channel"))
     served = (("in place", program.in_place), ("out of place", program.out_of_place))
+    ranks = format_count(program.num_ranks, "rank")
     places = " or ".join(word for word, serves in served if serves)
     largest = "any size" if program.max_bytes <= 0 else units.format_size(program.max_bytes)
     return (
-        ("collective", f"{program.collective}, {count(program.num_ranks, 'rank')}, {program.protocol.value}"),
+        ("collective", f"{program.collective}, {ranks}, {program.protocol.value}"),
         ("calls", f"{places or 'none'}, {units.format_size(program.min_bytes)} to {largest}"),
         ("cut into", f"{program.chunks_per_loop} chunks"),
-        ("program", ", ".join(parts)),
+        ("program", ", ".join(format_count(*each) for each in counts)),
     )
 
 
 def topology_words(topology: LogicalTopology) -> str:
     """Its name, its nodes and how its ports are occupied."""
-    return f"{topology.name}, {count(topology.num_nodes, 'node')}, {topology.occupancy}"
-
-
-def count(number: int, noun: str) -> str:
-    """`1 step`, `2 steps`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"{topology.name}, {format_count(topology.num_nodes, 'node')}, {topology.occupancy}"

@@ -14,10 +14,10 @@ from taccl.backend.plan import (
     Range,
     RankPlan,
 )
-from taccl.backend.show.facts import count
 from taccl.backend.show.text import aligned, check_rank
 from taccl.backend.simulate import PlanSimulation
 from taccl.model import units
+from taccl.model.units import format_count
 
 _Times = dict[tuple[int, int, int], tuple[float, float]]
 
@@ -34,11 +34,13 @@ def plan_facts(plan: ExecutionPlan) -> tuple[tuple[str, str], ...]:
     protocol = "LL" if plan.moves_packets else "Simple"
     if plan.double_scratch:
         protocol += ", two halves of scratch"
-    parts = [count(len(blocks), "thread block"), count(operations, "operation")]
-    parts += [count(number, f"{kind.value} channel end") for kind, number in channels.items() if number]
+    parts = [format_count(len(blocks), "thread block"), format_count(operations, "operation")]
+    parts += [
+        format_count(number, f"{kind.value} channel end") for kind, number in channels.items() if number
+    ]
     return (
         ("plan", plan.name),
-        ("collective", f"{plan.collective}, {count(plan.num_ranks, 'rank')}, {protocol}"),
+        ("collective", f"{plan.collective}, {format_count(plan.num_ranks, 'rank')}, {protocol}"),
         ("calls", f"{place}, {units.format_size(plan.min_bytes)} to {largest}"),
         ("program", ", ".join(parts)),
     )
@@ -73,7 +75,7 @@ def describe_plan(
 
 def _rank_lines(number: int, rank: RankPlan, times: _Times | None) -> Iterator[str]:
     sizes = f"{rank.input_chunks} in, {rank.output_chunks} out, {rank.scratch_chunks} scratch"
-    yield f"rank {number}: {count(len(rank.blocks), 'thread block')}; chunks: {sizes}"
+    yield f"rank {number}: {format_count(len(rank.blocks), 'thread block')}; chunks: {sizes}"
     for block in rank.blocks:
         yield f"  thread block {block.id}"
         header = ("", "op", "from", "to", "with")
@@ -144,7 +146,7 @@ def detail_words(rank: RankPlan, block: PlanBlock, operation: Operation) -> Iter
     if operation.share is not None:
         yield f"part {operation.share.number} of {operation.share.parts}"
     if operation.barrier is not None:
-        yield f"barrier {operation.barrier.id} of {count(operation.barrier.num_blocks, 'block')}"
+        yield f"barrier {operation.barrier.id} of {format_count(operation.barrier.num_blocks, 'block')}"
     if operation.semaphores:
         yield f"semaphore {', '.join(map(str, operation.semaphores))}"
     if operation.name is OpName.PIPELINE and operation.turns is not None:

@@ -10,7 +10,7 @@ import numpy as np
 from taccl.backend.program import Op, Program
 from taccl.backend.show.contents import Execution, execute
 from taccl.backend.show.critical import InOrder, Release, walk_back
-from taccl.backend.show.facts import count, program_facts
+from taccl.backend.show.facts import program_facts
 from taccl.backend.show.timeline import COPY, RECEIVE, REDUCE, RELAY, SEND, Bars, Timeline, labelled_bars
 from taccl.backend.simulate import Simulation
 from taccl.backend.step_rows import OPS
@@ -18,6 +18,7 @@ from taccl.backend.verify.msccl_xml.columns import RECEIVES, SENDS
 from taccl.model import units
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
+from taccl.model.units import format_count
 
 _KIND = {Op.SEND: SEND, Op.RECV: RECEIVE, Op.RECV_REDUCE_COPY: RECEIVE, Op.COPY: COPY, Op.REDUCE: REDUCE}
 _KIND_OF = np.array([_KIND.get(op, RELAY) for op in OPS])
@@ -47,7 +48,11 @@ def program_timeline(
     bars, labels = _bars(execution, shown, times, simulation)
     return Timeline(
         title=program.name or f"{program.collective}, {program.num_ranks} ranks",
-        facts=(*program_facts(program), *facts, ("critical path", count(int(bars.critical.sum()), "step"))),
+        facts=(
+            *program_facts(program),
+            *facts,
+            ("critical path", format_count(int(bars.critical.sum()), "step")),
+        ),
         notes=(*notes, *_notes(execution, simulation)),
         unit="step" if simulation is None else "us",
         span=float(times.end[shown].max(initial=0.0)),

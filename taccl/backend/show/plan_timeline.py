@@ -13,7 +13,6 @@ import numpy as np
 
 from taccl.backend.plan import Channel, ExecutionPlan, Operation, OpName, ends_of
 from taccl.backend.program import Buffer
-from taccl.backend.show.facts import count
 from taccl.backend.show.of_plan import detail_words, plan_facts, range_words
 from taccl.backend.show.timeline import COPY, READ, REDUCE, RELAY, SEND, WAIT, Bars, Timeline, labelled_bars
 from taccl.backend.simulate import PlanSimulation, simulate_plan
@@ -23,6 +22,7 @@ from taccl.backend.verify.mscclpp.subject import At
 from taccl.model import units
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray, LogicalTopology
+from taccl.model.units import format_count
 
 #: Those that a block may have to wait in, and that do nothing else.
 _WAITING = frozenset(
@@ -71,7 +71,7 @@ def plan_timeline(
     bars, labels = _bars(ran, rows, path)
     return Timeline(
         title=plan.name or f"{plan.collective}, {plan.num_ranks} ranks",
-        facts=(*plan_facts(plan), *facts, ("critical path", count(int(path.sum()), "operation"))),
+        facts=(*plan_facts(plan), *facts, ("critical path", format_count(int(path.sum()), "operation"))),
         notes=(*notes, *([_UNTIMED] if simulation is None else [])),
         unit="step" if simulation is None else "us",
         span=max(ran.time_us, float(bars.end.max(initial=0.0))),

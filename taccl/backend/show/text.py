@@ -8,11 +8,12 @@ import numpy as np
 
 from taccl.backend.program import Buffer, Op, Program, RankProgram, Step, ThreadBlock
 from taccl.backend.show.contents import Execution, execute
-from taccl.backend.show.facts import count, program_facts, schedule_facts
+from taccl.backend.show.facts import program_facts, schedule_facts
 from taccl.backend.simulate import Simulation
 from taccl.errors import TacclError
 from taccl.model.collective import IntArray
 from taccl.model.schedule import SavedSchedule, Schedule
+from taccl.model.units import format_count
 
 #: Chunks of one send that are written out.
 _CHUNKS_SHOWN = 8
@@ -98,7 +99,7 @@ def _rank_lines(
 ) -> Iterator[str]:
     sizes = (("input", rank.input_chunks), ("output", rank.output_chunks), ("scratch", rank.scratch_chunks))
     chunks = ", ".join(f"{word} {size}" for word, size in sizes)
-    yield f"rank {rank.rank}: {count(len(rank.thread_blocks), 'thread block')}; chunks: {chunks}"
+    yield f"rank {rank.rank}: {format_count(len(rank.thread_blocks), 'thread block')}; chunks: {chunks}"
     for block in rank.thread_blocks:
         yield f"  {_block_title(block)}"
         lines = []

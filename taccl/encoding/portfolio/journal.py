@@ -35,6 +35,16 @@ class EngineRun:
     lower_bound_us: float = 0.0
     part: Part = "whole"
 
+    def to_dict(self) -> dict[str, object]:
+        """What the engine did, for JSON."""
+        return {
+            "part": self.part,
+            "name": self.name,
+            "solve_s": round(self.seconds, 3),
+            "time_us": self.time_us,
+            "lower_bound_us": self.lower_bound_us,
+        }
+
     def with_news(self, update: Update, *, is_of_quotient: bool) -> EngineRun:
         """The run, after an update."""
         found, bound_us = update.schedule, 0.0 if is_of_quotient else update.lower_bound_us

@@ -41,7 +41,6 @@ from taccl.synthesis.searcher import Alone, Searcher
 #: that holds for any number of chunks.
 _FIRST_ROUND, _SECOND_ROUND, _ANY_CHUNKS = 0.2, 0.4, 0.05
 
-
 #: Less than this many seconds are not worth another search.
 _A_MOMENT_S = 0.05
 
@@ -220,13 +219,7 @@ class ChunkSearch:
             failures=failures,
             any_chunks=max(best.found.any_chunks, self._proved.any_chunks, key=lambda proof: proof.value_us),
         )
-        others = [trial for trial in self._by_time() if trial is not best and trial.usable is not False]
-        return Choice(
-            formulated=best.formulated,
-            found=chosen,
-            tried=tuple(trial.tried(best) for trial in self.trials),
-            all_found=((best.formulated, chosen), *((other.formulated, other.found) for other in others)),
-        )
+        return Choice.of(best, chosen, self.trials)
 
     def _only_the_coarsest(self) -> None:
         """For a machine so large that a first schedule takes most of the time, or where short trials fail."""

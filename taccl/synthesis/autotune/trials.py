@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from taccl.encoding.instance import Instance
@@ -52,6 +52,17 @@ class Choice:
     found: Found
     tried: tuple[ChunksTried, ...]
     all_found: tuple[tuple[Formulated, Found], ...] = ()
+
+    @staticmethod
+    def of(best: Trial, found: Found, trials: Sequence[Trial]) -> Choice:
+        """The choice of a trial with what is reported of it, and next to it all that a file can hold."""
+        others = [each for each in by_time(trials) if each is not best and each.usable is not False]
+        return Choice(
+            formulated=best.formulated,
+            found=found,
+            tried=tuple(each.tried(best) for each in trials),
+            all_found=((best.formulated, found), *((each.formulated, each.found) for each in others)),
+        )
 
     @property
     def note(self) -> str:

@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 
 from taccl.encoding.bounds import quick_bound
@@ -26,6 +26,7 @@ from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
 from taccl.model.tolerance import OPTIMAL_GAP, contradicts, is_above, is_optimal
 from taccl.support.budget import UNITS_PER_S, Budget
+from taccl.synthesis.cluster.claims import Claim, Claims
 from taccl.synthesis.cluster.connection import Cluster, connected
 from taccl.synthesis.cluster.plan import engines_for, for_a_part, variations
 from taccl.synthesis.cluster.pool import Ended
@@ -63,13 +64,6 @@ def searcher_at(scheduler: str | None, options: SearchOptions) -> Iterator[Searc
         yield Sharing(cluster, options.since(began_s).limit_s)
 
 
-@dataclass(frozen=True)
-class _Claim:
-    bound_us: float
-    source: str
-    worker: str
-
-
 class Sharing:
     """Searches of one call that are shared out over a cluster.
 
@@ -84,7 +78,7 @@ class Sharing:
         self.runs: list[TaskRun] = []
         self._pool = cluster.pool
         self._number = 0
-        self._claims: dict[Problem, _Claim] = {}
+        self.claims = Claims()
         self._ahead: dict[int, list[Task]] = {}
         self._ahead_budget: Budget | None = None
         self._stash: dict[int, list[TaskEnded]] = {}
@@ -188,15 +182,6 @@ class Sharing:
             )
         )
 
-    def claims(self, problem: Problem, claim: _Claim) -> None:
-        """Keep the largest claim about a problem."""
-        if claim.bound_us > self.claimed_us(problem):
-            self._claims[problem] = claim
-
-    def claimed_us(self, problem: Problem) -> float:
-        """The largest bound that a worker claims for a problem; 0: none."""
-        return self._claims[problem].bound_us if problem in self._claims else 0.0
-
     def notes_on(self, found: Found, *, counts_work: bool) -> tuple[str, ...]:
         """What the user should know: about the cluster, its tasks, and claims that are not proved here.
 
@@ -209,12 +194,7 @@ class Sharing:
         if lost:
             what = ", so another run may find another schedule" if counts_work else ", and nothing else"
             notes.append(f"tasks lost with their workers: {lost}{what}")
-        claim = self._claims.get(found.schedule.problem)
-        if claim is not None and is_above(claim.bound_us, found.lower_bound_us):
-            notes.append(
-                f"the worker {claim.worker} claims a bound of {claim.bound_us:.2f} us ({claim.source}), "
-                "which is not proved here"
-            )
+        notes += self.claims.notes_on(found)
         return tuple(notes)
 
 
@@ -389,9 +369,8 @@ class _Shared:
             fault = TacclError(f"it claims a bound of {answer.claimed_us:.6f} us, above a valid schedule")
             self._journal.fails(f"{ended.task.name} at {ended.worker}", fault)
             return
-        self._sharing.claims(
-            self._instance.problem, _Claim(answer.claimed_us, answer.claimed_source, ended.worker)
-        )
+        claim = Claim(answer.claimed_us, answer.claimed_source, ended.worker)
+        self._sharing.claims.hear(self._instance.problem, claim)
         gap = max(self._options.gap, OPTIMAL_GAP)
         # Whoever claims that nothing is faster would go on in vain: believed for that, and reported as a
         # claim.
@@ -399,9 +378,8 @@ class _Shared:
 
     def _proved_here(self, part: float) -> Iterator[Update]:
         """The bounds once more, with a part of what is left, where workers claim more than is proved."""
-        if self._has_proved or not is_above(
-            self._sharing.claimed_us(self._instance.problem), self._instance.bound_us
-        ):
+        claimed_us = self._sharing.claims.of(self._instance.problem)
+        if self._has_proved or not is_above(claimed_us, self._instance.bound_us):
             return
         self._has_proved = True
         yield from self._kept(BoundsAlongside(self._instance, self._journal).within(self._budget.share(part)))

@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 pytest.importorskip("distributed")
 
 import cloudpickle
-from distributed import LocalCluster
+from dask_here import two_workers
 
 from taccl.api import make_problem, synthesize
 from taccl.cli.main import main
@@ -51,14 +51,7 @@ def until_given_up(payload: bytes, key: str) -> Answer:
 def address() -> Iterator[str]:
     here = sys.modules[__name__]
     cloudpickle.register_pickle_by_value(here)  # workers cannot import a module of tests
-    with LocalCluster(
-        n_workers=2,
-        threads_per_worker=1,
-        processes=True,
-        scheduler_port=0,
-        dashboard_address=":0",
-        silence_logs=100,
-    ) as cluster:
+    with two_workers() as cluster:
         yield cluster.scheduler_address
     cloudpickle.unregister_pickle_by_value(here)
 
