@@ -14,7 +14,7 @@ overlap in part, those that more sends take come first.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -23,28 +23,46 @@ import numpy as np
 from taccl.backend.lower.tuning import SIDE_BY_SIDE_MOST_SETS
 from taccl.model.chunk_maps import RankSets
 from taccl.model.collective import Collective, IntArray
+from taccl.model.collectives import COLLECTIVES
+from taccl.model.problem import RoutingLimits
 from taccl.model.schedule import Schedule
 
 
 def side_by_side(schedule: Schedule) -> Schedule:
     """The schedule with other names of chunks, if then more of its sends take neighbours; else itself.
 
-    It is as valid as it was, but for what it says of symmetries, which is left out.
+    It is as valid as it was. What it says of symmetries and of ranks whose chunks may not use a link is left
+    out, as both name chunks by their ranks. A collective of one's own stays as it is: where its chunks lie is
+    told by its file, and not by their numbers.
     """
     problem, sends = schedule.problem, schedule.sends
     equal = problem.sizes is None and problem.ready_us is None and problem.tail_us is None
-    if not equal or sends.count.max(initial=1) == 1:
+    if not equal or sends.count.max(initial=1) == 1 or problem.collective.name not in COLLECTIVES:
         return schedule
     taken = _sets_taken(schedule)
     of_class = _classes(problem.collective)
+    by_class = np.argsort(of_class, kind="stable")
+    first = np.searchsorted(of_class[by_class], np.arange(int(of_class.max()) + 2))
     position = np.arange(problem.num_chunks)
-    within = Counter({some: times for some, times in taken.items() if len(set(of_class[list(some)])) == 1})
-    for members in (np.flatnonzero(of_class == each) for each in {int(of_class[some[0]]) for some in within}):
-        mine = {some: times for some, times in within.items() if of_class[some[0]] == of_class[members[0]]}
+    for each, mine in _within(taken, of_class).items():
+        members = by_class[first[each] : first[each + 1]]
         position[_in_order(members.tolist(), _nested(mine))] = members
     if _neighbours(taken, position) <= _neighbours(taken, np.arange(problem.num_chunks)):
         return schedule
-    return replace(schedule, problem=replace(problem, symmetry=()), chunk=position[schedule.chunk])
+    anywhere = replace(problem, symmetry=(), limits=RoutingLimits())
+    return replace(schedule, problem=anywhere, chunk=position[schedule.chunk])
+
+
+def _within(
+    taken: Mapping[tuple[int, ...], int], of_class: IntArray
+) -> dict[int, dict[tuple[int, ...], int]]:
+    """By class, the sets whose chunks are all of it, with the sends that take each."""
+    found: dict[int, dict[tuple[int, ...], int]] = {}
+    for some, times in taken.items():
+        classes = of_class[list(some)]
+        if (classes == classes[0]).all():
+            found.setdefault(int(classes[0]), {})[some] = times
+    return found
 
 
 def _sets_taken(schedule: Schedule) -> Counter[tuple[int, ...]]:

@@ -1,5 +1,6 @@
 """Chunks that nothing tells apart change places, so that groups lie side by side."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -93,3 +94,17 @@ def test_the_result_is_as_valid_and_no_fewer_are_neighbours(order: list[int], cu
     assert neighbours(found) == len(found.sends), "all sets are disjoint"
     steps = [step for rank in program_of(schedule).ranks for step in steps_of(rank)]
     assert not any(step.op is Op.COPY and step.dst is Buffer.SCRATCH for step in steps)
+
+
+def test_a_collective_of_ones_own_stays_as_it_is() -> None:
+    """Its chunks lie where its file says: here those with even numbers side by side."""
+    collective = replace(make_collective("broadcast", 2, 4), name="own")
+    schedule = by_hand(collective, [(0.0, 0, 1, (0, 2), False), (3.0, 0, 1, (1, 3), False)])
+    assert side_by_side(schedule) is schedule
+
+
+def test_pieces_of_an_alltoall_that_lie_side_by_side_stay_there() -> None:
+    pairs = [(a, b) for a in range(4) for b in range(4) if a != b]
+    rows: list[Row] = [(0.0, a, b, (2 * (4 * a + b), 2 * (4 * a + b) + 1), False) for a, b in pairs]
+    schedule = by_hand(make_collective("alltoall", 4, 2), rows)
+    assert side_by_side(schedule) is schedule
