@@ -12,8 +12,8 @@ from taccl.errors import CollectiveError, TacclError
 from taccl.exploration.cache import Cache, cache_folder
 from taccl.exploration.exploration import Exploration, Listener
 from taccl.exploration.explored import Explored
+from taccl.exploration.processes import processes
 from taccl.exploration.question import Question, question_of, with_proposal
-from taccl.exploration.search import processes
 from taccl.exploration.shares import Shares
 from taccl.exploration.sizes import sizes_of
 from taccl.exploration.workers import workers

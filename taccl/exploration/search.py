@@ -1,16 +1,9 @@
-"""One search for one size, in this process or another, and what it is known by."""
+"""One search for one size, and what it is known by."""
 
 from __future__ import annotations
 
-import os
-import threading
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from multiprocessing import get_context
-from multiprocessing.pool import Pool
-from signal import SIG_DFL, SIG_IGN, SIGINT, SIGTERM, signal
 from typing import Protocol
 
 from taccl.api import synthesize_request
@@ -115,65 +108,3 @@ def carried_out(search: Search, on_progress: Observer | None = None) -> Outcome:
         return Outcome(None, failure=str(fault))
     answer = Answer.of(result)
     return Outcome(answer.to_text(), answer.is_final)
-
-
-@contextmanager
-def processes(jobs: int) -> Iterator[Processes]:
-    """Who searches: for one job this process, else as many others, which end with the block."""
-    if jobs == 1:
-        yield Processes(None, 1)
-        return
-    with _uninterrupted():  # processes begin with what is ignored here
-        pool = get_context("spawn").Pool(jobs, _begin, (os.getpid(),))
-    with pool:  # leaving it terminates them
-        yield Processes(pool, jobs)
-
-
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Ignore Ctrl-C for a moment; elsewhere than in the main thread nothing is changed."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal(SIGINT, SIG_IGN)
-    try:
-        yield
-    finally:
-        signal(SIGINT, before)
-
-
-class Processes:
-    """`Searchers` of this computer."""
-
-    are_here = True
-    notes: tuple[str, ...] = ()
-
-    def __init__(self, pool: Pool | None, jobs: int) -> None:
-        self._pool, self.jobs = pool, jobs
-
-    def outcomes(self, searches: Sequence[Search]) -> Iterator[tuple[int, Outcome]]:
-        """As `Searchers.outcomes`."""
-        if self._pool is None:
-            yield from enumerate(map(carried_out, searches))
-        else:
-            yield from self._pool.imap_unordered(_numbered, enumerate(searches))
-
-
-def _numbered(numbered: tuple[int, Search]) -> tuple[int, Outcome]:
-    return numbered[0], carried_out(numbered[1])
-
-
-def _begin(parent: int) -> None:
-    """Ctrl-C reaches all processes of a terminal, but who hands out the work ends the others.
-
-    Where that process was killed, they end by themselves.
-    """
-    signal(SIGINT, SIG_IGN)
-    signal(SIGTERM, SIG_DFL)
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-
-
-def _end_with(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(1.0)
-    os._exit(1)

@@ -42,6 +42,11 @@ BOUNDS_SHARE = 0.1
 #: Of curves that differ by no more at a size, that one is taken which serves most sizes.
 SAME = 1e-3
 
+# --- processes
+
+#: Seconds between two looks of a process at whether that which began it still lives.
+PROCESSES_LOOK_S = 1.0
+
 # --- workers
 
 #: Seconds between two looks at what workers came to, and for their answers after the time of all searches.

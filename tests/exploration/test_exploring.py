@@ -9,7 +9,7 @@ import pytest
 
 from taccl import Explored, explore, load_topology
 from taccl.errors import ClusterError, TacclError
-from taccl.exploration import search as searching
+from taccl.exploration import processes
 from taccl.exploration.bounds import bounds_of
 from taccl.exploration.question import Question
 from taccl.exploration.search import Outcome, Search, carried_out
@@ -87,7 +87,7 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path: Path, monkeypatch
 
     whole = explore("alltoall", cache=False, **SMALL)
     with monkeypatch.context() as patched:
-        patched.setattr(searching, "carried_out", twice)
+        patched.setattr(processes, "carried_out", twice)
         stopped = explore("alltoall", cache=tmp_path, **SMALL)
     assert stopped.interrupted
     assert all(row["time_us"] is not None for row in stopped.best)
@@ -102,7 +102,7 @@ def test_a_search_that_was_ended_ends_the_run_and_is_not_kept(
     def ended(search: Search) -> Outcome:
         return Outcome(carried_out(search).text, is_final=False)
 
-    monkeypatch.setattr(searching, "carried_out", ended)
+    monkeypatch.setattr(processes, "carried_out", ended)
     stopped = explore("alltoall", cache=tmp_path, **SMALL)
     assert stopped.interrupted
     assert len(stopped.cells) == 1
