@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,7 @@ def explore(
     >>> [row["size_bytes"] for row in table.best]
     [1048576]
     """
+    began_s = time.monotonic()
     if scheduler is not None and jobs != 1:
         raise TacclError(
             "jobs are of this computer, and a scheduler has its workers", hint="leave --jobs out"
@@ -115,7 +117,7 @@ def explore(
     if not questions:
         raise TacclError("there is nothing to explore: no machine or no collective is given")
     kept = Cache((cache_folder() if cache is True else Path(cache)) if cache else None)
-    shares = Shares.of(questions, time_limit, effort, seed)
+    shares = Shares.of(questions, time_limit, effort, seed).less(time.monotonic() - began_s)
     with processes(jobs) if scheduler is None else workers(scheduler) as others:
         exploration = Exploration(questions, shares, kept, others, on_search, tuple(notes))
         exploration.run()

@@ -285,7 +285,7 @@ class Explored(Reported):
     @property
     def _title(self) -> str:
         names = ", ".join(envelope.question.name for envelope in self.envelopes)
-        return f"{names}: {len(self.cells)} searches; times are of {self.times_of}"
+        return f"{names}: {units.format_count(len(self.cells), 'search')}; times are of {self.times_of}"
 
     @property
     def times_of(self) -> str:

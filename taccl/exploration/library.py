@@ -23,8 +23,8 @@ from taccl.support.budget import Budget
 from taccl.synthesis.configurations import Configuration, configurations_to_try
 from taccl.synthesis.job import Job
 
-#: What is said where there was no time for all of them.
-NOT_WHOLE = "there was no time for all algorithms of libraries, and one left out may be faster"
+#: What is said where there was no time for all of them, or the machine is too large for any.
+NOT_WHOLE = "not all algorithms of libraries were made, for time or size, and one left out may be faster"
 
 
 class Library:
@@ -40,7 +40,7 @@ class Library:
 
     Attributes
     ----------
-    is_whole : whether there was time for all, once they have come.
+    is_whole : whether none was left out for time, nor all for size, once they have come.
     """
 
     def __init__(self, question: Question, budget: Budget, near: Configuration | None = None) -> None:
@@ -51,7 +51,7 @@ class Library:
         if not self._question.jobs[0].has_predictions:
             given_s = self._budget.remaining_s()
             yield from _by_links(self._question, self._budget)
-            self.is_whole = _had_time(self._budget, given_s)
+            self.is_whole = _had_time(self._budget, given_s) and not _is_too_large(self._question, 1)
             return
         by_links = self._budget.share(LIBRARY_BY_LINKS)
         given_s = by_links.remaining_s()
@@ -65,7 +65,7 @@ class Library:
                 if made is not None:
                     yield made
                     is_first = False
-        self.is_whole = had_time
+        self.is_whole = had_time and not _is_too_large(self._question, 1)
 
 
 def in_configuration(
@@ -101,7 +101,7 @@ def _by_links(question: Question, budget: Budget) -> Iterator[Curve]:
                 problem = question.problem(chunks, size)
             except TacclError:  # more chunks than can be built
                 continue
-            if problem is None or problem.num_chunks * problem.num_ranks > LIBRARY_CELLS:
+            if problem is None or _is_too_large(question, chunks):
                 continue
             for name, schedule in _named(Instance(problem), budget):
                 curve = _curve(question, name, schedule, configuration)
@@ -109,6 +109,13 @@ def _by_links(question: Question, budget: Budget) -> Iterator[Curve]:
                     yield curve
                 if budget.remaining_s() <= 0:
                     return
+
+
+def _is_too_large(question: Question, chunks: int) -> bool:
+    """Whether with so many chunks in each part no schedule is written down only to be compared with."""
+    collective = question.jobs[0].inputs.collective
+    parts = collective.num_chunks // collective.chunks_per_rank
+    return chunks * parts * collective.num_ranks > LIBRARY_CELLS
 
 
 def _named(instance: Instance, budget: Budget) -> Iterator[tuple[str, Schedule]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from taccl.encoding.core.options import SearchOptions
 from taccl.exploration.question import Question
@@ -55,6 +55,12 @@ class Shares:
         elif effort is None:
             time_limit = min(MOST_DEFAULT_S, DEFAULT_S_EACH * cells)
         return Shares(time_limit, effort, len(questions), searches, seed)
+
+    def less(self, passed_s: float) -> Shares:
+        """The same where so many seconds of the limit have passed."""
+        if self.time_limit_s is None:
+            return self
+        return replace(self, time_limit_s=max(0.0, self.time_limit_s - passed_s))
 
     @property
     def most_searches(self) -> int:

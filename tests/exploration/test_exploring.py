@@ -135,9 +135,18 @@ def test_what_was_not_looked_at_before_the_end_is_named(monkeypatch: pytest.Monk
     assert "alltoall on ring:4: not looked at" in table.notes
 
 
+def test_where_a_machine_is_too_large_for_libraries_algorithms_the_table_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("taccl.exploration.library.LIBRARY_CELLS", 15)  # 4 chunks at 4 ranks are 16
+    table = explore("allgather", topology="ring:4", sizes="64KB", effort=600, cache=False)
+    assert table.best[0]["baseline"] is None
+    assert any("not all algorithms of libraries were made" in note for note in table.notes)
+
+
 def test_where_libraries_had_no_time_the_table_says_so() -> None:
     table = explore("allreduce", topology="full:4", sizes="1KB..1GB", effort=20, cache=False)
-    assert any("no time for all algorithms of libraries" in note for note in table.notes)
+    assert any("not all algorithms of libraries were made" in note for note in table.notes)
 
 
 def test_machines_are_an_axis() -> None:
@@ -155,7 +164,7 @@ def test_machines_with_costs_of_executing_are_an_axis_too() -> None:
 def test_where_gpus_share_nics_a_sketch_is_proposed_for_every_other_search() -> None:
     table = explore("allgather", topology="ndv2", nodes=2, sizes="16KB..128KB", effort=900, cache=False)
     named = [row["sketch"] for row in table.to_dict()["cells"]]
-    assert named == [None, "senders-and-receivers"][: len(named)]
+    assert named == [None, "senders-and-receivers"]
     assert all(row["lower_bound_us"] <= row["time_us"] for row in table.best)
     given = explore(
         *("allgather",),
