@@ -50,7 +50,11 @@
 
 namespace {
 
-constexpr int kThreads = 512;
+// Of a thread block: 512 as NCCL's kernels have at most at one time, 1024 as MSCCL++'s executor.
+#ifndef THREADS
+#define THREADS 512
+#endif
+constexpr int kThreads = THREADS;
 constexpr int kRepeats = 5;
 // Of each buffer, in units of 16 bytes: 256 MB, more than caches hold, so that a pass meets nothing of the last.
 constexpr long kCapacity = 1L << 24;
@@ -103,11 +107,11 @@ __device__ float added(unsigned one, unsigned two) { return __uint_as_float(one)
 
 __global__ void empty(Work) {}
 
-__global__ void copy(Work work) {
+__global__ void __launch_bounds__(kThreads) copy(Work work) {
     in_slices(work, [&](long at) { work.to[at] = work.from[at]; });
 }
 
-__global__ void sum(Work work) {
+__global__ void __launch_bounds__(kThreads) sum(Work work) {
     in_slices(work, [&](long at) {
         const uint4 one = work.from[at], two = work.other[at];
         work.to[at] = make_uint4(
@@ -117,7 +121,7 @@ __global__ void sum(Work work) {
 }
 
 // Flags are in the data, so nothing is posted: only the threads of a block wait for each other.
-__global__ void packets(Work work) {
+__global__ void __launch_bounds__(kThreads) packets(Work work) {
     const uint2* from = reinterpret_cast<const uint2*>(work.from);
     for (int round = 0; round < work.rounds; round++) {
         for (int slice = 0; slice < work.slices; slice++) {
@@ -245,7 +249,7 @@ T* room(long bytes) {
 }
 
 #ifndef __HIPCC__
-__global__ void multicast_copy(Work work) {
+__global__ void __launch_bounds__(kThreads) multicast_copy(Work work) {
 #if __CUDA_ARCH__ >= 900
     in_slices(work, [&](long at) {
         const uint4 data = work.from[at];
@@ -257,7 +261,7 @@ __global__ void multicast_copy(Work work) {
 #endif
 }
 
-__global__ void multicast_sum(Work work) {
+__global__ void __launch_bounds__(kThreads) multicast_sum(Work work) {
 #if __CUDA_ARCH__ >= 900
     in_slices(work, [&](long at) {
         float x, y, z, w;

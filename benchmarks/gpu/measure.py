@@ -1,12 +1,11 @@
 """Launch, copies, sums and packets of thread blocks on the GPUs of this computer, as rows of CSV.
 
-    python -m benchmarks.gpu.measure -o gpu.csv [--compiler nvcc] [--arch 80,90]
+    python -m benchmarks.gpu.measure -o gpu.csv [--compiler nvcc] [--arch 80,90] [--threads 512]
 
 Needs a GPU of NVIDIA's (Ampere or later; two for what goes from GPU to GPU; Hopper or later for what a switch
 sums and copies) and nvcc of CUDA 12 or later, or GPUs of AMD's and hipcc, which finds their architecture by
 itself. `blocks.cu` says what is measured, and `python -m benchmarks.gpu.executor` makes a machine's section
-`executor:` of it. A run should take a few minutes. None was made yet: the program compiles (nvcc 13.0, sm_80
-and sm_90), and no GPU has executed it.
+`executor:` of it. A run takes 15 s on an H100 (docs/results/gpu.md).
 """
 
 from __future__ import annotations
@@ -29,13 +28,14 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--compiler", choices=COMPILERS, help="default: the first that is on the path")
     parser.add_argument("--arch", default="80,90", help="of nvcc: later GPUs translate the last")
+    parser.add_argument("--threads", type=int, choices=(256, 512, 1024), default=512, help="of a thread block")
     arguments = parser.parse_args()
     compiler = arguments.compiler or next(filter(shutil.which, COMPILERS), None)
     if compiler is None:
         parser.exit(1, "neither nvcc nor hipcc is on the path, one of which compiles blocks.cu\n")
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder, "blocks")
-        if subprocess.run(command(compiler, arguments.arch, program), check=False).returncode:
+        if subprocess.run(command(compiler, arguments.arch, arguments.threads, program), check=False).returncode:
             parser.exit(1, f"{compiler} does not compile blocks.cu\n")
         ran = subprocess.run([program], stdout=subprocess.PIPE, text=True, check=False)
     if ran.returncode == NO_GPU:
@@ -46,9 +46,9 @@ def main() -> None:
     print(f"{len(ran.stdout.splitlines()) - 1} measured times in {arguments.output}")
 
 
-def command(compiler: str, architectures: str, program: Path) -> list[str]:
+def command(compiler: str, architectures: str, threads: int, program: Path) -> list[str]:
     """What compiles the kernels; `architectures` : of NVIDIA's GPUs, `80,90`."""
-    flags = ["-std=c++17", "-O3", "-o", str(program)]
+    flags = ["-std=c++17", "-O3", f"-DTHREADS={threads}", "-o", str(program)]
     if compiler == "hipcc":
         return [compiler, *flags, "-x", "hip", str(SOURCE)]
     for each in architectures.split(","):

@@ -121,10 +121,10 @@ def test_without_a_compiler_one_line_says_so(monkeypatch, capsys):
 
 
 def test_nvidias_compiler_gets_each_architecture_and_amds_finds_its_own():
-    assert measure.command("nvcc", "80,90", Path("blocks")).count("-gencode") == 2
-    assert "hip" in measure.command("hipcc", "80,90", Path("blocks"))
+    assert measure.command("nvcc", "80,90", 512, Path("blocks")).count("-gencode") == 2
+    assert "hip" in measure.command("hipcc", "80,90", 512, Path("blocks"))
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc on the path")
 def test_the_kernels_compile_for_hopper(tmp_path):
-    subprocess.run(measure.command("nvcc", "90", tmp_path / "blocks"), check=True)
+    subprocess.run(measure.command("nvcc", "90", 512, tmp_path / "blocks"), check=True)
