@@ -52,6 +52,11 @@ WORTH, MOST_PROMISING = 2.0, 12
 #: when the estimate of the next is this many times the best time.
 BEFORE_HOPELESS, MOST_IN_VAIN, HOPELESS = 40_000, 30, 1.3
 
+# --- gateways
+
+#: With more sends across from each GPU than this, rails are mostly as good.
+GATEWAYS_MOST_SENDS = 4
+
 # --- grid
 
 #: Shapes of one machine as a torus, and of its nodes.
