@@ -108,6 +108,8 @@ def fastest(instances: Sequence[Instance], budget: Budget) -> Iterator[Schedule]
     promise = _promising(every[0], budget.share(FOR_PROMISE))
     writing, candidates = budget.share(WRITING), list[Candidate]()
     for number, books in enumerate(every):
+        if number and not budget.remaining_s():
+            break
         share = writing.share(1 / (len(every) - number))
         candidates += books.candidates(share, promise.__contains__, promise.__getitem__)
     yield from _improving(_in_time(few_equivalent_first(candidates), budget))
