@@ -71,7 +71,8 @@ def of_libraries(instance: Instance, budget: Budget) -> Iterator[tuple[str, Sche
     On a machine with helpers: what its members do among themselves.
     """
     members = instance.members_instance or instance
-    for name, schedule in built(members, budget, lambda name: " along axis " not in name):
+    ours = " along axis ", " inside"
+    for name, schedule in built(members, budget, lambda name: not any(word in name for word in ours)):
         made = compacted(schedule)
         yield name, made if instance.members is None else instance.members.lifted(made)
 

@@ -79,3 +79,15 @@ def test_a_small_alltoall_pays_one_alpha_across_where_each_gpu_is_the_gateway_to
     assert schedule is not None
     schedule.check()
     assert schedule.makespan_us < 2.7 + 21.85 / 16 + 6 * (0.7 + 2.83 / 32) + 0.1
+
+
+def test_an_allreduce_in_three_batches_hides_what_is_inside_and_pays_one_alpha_a_nic_and_batch() -> None:
+    """A quarter of 1 MB inside before and after; three alphas and an eighth of it over each NIC."""
+    problem = make_problem(
+        "allreduce", topology="dgx2", nodes=2, size="1MB", chunks=1, executor=False
+    ).problem
+    name = "pipeline, recursive doubling inside, all-pairs across of whole shares, a GPU of each NIC in turn"
+    schedule = by_name(Instance(problem), name, batches=3)
+    assert schedule is not None
+    schedule.check()
+    assert schedule.makespan_us == pytest.approx(2 * (4 * 0.3 + 8 / 4) + 3 * 2.6 + 105 / 8)
