@@ -25,7 +25,7 @@ from taccl.support.jit import ahead_of_time
 from taccl.topologies.executors.defaults import default_executor
 
 #: The first is answered by trees, the second by paths.
-_COLLECTIVES = ("allreduce", "alltoall")
+_COLLECTIVES = ("allreduce", "alltoall", "broadcast")
 #: Units of work: enough for a first schedule.
 _WORK = 50
 

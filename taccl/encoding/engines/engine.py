@@ -86,6 +86,7 @@ class Engine:
     runs_always : whether it has its turn in every search, even without time.
     tells_chunks : whether its first answers tell which number of chunks is best; None: never.
     across_chunks : its answers for several numbers of chunks, best first; None: it has none.
+    cuts : the numbers of chunks for which it is requested those.
     several : its fastest schedules, for files to be made of; None: only what `run` yields.
     named : the algorithms that libraries run; None: it has none.
     is_compiled : whether its loops are machine code already; None: it has none.
@@ -104,6 +105,7 @@ class Engine:
     runs_always: bool = False
     tells_chunks: Callable[[Instance], bool] | None = None
     across_chunks: AcrossChunks | None = None
+    cuts: tuple[int, ...] = (1, 2, 4, 8, 16)
     several: Several | None = None
     named: Named | None = None
     is_compiled: Callable[[], bool] | None = None

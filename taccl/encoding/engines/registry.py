@@ -20,6 +20,7 @@ from taccl.encoding.engines import (
     lns,
     milp,
     routes,
+    streams,
     textbook,
 )
 from taccl.encoding.engines.by_phases import by_phases
@@ -98,6 +99,19 @@ _combining = Engine(
     needs=(FEW_OUTPUTS, NOT_HUGE),
 )
 ENGINES: tuple[Engine, ...] = (
+    Engine(
+        name="streams",
+        about="trees of one root at balanced loads, that chunks pass one after another at equal intervals",
+        features=COPIES_AND_SUMS,
+        serves=streams.serves,
+        run=streams.streams,
+        takes_sums=True,
+        role="first",
+        needs=(FEW_OUTPUTS,),
+        across_chunks=streams.across_chunks,
+        cuts=(1, 2, 4, 8, 16, 32, 64, 128, 256),
+        is_compiled=streams.is_compiled,
+    ),
     Engine(
         name="textbook",
         about="the algorithms that everybody knows",

@@ -5,6 +5,7 @@ No search may end with anything slower. Each chunk of a coarser cut becomes piec
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -15,7 +16,7 @@ from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.support.budget import Budget
 from taccl.synthesis.autotune.trials import Trial, by_time
-from taccl.synthesis.autotune.tuning import SEEDS_MOST_CARRIED, SEEDS_MOST_CELLS, SEEDS_NUMBERS
+from taccl.synthesis.autotune.tuning import SEEDS_MOST_CARRIED, SEEDS_MOST_CELLS
 
 
 def numbers_in_books(coarsest: Instance, numbers: Sequence[int]) -> list[int]:
@@ -25,27 +26,30 @@ def numbers_in_books(coarsest: Instance, numbers: Sequence[int]) -> list[int]:
     """
     problem = coarsest.problem
     most = SEEDS_MOST_CELLS // (problem.num_chunks * problem.num_ranks)
-    engines = (engine for engine in ENGINES if engine.across_chunks is not None)
-    if not most or not any(serves_somehow(engine, coarsest) for engine in engines):
-        return []
-    return [number for number in SEEDS_NUMBERS if number in numbers and number <= most]
+    engines = [each for each in ENGINES if each.across_chunks is not None and serves_somehow(each, coarsest)]
+    cuts = sorted({number for engine in engines for number in engine.cuts})
+    return [number for number in cuts if number in numbers and number <= most]
 
 
 def from_books(
     numbers: Sequence[int], state: Callable[[int], Instance], budget: Budget
 ) -> Iterator[Schedule]:
-    """Textbook schedules with these numbers of chunks, each faster than those before.
+    """Schedules that engines build at once with these numbers of chunks, each faster than those before.
 
     `state` : the problem with this many chunks.
     """
+    best_us = math.inf
     stated = [state(number) for number in numbers if budget.remaining_s()]
     on_members = [each.members_instance or each for each in stated]
     lifted = {id(each.members.problem): each.members for each in stated if each.members is not None}
-    for engine in ENGINES if stated else ():
-        if engine.across_chunks is not None and serves_somehow(engine, stated[0]):
-            instances = stated if engine.can(stated[0]) else on_members
-            for schedule in engine.across_chunks(instances, budget):
-                members = lifted.get(id(schedule.problem))
+    engines = [each for each in ENGINES if each.across_chunks and stated and serves_somehow(each, stated[0])]
+    for place, engine in enumerate(engines):
+        assert engine.across_chunks is not None
+        instances = stated if engine.can(stated[0]) else on_members
+        cuts = [each for each in instances if each.problem.collective.chunks_per_rank in engine.cuts]
+        for schedule in engine.across_chunks(cuts, budget.share(1 / (len(engines) - place))):
+            if schedule.makespan_us < best_us - TOLERANCE_US:
+                best_us, members = schedule.makespan_us, lifted.get(id(schedule.problem))
                 yield schedule if members is None else members.lifted(schedule)
 
 

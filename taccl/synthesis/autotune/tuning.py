@@ -71,8 +71,6 @@ PREDICTIONS_PATIENCE, PREDICTIONS_MUCH_SLOWER = 2, 1.1
 
 # --- seeds
 
-#: Textbooks are built with these numbers of chunks: batches come in powers of two.
-SEEDS_NUMBERS = (1, 2, 4, 8, 16)
 #: With more pairs of a chunk and a rank, one number of chunks takes as long as there is.
 SEEDS_MOST_CELLS = 500_000
 #: Larger schedules are not refined only to be stated.
