@@ -84,6 +84,7 @@ def answer(case: Case) -> dict[str, Any]:
         "transfers": len(result.schedule),
         "time_us": result.time_us,
         "bound_us": result.lower_bound_us,
+        "any_bound_us": result.any_chunks.value_us,
         "gap": result.gap,
         "status": result.status,
         "chunks": result.collective.chunks_per_rank,

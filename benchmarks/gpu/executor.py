@@ -179,9 +179,9 @@ class Measured:
         """What else the rows say of the machine's links and switch, a line each."""
         for operation, place in dict.fromkeys((row.operation, row.place) for row in self._rows):
             if operation in ("copy", "sum", "packets"):
-                crowd = self.crowd(operation, place)
-                block, most = f"{crowd.block_gbps:.3g}", f"{crowd.all_gbps:.3g}"
-                yield f"{operation}, {place}: {block} GB/s a thread block, all {most}"
+                block = f"{self.crowd(operation, place).block_gbps:.3g}"
+                most = max(row.bytes / row.time_us / 1e3 for row in self.of(operation, place))
+                yield f"{operation}, {place}: {block} GB/s a thread block, all at most {most:.3g}"
         if not self.has_peer:
             yield "sends were measured inside one GPU: there was no second one that it reaches"
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).with_name("blocks.cu")
 COMPILERS = ("nvcc", "hipcc")
+THREADS = (256, 512, 1024)
 #: What `blocks.cu` exits with where it finds no GPU.
 NO_GPU = 3
 
@@ -28,14 +29,15 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--compiler", choices=COMPILERS, help="default: the first that is on the path")
     parser.add_argument("--arch", default="80,90", help="of nvcc: later GPUs translate the last")
-    parser.add_argument("--threads", type=int, choices=(256, 512, 1024), default=512, help="of a thread block")
+    parser.add_argument("--threads", type=int, choices=THREADS, default=512, help="of a thread block")
     arguments = parser.parse_args()
     compiler = arguments.compiler or next(filter(shutil.which, COMPILERS), None)
     if compiler is None:
         parser.exit(1, "neither nvcc nor hipcc is on the path, one of which compiles blocks.cu\n")
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder, "blocks")
-        if subprocess.run(command(compiler, arguments.arch, arguments.threads, program), check=False).returncode:
+        compile_it = command(compiler, arguments.arch, arguments.threads, program)
+        if subprocess.run(compile_it, check=False).returncode:
             parser.exit(1, f"{compiler} does not compile blocks.cu\n")
         ran = subprocess.run([program], stdout=subprocess.PIPE, text=True, check=False)
     if ran.returncode == NO_GPU:

@@ -45,7 +45,7 @@ def _line(cell: Cell) -> str:
 
 
 class SearchTable:
-    """Time, bound and gap of each size so far: a row for each size, three columns for each question."""
+    """Time and bound of each size so far: a row for each size, a column for each question."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
@@ -57,7 +57,7 @@ class SearchTable:
         """Take the table after a search that has ended."""
         rows: dict[int, dict[str, dict[str, Any]]] = {}
         for row in table.best:
-            name = f"{row['collective']} on {row['topology']}"
+            name = f"{row['collective']}\non {row['topology']}"
             self._names[name] = None
             rows.setdefault(row["size_bytes"], {})[name] = row
         self._rows = dict(sorted(rows.items()))
@@ -69,15 +69,20 @@ class SearchTable:
         shown = Table(box=None, pad_edge=False)
         shown.add_column("size", justify="right", header_style="dim")
         for name in self._names:
-            for header in (f"{name}\ntime (us)", "\nbound (us)", "\ngap"):
-                shown.add_column(header, justify="right", header_style="dim")
+            header = f"{name}\ntime / bound (us)"
+            shown.add_column(header, justify="right", header_style="dim", no_wrap=True)
         for size, by_name in self._rows.items():
-            cells = (cell for name in self._names for cell in _cells(by_name.get(name)))
+            cells = (_cell(by_name.get(name)) for name in self._names)
             shown.add_row(units.format_size(size), *cells)
         return Group(Text(f"{elapsed}  {self._said}"), shown)
 
 
-def _cells(row: dict[str, Any] | None) -> tuple[str, str, str]:
+def _cell(row: dict[str, Any] | None) -> str:
     if row is None or row["time_us"] is None:
-        return "-", "-", "-"
-    return f"{row['time_us']:.2f}", f"{row['lower_bound_us']:.2f}", f"{100 * row['gap']:.1f}%"
+        return "-"
+    return f"{_short(row['time_us'])} / {_short(row['lower_bound_us'])}"
+
+
+def _short(time_us: float) -> str:
+    """Few enough digits that four questions fit into the 80 columns of a terminal."""
+    return f"{time_us:.{2 if time_us < 100 else 1 if time_us < 1000 else 0}f}"

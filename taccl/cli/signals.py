@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,13 +13,17 @@ import click
 
 from taccl.errors import TacclError
 
+#: Until an interrupt that was lost comes again: what could not raise has ended by then.
+_AGAIN_S = 0.01
+
 
 @contextmanager
 def terminated_as_interrupted() -> Iterator[None]:
     """SIGTERM raises KeyboardInterrupt, unless whoever started this process has it ignored.
 
     A library that makes another exception of a KeyboardInterrupt (z3 does while it is loaded) does not hide
-    it. Only the main thread hears signals; elsewhere nothing is changed.
+    it, nor does code that cannot raise (callbacks of weak references, as imports have them): it comes again.
+    Only the main thread hears signals; elsewhere nothing is changed.
     """
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     before = {number: each for number, each in handlers.items() if each not in (signal.SIG_IGN, None)}
@@ -31,6 +36,13 @@ def terminated_as_interrupted() -> Iterator[None]:
         requested.append(number)
         raise KeyboardInterrupt
 
+    def again(lost: sys.UnraisableHookArgs) -> None:
+        if requested and issubclass(lost.exc_type, KeyboardInterrupt):
+            threading.Timer(_AGAIN_S, signal.raise_signal, (requested[-1],)).start()
+        else:
+            unraisable(lost)
+
+    unraisable, sys.unraisablehook = sys.unraisablehook, again
     for number in before:
         signal.signal(number, interrupt)
     try:
@@ -42,6 +54,7 @@ def terminated_as_interrupted() -> Iterator[None]:
             raise KeyboardInterrupt from fault
         raise
     finally:
+        sys.unraisablehook = unraisable
         for number, handler in before.items():
             signal.signal(number, handler)
 

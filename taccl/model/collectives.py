@@ -214,7 +214,7 @@ def chunk_bytes(chunks_per_size: int, size_bytes: int) -> int:
     if not size:
         raise CollectiveError(
             f"a size of {size_bytes} bytes has not one for each of {chunks_per_size} chunks",
-            hint=f"--size {chunks_per_size} or more, or fewer chunks",
+            hint=f"a size of {chunks_per_size} bytes or more, or fewer chunks",
         )
     return size - size % _WHOLE_NUMBERS_BYTES if rest and size >= _WHOLE_NUMBERS_BYTES else size
 

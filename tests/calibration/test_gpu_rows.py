@@ -58,7 +58,7 @@ def test_a_machine_gets_the_executor_that_the_rows_were_made_of(file, tmp_path, 
     assert (found.copy_us, found.copy_gbps) == pytest.approx((0.8, 24.0), rel=0.01)
     assert (found.reduce_us, found.reduce_gbps) == pytest.approx((0.5, 32.0), rel=0.01), "of two sources"
     assert found.thread_blocks == 132 and found.link_sharpness == pytest.approx(SHARPNESS, rel=0.02)
-    assert "copy, peer: 24 GB/s a thread block, all 400" in capsys.readouterr().out
+    assert "copy, peer: 24 GB/s a thread block, all at most 399" in capsys.readouterr().out
 
 
 def test_calls_that_are_graphs_have_the_launch_of_graphs(file, tmp_path, monkeypatch):
@@ -108,6 +108,15 @@ def test_a_machine_without_defaults_says_what_is_missing(file, tmp_path, monkeyp
     with pytest.raises(SystemExit):
         made(monkeypatch, file, "--topology", "ring:4", "-o", tmp_path / "made.yaml")
     assert "names no model of its GPUs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "copy", "packets"), [("h100", 20.3, 10.2), ("h100_1024_threads", 39.3, 19.0)]
+)
+def test_rows_of_a_real_h100_make_an_executor(name, copy, packets):
+    measured = Measured(read_rows(Path(measure.__file__).parent / "measured" / f"{name}.csv"))
+    assert measured.pace("copy", "local").gbps == pytest.approx(copy, abs=0.05)
+    assert measured.pace("packets", "local").gbps == pytest.approx(packets, abs=0.05)
 
 
 def test_without_a_compiler_one_line_says_so(monkeypatch, capsys):

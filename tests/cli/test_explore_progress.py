@@ -2,6 +2,7 @@
 
 import io
 import sys
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -16,7 +17,7 @@ def _shown(table: SearchTable) -> str:
     return text.getvalue()
 
 
-def test_the_table_has_time_bound_and_gap_of_each_size_and_question() -> None:
+def test_the_table_has_time_and_bound_of_each_size_and_question() -> None:
     table = SearchTable()
     assert "bounds, and what libraries have" in _shown(table)
     found = explore(
@@ -27,17 +28,27 @@ def test_the_table_has_time_bound_and_gap_of_each_size_and_question() -> None:
         cache=False,
         on_search=table.report,
     )
-    title, names, header, *rows = _shown(table).splitlines()
+    title, names, where, header, *rows = _shown(table).splitlines()
     assert f"search {len(found.cells)}: " in title
-    assert "allgather on ring:3" in names
-    assert "alltoall on ring:3" in names
-    assert header.split() == ["size", *("time", "(us)", "bound", "(us)", "gap") * 2]
+    assert names.split() == ["allgather", "alltoall"]
+    assert where.split() == ["on", "ring:3"] * 2
+    assert header.split() == ["size", *("time", "/", "bound", "(us)") * 2]
     assert [row.split()[0] for row in rows] == ["3KB", "48KB"]
     best = found.best[0]
-    assert rows[0].split()[1:4] == [
-        *(f"{best[key]:.2f}" for key in ("time_us", "lower_bound_us")),
-        f"{100 * best['gap']:.1f}%",
-    ]
+    assert rows[0].split()[1:4] == [f"{best['time_us']:.2f}", "/", f"{best['lower_bound_us']:.2f}"]
+
+
+def test_four_questions_fit_into_80_columns() -> None:
+    table = SearchTable()
+    row = {"topology": "dgx-h100 x2", "size_bytes": 2**30, "time_us": 123456.78, "lower_bound_us": 111111.11}
+    four = ("allgather", "reducescatter", "allreduce", "alltoall")
+    found = SimpleNamespace(best=[{**row, "collective": each} for each in four], cells=())
+    table.report(
+        SimpleNamespace(question=SimpleNamespace(name="-"), size_bytes=1, answer=None, failure=""), found
+    )
+    text = io.StringIO()
+    Console(file=text, width=80).print(table.render())
+    assert text.getvalue().splitlines()[-1].split() == ["1GB", *("123457", "/", "111111") * 4]
 
 
 @pytest.mark.parametrize("is_terminal", [False, True])

@@ -122,3 +122,31 @@ def processes_about(folder: Path) -> list[str]:
         except OSError:
             continue
     return [line for line in lines if str(folder) in line]
+
+
+#: An object is interrupted while it is deleted, where Python reports what is raised and goes on.
+DELETED = """
+import signal, threading
+from taccl.cli.signals import terminated_as_interrupted
+
+class Deleted:
+    def __del__(self):
+        signal.raise_signal(signal.SIGTERM)
+
+with terminated_as_interrupted():
+    try:
+        deleted = Deleted()
+        del deleted
+        threading.Event().wait(60)
+        print("lost")
+    except KeyboardInterrupt:
+        print("heard")
+"""
+
+
+def test_an_interrupt_of_code_that_cannot_raise_comes_again() -> None:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", DELETED], check=False, capture_output=True, text=True, env=environment
+    )
+    assert (done.stdout, done.stderr) == ("heard\n", "")

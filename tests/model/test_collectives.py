@@ -261,7 +261,7 @@ def test_rounding_takes_fewer_than_17_bytes_of_each_chunk_and_nothing_of_what_di
 def test_a_size_without_a_byte_for_each_chunk_is_refused(size: int) -> None:
     with pytest.raises(CollectiveError, match=f"{size} bytes has not one for each of 3 chunks") as caught:
         chunk_bytes(3, size)
-    assert "--size 3 " in str(caught.value.hint)
+    assert "3 bytes or more" in str(caught.value.hint)
 
 
 # -- collectives and placements made by hand -----------------------------------------------------

@@ -14,6 +14,7 @@ from taccl.encoding.bounds.cut import CUT
 from taccl.encoding.bounds.flow import FLOW
 from taccl.encoding.bounds.gather_time import GATHER_TIME
 from taccl.encoding.bounds.latency import LATENCY
+from taccl.encoding.bounds.moments import MOMENTS
 from taccl.encoding.bounds.relay import RELAY
 from taccl.encoding.bounds.staged_cut import STAGED_CUT
 from taccl.encoding.bounds.strength import STRENGTH
@@ -36,6 +37,7 @@ BOUNDS: tuple[Bound, ...] = (
     BROADCAST_TIME,
     GATHER_TIME,
     STAGED_CUT,
+    MOMENTS,
 )
 
 

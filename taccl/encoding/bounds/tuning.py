@@ -60,6 +60,24 @@ LATENCY_MOST_CELLS = 2**25
 #: With more links, alphas alone are not looked at: distances take a second, and bandwidth says more there.
 LATENCY_MOST_LINKS_OF_ALPHAS = 100_000
 
+# --- moments
+
+#: More passages of a chunk over a link than this, or pairs of one into a node and a rank there, take seconds
+#: to be parted into classes.
+MOMENTS_MOST_PASSAGES, MOMENTS_MOST_CROSSINGS = 20_000, 100_000
+#: How many cells a horizon has at most, with fewer where a cell has many variables, and at least.
+MOMENTS_MOST_CELLS, MOMENTS_FEWEST_CELLS, MOMENTS_MOST_VARIABLES = 32, 8, 4_000
+#: Up to this many chunks every size of a group is looked at by itself, and from there on in steps of one part
+#: in so many.
+MOMENTS_EACH, MOMENTS_PARTS = 8, 3
+#: Windows of so many cells in which ports are busy.
+MOMENTS_WINDOWS = (1, 2, 3, 4, 6, 8, 12, 16, 24)
+#: How much more than what is known it looks at first, and how fast that grows; and what is close enough.
+MOMENTS_SOONEST, MOMENTS_GROWS, MOMENTS_CLOSE = 1e-3, 8.0, 1e-4
+#: How much of the budget that is left a view may have, and no more seconds than this; units of work for a row
+#: that is set up.
+MOMENTS_SHARE, MOMENTS_MOST_S, MOMENTS_UNITS_PER_ROW = 0.5, 4.0, 0.02
+
 # --- partitions
 
 #: More partitions by the speed of links than this are not looked at.

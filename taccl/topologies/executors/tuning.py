@@ -129,7 +129,7 @@ _PR169 = "fitted to AllReduce of 24 to 384 KB on 8 A100, microsoft/mscclpp#169"
 
 def _mscclpp(gpus: tuple[str, ...], how: How, source: str, error: float, errors_source: str) -> Defaults:
     """Six numbers fit both tables: launches, what a sum or copy takes, and speeds of a thread block."""
-    hop = Figure(0.3, "assumed", "until a flag or signal is polled")
+    hop = Figure(0.3, "inferred", "a flag in an H100, 1.0 us, less a link's alpha: docs/results/gpu.md")
     step = Figure(0.0, "inferred", "in the launch and in what starts a sum: tables do not tell them apart")
     return Defaults(
         gpus,

@@ -48,13 +48,28 @@ def rails_of(cluster: Cluster, topology: LogicalTopology, both_directions: bool)
     beta = {pair: max(pairs[pair] for pairs in between.values() if pair in pairs) for pair in common}
     fastest = [pair for pair in common if beta[pair] <= min(beta.values()) * (1 + _SAME_BETA)]
     found: dict[tuple[tuple[int, int], ...], Rails] = {}
-    for pairs in (common, fastest):
+    for pairs in (common, fastest, _one_of_each_door(cluster, topology, fastest)):
+        if not pairs:
+            continue
         chosen = _divides(_matched(pairs, beta), cluster.gpus)
         neighbours = [node for node, routes in between.items() if all(pair in routes for pair in chosen)]
         tree = _by_breadth(cluster, neighbours)
         if chosen not in found and tree is not None:
             found[chosen] = Rails(chosen, *tree)
     return list(found.values())
+
+
+def _one_of_each_door(
+    cluster: Cluster, topology: LogicalTopology, pairs: list[tuple[int, int]]
+) -> list[tuple[int, int]]:
+    """Pairs of equal GPUs, one of those whose ways out share a port: the port pays one alpha a round."""
+    chosen: dict[frozenset[int], tuple[int, int]] = {}
+    for src, dst in sorted(pairs):
+        links = topology.links_from[src]
+        out = [set(topology.ports[link]) for link in links if topology.dst[link] >= cluster.gpus]
+        if src == dst:
+            chosen.setdefault(frozenset(set.intersection(*out)) or frozenset([-1 - src]), (src, dst))
+    return list(chosen.values())
 
 
 def _betas_from_node_0(

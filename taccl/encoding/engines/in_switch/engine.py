@@ -15,24 +15,35 @@ differ, by the latencies in NCCL's `tuning.cc` (2.30).
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import accumulate
+
+import numpy as np
 
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import Decision, in_order
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
-from taccl.encoding.engines.in_switch.hops import Way, ways_of
-from taccl.encoding.engines.in_switch.tuning import HOP, LATER
+from taccl.encoding.engines.in_switch.hops import Hop, Way, through_one
+from taccl.encoding.engines.in_switch.rails import along_rails
+from taccl.encoding.engines.in_switch.tuning import HOP, LATER, SLOWER
 from taccl.encoding.instance import Instance
 from taccl.errors import ScheduleError
+from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.support.budget import Budget
 
 
 def serves(instance: Instance) -> Verdict:
-    """Whether a switch reaches all ranks, and each chunk is summed or copied there."""
+    """Whether a switch reaches all ranks, or one each node's, and each chunk is summed or copied there."""
     return YES if instance.once(ways_of) else no("no switch sums and copies for all ranks what is requested")
+
+
+def ways_of(instance: Instance) -> tuple[Way, ...]:
+    """The ways that there are; `instance.once(ways_of)`."""
+    return (*through_one(instance), *along_rails(instance))
 
 
 def in_switch(
@@ -60,8 +71,10 @@ def named(instance: Instance, budget: Budget) -> Iterator[tuple[str, Schedule]]:
     """Valid schedules with the names by which libraries know them."""
     problem = instance.problem
     for way in instance.once(ways_of):
-        budget.spend(HOP * sum(len(hops) for chunk in way.chunks for hops in chunk))
-        orders = (way.name, _one_by_one(way)), (f"{way.name} in groups", _in_groups(way, problem.max_group))
+        starts = dict.fromkeys(_starts(problem, way, slower) for slower in SLOWER)
+        orders = [(way.name, _one_by_one(way, start)) for start in starts]
+        orders.append((f"{way.name} in groups", _in_groups(way, problem.max_group)))
+        budget.spend(HOP * len(orders) / 2 * sum(len(hops) for chunk in way.chunks for hops in chunk))
         for name, decisions in orders:
             schedule = in_order(problem, list(decisions))
             with suppress(ScheduleError):  # the switch has no memory for so much at once
@@ -69,11 +82,37 @@ def named(instance: Instance, budget: Budget) -> Iterator[tuple[str, Schedule]]:
                 yield name, schedule
 
 
-def _one_by_one(way: Way) -> Iterator[Decision]:
+def _starts(problem: Problem, way: Way, slower: float) -> tuple[int, ...]:
+    """At which turn after its first step a chunk takes each step.
+
+    Those behind a step that takes longer than the shortest wait so many turns more as it takes longer, times
+    `slower`: other chunks take the shortest steps until then.
+    """
+    took_us = [_busy_us(problem, hops) for hops in max(way.chunks, key=len)]
+    waits = [
+        LATER * way.doors + round(slower * (each / min(took_us) - 1)) if min(took_us) else LATER * way.doors
+        for each in took_us
+    ]
+    return tuple(accumulate(waits[:-1], initial=0))
+
+
+def _busy_us(problem: Problem, hops: Sequence[Hop]) -> float:
+    """How long a step keeps the port busy that has most to do."""
+    topology, busy_us = problem.topology, Counter[int]()
+    for hop in hops:
+        pairs = np.arange(topology.first_pair[hop.link], topology.first_pair[hop.link + 1])
+        for port, us in zip(
+            topology.ports[hop.link], topology.port_busy_us(pairs, problem.chunk_mb), strict=True
+        ):
+            busy_us[port] += us
+    return float(max(busy_us.values()))
+
+
+def _one_by_one(way: Way, starts: Sequence[int]) -> Iterator[Decision]:
     """Each step of a chunk next to the step before of a chunk that follows it at its door."""
-    for turn in range(len(way.chunks) + LATER * way.doors * (way.steps - 1)):
-        for step in range(way.steps):
-            place = turn - LATER * way.doors * step
+    for turn in range(len(way.chunks) + starts[-1]):
+        for step, start in enumerate(starts):
+            place = turn - start
             if 0 <= place < len(way.chunks) and step < len(way.chunks[place]):
                 for hop in way.chunks[place][step]:
                     yield Decision((hop.chunk,), hop.link, hop.reduce)

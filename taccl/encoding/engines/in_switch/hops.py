@@ -47,11 +47,11 @@ class Way:
         return max(map(len, self.chunks))
 
 
-_Ends = tuple[int, int]
+Ends = tuple[int, int]
 #: Some ranks of a node, and their door -> from where to where they sum up there, step by step.
-_Inside = Callable[[Sequence[int], int], list[list[_Ends]]]
+_Inside = Callable[[Sequence[int], int], list[list[Ends]]]
 #: Whether sums go there, and from where to where, at one step.
-_Step = tuple[bool, list[_Ends]]
+Step = tuple[bool, list[Ends]]
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class _Team:
 
 
 @dataclass(frozen=True)
-class _Chunk:
+class Chunk:
     """Who holds a chunk or contributes to it, who wants it, and the rank at whose door it is whole."""
 
     held: Sequence[int]
@@ -73,22 +73,21 @@ class _Chunk:
     owner: int
 
 
-def ways_of(instance: Instance) -> tuple[Way, ...]:
-    """The ways that there are; `instance.once(ways_of)`."""
+def through_one(instance: Instance) -> Iterator[Way]:
+    """Through a switch that all ranks reach, or one rank of each node."""
     topology, collective = instance.problem.topology, instance.problem.collective
-    members, nodes = np.arange(topology.num_members), _nodes_of(topology)
+    members, nodes = np.arange(topology.num_members), nodes_of(topology)
     itself = "NVLS" if topology.num_nodes == 1 else "CollNet" + " by each rank" * (nodes is not None)
-    ways = [_through(instance, itself, _teams(topology, [members]), _direct)]
+    yield from _through(instance, itself, _teams(topology, [members]), _direct)
     if nodes is not None:
         place_of = np.argsort(nodes.ravel())
         teams = _teams(topology, [np.repeat(doors, nodes.shape[1])[place_of] for doors in nodes.T])
-        ways.append(_through(instance, "CollNet direct", teams, _direct))
+        yield from _through(instance, "CollNet direct", teams, _direct)
         if collective.reduces.all() and len(collective.outputs.rank) == collective.num_chunks * len(members):
-            ways.append(_through(instance, "CollNet chain", teams, _chain))
-    return tuple(way for way in ways if way is not None)
+            yield from _through(instance, "CollNet chain", teams, _chain)
 
 
-def _nodes_of(topology: LogicalTopology) -> IntArray | None:
+def nodes_of(topology: LogicalTopology) -> IntArray | None:
     """Nodes on axis 0, the ranks of each that hold data on axis 1; None: one, or unequal, or of one."""
     node_of = topology.node_of[: topology.num_members]
     counts = np.unique(node_of, return_counts=True)[1]
@@ -97,48 +96,64 @@ def _nodes_of(topology: LogicalTopology) -> IntArray | None:
     return np.argsort(node_of, kind="stable").reshape(len(counts), -1)
 
 
+def helpers_of(topology: LogicalTopology, ranks: Sequence[int]) -> tuple[int | None, int | None] | None:
+    """Of the helpers with links to and from all of these ranks, one that sums and one that copies."""
+    index, may_sum, may_copy = topology.link_index, topology.may_sum, topology.may_copy
+    reaching = [
+        helper
+        for helper in range(topology.num_members, topology.num_ranks)
+        if all((rank, helper) in index and (helper, rank) in index for rank in ranks)
+    ]
+    if not reaching:
+        return None
+    at_sum = next((each for each in reaching if may_sum is None or may_sum[each]), None)
+    return at_sum, next((each for each in reaching if may_copy is None or may_copy[each]), None)
+
+
 def _teams(topology: LogicalTopology, every: Iterable[IntArray]) -> list[_Team]:
     """Those doors that a helper which sums or copies has links with, both ways."""
-    index, may_sum, may_copy, teams = topology.link_index, topology.may_sum, topology.may_copy, []
-    for door in every:
-        reaching = [
-            helper
-            for helper in range(topology.num_members, topology.num_ranks)
-            if all((rank, helper) in index and (helper, rank) in index for rank in set(door.tolist()))
-        ]
-        at_sum = next((each for each in reaching if may_sum is None or may_sum[each]), None)
-        at_copy = next((each for each in reaching if may_copy is None or may_copy[each]), None)
-        if reaching:
-            teams.append(_Team(door.tolist(), at_sum, at_copy))
-    return teams
+    doors = [door.tolist() for door in every]
+    helpers = [helpers_of(topology, sorted(set(door))) for door in doors]
+    return [_Team(door, *found) for door, found in zip(doors, helpers, strict=True) if found is not None]
 
 
-def _through(instance: Instance, name: str, teams: Sequence[_Team], inside: _Inside) -> Way | None:
-    """None where a chunk is neither summed nor copied at a switch, or lacks a link."""
-    index, turns = instance.problem.topology.link_index, Counter[int]()
-    found = list[tuple[tuple[int, int], list[list[Hop]]]]()
-    for number, chunk in enumerate(_chunks_of(instance) if teams else ()):
+def _through(instance: Instance, name: str, teams: Sequence[_Team], inside: _Inside) -> Iterator[Way]:
+    """Nothing where a chunk is neither summed nor copied at a switch, or lacks a link."""
+    turns, planned = Counter[int](), list[tuple[Chunk, list[Step]]]()
+    for chunk in chunks_of(instance) if teams else ():
         turn = turns[chunk.owner]
         turns[chunk.owner] += 1
         at_home = [team for team in teams if team.door[chunk.owner] == chunk.owner]
         team = at_home[0] if at_home else teams[(turn + chunk.owner) % len(teams)]
-        steps = _steps(chunk, team, inside)
+        planned.append((chunk, _steps(chunk, team, inside)))
+    yield from as_way(instance, name, planned, len(teams))
+
+
+def as_way(
+    instance: Instance, name: str, planned: Iterable[tuple[Chunk, list[Step]]], doors: int
+) -> Iterator[Way]:
+    """All chunks, those of different owners in turn; nothing where one has no steps, or lacks a link."""
+    index, turns = instance.problem.topology.link_index, Counter[int]()
+    found = list[tuple[tuple[int, int], list[list[Hop]]]]()
+    for number, (chunk, steps) in enumerate(planned):
         if not steps or any(ends not in index for _, moves in steps for ends in moves):
-            return None
+            return
         hops = [[Hop(number, index[ends], reduce) for ends in moves] for reduce, moves in steps]
-        found.append(((turn, chunk.owner), hops))
-    chunks = [hops for _, hops in sorted(found, key=lambda each: each[0])]
-    return Way(name, chunks, len(teams)) if chunks else None
+        found.append(((turns[chunk.owner], chunk.owner), hops))
+        turns[chunk.owner] += 1
+    if found:
+        yield Way(name, [hops for _, hops in sorted(found, key=lambda each: each[0])], doors)
 
 
-def _chunks_of(instance: Instance) -> Iterator[_Chunk]:
+def chunks_of(instance: Instance) -> Iterator[Chunk]:
+    """The chunks of a problem, in their order."""
     collective = instance.problem.collective
     sources = _ranks_of(collective.inputs, collective.num_chunks)
     wanted = _ranks_of(collective.outputs, collective.num_chunks)
     for chunk, (held, goals) in enumerate(zip(sources, wanted, strict=True)):
         is_sum = bool(collective.reduces[chunk]) and len(held) > 1
         owner = (int(collective.owner[chunk]) if len(goals) > 1 else goals[0]) if is_sum else held[0]
-        yield _Chunk(held, goals, is_sum, owner)
+        yield Chunk(held, goals, is_sum, owner)
 
 
 def _ranks_of(placement: Placement, num_chunks: int) -> list[list[int]]:
@@ -148,7 +163,7 @@ def _ranks_of(placement: Placement, num_chunks: int) -> list[list[int]]:
     return found
 
 
-def _steps(chunk: _Chunk, team: _Team, inside: _Inside) -> list[_Step]:
+def _steps(chunk: Chunk, team: _Team, inside: _Inside) -> list[Step]:
     """To the doors, through the switch, and from the doors; nothing where the switch is of no use."""
     home = team.door[chunk.owner]
     across = _across(chunk, team, home)
@@ -162,7 +177,7 @@ def _steps(chunk: _Chunk, team: _Team, inside: _Inside) -> list[_Step]:
     return [step for step in (*up, *across, *down) if step[1]]
 
 
-def _across(chunk: _Chunk, team: _Team, home: int) -> list[_Step]:
+def _across(chunk: Chunk, team: _Team, home: int) -> list[Step]:
     """Between the doors: all but the owner's send to the sum, which it gets, adds to its own and multicasts.
 
     A helper that does both has the total at once.
@@ -178,7 +193,7 @@ def _across(chunk: _Chunk, team: _Team, home: int) -> list[_Step]:
     givers, takers = sorted(heads - {home}), sorted(wanting - {home})
     if len(takers) == 1 or not (givers or takers):  # nothing is summed or copied
         return []
-    steps = list[_Step]()
+    steps = list[Step]()
     if givers:
         if at_sum is None:
             return []
@@ -190,7 +205,7 @@ def _across(chunk: _Chunk, team: _Team, home: int) -> list[_Step]:
     return steps
 
 
-def _inside_nodes(ranks: Sequence[int], team: _Team, inside: _Inside) -> list[list[_Ends]]:
+def _inside_nodes(ranks: Sequence[int], team: _Team, inside: _Inside) -> list[list[Ends]]:
     """From where to where, step by step, so that what these ranks have is at their doors."""
     of_door: dict[int, list[int]] = {}
     for rank in ranks:
@@ -200,12 +215,12 @@ def _inside_nodes(ranks: Sequence[int], team: _Team, inside: _Inside) -> list[li
     return [[ends for moves in steps for ends in moves] for steps in at_once]
 
 
-def _direct(mates: Sequence[int], door: int) -> list[list[_Ends]]:
+def _direct(mates: Sequence[int], door: int) -> list[list[Ends]]:
     """Each sends to the door."""
     return [[(rank, door) for rank in mates]]
 
 
-def _chain(mates: Sequence[int], door: int) -> list[list[_Ends]]:
+def _chain(mates: Sequence[int], door: int) -> list[list[Ends]]:
     """Each sends to the next; the one before the door is the last."""
     line = sorted(mates, key=lambda rank: (rank < door, rank))
     return [[ends] for ends in pairwise([*line, door])]

@@ -27,6 +27,7 @@ class Algorithm:
     moves : about how many sends it makes of each batch, whatever the parts are.
     shares : into this many units a way is given each part, of each batch.
     is_explicit : whether sums are made at several ranks, so that sends say what they carry.
+    in_turns : whether the order of its sends says who has precedence, and not who waits for whom.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Algorithm:
     moves: int
     shares: int = 1
     is_explicit: bool = False
+    in_turns: bool = False
     _known: dict[tuple[int, bytes, bytes], Sends] = field(default_factory=dict)
 
     def numbers_of_batches(self, parts: Parts) -> Iterator[int]:

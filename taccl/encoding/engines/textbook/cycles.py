@@ -21,6 +21,7 @@ from taccl.encoding.engines.textbook.tuning import (
     CYCLES_MOST_WALKS,
 )
 from taccl.model.collective import IntArray
+from taccl.model.network import FloatArray
 from taccl.model.problem import Problem
 
 #: Steps of one walk, wrong turns included, for each rank.
@@ -175,16 +176,16 @@ class _Routes:
         cost = topology.duration_us(np.arange(topology.num_links), problem.chunk_mb)
         may_use = problem.limits.may_use
         usable = np.ones(topology.num_links, np.bool_) if may_use is None else may_use.all(axis=0)
-        self._inside = ~topology.internode
-        self._cost, self._usable = cost, usable
+        self._speeds = {
+            inside: _few(cost[usable & (~topology.internode if inside else True)]) for inside in (False, True)
+        }
         self._next: list[dict[int, float]] = [{} for _ in range(topology.num_ranks)]
         for link in np.flatnonzero(usable).tolist():
             self._next[int(topology.src[link])][int(topology.dst[link])] = float(cost[link])
 
     def speeds(self, inside: bool = False) -> list[float]:
         """Costs of links, ascending, that walks may be limited to: few of them."""
-        costs = np.unique(self._cost[self._usable & (self._inside if inside else True)].round(9))
-        return [float(costs[at]) for at in sorted({0, len(costs) // 2, len(costs) - 1})] if len(costs) else []
+        return self._speeds[inside]
 
     def walk(
         self,
@@ -207,15 +208,12 @@ class _Routes:
             ]
             for rank in inside
         }
-        into: dict[int, list[int]] = {rank: [] for rank in inside}
-        for sender, others in routes.items():
-            for other in others:
-                into[other].append(sender)
-        end = None if last == first else last
         if len(inside) == 1:
             return (first,)
-        path, left = [first], inside - {first}
-        trials = [iter(self._by_few_routes(first, routes, into, left, end))]
+        end = None if last == first else last
+        left = _Left(routes)
+        left.remove(first)
+        path, trials = [first], [iter(self._by_few_routes(first, left, end))]
         for _ in range(_STEPS_PER_RANK * len(inside)):
             rank = next(trials[-1], None)
             if rank is None:
@@ -225,28 +223,61 @@ class _Routes:
                     return None
                 continue
             path.append(rank)
-            left.discard(rank)
-            if not left and (last is None or rank == end or (last == first and first in routes[rank])):
+            left.remove(rank)
+            if not left.ranks and (last is None or rank == end or (last == first and first in routes[rank])):
                 return tuple(path)
-            trials.append(iter(self._by_few_routes(rank, routes, into, left, end)))
+            trials.append(iter(self._by_few_routes(rank, left, end)))
         return None
 
-    def _by_few_routes(
-        self,
-        rank: int,
-        routes: dict[int, list[int]],
-        into: dict[int, list[int]],
-        left: set[int],
-        kept: int | None,
-    ) -> list[int]:
+    def _by_few_routes(self, rank: int, left: _Left, kept: int | None) -> list[int]:
         """The next ranks of a walk, those with the fewest routes on, or to them, first.
 
         The end of the walk comes only as its last rank.
         """
-        candidates = [other for other in routes[rank] if other in left and (other != kept or len(left) == 1)]
-        few = {
-            other: min(sum(end in left for end in ends[other]) for ends in (routes, into))
-            for other in candidates
-        }
-        cost = self._next[rank]
-        return sorted(candidates, key=lambda other: (round(cost[other], 9), few[other]))
+        ranks, cost = left.ranks, self._next[rank]
+        candidates = [
+            other for other in left.routes[rank] if other in ranks and (other != kept or len(ranks) == 1)
+        ]
+        return sorted(candidates, key=lambda other: (round(cost[other], 9), left.fewest(other)))
+
+
+def _few(costs: FloatArray) -> list[float]:
+    """The least, the middle one and the largest of some costs."""
+    every = np.unique(costs.round(9))
+    return [float(every[at]) for at in sorted({0, len(every) // 2, len(every) - 1})] if len(every) else []
+
+
+class _Left:
+    """The ranks that a walk has not passed yet, and how many routes from and to each rank are left.
+
+    Counts are kept as ranks leave and come back: a walk over n ranks, all joined, would count n ** 3 routes.
+    """
+
+    def __init__(self, routes: dict[int, list[int]]) -> None:
+        self.routes, self.ranks = routes, set(routes)
+        self._into: dict[int, list[int]] = {rank: [] for rank in routes}
+        for sender, others in routes.items():
+            for other in others:
+                self._into[other].append(sender)
+        self._on = {rank: len(others) for rank, others in routes.items()}
+        self._to = {rank: len(senders) for rank, senders in self._into.items()}
+
+    def fewest(self, rank: int) -> int:
+        """Of the routes from the rank and those to it, the fewer."""
+        return min(self._on[rank], self._to[rank])
+
+    def remove(self, rank: int) -> None:
+        """A walk passes it."""
+        self.ranks.discard(rank)
+        self._count(rank, -1)
+
+    def add(self, rank: int) -> None:
+        """A walk goes back before it."""
+        self.ranks.add(rank)
+        self._count(rank, 1)
+
+    def _count(self, rank: int, change: int) -> None:
+        for sender in self._into[rank]:
+            self._on[sender] += change
+        for other in self.routes[rank]:
+            self._to[other] += change

@@ -71,7 +71,8 @@ def of_libraries(instance: Instance, budget: Budget) -> Iterator[tuple[str, Sche
     On a machine with helpers: what its members do among themselves.
     """
     members = instance.members_instance or instance
-    for name, schedule in built(members, budget, lambda name: " along axis " not in name):
+    ours = " along axis ", " inside"
+    for name, schedule in built(members, budget, lambda name: not any(word in name for word in ours)):
         made = compacted(schedule)
         yield name, made if instance.members is None else instance.members.lifted(made)
 
@@ -108,6 +109,8 @@ def fastest(instances: Sequence[Instance], budget: Budget) -> Iterator[Schedule]
     promise = _promising(every[0], budget.share(FOR_PROMISE))
     writing, candidates = budget.share(WRITING), list[Candidate]()
     for number, books in enumerate(every):
+        if number and not budget.remaining_s():
+            break
         share = writing.share(1 / (len(every) - number))
         candidates += books.candidates(share, promise.__contains__, promise.__getitem__)
     yield from _improving(_in_time(few_equivalent_first(candidates), budget))

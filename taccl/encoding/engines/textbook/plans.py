@@ -15,10 +15,12 @@ from taccl.encoding.engines.textbook.all_pairs import ALL_PAIRS
 from taccl.encoding.engines.textbook.bruck import BRUCK, PAT
 from taccl.encoding.engines.textbook.cycles import chains, cycles, disjoint, is_ring, through_doors
 from taccl.encoding.engines.textbook.doubling import DOUBLING, DOUBLING_FAR_FIRST
+from taccl.encoding.engines.textbook.gateways import by_gateways
 from taccl.encoding.engines.textbook.grid import GridAlgorithm, by_nodes, sends_of, sides
 from taccl.encoding.engines.textbook.leaders import by_leaders
 from taccl.encoding.engines.textbook.line import LineAlgorithm
 from taccl.encoding.engines.textbook.parts import Parts
+from taccl.encoding.engines.textbook.pipelines import by_pipelines
 from taccl.encoding.engines.textbook.ring import RING, RING_BOTH_DIRECTIONS
 from taccl.encoding.engines.textbook.scattered import by_scattering
 from taccl.encoding.engines.textbook.trees import on_trees
@@ -42,6 +44,11 @@ def algorithms(problem: Problem, parts: Parts) -> Iterator[Algorithm]:
     on_grids = list(_on_grids(problem, parts))
     yield from _of_plans(problem, parts, (plans for plans in on_grids if not _is_variant(plans)))
     yield from by_leaders(problem, parts, _spreads(nodes), _totals(nodes))
+    yield from by_gateways(problem, parts, _routes(ranks // max(1, nodes)))
+    if nodes > 1:
+        routes, size = _routes(nodes), ranks // nodes
+        doubling = (ALL_PAIRS, DOUBLING if DOUBLING.fits(size) else BRUCK)
+        yield from by_pipelines(problem, parts, doubling, routes, _totals(nodes))
     yield from by_scattering(problem, parts, _routes(ranks), _spreads(ranks))
     yield from _of_plans(problem, parts, (plans for plans in on_grids if _is_variant(plans)))
 

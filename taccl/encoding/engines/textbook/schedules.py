@@ -92,8 +92,10 @@ def rows_of(problem: Problem, sends: Sends, cut: Cut) -> Rows | None:
     )
 
 
-def timed(problem: Problem, sends: Sends, rows: Rows) -> Schedule | None:
+def timed(problem: Problem, sends: Sends, rows: Rows, in_turns: bool = False) -> Schedule | None:
     """The sends as a schedule: in their order, or with what most waits for first, whichever ends sooner.
+
+    `in_turns` : what can go goes, and of several the first in their order, instead of their order.
 
     None if they wait for each other in a circle, which a sender's own chunks first can cause.
     """
@@ -112,8 +114,11 @@ def timed(problem: Problem, sends: Sends, rows: Rows) -> Schedule | None:
         return schedule
     if schedule.makespan_us <= float(schedule.port_busy_us.max(initial=0.0)) * (1 + _ROUNDING):
         return schedule  # a port is busy all the time
-    reordered = list_schedule(problem, made or decisions(problem, sends, rows), before=before)
-    return min(schedule, reordered, key=lambda each: each.makespan_us)
+    made = made or decisions(problem, sends, rows)
+    reordered = [list_schedule(problem, made, before=before)]
+    if in_turns:
+        reordered.append(list_schedule(problem, made, [-float(each) for each in range(len(made))], before))
+    return min((schedule, *reordered), key=lambda each: each.makespan_us)
 
 
 def decisions(problem: Problem, sends: Sends, rows: Rows) -> list[Decision]:

@@ -40,10 +40,10 @@ def composed(requested: Problem) -> Schedule:
     return update.schedule
 
 
-def of(name: str, collective: str, nodes: int, chunks: int = 1, **requested: object) -> Problem:
-    return make_problem(
-        collective, topology=name, nodes=nodes, size="64MB", chunks=chunks, **requested
-    ).problem
+def of(
+    name: str, collective: str, nodes: int, chunks: int = 1, size: str = "64MB", **requested: object
+) -> Problem:
+    return make_problem(collective, topology=name, nodes=nodes, size=size, chunks=chunks, **requested).problem
 
 
 def cluster(num_nodes: int, gpus: int, distances: list[int]) -> LogicalTopology:
@@ -198,3 +198,11 @@ def test_a_sketch_s_rules_are_left_to_other_engines() -> None:
     requested = machine_problem(topology, "allgather", 1, 1)
     rules = RoutingLimits(may_use=np.ones((topology.num_ranks, topology.num_links), dtype=np.bool_))
     assert "a sketch says" in declined(replace(requested, limits=rules))
+
+
+def test_where_two_gpus_share_a_nic_rails_of_one_of_them_pay_fewer_alphas() -> None:
+    requested = of("dgx2", "allgather", 4, size="1MB", executor=False)
+    every = rails_of(cluster_of(requested), requested.topology, both_directions=True)
+    assert [len(rails.pairs) for rails in every] == [16, 8]
+    # Over all 16 rails it takes 25.19 us.
+    assert composed(requested).makespan_us < 23.1

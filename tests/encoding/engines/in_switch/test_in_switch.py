@@ -70,8 +70,48 @@ def test_a_switch_that_does_the_other_alone_is_no_use(can: str, collective: str)
     assert schedules(collective, machine(3, can)) == {}
 
 
-def test_a_switch_in_each_of_two_nodes_reaches_nobody_else() -> None:
-    assert schedules("allreduce", "dgx-h100", nodes=2) == {}
+def rails(nodes: int, gpus: int = 3, can: str = "[reduce-to-one, copy]"):
+    """Nodes whose switches sum and copy, and a NIC for each GPU."""
+    return parse_topology(
+        f"name: rails\nnodes: {nodes}\noccupancy: serial\nfabric: {{alpha_us: 3, bandwidth_gbps: 50}}\n"
+        f"node:\n  gpus: {gpus}\n  switches: [hub]\n  nics: {gpus}\n"
+        f"  helpers: [{{at: hub, can: {can}, bandwidth_gbps: 100}}]\n  links:\n"
+        "    - {from: gpus, to: switches, alpha_us: 0.5, bandwidth_gbps: 100}\n"
+        "    - {from: gpus, to: nics, match: even, alpha_us: 0, bandwidth_gbps: 50}\n"
+    )
+
+
+@given(
+    st.sampled_from(["allreduce", "reducescatter", "allgather", "broadcast", "reduce"]),
+    st.integers(2, 4),
+    st.integers(3, 4),
+    st.integers(1, 3),
+)
+def test_nodes_whose_switches_sum_exchange_sums_along_rails(
+    collective: str, nodes: int, gpus: int, chunks: int
+) -> None:
+    found = schedules(collective, rails(nodes, gpus), chunks)
+    names = {"NVLS along rails"} | ({"NVLS along rails, ring"} if nodes > 2 else set())
+    assert set(found) == names | {f"{name} in groups" for name in names}
+    for schedule in found.values():
+        schedule.check()
+        topology = schedule.problem.topology
+        src, dst = topology.src[schedule.link], topology.dst[schedule.link]
+        is_between = topology.node_of[src] != topology.node_of[dst]
+        assert (src[is_between] % gpus == dst[is_between] % gpus).all(), "from rail to rail"
+        assert (is_between | (src >= nodes * gpus) | (dst >= nodes * gpus)).all(), "or through a switch"
+
+
+def test_along_a_rail_each_nic_carries_the_least_there_is() -> None:
+    """Two nodes of three: a third of 12 MB each way, which 64 chunks hide behind what the switches do."""
+    found = schedules("allreduce", rails(2), chunks=64)["NVLS along rails"]
+    inside_us = 12 * 10.48576  # up: two thirds, and a third to be multicast
+    assert inside_us < found.makespan_us < 1.5 * inside_us + 64 * 6 * 2 * 0.5
+
+
+@pytest.mark.parametrize("can", ["[copy]", "[reduce-to-one]"])
+def test_a_switch_of_a_node_that_does_not_do_both_makes_no_allreduce(can: str) -> None:
+    assert schedules("allreduce", rails(2, can=can)) == {}
 
 
 def cluster(nodes: int, gpus: int = 2, can: str = "[reduce, copy]", nics: str = "gpus", **words):

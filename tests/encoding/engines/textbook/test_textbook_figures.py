@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from taccl.api import make_problem
-from taccl.encoding.engines.textbook.engine import built
+from taccl.encoding.engines.textbook.engine import built, by_name
 from taccl.encoding.instance import Instance
 from taccl.model.problem import Problem
 from taccl.support.budget import Budget
@@ -55,3 +55,39 @@ def test_a_ring_round_two_cpus_keeps_every_gpu_busy(chunks: int) -> None:
     full_us = 7 / 8 * 2**30 / 25e3
     assert min(rings_us) == pytest.approx(full_us + 7 * 1.5)
     assert full_us < best_us(problem) <= full_us + 7 * 1.5 + 1e-6
+
+
+def test_an_alltoall_on_rails_crosses_all_the_time_where_the_last_nodes_chunks_are_gathered_meanwhile() -> (
+    None
+):
+    """Three sends of a quarter of 1 MB each, at 25 GB/s; four after each other inside and across: 44.4 us."""
+    problem = make_problem("alltoall", topology="a100", nodes=4, size="1MB", chunks=1, executor=False).problem
+    name = "8 gateways to a node, by source, then by end, all-pairs inside"
+    schedule = by_name(Instance(problem), name)
+    assert schedule is not None
+    schedule.check()
+    assert schedule.makespan_us == pytest.approx(3 * (2.6 + 0.25 * 41.943), abs=1e-3)
+
+
+def test_a_small_alltoall_pays_one_alpha_across_where_each_gpu_is_the_gateway_to_a_node() -> None:
+    """Three exchanges inside before and after it; on rails there are seven alphas of 2.7 us."""
+    problem = make_problem(
+        "alltoall", topology="dgx-h100", nodes=8, size="64KB", chunks=1, executor=False
+    ).problem
+    name = "1 gateways to a node, by end, recursive doubling inside"
+    schedule = by_name(Instance(problem).members_instance or Instance(problem), name)
+    assert schedule is not None
+    schedule.check()
+    assert schedule.makespan_us < 2.7 + 21.85 / 16 + 6 * (0.7 + 2.83 / 32) + 0.1
+
+
+def test_an_allreduce_in_three_batches_hides_what_is_inside_and_pays_one_alpha_a_nic_and_batch() -> None:
+    """A quarter of 1 MB inside before and after; three alphas and an eighth of it over each NIC."""
+    problem = make_problem(
+        "allreduce", topology="dgx2", nodes=2, size="1MB", chunks=1, executor=False
+    ).problem
+    name = "pipeline, recursive doubling inside, all-pairs across of whole shares, a GPU of each NIC in turn"
+    schedule = by_name(Instance(problem), name, batches=3)
+    assert schedule is not None
+    schedule.check()
+    assert schedule.makespan_us == pytest.approx(2 * (4 * 0.3 + 8 / 4) + 3 * 2.6 + 105 / 8)

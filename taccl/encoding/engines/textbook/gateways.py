@@ -1,0 +1,112 @@
+"""Gateways: what goes from rank to rank between nodes crosses in few sends, next to what moves inside nodes.
+
+On rails each GPU sends to every other node, so each NIC pays an alpha for each. Where a GPU is a *gateway*
+to some nodes only, what is for those is gathered at it inside the node, crosses as one send, and is dealt out
+on the other side. With `sends` sends from each GPU, every node is served by  sends * GPUs / (nodes - 1)
+gateways, rounded down; with nodes - 1 these are rails.
+
+What crosses first should not have to be gathered, and what crosses last should not have to be dealt out: then
+links inside and across nodes are busy side by side. A gateway's own chunks can cross apart before the others,
+and those for the GPU on the other side after them. On rails, some nodes' chunks cross where they begin, and
+are dealt out; the others go inside to the rail of their end, while those cross.
+
+Sources: Karonis et al., "Exploiting hierarchy in parallel computer networks to optimize collective operation
+performance", IPDPS 2000 (one rank for its node); Bruck et al., IEEE TPDS 8 (1997) (fewer and larger sends).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from taccl.encoding.engines.textbook.algorithm import Algorithm
+from taccl.encoding.engines.textbook.grid import GridAlgorithm, by_nodes
+from taccl.encoding.engines.textbook.line import LineAlgorithm, hops, joined
+from taccl.encoding.engines.textbook.parts import Parts
+from taccl.encoding.engines.textbook.sends import Ragged, Sends
+from taccl.encoding.engines.textbook.tuning import GATEWAYS_MOST_SENDS
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.problem import Problem
+
+#: What crosses apart from the rest.
+_APART = ("nothing apart", "own first", "own first, last apart")
+
+
+@dataclass(frozen=True, eq=False)
+class _Gateways:
+    """Which GPUs send to which node, and what happens inside.
+
+    Parameters
+    ----------
+    grid : nodes on axis 0, their ranks on axis 1, with the algorithm inside nodes along axis 1.
+    many : gateways from a node to each other.
+    near : so many of the nodes that follow are served by the gateways next to where chunks begin, the others
+        by those next to where they end; with rails, these follow on those. -1: half of each node's chunks.
+    apart : what crosses apart, as in `_APART`; not on rails.
+    """
+
+    grid: GridAlgorithm
+    many: int
+    near: int
+    apart: int = 0
+
+    @property
+    def name(self) -> str:
+        sides = {0: "by end", self.grid.grid.shape[0] - 1: "by source"}
+        side, inside = sides.get(self.near, "by source, then by end"), self.grid.stages[0][1].name
+        words = [f"{self.many} gateways to a node", side, f"{inside} inside"]
+        return ", ".join((*words, _APART[self.apart]) if self.apart else words)
+
+    def way(self, begin: IntArray, end: IntArray) -> Sends:
+        """Inside to the gateway, across, and inside from there, from these ranks to those."""
+        grid, (axis, inside) = self.grid, self.grid.stages[0]
+        nodes, gpus = grid.grid.shape
+        (node, gpu), (to_node, to_gpu) = grid.position[begin].T, grid.position[end].T
+        distance, units = (to_node - node) % nodes, np.arange(len(begin))
+        is_near = distance <= self.near if self.near >= 0 else (gpu + to_gpu) % 2 == 0
+        team = np.where(is_near, gpu, to_gpu) * self.many // gpus
+        gateway = np.where(distance > 0, ((distance - 1) * self.many + team) % gpus, to_gpu)
+        assert inside.route is not None
+        gather = grid.on_lines(axis, inside.route(gpus, gpu, gateway), begin)
+        steps = int(gather.step.max(initial=-1)) + 1
+        step = self._turns(steps, gpu == gateway, gateway == to_gpu, is_near)
+        order = np.lexsort((distance, step))
+        order = order[distance[order] > 0]
+        src, dst = (grid.grid[side[order], gateway[order]] for side in (node, to_node))
+        across = hops(step[order], src, dst, units[order])
+        deal = grid.on_lines(axis, inside.route(gpus, gateway, to_gpu), end)
+        deal = deal._replace(step=deal.step + steps + 2)
+        return Sends.of(joined(gather, across, deal), Ragged(units, np.ones_like(units)), grid.grid.size)
+
+    def _turns(self, steps: int, is_own: BoolArray, is_last: BoolArray, is_near: BoolArray) -> IntArray:
+        """The step in which each unit crosses; `steps` : those of the gathering."""
+        if self.many == self.grid.grid.shape[1]:
+            return np.where(is_near, 0, steps)
+        step = (
+            np.where(is_last & ~is_own, steps + 1, steps) if self.apart > 1 else np.full(len(is_own), steps)
+        )
+        return np.where(is_own, 0, step) if self.apart else step
+
+
+def by_gateways(problem: Problem, parts: Parts, routes: tuple[LineAlgorithm, ...]) -> Iterator[Algorithm]:
+    """For what goes from rank to rank of several nodes of one size; `routes` : algorithms inside nodes."""
+    nodes = by_nodes(problem.topology)
+    if nodes is None or parts.kind != "routed" or not parts.is_between_all(problem.num_ranks):
+        return
+    others, gpus = len(nodes) - 1, nodes.shape[1]
+    for inside in routes:
+        grid = GridAlgorithm(nodes, ((1, inside),))
+        rails = _Gateways(grid, gpus, others // 2 or -1)
+        some = [(others, rails)]
+        for sends in range(1, min(others, GATEWAYS_MOST_SENDS + 1)):
+            many = gpus * sends // others
+            if 0 < many < gpus:
+                nears = (0, others // 2, others) if many > 1 else (0,)
+                some += [(sends, _Gateways(grid, many, *each)) for each in product(nears, range(3))]
+        for sends, gateways in some:
+            moves = problem.num_ranks * (2 * inside.sends(gpus) + sends * (gateways.apart + 1))
+            rows, first = 3 * parts.num_parts, np.arange(problem.num_ranks)
+            yield Algorithm(gateways.name, rows, (gateways.way,), first, moves)
