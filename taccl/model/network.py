@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from numbers import Integral
 from typing import Literal, get_args
 
@@ -145,9 +146,11 @@ class LogicalTopology:
             )
 
     def _check_ports(self) -> None:
-        if not all(ports and all(0 <= p < self.num_ports for p in ports) for ports in self.ports):
+        ports = list(chain.from_iterable(self.ports))
+        if not all(self.ports) or (ports and not (0 <= min(ports) and max(ports) < self.num_ports)):
             raise TopologyError(f"a link of {self.name!r} has no port, or one that does not exist")
-        if any(len(set(ports)) < len(ports) for ports in self.ports):
+        link, port = self.incidence
+        if len(np.unique(link * self.num_ports + port)) < len(port):
             raise TopologyError(f"a link of {self.name!r} uses a port twice")
 
     def _check_helpers(self) -> None:
@@ -386,6 +389,10 @@ class LogicalTopology:
 
     def reversed(self) -> LogicalTopology:
         """Every link turned round, with its number, costs and ports as they were; who sums now copies."""
+        return self._reversed
+
+    @cached_property
+    def _reversed(self) -> LogicalTopology:
         return replace(self, src=self.dst, dst=self.src, may_sum=self.may_copy, may_copy=self.may_sum)
 
     def describe_link(self, link: int) -> str:

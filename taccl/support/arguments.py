@@ -95,9 +95,10 @@ def text(value: object, what: str, error: type[TacclError]) -> str:
 def tuple_of(value: object, kind: type, what: str, error: type[TacclError]) -> tuple[Any, ...]:
     """A sequence of objects of one kind, as a tuple."""
     if isinstance(value, Sequence) and not isinstance(value, str):
-        for each in value:
-            if not isinstance(each, kind):
-                raise error(f"{what} must be of kind {kind.__name__}, not {shown(each)}")
+        wrong = {each for each in set(map(type, value)) if not issubclass(each, kind)}
+        if wrong:
+            each = next(each for each in value if type(each) in wrong)
+            raise error(f"{what} must be of kind {kind.__name__}, not {shown(each)}")
         return tuple(value)
     raise error(f"{what} must be a sequence, not {shown(value)}")
 
