@@ -127,7 +127,8 @@ def placed(sends: Any, period: float, tries: int, seed: int) -> Any:
     for _ in range(tries):
         e = -1
         for one in urgent:
-            if held.start[one] < 0:
+            above = sends.above[one]
+            if held.start[one] < 0 and (above < 0 or held.start[above] >= 0):
                 e = one
                 break
         if e < 0:

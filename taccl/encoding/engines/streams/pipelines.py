@@ -66,7 +66,7 @@ def trees_of(problem: Problem, num_trees: int, seed: int, budget: Budget) -> lis
         return []
     moves = max(LEAST_MOVES, MOVES_EACH * into.size)
     budget.spend(MOVE * moves)
-    unit_us = max(float(net.busy_us.mean()) * num_trees, np.finfo(float).tiny)
+    unit_us = max(float(net.busy_us.mean()), float(net.hop_us.mean()), 1e-6) * num_trees
     parts = net._replace(busy_us=net.busy_us / unit_us, hop_us=net.hop_us / unit_us)
     better = annealed(parts, into, order, seed, periods, WAYS, moves, HOT * periods, COLD * periods)
     return [into] if np.array_equal(into, better) else [into, better]

@@ -73,8 +73,8 @@ def test_no_two_sends_meet_at_a_port_in_any_period_and_none_goes_before_its_chun
     send = np.repeat(np.arange(many), np.diff(first))
     busy = np.array([draw.choice([1.0, 2.0, 0.7]) for _ in port])
     above = np.array([draw.randint(-1, e - 1) for e in range(many)])
-    took = np.array([draw.choice([1.0, 2.5]) for _ in range(many)])
-    sends = Sends(first, port, busy, send, above, took, took[::1].copy())
+    took = np.array([draw.choice([0.0, 1.0, 2.5]) for _ in range(many)])
+    sends = Sends(first, port, busy, send, above, took, np.zeros(many))
     period = float(np.bincount(port, busy).max()) * draw.choice([1.0, 1.5, 3.0])
     start = placed(sends, period, 40 * many, seed)
     if not len(start):
