@@ -78,7 +78,8 @@ class _Gateways:
         src, dst = (grid.grid[side[order], gateway[order]] for side in (node, to_node))
         across = hops(step[order], src, dst, units[order])
         deal = grid.on_lines(axis, inside.route(gpus, gateway, to_gpu), end)
-        deal = deal._replace(step=deal.step + steps + 2)
+        # What crosses last is not dealt out: the others are while it crosses.
+        deal = deal._replace(step=deal.step + steps + (self.many < gpus))
         return Sends.of(joined(gather, across, deal), Ragged(units, np.ones_like(units)), grid.grid.size)
 
     def _turns(self, steps: int, is_own: BoolArray, is_last: BoolArray, is_near: BoolArray) -> IntArray:
