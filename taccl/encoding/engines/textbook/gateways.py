@@ -26,7 +26,7 @@ from taccl.encoding.engines.textbook.algorithm import Algorithm
 from taccl.encoding.engines.textbook.grid import GridAlgorithm, by_nodes
 from taccl.encoding.engines.textbook.line import LineAlgorithm, hops, joined
 from taccl.encoding.engines.textbook.parts import Parts
-from taccl.encoding.engines.textbook.sends import Ragged, Sends
+from taccl.encoding.engines.textbook.sends import Ragged, Sends, in_turn
 from taccl.encoding.engines.textbook.tuning import GATEWAYS_MOST_SENDS
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.problem import Problem
@@ -90,6 +90,72 @@ class _Gateways:
             np.where(is_last & ~is_own, steps + 1, steps) if self.apart > 1 else np.full(len(is_own), steps)
         )
         return np.where(is_own, 0, step) if self.apart else step
+
+
+@dataclass(frozen=True, eq=False)
+class _SumGateways:
+    """An AllReduce in which each node sums up a share at as many GPUs as nodes, one for each node's sum.
+
+    Parameters
+    ----------
+    grid : nodes on axis 0, their ranks on axis 1, with the algorithm inside nodes along axis 1.
+    exchange : how the GPUs of a node sum up what came to them.
+    """
+
+    grid: GridAlgorithm
+    exchange: LineAlgorithm
+
+    def way(self, begin: IntArray, end: IntArray) -> Sends:
+        """Sums inside to the gateways, across, from there all over, across and inside back."""
+        grid, (axis, inside) = self.grid, self.grid.stages[0]
+        nodes, gpus = grid.grid.shape
+        to_node, place = grid.position[begin].T
+        each = max(1, gpus // nodes)
+        node, unit = np.indices((nodes, len(begin))).reshape(2, -1)
+        team = place * each // gpus
+        gateway = ((to_node[unit] - node) % nodes * each + team[unit]) % gpus
+        units, ranks = Ragged(unit, np.ones_like(unit)), grid.grid.size
+        at = grid.grid[node, gateway]
+        spread = grid.on_lines(axis, inside.spread(gpus, gateway), at)
+        copies = Sends.of(spread, units, ranks)
+        crosses = np.flatnonzero(node != to_node[unit])
+        out, into = at[crosses], grid.grid[to_node[unit], gateway][crosses]
+        assert self.exchange.total is not None
+        totals, since = self.exchange.total(min(nodes, gpus))
+        src, dst = (
+            grid.grid[to_node, position[:, None] * each + team] for position in (totals.src, totals.dst)
+        )
+        whole = hops(totals.step[:, None], src, dst, np.arange(len(begin)))
+        return in_turn(
+            [
+                copies.backwards(),
+                Sends.of(hops(0, out, into, crosses), units, ranks).adding(np.zeros(1, dtype=np.int64)),
+                Sends.of(whole, Ragged(unit[: len(begin)], np.ones_like(begin)), ranks).adding(since),
+                Sends.of(hops(0, into, out, crosses), units, ranks),
+                copies,
+            ]
+        )
+
+
+def by_sum_gateways(
+    problem: Problem, parts: Parts, spreads: tuple[LineAlgorithm, ...], totals: tuple[LineAlgorithm, ...]
+) -> Iterator[Algorithm]:
+    """For sums over several nodes of one size; `spreads`, `totals` : algorithms inside nodes."""
+    nodes = by_nodes(problem.topology)
+    if nodes is None or parts.kind != "summed" or len(nodes) < 3:
+        return
+    gpus, ranks = nodes.shape[1], problem.num_ranks
+    if max(len(nodes), gpus) % min(len(nodes), gpus):
+        return
+    for inside, exchange in product(spreads, totals):
+        if not exchange.fits(min(len(nodes), gpus)):
+            continue
+        way = _SumGateways(GridAlgorithm(nodes, ((1, inside),)), exchange).way
+        crossing = -(-len(nodes) // gpus)
+        moves = ranks * (2 * inside.sends(gpus) + 2 * crossing + exchange.adds(gpus))
+        rows = parts.num_parts * (2 * ranks + 2 * len(nodes) + exchange.adds(gpus) * gpus)
+        name = f"gateways for sums, {inside.name} inside, {exchange.name} between them"
+        yield Algorithm(name, rows, (way,), np.arange(ranks), moves, is_explicit=True)
 
 
 def by_gateways(problem: Problem, parts: Parts, routes: tuple[LineAlgorithm, ...]) -> Iterator[Algorithm]:

@@ -135,7 +135,8 @@ def _behind_doors(topology: LogicalTopology, nodes: IntArray) -> list[IntArray]:
     for place, (rank, other) in enumerate(nodes[:2].T.tolist()):
         out = [set(topology.ports[link]) for link in topology.links_from[rank] if topology.internode[link]]
         if (rank, other) in topology.link_index:
-            doors.setdefault(frozenset(set.intersection(*out)), []).append(place)
+            shared = set.intersection(*out) or {-1 - place}
+            doors.setdefault(frozenset(shared), []).append(place)
     if len({len(behind) for behind in doors.values()}) > 1:
         return [np.array(sorted(place for behind in doors.values() for place in behind))]
     return [np.array(places) for places in zip(*doors.values(), strict=True)]

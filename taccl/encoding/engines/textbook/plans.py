@@ -15,7 +15,7 @@ from taccl.encoding.engines.textbook.all_pairs import ALL_PAIRS
 from taccl.encoding.engines.textbook.bruck import BRUCK, PAT
 from taccl.encoding.engines.textbook.cycles import chains, cycles, disjoint, is_ring, through_doors
 from taccl.encoding.engines.textbook.doubling import DOUBLING, DOUBLING_FAR_FIRST
-from taccl.encoding.engines.textbook.gateways import by_gateways
+from taccl.encoding.engines.textbook.gateways import by_gateways, by_sum_gateways
 from taccl.encoding.engines.textbook.grid import GridAlgorithm, by_nodes, sends_of, sides
 from taccl.encoding.engines.textbook.leaders import by_leaders
 from taccl.encoding.engines.textbook.line import LineAlgorithm
@@ -49,6 +49,7 @@ def algorithms(problem: Problem, parts: Parts) -> Iterator[Algorithm]:
         routes, size = _routes(nodes), ranks // nodes
         doubling = (ALL_PAIRS, DOUBLING if DOUBLING.fits(size) else BRUCK)
         yield from by_pipelines(problem, parts, doubling, routes, _totals(nodes))
+        yield from by_sum_gateways(problem, parts, doubling, _totals(size))
     yield from by_scattering(problem, parts, _routes(ranks), _spreads(ranks))
     yield from _of_plans(problem, parts, (plans for plans in on_grids if _is_variant(plans)))
 

@@ -149,7 +149,10 @@ def _carried(sends: Sends) -> list[int]:
                 continue
             mine = had.setdefault((unit, src), [(-1, 1 << src)])
             theirs = had.setdefault((unit, dst), [(-1, 1 << dst)])
-            sums.append(next(made for after, made in reversed(mine) if after < since))
+            until = step if since < 0 else since
+            sums.append(next(made for after, made in reversed(mine) if after < until))
+            if since < 0:
+                mine.append((step, 0))
             theirs.append((step, theirs[-1][1] | sums[-1]))
     return sums
 

@@ -50,7 +50,8 @@ class Sends:
     step, src, dst : shape (num_sends,); the number of its step, and between which ranks.
     units : the units (`parts.Cut`) that each carries.
     adds : shape (num_sends,); whether it carries partial sums.
-    since : shape (num_sends,); the step before which the sums that it carries were complete at its sender.
+    since : shape (num_sends,); the step before which the sums that it carries were complete at its sender;
+        -1: it carries all that came there so far, of which the sender is then rid.
         None: every sum is made once, and a send carries all of it that ever comes to its sender.
     """
 
@@ -94,7 +95,8 @@ class Sends:
 
     def later(self, steps: int) -> Sends:
         """The same, begun this many steps later."""
-        return replace(self, step=self.step + steps, since=None if self.since is None else self.since + steps)
+        since = None if self.since is None else np.where(self.since < 0, self.since, self.since + steps)
+        return replace(self, step=self.step + steps, since=since)
 
     def of_units(self, units: IntArray) -> Sends:
         """The same with these units for those that it numbers."""
@@ -128,7 +130,9 @@ def together(some: Sequence[Sends]) -> Sends:
         return Sends(none, none, none, Ragged(none, none), np.zeros(0, dtype=np.bool_))
     since = None
     if any(each.since is not None for each in some):
-        since = np.concatenate([each.step if each.since is None else each.since for each in some])
+        since = np.concatenate(
+            [-np.ones_like(each.step) if each.since is None else each.since for each in some]
+        )
     return Sends(
         step=np.concatenate([each.step for each in some]),
         src=np.concatenate([each.src for each in some]),

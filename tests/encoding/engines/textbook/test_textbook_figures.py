@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from small_problems import problem as stated
+from textbook_machines import railed_nodes
 
 from taccl.api import make_problem
+from taccl.encoding.engines.textbook.books import books_of
 from taccl.encoding.engines.textbook.engine import built, by_name
 from taccl.encoding.instance import Instance
 from taccl.model.problem import Problem
@@ -91,3 +94,33 @@ def test_an_allreduce_in_three_batches_hides_what_is_inside_and_pays_one_alpha_a
     assert schedule is not None
     schedule.check()
     assert schedule.makespan_us == pytest.approx(2 * (4 * 0.3 + 8 / 4) + 3 * 2.6 + 105 / 8)
+
+
+def test_an_allreduce_over_eight_nodes_crosses_twice_where_each_node_sums_up_a_share() -> None:
+    """Halving and doubling inside, two alphas across, three exchanges of an eighth; on rails 25.4 us."""
+    problem = make_problem(
+        "allreduce", topology="dgx-h100", nodes=8, size="1MB", chunks=1, executor=False
+    ).problem
+    name = "gateways for sums, recursive doubling inside, recursive doubling between them"
+    schedule = by_name(Instance(problem).members_instance or Instance(problem), name)
+    assert schedule is not None
+    schedule.check()
+    inside_us, across_us = 3 * 0.7 + 2.828 * 7 / 8, 2.7 + 21.845 / 8
+    assert schedule.makespan_us == pytest.approx(
+        2 * inside_us + 2 * across_us + 3 * (0.7 + 2.828 / 8), abs=0.01
+    )
+
+
+@pytest.mark.parametrize(("nodes", "gpus"), [(3, 3), (4, 2), (6, 3), (3, 6), (4, 4), (5, 3)])
+@pytest.mark.parametrize("name", ["allreduce", "alltoall"])
+def test_gateways_and_pipelines_are_valid_on_nodes_of_all_sizes(nodes: int, gpus: int, name: str) -> None:
+    """Few nodes of many GPUs, and many of few."""
+    books = Instance(stated(railed_nodes(nodes, gpus), name, 2, max_group=5)).once(books_of)
+    assert books is not None
+    made = [each for each in books.algorithms if "gateways" in each.name or "pipeline" in each.name]
+    assert len(made) >= 4
+    for algorithm in made:
+        for batches in algorithm.numbers_of_batches(books.parts):
+            schedule = books.schedule(algorithm, batches, set())
+            if schedule is not None:
+                schedule.check()
