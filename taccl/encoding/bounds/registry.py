@@ -16,7 +16,7 @@ from taccl.encoding.bounds.gather_time import GATHER_TIME
 from taccl.encoding.bounds.latency import LATENCY
 from taccl.encoding.bounds.moments import MOMENTS
 from taccl.encoding.bounds.relay import RELAY
-from taccl.encoding.bounds.staged_cut import STAGED_CUT
+from taccl.encoding.bounds.staged_cut import STAGED_CUT, STAGED_SOON
 from taccl.encoding.bounds.strength import STRENGTH
 from taccl.encoding.bounds.volume import VOLUME
 from taccl.support.plugins import Note, added
@@ -29,6 +29,7 @@ BOUNDS: tuple[Bound, ...] = (
     ARRIVAL,
     CUT,
     VOLUME,
+    STAGED_SOON,
     BOTTLENECK,
     RELAY,
     STRENGTH,

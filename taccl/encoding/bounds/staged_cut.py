@@ -52,6 +52,7 @@ from taccl.encoding.bounds.tuning import (
     STAGED_CUT_MOST_CUTS,
     STAGED_CUT_MOST_S,
     STAGED_CUT_SHARE,
+    STAGED_CUT_SOON_S,
 )
 from taccl.encoding.bounds.views import View
 from taccl.encoding.instance import Instance
@@ -67,10 +68,14 @@ _MORE = 1e-9
 
 #: What a case proves, microseconds, from what is known; the end of its witness.
 _Case = tuple[Callable[[float], float], str]
+#: What is proved of a crossing beyond what is known, and how.
+_Cases = Callable[[Entering, float], Iterator[tuple[float, str]]]
 
 
-def staged_cut_bound(view: View, cut: Cut, known_us: float, budget: Budget) -> Iterator[Proof]:
-    """What is proved of a cut beyond what is known, better and better."""
+def staged_cut_bound(
+    view: View, cut: Cut, known_us: float, budget: Budget, closer: bool = True
+) -> Iterator[Proof]:
+    """What is proved of a cut beyond what is known, better and better; `closer`: by closer looks, too."""
     crossings = view.instance.once(Crossings).of(cut)
     for crossing in crossings if len(crossings) <= STAGED_CUT_MOST_CLASSES else crossings[-1:]:
         chunks, reduces = crossing.chunks, view.problem.collective.is_reduction
@@ -80,7 +85,8 @@ def staged_cut_bound(view: View, cut: Cut, known_us: float, budget: Budget) -> I
             continue
         entering = Crossing(chunks, crossing.links)
         what = f"{len(chunks)} {'sums' if reduces else 'chunks'} {cut.name}"
-        for value_us, ports, how in _looks(view, cut, entering, crossing is crossings[-1], known_us, budget):
+        cases = partial(_proofs, is_all=crossing is crossings[-1], closer=closer)
+        for value_us, ports, how in _looks(view, cut, entering, cases, known_us, budget):
             if value_us > known_us * (1 + _MORE):
                 known_us = value_us
                 through = name_ports(view.problem, ports)
@@ -88,20 +94,20 @@ def staged_cut_bound(view: View, cut: Cut, known_us: float, budget: Budget) -> I
 
 
 def _looks(
-    view: View, cut: Cut, crossing: Crossing, is_all: bool, known_us: float, budget: Budget
+    view: View, cut: Cut, crossing: Crossing, cases: _Cases, known_us: float, budget: Budget
 ) -> Iterator[tuple[float, IntArray, str]]:
     """What is proved of a crossing, through which ports, and how: further on where that is the horizon."""
     inside = members(view.problem.num_ranks, cut.ranks)
     for _ in range(STAGED_CUT_LOOKS):
         at = Entering(view, inside, crossing, STAGED_CUT_HORIZON * known_us, budget)
-        for value_us, how in _proofs(at, is_all, known_us):
+        for value_us, how in cases(at, known_us):
             known_us = max(known_us, value_us)
             yield value_us, np.unique(at.port), how
         if known_us < at.horizon_us:
             return
 
 
-def _proofs(at: Entering, is_all: bool, known_us: float) -> Iterator[tuple[float, str]]:
+def _proofs(at: Entering, known_us: float, is_all: bool, closer: bool) -> Iterator[tuple[float, str]]:
     """What is proved of a crossing, and how; `is_all` says that these are all chunks that must enter."""
     budget = at.budget
     is_sum = at.problem.collective.is_reduction
@@ -110,7 +116,7 @@ def _proofs(at: Entering, is_all: bool, known_us: float) -> Iterator[tuple[float
         apart = entering.turns(shared=False)
         value_us = apart.least_end_us(entering.need, known_us)
         yield value_us, "gathered before and spread after"
-        if not value_us and apart.allow(entering.need, known_us / _CLOSER):
+        if not closer or (not value_us and apart.allow(entering.need, known_us / _CLOSER)):
             return
     except OutOfBudget:
         return
@@ -155,18 +161,26 @@ def one_of_each_orbit(instance: Instance, cuts: Sequence[Cut]) -> list[Cut]:
 
 
 def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
+    yield from _of_cuts(view, known_us, budget.at_most(STAGED_CUT_MOST_S), closer=True)
+
+
+def _prove_soon(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
+    yield from _of_cuts(view, known_us, budget.at_most(STAGED_CUT_SOON_S), closer=False)
+
+
+def _of_cuts(view: View, known_us: float, budget: Budget, closer: bool) -> Iterator[Proof]:
     yield STAGED_CUT.proof(0.0, "nothing has to enter")
     instance = view.instance
     if not known_us or is_too_large(view.problem):
         return
-    cuts, budget = node_cuts(instance), budget.at_most(STAGED_CUT_MOST_S)
+    cuts = node_cuts(instance)
     if view.problem.collective.is_reduction:
         cuts = [*cuts, *instance.once(Crossings).cuts]
     for cut in one_of_each_orbit(instance, cuts)[:STAGED_CUT_MOST_CUTS]:
         if not budget.remaining_s():
             return
         known_us = max(known_us, instance.bound_us)  # others may prove more meanwhile, and so did this one
-        yield from staged_cut_bound(view, cut, known_us, budget.share(STAGED_CUT_SHARE))
+        yield from staged_cut_bound(view, cut, known_us, budget.share(STAGED_CUT_SHARE), closer)
 
 
 STAGED_CUT = Bound(
@@ -176,5 +190,14 @@ STAGED_CUT = Bound(
     "leaves first through all ports, gathered at once. For sums also a rank and all but it",
     remedy="more or faster links there, or shorter routes to and from there",
     prove=_prove,
+    features=RELAXED,
+)
+
+STAGED_SOON = Bound(
+    name="staged-soon",
+    about="`staged-cut` before any closer look: each chunk of a group gathered before the narrow links and "
+    "spread after them as if by itself",
+    remedy=STAGED_CUT.remedy,
+    prove=_prove_soon,
     features=RELAXED,
 )
