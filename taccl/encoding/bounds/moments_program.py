@@ -259,11 +259,12 @@ class Program:
             for sends, busy_us in [*sent, *groups]:
                 after = math.floor(self.busy_us(pair, sends.least)[1] / self.cell_us)
                 before = np.concatenate([np.full(1 + after, -1), sends.begun])[: self.cells]
-                loads.append((np.full(self.cells, sends.begun[-1]), busy_us * times, 0))
-                loads.append((before, -busy_us * times, 0))
+                busy_cells = busy_us * times / self.cell_us
+                loads.append((np.full(self.cells, sends.begun[-1]), busy_cells, 0))
+                loads.append((before, -busy_cells, 0))
         rest_us = 0.0 if self.view.backwards else max(0.0, rest_us)
         time_us = self.horizon_us - self.cell_us * np.arange(self.cells) - rest_us
-        self._row_of(loads, np.maximum(time_us, 0.0))
+        self._row_of(loads, np.maximum(time_us, 0.0) / self.cell_us)
 
     def _row_of(self, terms: list[_Term], upper: FloatArray) -> None:
         rows = [np.flatnonzero(variables >= 0) for variables, _, _ in terms]
@@ -294,11 +295,11 @@ class Program:
                 row, cell = np.nonzero((step != 0) & (group.begun >= 0))
                 rows.append(row)
                 columns.append(group.begun[cell])
-                values.append(step[row, cell] * times)
+                values.append(step[row, cell] * times / self.cell_us)
         self.model.add_rows(
             len(begin),
             *(np.concatenate(rows), np.concatenate(columns), np.concatenate(values)),
-            upper=end_us - begin_us,
+            upper=(end_us - begin_us) / self.cell_us,
         )
 
     def shows(self, solution: Solution) -> float:
