@@ -79,18 +79,14 @@ class _Pipeline(Algorithm):
 
 
 def by_pipelines(
-    problem: Problem,
-    parts: Parts,
-    inside: tuple[LineAlgorithm, ...],
-    spreads: tuple[LineAlgorithm, ...],
-    totals: tuple[LineAlgorithm, ...],
+    problem: Problem, parts: Parts, inside: tuple[LineAlgorithm, ...], across: tuple[LineAlgorithm, ...]
 ) -> Iterator[Algorithm]:
     """For sums over nodes of one size: inside, across (in shares, or each for itself), inside."""
     nodes = by_nodes(problem.topology)
     if nodes is None or parts.kind != "summed":
         return
-    every = [GridAlgorithm(nodes, ((1, each), (0, across))) for each, across in product(inside, spreads)]
-    every += [GridAlgorithm(nodes, ((1, each),), ((0, across),)) for each, across in product(inside, totals)]
+    every = [GridAlgorithm(nodes, ((1, each), (0, line))) for each, line in product(inside, across)]
+    every += [GridAlgorithm(nodes, ((1, each),), ((0, line),)) for each, line in product(inside, across)]
     ranks, members = problem.num_ranks, _behind_doors(problem.topology, nodes)
     if not members:
         return

@@ -46,10 +46,9 @@ def algorithms(problem: Problem, parts: Parts) -> Iterator[Algorithm]:
     yield from by_leaders(problem, parts, _spreads(nodes), _totals(nodes))
     yield from by_gateways(problem, parts, _routes(ranks // max(1, nodes)))
     if nodes > 1:
-        routes, size = _routes(nodes), ranks // nodes
-        doubling = (ALL_PAIRS, DOUBLING if DOUBLING.fits(size) else BRUCK)
-        yield from by_pipelines(problem, parts, doubling, routes, _totals(nodes))
-        yield from by_sum_gateways(problem, parts, doubling, _totals(size))
+        inside = _totals(ranks // nodes)
+        yield from by_pipelines(problem, parts, inside, _totals(nodes))
+        yield from by_sum_gateways(problem, parts, inside, inside)
     yield from by_scattering(problem, parts, _routes(ranks), _spreads(ranks))
     yield from _of_plans(problem, parts, (plans for plans in on_grids if _is_variant(plans)))
 
