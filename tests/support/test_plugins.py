@@ -126,7 +126,10 @@ def test_a_bound_that_does_not_know_a_feature_is_skipped_with_its_reason() -> No
 
 @pytest.mark.parametrize(
     ("collective", "chunks", "effort", "below_us"),
-    [("alltoall", 1, 1_500, 12.0), ("broadcast", "auto", 1_600, 20.0)],  # greedy alone takes 17.2 us, and 42.9
+    [
+        ("alltoall", 1, 1_500, 12.0),
+        ("broadcast", "auto", 1_600, 20.0),
+    ],  # greedy alone takes 17.2 us, and 42.9
     ids=["1", "auto"],
 )
 @pytest.mark.parametrize(
