@@ -31,6 +31,7 @@ def terminated_as_interrupted() -> Iterator[None]:
         yield
         return
     requested: list[int] = []
+    main, timers = threading.get_ident(), list[threading.Timer]()
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         requested.append(number)
@@ -38,7 +39,10 @@ def terminated_as_interrupted() -> Iterator[None]:
 
     def again(lost: sys.UnraisableHookArgs) -> None:
         if requested and issubclass(lost.exc_type, KeyboardInterrupt):
-            threading.Timer(_AGAIN_S, signal.raise_signal, (requested[-1],)).start()
+            # To the main thread: while it waits, it hears no signal that another thread gets.
+            timer = threading.Timer(_AGAIN_S, signal.pthread_kill, (main, requested[-1]))
+            timers.append(timer)
+            timer.start()
         else:
             unraisable(lost)
 
@@ -55,6 +59,8 @@ def terminated_as_interrupted() -> Iterator[None]:
         raise
     finally:
         sys.unraisablehook = unraisable
+        for timer in timers:
+            timer.cancel()
         for number, handler in before.items():
             signal.signal(number, handler)
 

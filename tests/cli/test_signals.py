@@ -147,6 +147,11 @@ with terminated_as_interrupted():
 def test_an_interrupt_of_code_that_cannot_raise_comes_again() -> None:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
-        [sys.executable, "-c", DELETED], check=False, capture_output=True, text=True, env=environment
+        [sys.executable, "-c", DELETED],
+        check=False,
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=30,  # well before what it waits for is over
     )
     assert (done.stdout, done.stderr) == ("heard\n", "")
