@@ -89,10 +89,10 @@ def _starts(problem: Problem, way: Way, slower: float) -> tuple[int, ...]:
     `slower`: other chunks take the shortest steps until then.
     """
     took_us = [_busy_us(problem, hops) for hops in max(way.chunks, key=len)]
-    waits = [
-        LATER * way.doors + round(slower * (each / min(took_us) - 1)) if min(took_us) else LATER * way.doors
-        for each in took_us
-    ]
+    shortest_us = min(took_us)
+    more = [slower * (each / shortest_us - 1) if shortest_us else 0.0 for each in took_us]
+    # Behind all chunks is as late as it gets, however much longer a step takes.
+    waits = [LATER * way.doors + round(min(each, len(way.chunks))) for each in more]
     return tuple(accumulate(waits[:-1], initial=0))
 
 

@@ -1,5 +1,6 @@
 """Each rank has its part summed at a switch, and multicasts it from there."""
 
+import time
 from collections import Counter
 
 import pytest
@@ -70,10 +71,11 @@ def test_a_switch_that_does_the_other_alone_is_no_use(can: str, collective: str)
     assert schedules(collective, machine(3, can)) == {}
 
 
-def rails(nodes: int, gpus: int = 3, can: str = "[reduce-to-one, copy]"):
+def rails(nodes: int, gpus: int = 3, can: str = "[reduce-to-one, copy]", across_gbps: float = 50):
     """Nodes whose switches sum and copy, and a NIC for each GPU."""
     return parse_topology(
-        f"name: rails\nnodes: {nodes}\noccupancy: serial\nfabric: {{alpha_us: 3, bandwidth_gbps: 50}}\n"
+        f"name: rails\nnodes: {nodes}\noccupancy: serial\n"
+        f"fabric: {{alpha_us: 3, bandwidth_gbps: {across_gbps}}}\n"
         f"node:\n  gpus: {gpus}\n  switches: [hub]\n  nics: {gpus}\n"
         f"  helpers: [{{at: hub, can: {can}, bandwidth_gbps: 100}}]\n  links:\n"
         "    - {from: gpus, to: switches, alpha_us: 0.5, bandwidth_gbps: 100}\n"
@@ -107,6 +109,14 @@ def test_along_a_rail_each_nic_carries_the_least_there_is() -> None:
     found = schedules("allreduce", rails(2), chunks=64)["NVLS along rails"]
     inside_us = 12 * 10.48576  # up: two thirds, and a third to be multicast
     assert inside_us < found.makespan_us < 1.5 * inside_us + 64 * 6 * 2 * 0.5
+
+
+def test_a_network_however_slow_is_planned_at_once() -> None:
+    """A chunk waits for all others at most, not for millions of turns: 4 MB of each rail cross each way."""
+    began_s = time.process_time()
+    found = schedules("allreduce", rails(2, across_gbps=1e-5), chunks=2)["NVLS along rails"]
+    assert time.process_time() - began_s < 5
+    assert found.makespan_us == pytest.approx(4 * 2**20 / 10 / 1e-3, rel=1e-3)
 
 
 @pytest.mark.parametrize("can", ["[copy]", "[reduce-to-one]"])
