@@ -140,6 +140,7 @@ def _time_libraries(case: Case) -> None:
             nodes=case.nodes,
             without=_switches(case),
             sizes=SIZES,
+            time_limit=case.limit_s,
         )
         for row in table.report().rows:
             size, time_us = str(row["size_bytes"]), float(str(row["time_us"]))
