@@ -104,7 +104,7 @@ def test_an_impossible_bandwidth_is_named_with_its_line(taccl: Taccl, value: str
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (("--size", "2"), ("2 bytes", "3 chunks", "--size 3")),
+        (("--size", "2"), ("2 bytes", "3 chunks", "3 bytes or more")),
         (("--size", "0"), ("positive",)),
         (("--size", "much"), ("not a size",)),
         (("--size", "3MB", "--nodes", "0"), ("node",)),
