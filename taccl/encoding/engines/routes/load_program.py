@@ -101,7 +101,7 @@ def by_load_program(problem: Problem, straight: float, budget: Budget, passes: i
     """
     kinds = _kinds(problem)
     program = _Program(problem, kinds, straight)
-    if not program.begins(passes):
+    if not program.begins(passes, budget):
         return None
     best, least_us, vain = None, np.inf, 0
     while vain < LOAD_PROGRAM_VAIN:
@@ -155,13 +155,15 @@ class _Program:
                     self.ways.append(way)
         return len(self.ways) > before
 
-    def begins(self, passes: int) -> bool:
+    def begins(self, passes: int, budget: Budget) -> bool:
         """Add ways of each root in turn, at prices that rise with what the ways before carry; whether every
-        kind has some.
+        kind has some. Without time there is one pass.
         """
         load_us, sharpness = np.zeros(self._topology.num_ports), LOAD_PROGRAM_SHARPNESS if passes else 0.0
-        for _ in range(max(1, passes)):
+        for turn in range(max(1, passes)):
             for number, kind in enumerate(self._kinds):
+                if turn and not budget.remaining_s():
+                    break
                 for at in range(len(self._roots(kind))):
                     price = np.exp(sharpness * (load_us / max(float(load_us.max()), 1e-300) - 1.0))
                     for way in self._ways_of(number, kind, price / price.sum(), at):
