@@ -8,6 +8,7 @@ given up.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -74,7 +75,7 @@ class Search:
         self.takes_s, self.units = 0.0, 0.0
 
     def schedules(self, budget: Budget, best_us: float) -> Iterator[Schedule]:
-        """Better and better schedules; the first order is tried even without time."""
+        """Better and better schedules; where there is none yet, a first order is tried even without time."""
         streams = [_Stream(self, choose, budget) for choose in self.choosers]
         meter, is_first, turn, vain_us, held = budget.meter(), True, 0, np.inf, None
         while streams and (is_first or self._goes_on(budget, meter)):
@@ -85,6 +86,7 @@ class Search:
             order = next(stream.orders, None)
             if order is None:
                 streams.remove(stream)
+                is_first &= best_us == np.inf
                 continue
             is_first = False
             makespan_us = order.makespan_us
@@ -123,9 +125,10 @@ class _Stream:
 
     def _all_orders(self) -> Iterator[Order]:
         search, budget = self._search, self._budget
-        for choice in self._choose(search.instance, search.seed, budget):
-            yield from self._orders_of(choice)
-            self._number += 1
+        with suppress(_NoTimeLeft):  # other routes would have no time either
+            for choice in self._choose(search.instance, search.seed, budget):
+                yield from self._orders_of(choice)
+                self._number += 1
 
     def _orders_of(self, choice: Choice) -> Iterator[Order]:
         """What comes of the routes: of pipelines and of matchings those first that were best before.
@@ -142,10 +145,7 @@ class _Stream:
         given_up = set[type]()
         for setting in settings:
             kind, began_s = type(setting), self._budget.read_s()
-            try:
-                order = None if kind in given_up else self._order(opened, choice, likely, setting)
-            except _NoTimeLeft:
-                return
+            order = None if kind in given_up else self._order(opened, choice, likely, setting)
             if order is None:
                 continue
             search.spend(rows, began_s, self._budget)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.heaps import pop, push
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.routes import routes
+from taccl.encoding.engines.routes.choice import Choice
 from taccl.encoding.engines.routes.columns import Grouping, Routes
 from taccl.encoding.engines.routes.engine import choosers_of
 from taccl.encoding.engines.routes.forests import _Planting, serves_forests
@@ -148,6 +151,26 @@ def test_it_begins_nothing_that_takes_longer_than_what_is_left() -> None:
     next(candidates)
     search.takes_s = 2.0
     assert next(candidates, None) is None
+
+
+@pytest.mark.parametrize("best_us", [np.inf, 100.0])
+def test_an_order_that_has_no_time_left_ends_its_routes(
+    best_us: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a large order does, which looks at the clock; other routes were chosen without end once."""
+    instance, chosen = Instance(of("mesh:3x3", "allgather", 2)), []
+    monkeypatch.setattr(Open, "pipeline", lambda self, *_, **__: self.look())
+
+    def endless(*asked: Any) -> Iterator[Choice]:
+        choice = next(iter(choosers_of(instance)[0](*asked)))
+        while True:
+            chosen.append(choice)
+            assert len(chosen) <= 2, "one for each chooser at most"
+            yield choice
+
+    search = Search(instance, [endless, endless], 0)
+    assert list(search.schedules(Budget(0.0), best_us)) == []
+    assert len(chosen) == (2 if best_us == np.inf else 1), "where there is a schedule, the first alone"
 
 
 def test_a_link_with_nothing_to_do_takes_a_copy_beside_the_tree() -> None:
