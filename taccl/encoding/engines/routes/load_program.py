@@ -31,6 +31,7 @@ from taccl.encoding.engines.routes.branching import least_tree
 from taccl.encoding.engines.routes.columns import Routes
 from taccl.encoding.engines.routes.kinds import kinds_of
 from taccl.encoding.engines.routes.tuning import (
+    LOAD_PROGRAM_AT_ONCE,
     LOAD_PROGRAM_CELLS_PER_UNIT,
     LOAD_PROGRAM_DEPTH,
     LOAD_PROGRAM_GAIN,
@@ -94,7 +95,7 @@ def serves_load_program(problem: Problem) -> bool:
 
 
 def by_load_program(problem: Problem, straight: float, budget: Budget, passes: int = 0) -> Routes | None:
-    """Which chunks pass which links; None: no way is found for some chunk.
+    """Which chunks pass which links; None: no way is found for some chunk, or in the time for large programs.
 
     `straight` : how much the time that a way takes counts next to the load of its ports. `passes` : how often
     each root has a way at rising prices before the first program; 0: once, at equal prices.
@@ -115,7 +116,7 @@ def by_load_program(problem: Problem, straight: float, budget: Budget, passes: i
         vain += 1
         if busy_us < least_us * (1 - LOAD_PROGRAM_GAIN):
             best, least_us, vain = counts, busy_us, 0
-        if not budget.remaining_s() or not program.add_ways(price, worth):
+        if not budget.remaining_s() or not program.add_ways(price, worth, budget):
             break
         budget.spend(program.cells / LOAD_PROGRAM_CELLS_PER_UNIT)
     return None if best is None else _dealt(problem, kinds, program.ways, best)
@@ -138,13 +139,16 @@ class _Program:
         self._has: set[tuple[int, tuple[int, ...]]] = set()
         self.cells = len(kinds) * topology.num_ranks**3
 
-    def add_ways(self, price: FloatArray, worth: FloatArray) -> bool:
+    def add_ways(self, price: FloatArray, worth: FloatArray, budget: Budget) -> bool:
         """Add the cheapest way of each root whose price is less than what its kind is worth; whether any.
+        In large programs only some kinds have one, where the time ends.
 
         `price` has shape (num_ports,), `worth` (num_kinds,).
         """
         before = len(self.ways)
         for number, kind in enumerate(self._kinds):
+            if not budget.remaining_s():
+                break
             for way in self._ways_of(number, kind, price):
                 costs_us = way.straight_us + float(way.busy_us @ price)
                 if (
@@ -157,12 +161,13 @@ class _Program:
 
     def begins(self, passes: int, budget: Budget) -> bool:
         """Add ways of each root in turn, at prices that rise with what the ways before carry; whether every
-        kind has some. Without time there is one pass.
+        kind has some. Without time there is one pass, and of large programs none.
         """
+        least = int(self.cells <= LOAD_PROGRAM_AT_ONCE)
         load_us, sharpness = np.zeros(self._topology.num_ports), LOAD_PROGRAM_SHARPNESS if passes else 0.0
         for turn in range(max(1, passes)):
             for number, kind in enumerate(self._kinds):
-                if turn and not budget.remaining_s():
+                if turn >= least and not budget.remaining_s():
                     break
                 for at in range(len(self._roots(kind))):
                     price = np.exp(sharpness * (load_us / max(float(load_us.max()), 1e-300) - 1.0))
