@@ -158,15 +158,19 @@ def _libraries() -> Mapping[tuple[str, str], Mapping[str, float]]:
 
 def _write(limit_s: float) -> None:
     libraries = _libraries()
-    cells = []
+    cells, failed = [], []
     for case, came in kept(NAME).items():
         times = libraries.get((case.place, case.collective), {})
-        if case.limit_s == limit_s and came.outcome.answer:
+        if case.limit_s != limit_s:
+            continue
+        if not came.outcome.answer:
+            failed.append(f"{case.place} {case.collective} {case.size}: {came.outcome.failure}")
+        else:
             cells.append(Cell(came, times.get(str(parse_size(case.size)))))
     if not cells:
         return
     order = [each for each, _ in groupby(cell.case.collective for cell in sorted(cells, key=_place))]
-    parts = [_summary(cells, order), "![gaps](plane.svg)"]
+    parts = [_summary(cells, order), *failed, "![gaps](plane.svg)"]
     parts += [
         f"## {each}\n\n{_table([cell for cell in cells if cell.case.collective == each])}" for each in order
     ]
@@ -178,7 +182,8 @@ def _write(limit_s: float) -> None:
     days = sorted({cell.measured.day for cell in cells})
     machines = sorted({cell.measured.machine for cell in cells})
     measured = (
-        f"Measured {days[0]} to {days[-1]} on {'; '.join(machines)}, with `python -m benchmarks.plane`."
+        f"Measured {' to '.join(sorted({days[0], days[-1]}))} on {'; '.join(machines)}, "
+        f"with `python -m benchmarks.plane --limit {limit_s:g}`."
     )
     report.write(
         NAME, "Every size and every collective", INTRO.format(limit=limit_s), "\n\n".join(parts), measured
