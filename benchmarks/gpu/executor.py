@@ -68,10 +68,9 @@ class Pace:
 
 @dataclass(frozen=True)
 class Crowd:
-    """Of many thread blocks: what one and what all of them move at most, GB/s, and how sharply that ends."""
+    """Of many thread blocks: what each moves, GB/s, and how sharply speed stops growing with their number."""
 
     block_gbps: float
-    all_gbps: float
     sharpness: float
 
 
@@ -131,7 +130,8 @@ class Measured:
 
         begin = np.log([gbps[blocks.argmin()] / blocks.min(), gbps.max(), 4.0])
         found = least_squares(misses, begin, bounds=([-20, -20, 0], [20, 20, np.log(MAX_SHARPNESS)])).x
-        return Crowd(*(float(each) for each in np.exp(found)))
+        block, _, power = np.exp(found)
+        return Crowd(float(block), float(power))
 
     def executor(self, before: Executor, link_alpha_us: float, call: str = "launch") -> Executor:
         """What executing costs, where it was measured; the rest as before.
