@@ -16,6 +16,7 @@ from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.registry import engine_named
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.lineup import Explained, explained, lineup_for
+from taccl.errors import TooLargeError
 from taccl.support.budget import check_time_limit
 from taccl.synthesis.autotune.tune import tune
 from taccl.synthesis.cluster.sharing import searcher_at
@@ -28,6 +29,7 @@ from taccl.synthesis.request import AnyCollective, Request, RequestKeywords, req
 from taccl.synthesis.result import Result
 from taccl.synthesis.search import Observer
 from taccl.synthesis.searcher import Searcher
+from taccl.synthesis.templates import template_result
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack  # of type checkers: no dependency, and in `typing` from Python 3.11
@@ -71,6 +73,7 @@ def synthesize(
     max_bytes: int | None = None,
     in_place: bool | None = None,
     scheduler: str | None = None,
+    template: bool = False,
     on_progress: Observer | None = None,
     **requested: Unpack[RequestKeywords],
 ) -> Result:
@@ -102,6 +105,8 @@ def synthesize(
         PyTorch calls the collective. Other files say themselves which calls they serve.
     scheduler : address of a Dask scheduler, such as tcp://10.0.0.1:8786, whose workers search as well:
         engines, seeds and numbers of chunks are tasks. What they find is checked here (docs/cluster.md).
+    template : whether to plan one node of a cluster of equal nodes, whose images are the schedule
+        (`Result.template`); where a collective is too large to be planned whole, that is done anyway.
     on_progress : called with every news of the search (`taccl.synthesis.search.Progress`); where it returns
         `"stop"`, the search ends and the best is kept.
 
@@ -135,7 +140,7 @@ def synthesize(
     request = request_of(collective, requested)
     began_s = time.monotonic()
     with searcher_at(scheduler, options) as searcher:
-        return synthesize_request(request, options, output, searcher, on_progress, began_s)
+        return synthesize_request(request, options, output, searcher, on_progress, began_s, template)
 
 
 def synthesize_request(
@@ -145,6 +150,7 @@ def synthesize_request(
     searcher: Searcher,
     on_progress: Observer | None = None,
     began_s: float | None = None,
+    template: bool = False,
 ) -> Result:
     """`synthesize`, for a request and options that are made already.
 
@@ -152,9 +158,15 @@ def synthesize_request(
     ----------
     searcher : who carries out the searches: `Alone()`, or a cluster.
     began_s : when the call began, by `time.monotonic()`; None: now.
+    template : see `synthesize`.
     """
     began_s = time.monotonic() if began_s is None else began_s
-    job = formulate(request, output)
+    if template:
+        return template_result(request, options, output, began_s, on_progress)
+    try:
+        job = formulate(request, output)
+    except TooLargeError as refusal:  # then one node may stand for all
+        return template_result(request, options, output, began_s, on_progress, refusal)
     choice = tune(job, options.since(began_s), searcher, on_progress)
     return emit(job, choice, options, searcher, began_s)
 

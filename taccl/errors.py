@@ -71,6 +71,10 @@ class CollectiveError(TacclError):
     """A collective that is unknown, ill-formed, or does not fit the ranks or the size."""
 
 
+class TooLargeError(CollectiveError):
+    """A collective on more ranks, or in more chunks, than can be built whole."""
+
+
 class SolverError(TacclError):
     """A solver or engine that is unknown or not installed, or that failed."""
 

@@ -26,7 +26,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         ),
     ),
     "Search": (
-        *("engine", "solver", "time_limit", "effort", "gap", "slack", "seed", "scheduler"),
+        *("engine", "solver", "time_limit", "effort", "gap", "slack", "seed", "scheduler", "template"),
         *("jobs", "no_cache", "explain_stages"),
     ),
     "File": (

@@ -147,6 +147,12 @@ def _number_or_auto(ctx: click.Context, option: click.Parameter, value: str | No
     is_flag=True,
     help="Show the fastest algorithm that libraries have next to the result; it takes a part of the time.",
 )
+@click.option(
+    "--template",
+    is_flag=True,
+    help="Plan one node of a cluster of equal nodes, whose images are the schedule; what is too large to be "
+    "planned whole is planned so anyway.",
+)
 @click.option("--no-file", is_flag=True, help="Find the schedule without writing a file.")
 @click.option(
     "--explain-stages",

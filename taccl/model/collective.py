@@ -349,7 +349,11 @@ class Collective:
 
 
 def busbw_factor(name: str, ranks: int) -> float:
-    """nccl-tests' factor from algbw to busbw for a collective by name, and its ranks with data."""
+    """nccl-tests' factor from algbw to busbw for a collective by name, and its ranks with data.
+
+    A part of a collective, `allgather of ...`, has the factor of the whole.
+    """
+    name = name.partition(" of ")[0]
     if name == "allreduce":
         return 2 * (ranks - 1) / ranks
     if name in ("allgather", "reducescatter", "alltoall", "gather", "scatter"):

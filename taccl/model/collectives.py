@@ -151,12 +151,44 @@ _ROOTED: dict[str, Callable[[int, int, int], Collective]] = {
     "scatter": scatter,
 }
 
-#: Those that are composed on clusters of equal nodes.
-_COMPOSED = ("allgather", "reducescatter", "allreduce")
+#: Those in which all parts look the same, so that those of one node stand for all (`first_parts`).
+EQUAL_PARTS = ("allgather", "reducescatter", "allreduce")
 #: The names that `make_collective` knows.
 COLLECTIVES = (*_ROOTLESS, *_ROOTED)
 #: Those with a root.
 ROOTED = tuple(_ROOTED)
+
+
+def first_parts(name: str, num_ranks: int, chunks_per_rank: int, owners: int) -> Collective:
+    """The chunks of the first ranks of a collective with equal parts, alone, at the offsets that they have.
+
+    Nothing of the others is built: AllGather on 16,384 ranks has 2**28 places, and this has `owners` of it.
+
+    Parameters
+    ----------
+    name : one of `EQUAL_PARTS`.
+    owners : how many ranks.
+    """
+    part, piece = _parts(owners, chunks_per_rank)
+    chunks = np.arange(len(part))
+    at_owners, everywhere = Placement(chunks, part, piece), _everywhere(chunks, num_ranks)
+    shift = np.arange(num_ranks) * chunks_per_rank
+    inputs, outputs, in_place_shift = {
+        "allgather": (at_owners, everywhere, shift),
+        "reducescatter": (everywhere, at_owners, -shift),
+        "allreduce": (everywhere, everywhere, 0 * shift),
+    }[name]
+    return Collective(
+        name=f"{name} of the first {owners} parts",
+        num_ranks=num_ranks,
+        chunks_per_rank=chunks_per_rank,
+        chunks_per_size=num_ranks * chunks_per_rank,
+        inputs=inputs,
+        outputs=outputs,
+        reduces=np.full(len(part), name != "allgather"),
+        owner=part,
+        in_place_shift=in_place_shift,
+    )
 
 
 def plain_name(collective: str) -> str:
@@ -184,7 +216,7 @@ def make_collective(
                 f"not {shown(num_ranks)} ranks and {shown(chunks_per_rank)} chunks per rank"
             )
     num_ranks, chunks_per_rank = int(num_ranks), int(chunks_per_rank)
-    check_places(key, num_ranks, chunks_per_rank, composed=key in _COMPOSED)
+    check_places(key, num_ranks, chunks_per_rank)
     if key in _ROOTLESS:
         if root is not None:
             raise CollectiveError(f"{key} has no root", hint="leave --root out")

@@ -17,6 +17,7 @@ from taccl.sketch.limits import check_senders, routing_limits
 from taccl.sketch.model import Internode, Intranode, Sketch
 from taccl.sketch.network import few_links_note, has_too_many_links, logical_topology
 from taccl.sketch.symmetry import check_rotation, keeps_collective, rank_map
+from taccl.support.size_limits import check_members
 from taccl.topologies.model import PhysicalTopology
 
 #: What no sketch means: every link of the machine, as it is.
@@ -84,8 +85,9 @@ def sketched(sketch: Sketch | None, topology: PhysicalTopology) -> SketchedNetwo
     Raises
     ------
     SketchError : the sketch does not fit the machine.
-    TopologyError : there are too many links.
+    TopologyError : there are too many GPUs or links.
     """
+    check_members(topology.name, topology.num_members)
     sketch = ALL_LINKS if sketch is None else sketch
     layout = layout_of(topology)
     check_gpu_numbers(sketch, layout, topology.name)

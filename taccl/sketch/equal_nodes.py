@@ -27,7 +27,7 @@ def paths_of_equal_nodes(topology: PhysicalTopology, layout: Layout) -> list[Pat
     gpus, num_nodes = layout.gpus_per_node, topology.num_nodes
     if gpus is None or num_nodes < 2 or gpus * num_nodes != layout.num_members:
         return None
-    moved = _moved_on(topology, layout)
+    moved = moved_on(topology, layout)
     if moved is None:
         return None
     helpers = topology.gpus[layout.num_members :]
@@ -41,7 +41,7 @@ def paths_of_equal_nodes(topology: PhysicalTopology, layout: Layout) -> list[Pat
             break
     else:
         return None
-    of_node_0 = list(_paths_from_node_0(topology, gpus, inside, distances))
+    of_node_0 = list(paths_from_node_0(topology, gpus, inside, distances))
     joined = {path.dst_rank // gpus for path in of_node_0 if path.dst_rank < layout.num_members} - {0}
     if joined != set(distances):
         return None
@@ -51,7 +51,7 @@ def paths_of_equal_nodes(topology: PhysicalTopology, layout: Layout) -> list[Pat
 def nodes_are_equivalent(topology: PhysicalTopology, layout: Layout) -> bool:
     """Whether going on from each node to the next, and from the last to the first, changes nothing."""
     gpus, nodes = layout.gpus_per_node, topology.num_nodes
-    return gpus is not None and gpus * nodes == layout.num_members and _moved_on(topology, layout) is not None
+    return gpus is not None and gpus * nodes == layout.num_members and moved_on(topology, layout) is not None
 
 
 def _powers_of_two(num_nodes: int) -> Sequence[int]:
@@ -59,9 +59,10 @@ def _powers_of_two(num_nodes: int) -> Sequence[int]:
     return sorted({*steps, *(num_nodes - step for step in steps)})
 
 
-def _paths_from_node_0(
+def paths_from_node_0(
     topology: PhysicalTopology, gpus: int, inside: Sequence[int], distances: Sequence[int]
 ) -> Iterator[Path]:
+    """Paths between those `inside` node 0, and from its GPUs to the equal ones of nodes at `distances`."""
     for src in inside:
         paths = topology.paths_from(src)
         between = (distance * gpus + src for distance in distances if src < gpus)
@@ -88,7 +89,7 @@ def _everywhere(
         src, dst = rank_moved[src], rank_moved[dst]
 
 
-def _moved_on(topology: PhysicalTopology, layout: Layout) -> tuple[IntArray, IntArray] | None:
+def moved_on(topology: PhysicalTopology, layout: Layout) -> tuple[IntArray, IntArray] | None:
     """The link of the next node, and of the first after the last, for each link, and so for each rank; None:
     one is missing or costs something else.
     """

@@ -62,14 +62,23 @@ def logical_topology(sketch: Sketch, topology: PhysicalTopology, layout: Layout)
         if few is None:
             check_links(topology.name, count_links(sketch, topology, layout))
     paths = few or [*_intranode_paths(sketch, topology, layout), *_internode_paths(sketch, topology, layout)]
-    paths.sort(key=lambda path: (path.src_rank, path.dst_rank))
+    return network_of_paths(paths, topology, layout, is_static=sketch.internode.nic_sharing == "static")
+
+
+def network_of_paths(
+    paths: Sequence[Path], topology: PhysicalTopology, layout: Layout, *, is_static: bool = False
+) -> LogicalTopology:
+    """The network whose links are these paths, whose ports are the numbers in their `links`.
+
+    `is_static` : whether links between nodes divide NICs by TACCL's rule, and not as ports.
+    """
+    paths = sorted(paths, key=lambda path: (path.src_rank, path.dst_rank))
     src = np.array([path.src_rank for path in paths], dtype=np.int64)
     dst = np.array([path.dst_rank for path in paths], dtype=np.int64)
     beta = np.array([path.beta_us_per_mb for path in paths], dtype=np.float64)
-    static = sketch.internode.nic_sharing == "static"
-    if static:
+    if is_static:
         beta = beta * _static_shares(paths, topology, layout)
-    ports, names, betas = _ports(paths, topology, layout, beta, static)
+    ports, names, betas = _ports(paths, topology, layout, beta, is_static)
     return LogicalTopology(
         name=topology.name,
         node_of=layout.node_of,

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from taccl.errors import CollectiveError, TopologyError
+from taccl.errors import CollectiveError, TooLargeError, TopologyError
 from taccl.support.arguments import shown
 
 #: The most rows of a placement: this many transfers at least are more than any engine orders.
 MAX_PLACES = 2**22
-#: The same for clusters of equal nodes, of which one node is decided, with one chunk per rank: 4,096 ranks.
-MAX_PLACES_COMPOSED = 2**24
 #: The most chunks times ranks, which engines and bounds have tables of.
 MAX_CELLS = 2**28
 #: Collectives in which every chunk goes from one rank to one.
@@ -23,18 +21,21 @@ _PAIRWISE = ("alltoall", "gather", "scatter")
 MAX_TRANSFERS = 2**25
 #: Of collectives with no more chunks, nobody counts the transfers.
 MANY_CHUNKS = 2**16
+#: The most ranks with data of which a network of all is built.
+MAX_MEMBERS = 2**12
 #: The most links between ranks, as among 512 that all reach each other.
 MAX_LINKS = 2**18
 
 
-def check_places(name: str, num_ranks: int, pieces: int, *, composed: bool = False) -> None:
-    """Raise CollectiveError if a standard collective has too many places of chunks.
-
-    `composed` : on what may be a cluster of equal nodes.
-    """
-    most = MAX_PLACES_COMPOSED if composed and pieces == 1 else MAX_PLACES
-    if _places(name, num_ranks, pieces) > most:
+def check_places(name: str, num_ranks: int, pieces: int) -> None:
+    """Raise CollectiveError if a standard collective has too many places of chunks."""
+    if has_too_many_places(name, num_ranks, pieces):
         raise _too_large(name, num_ranks, pieces)
+
+
+def has_too_many_places(name: str, num_ranks: int, pieces: int) -> bool:
+    """Whether a standard collective has more places of chunks than any engine orders."""
+    return _places(name, num_ranks, pieces) > MAX_PLACES
 
 
 def check_cells(name: str, num_ranks: int, pieces: int, num_chunks: int) -> None:
@@ -70,6 +71,15 @@ def check_transfers(name: str, least: int) -> None:
         )
 
 
+def check_members(name: str, num_members: int) -> None:
+    """Raise TopologyError for a machine with more than MAX_MEMBERS ranks with data."""
+    if num_members > MAX_MEMBERS:
+        raise TopologyError(
+            f"{name} has {num_members} GPUs, and {MAX_MEMBERS} can be planned whole",
+            hint="fewer nodes; allgather, reducescatter and allreduce are planned for one of equal nodes",
+        )
+
+
 def check_links(name: str, num_links: int) -> None:
     """Raise TopologyError for a machine with more than MAX_LINKS links between ranks."""
     if num_links > MAX_LINKS:
@@ -95,12 +105,12 @@ def _fits(name: str, num_ranks: int, pieces: int) -> bool:
     return cells <= MAX_CELLS and _places(name, num_ranks, pieces) <= MAX_PLACES
 
 
-def _too_large(name: str, num_ranks: int, pieces: int) -> CollectiveError:
+def _too_large(name: str, num_ranks: int, pieces: int) -> TooLargeError:
     """The error for a collective that is too large, with the most ranks or chunks that would fit."""
     chunks = _most(lambda number: _fits(name, num_ranks, number))
     ranks = _most(lambda number: _fits(name, number, 1))
     cut = f"in {shown(pieces)} chunk{'s' if pieces > 1 else ''} per rank"
-    return CollectiveError(
+    return TooLargeError(
         f"{name} on {shown(num_ranks)} ranks {cut} is too large to build: "
         f"{shown(_chunks(name, num_ranks, pieces))} chunks",
         hint=f"--chunks {chunks} or fewer" if chunks else f"{ranks} ranks or fewer",

@@ -100,7 +100,7 @@ def inputs_of(request: Request) -> Inputs:
                 f"{collective.name} says itself how large its chunks are", hint="leave --size out"
             )
         return Inputs(demand, machine, sketch, demand.chunk_bytes / units.MB, target.max_group)
-    size_bytes = _size_bytes(
+    size_bytes = size_bytes_of(
         request.size, sketch, machine, collective, chunk_size_known=request.profile is not None
     )
     if demand.sizes is not None:
@@ -204,7 +204,7 @@ def _of_no_use(what: str, **given: object) -> None:
             raise TacclError(f"{name} is of no use with {what}", hint=f"leave {name} out")
 
 
-def _size_bytes(
+def size_bytes_of(
     size: str | int | None,
     sketch: Sketch | None,
     machine: PhysicalTopology,
@@ -212,7 +212,12 @@ def _size_bytes(
     *,
     chunk_size_known: bool,
 ) -> int:
-    """What was requested; else a profile's costs hold for its chunk size; else the sketch's purpose."""
+    """What was requested; else a profile's costs hold for its chunk size; else the sketch's purpose.
+
+    Raises
+    ------
+    CollectiveError : nothing says how large it is.
+    """
     if size is not None:
         return units.parse_size(size)
     if machine.chunk_bytes is not None and (chunk_size_known or sketch is None or sketch.size is None):

@@ -15,6 +15,7 @@ from taccl.model.engine_costs import LINKS_ALONE
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem
 from taccl.model.schedule import SavedSchedule, Schedule, schedule_file, schedule_to_json
+from taccl.model.template import Template
 from taccl.model.tolerance import is_above
 from taccl.support.files import ensure_writable, write_atomically
 from taccl.support.report import Report, Reported, Table
@@ -64,6 +65,8 @@ class Result(Reported):
     sums_at : where sums are made other than at GPUs (`PhysicalTopology.sums_at`); empty where nothing sums.
     any_chunks : no schedule is faster by links alone, whatever the number of equal chunks; `NOTHING`: not
         proved.
+    template : of a collective that is too large to be planned whole: `schedule` is then that of the chunks of
+        node 0, and this has what each rank does; None: the schedule is the whole.
     """
 
     found: Found
@@ -86,6 +89,7 @@ class Result(Reported):
     tasks: tuple[TaskRun, ...] = ()
     sums_at: str = ""
     any_chunks: Proof = NOTHING
+    template: Template | None = None
 
     @property
     def schedule(self) -> Schedule:
@@ -121,6 +125,11 @@ class Result(Reported):
     def collective(self) -> Collective:
         """The collective that the schedule computes."""
         return self.problem.collective
+
+    @property
+    def collective_name(self) -> str:
+        """Of the whole, where `collective` is the part of one node."""
+        return self.collective.name if self.template is None else self.template.collective
 
     @property
     def size_bytes(self) -> int:
@@ -233,7 +242,7 @@ class Result(Reported):
         on = self.topology if self.sketch is None else f"{self.topology} ({self.sketch})"
         size = units.format_size(self.size_bytes)
         table = Table(
-            f"{self.collective.name}, {self.collective.counted_ranks}, on {on}{self.sums_at}, {size}",
+            f"{self.collective_name}, {self.collective.counted_ranks}, on {on}{self.sums_at}, {size}",
             [*self._times(), ("verified", self._verdict())],
         )
         return Report("taccl.synthesize/1", figures, single, [figures], table)
@@ -241,7 +250,7 @@ class Result(Reported):
     def figures(self) -> dict[str, object]:
         """All that is known, as plain values that JSON can hold; keys carry their units."""
         return {
-            "collective": self.collective.name,
+            "collective": self.collective_name,
             "root": self.collective.root,
             "topology": self.topology,
             "sketch": self.sketch,
@@ -255,6 +264,7 @@ class Result(Reported):
             "solver": self.options.solver,
             "seed": self.options.seed,
             "effort": self.options.effort,
+            "images": 1 if self.template is None else self.template.num_nodes,
             "transfers": len(self.schedule),
             "sends": len(self.schedule.sends),
             "time_us": self.time_us,
@@ -299,12 +309,12 @@ class Result(Reported):
         """
         nodes = units.format_count(self.problem.topology.num_nodes, "node")
         rows = [
-            ("collective", f"{self.collective.name}, {self.collective.counted_ranks}"),
+            ("collective", f"{self.collective_name}, {self.collective.counted_ranks}"),
             ("topology", f"{self.topology}, {nodes}{self.sums_at}"),
             ("sketch", self.sketch or "none: all links, as they are"),
             ("size", f"{units.format_size(self.size_bytes)}, in chunks of {self._chunk_size()}"),
             *self._times(),
-            ("transfers", f"{len(self.schedule)} in {units.format_count(len(self.schedule.sends), 'send')}"),
+            ("transfers", self._transfers()),
             ("engine", f"{self.options.engine}, {self.solve_s:.1f} s"),
             ("verified", self._verdict()),
         ]
@@ -317,7 +327,7 @@ class Result(Reported):
 
     def __repr__(self) -> str:
         return (
-            f"Result({self.collective.name} on {self.topology}, {units.format_size(self.size_bytes)}: "
+            f"Result({self.collective_name} on {self.topology}, {units.format_size(self.size_bytes)}: "
             f"{self.time_us:.2f} us, bound for this chunk count {self.lower_bound_us:.2f} us, "
             f"gap {100 * self.gap:.2f}%, "
             f"{self.status})"
@@ -381,6 +391,10 @@ class Result(Reported):
         costs = "links alone" if self.machine is None else "the same costs"
         bound = f"lower bound {self.lower_bound_us:.2f} us for this chunk count by {costs}"
         return f"{bound} ({self.bound_source}), gap {100 * self.gap:.2f}%"
+
+    def _transfers(self) -> str:
+        many = f"{len(self.schedule)} in {units.format_count(len(self.schedule.sends), 'send')}"
+        return many if self.template is None else f"{many}, times {self.template.num_nodes} images"
 
     def _chunk_size(self) -> str:
         size_mb = self.problem.size_mb

@@ -26,6 +26,8 @@ RANKS: tuple[DeviceKind, ...] = ("gpu", "helper")
 #: Larger machines than these are taken for slips of the pen: 512 GPUs that are all linked fit.
 MAX_GPUS = 4096
 MAX_LINKS = 2**18
+#: In equal nodes, of which one is planned (`taccl.model.template`).
+MAX_GPUS_OF_NODES = 2**14
 
 
 #: The least and the most that a cost can be, if it is not 0.

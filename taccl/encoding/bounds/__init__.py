@@ -18,7 +18,7 @@ from taccl.encoding.bounds.stream import (
     quick_bound,
 )
 from taccl.encoding.bounds.views import View
-from taccl.encoding.bounds.volume import between_nodes
+from taccl.encoding.bounds.volume import between_nodes, between_nodes_for_any_chunks
 
 __all__ = [
     "BOUNDS",
@@ -31,6 +31,7 @@ __all__ = [
     "all_bounds",
     "any_chunks_bound",
     "between_nodes",
+    "between_nodes_for_any_chunks",
     "declined",
     "known_bounds",
     "lower_bound",

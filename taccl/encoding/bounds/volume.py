@@ -62,6 +62,11 @@ def _at(instance: Instance, partition: Partition) -> Proof:
     return VOLUME.proof(value_us, f"{transfers} transfers between {partition.name} through {ports} ports")
 
 
+def between_nodes_for_any_chunks(instance: Instance) -> Proof:
+    """The same for any number of equal chunks."""
+    return fluid_volume_bound(instance, [by_nodes(instance.problem)])
+
+
 def fluid_volume_bound(instance: Instance, parts: Iterable[Partition], budget: Budget | None = None) -> Proof:
     """The best over the given partitions that holds for any number of equal chunks, likewise."""
     best = VOLUME.proof(0.0, "nothing has to move", any_chunks=True)

@@ -13,6 +13,7 @@ from typing import Literal
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
 from taccl.encoding.instance import Instance
+from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
 from taccl.support.budget import Budget
 
@@ -26,6 +27,8 @@ AcrossChunks = Callable[[Sequence[Instance], Budget], Iterator[Schedule]]
 Several = Callable[[Instance, Budget, int], "list[Schedule]"]
 #: Yields schedules that are not searched for, each with the name by which libraries know its algorithm.
 Named = Callable[[Instance, Budget], Iterator[tuple[str, Schedule]]]
+#: Yields better and better schedules of a problem of node 0's chunks alone (`taccl.model.template`).
+OfNode0 = Callable[[Problem, Budget], Iterator[Update]]
 #: What an engine is for: it builds schedules and searches nothing; it improves the best one as long as there
 #: is time; or it searches all there are, so that it may end with a proof.
 Role = Literal["first", "improve", "prove"]
@@ -89,6 +92,7 @@ class Engine:
     cuts : the numbers of chunks for which it is requested those.
     several : its fastest schedules, for files to be made of; None: only what `run` yields.
     named : the algorithms that libraries run; None: it has none.
+    of_node_0 : its schedules of one node's chunks, which stand for a cluster's; None: it has none.
     is_compiled : whether its loops are machine code already; None: it has none.
     """
 
@@ -108,6 +112,7 @@ class Engine:
     cuts: tuple[int, ...] = (1, 2, 4, 8, 16)
     several: Several | None = None
     named: Named | None = None
+    of_node_0: OfNode0 | None = None
     is_compiled: Callable[[], bool] | None = None
 
     def can(self, instance: Instance) -> Verdict:

@@ -66,6 +66,7 @@ _hierarchical = Engine(
     run=hierarchical.hierarchical,
     takes_sums=True,
     role="first",
+    of_node_0=hierarchical.of_node_0,
 )
 _routes = Engine(
     name="routes",

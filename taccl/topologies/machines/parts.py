@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from taccl.errors import TopologyError
 from taccl.model.network import Occupancy
 from taccl.support.arguments import is_whole, shown
-from taccl.topologies.devices import MAX_GPUS, NO_NODE, Device, DeviceKind, Link
+from taccl.topologies.devices import MAX_GPUS_OF_NODES, NO_NODE, Device, DeviceKind, Link
 from taccl.topologies.helpers import faces_of
 from taccl.topologies.model import PhysicalTopology
 
@@ -18,11 +18,13 @@ Parts = Mapping[DeviceKind, Sequence[str]]
 
 
 def check_nodes(nodes: int, gpus_per_node: int) -> None:
-    """Raise TopologyError unless there is at least one node, and not more GPUs than MAX_GPUS."""
+    """Raise TopologyError unless there is at least one node, and not more GPUs than MAX_GPUS_OF_NODES."""
     if not is_whole(nodes) or nodes < 1:
         raise TopologyError(f"a machine has 1 or more nodes, not {shown(nodes)}")
-    if nodes * gpus_per_node > MAX_GPUS:
-        raise TopologyError(f"{shown(nodes)} nodes of {gpus_per_node} GPUs are more than {MAX_GPUS} GPUs")
+    if nodes * gpus_per_node > MAX_GPUS_OF_NODES:
+        raise TopologyError(
+            f"{shown(nodes)} nodes of {gpus_per_node} GPUs are more than {MAX_GPUS_OF_NODES} GPUs"
+        )
 
 
 def gpu_name(node: int, local: int) -> str:

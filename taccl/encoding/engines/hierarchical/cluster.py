@@ -38,6 +38,11 @@ class Cluster:
     elements: Compositions
     generators: tuple[Action, ...]
 
+    @property
+    def each(self) -> int:
+        """Chunks of each GPU."""
+        return self.problem.num_chunks // self.problem.num_ranks
+
     @cached_property
     def node_of_element(self) -> IntArray:
         """Where each element takes node 0, shape (num_nodes,)."""
@@ -74,6 +79,39 @@ class Cluster:
         for number in range(1, len(elements)):
             np.take(maps[elements.last[number]], images[elements.before[number]], out=images[number])
         return images
+
+
+class NodeZero(Cluster):
+    """The same of a problem that has node 0's chunks alone, with orbits for ports: nothing has other images.
+
+    `taccl.model.template` says what it stands for; nodes follow one another by rotation.
+    """
+
+    @property
+    def each(self) -> int:
+        return self.problem.num_chunks // self.gpus
+
+    @cached_property
+    def neighbours(self) -> IntArray:
+        nodes = np.arange(self.num_nodes)
+        return np.add.outer(nodes, nodes) % self.num_nodes
+
+    @cached_property
+    def orbit_of_port(self) -> IntArray:
+        return np.arange(self.problem.topology.num_ports)
+
+    def images_of_links(self, links: IntArray) -> IntArray:
+        return links[None]
+
+    def images_of_chunks(self, chunks: IntArray) -> IntArray:
+        return chunks[None]
+
+
+def node_zero(problem: Problem) -> NodeZero:
+    """The cluster of such a problem."""
+    nodes = problem.topology.num_nodes
+    identity = Compositions(np.arange(problem.num_ranks)[None], (-1,), (0,))
+    return NodeZero(problem, nodes, problem.num_ranks // nodes, identity, ())
 
 
 def cluster_of(problem: Problem) -> Cluster | str:

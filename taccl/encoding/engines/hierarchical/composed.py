@@ -123,7 +123,7 @@ def _whoever_can(cluster: Cluster, sends: Sends, costs: Costs) -> FloatArray:
 
 
 def lifted(cluster: Cluster, sends: Sends, timed_sends: Timed) -> Schedule:
-    """The schedule of the whole cluster: every send and its images, at the same times."""
+    """The schedule of the cluster's problem: every send and its images, at the same times."""
     send, chunk = chunks_of(sends)
     first = np.searchsorted(send, np.arange(len(sends) + 1))
     many = np.diff(first)[timed_sends.sends]
@@ -134,9 +134,9 @@ def lifted(cluster: Cluster, sends: Sends, timed_sends: Timed) -> Schedule:
     row_of, chunk = row_of[order], chunk[order]
     used, which = np.unique(timed_sends.link, return_inverse=True)
     links = np.ascontiguousarray(cluster.images_of_links(used).T)
-    known = np.arange(cluster.gpus * (len(cluster.problem.collective.owner) // cluster.problem.num_ranks))
+    known = np.arange(cluster.gpus * cluster.each)
     chunks = np.ascontiguousarray(cluster.images_of_chunks(known).T)
-    images = cluster.num_nodes
+    images = links.shape[1]
     return Schedule(
         cluster.problem,
         chunks[chunk].ravel(),

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from taccl.encoding.core.demand import Demand
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
-from taccl.encoding.engines.hierarchical.cluster import Cluster, cluster_of
-from taccl.encoding.engines.hierarchical.composed import lifted, timed
+from taccl.encoding.engines.hierarchical.cluster import Cluster, cluster_of, node_zero
+from taccl.encoding.engines.hierarchical.composed import Timed, lifted, timed
 from taccl.encoding.engines.hierarchical.mixed import mixed
 from taccl.encoding.engines.hierarchical.rails import Rails, rails_of
 from taccl.encoding.engines.hierarchical.rounds import Round, divided, falling, rounds, widths
@@ -22,6 +23,7 @@ from taccl.encoding.engines.hierarchical.sends import Sends, costs_of, sends_of,
 from taccl.encoding.engines.hierarchical.tuning import UNITS
 from taccl.encoding.instance import Instance
 from taccl.model.network import LogicalTopology
+from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.support.budget import Budget
 
@@ -60,15 +62,29 @@ def hierarchical(
     assert isinstance(cluster, Cluster)  # or it is not served
     best_us = np.inf if incumbent is None else incumbent.makespan_us
     found = None
-    demand = instance.demand
-    copies = demand.to_all
-    for sends in _routes(cluster, demand.sums, copies, budget):
-        way = timed(cluster, sends, demand.sums, copies)
-        budget.spend(UNITS * len(sends))
-        if way.makespan_us < best_us - TOLERANCE_US:
-            best_us, found = way.makespan_us, (sends, way)
+    for way in _better(cluster, instance.demand, budget, best_us):
+        found = way
     if found is not None:
         yield Update("hierarchical", lifted(cluster, *found))
+
+
+def of_node_0(problem: Problem, budget: Budget) -> Iterator[Update]:
+    """Yield better and better schedules of a problem that has node 0's chunks alone (`NodeZero`)."""
+    cluster = node_zero(problem)
+    for way in _better(cluster, Demand(problem.collective), budget, np.inf):
+        yield Update("hierarchical", lifted(cluster, *way))
+
+
+def _better(
+    cluster: Cluster, demand: Demand, budget: Budget, best_us: float
+) -> Iterator[tuple[Sends, Timed]]:
+    """Of all rails and widths of rounds each that is faster than those before."""
+    for sends in _routes(cluster, demand.sums, demand.to_all, budget):
+        way = timed(cluster, sends, demand.sums, demand.to_all)
+        budget.spend(UNITS * len(sends))
+        if way.makespan_us < best_us - TOLERANCE_US:
+            best_us = way.makespan_us
+            yield sends, way
 
 
 def _routes(cluster: Cluster, sums: bool, copies: bool, budget: Budget) -> Iterator[Sends]:
@@ -77,7 +93,7 @@ def _routes(cluster: Cluster, sums: bool, copies: bool, budget: Budget) -> Itera
     topology = problem.topology if copies else problem.topology.reversed()
     if not spans_node(topology, cluster.gpus):
         return
-    each = problem.num_chunks // problem.num_ranks
+    each = cluster.each
     all_rails = rails_of(cluster, topology, both_directions=sums and copies)
     # What other nodes pass on has to have come: where they do, rounds of falling widths wait for it.
     passed_on = any(any(rails.parent) for rails in all_rails)
