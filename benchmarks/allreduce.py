@@ -125,7 +125,7 @@ def _textbook_us(kind: str, topology: str, nodes: int | None, size: str) -> floa
         problem = make_problem("allreduce", size=size, chunks=chunks, **requested).problem
         if 2 * problem.num_chunks * (problem.num_ranks - 1) > MOST_TRANSFERS:
             continue
-        every = built(Instance(problem), Budget(TEXTBOOK_S), lambda name: kind_of(name) == kind)
+        every = built(Instance(problem), Budget(TEXTBOOK_S), lambda each: kind_of(each.name) == kind)
         fastest = min((schedule for _, schedule in every), key=lambda each: each.makespan_us, default=None)
         if fastest is not None:
             fastest.check()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -22,22 +23,42 @@ class Algorithm:
     ----------
     name : for messages and tests.
     rows : about how many transfers of one part it makes.
-    routes : one way for each variant; each part's pieces are dealt to the variants in turn.
-    first : shape (num_ranks,); the variant that the first piece of each rank's part goes to.
     moves : about how many sends it makes of each batch, whatever the parts are.
     shares : into this many units a way is given each part, of each batch.
     is_explicit : whether sums are made at several ranks, so that sends say what they carry.
     in_turns : whether the order of its sends says who has precedence, and not who waits for whom.
+    of_libraries : whether NCCL, RCCL or an MPI run it; no grids and pipelines of our own.
     """
 
     name: str
     rows: int
-    routes: tuple[Way, ...]
-    first: IntArray
     moves: int
     shares: int = 1
     is_explicit: bool = False
     in_turns: bool = False
+    of_libraries: bool = True
+
+    @abstractmethod
+    def numbers_of_batches(self, parts: Parts) -> Iterator[int]:
+        """Into how many batches the pieces can be split, ascending."""
+
+    @abstractmethod
+    def built(self, parts: Parts, batches: int) -> tuple[Cut, Sends]:
+        """What is sent if each part is cut into batches."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class InVariants(Algorithm):
+    """One that deals the pieces of each part to its variants, in equal batches a step behind each other.
+
+    Parameters
+    ----------
+    routes : one way for each variant; each part's pieces are dealt to the variants in turn.
+    first : shape (num_ranks,); the variant that the first piece of each rank's part goes to.
+    """
+
+    routes: tuple[Way, ...]
+    first: IntArray
     _known: dict[tuple[int, bytes, bytes], Sends] = field(default_factory=dict)
 
     def numbers_of_batches(self, parts: Parts) -> Iterator[int]:

@@ -92,7 +92,7 @@ class Books:
     def candidates(
         self,
         budget: Budget,
-        wanted: Callable[[str], bool] = lambda name: True,
+        wanted: Callable[[Algorithm], bool] = lambda algorithm: True,
         first: Callable[[str], float] | None = None,
     ) -> Iterator[Candidate]:
         """All that the machine has the links for, each in 1, 2, 4, ... batches as long as that is promising.
@@ -104,9 +104,9 @@ class Books:
         """
         work = Work(budget, SURELY_WRITTEN, WRITTEN_PER_S)
         dealt = DEALT_AS_WRITTEN * len(self.parts.begin)
-        named = (algorithm for algorithm in self.algorithms if wanted(algorithm.name))
+        these = (algorithm for algorithm in self.algorithms if wanted(algorithm))
         soonest = _moves if _is_small(self.requested) else _size
-        for algorithm in sorted(named, key=soonest if first is None else lambda each: first(each.name)):
+        for algorithm in sorted(these, key=soonest if first is None else lambda each: first(each.name)):
             least_us = float("inf")
             for batches in algorithm.numbers_of_batches(self.parts):
                 is_estimated = (algorithm, batches) in self._estimates_us

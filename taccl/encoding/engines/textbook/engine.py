@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
+from taccl.encoding.engines.textbook.algorithm import Algorithm
 from taccl.encoding.engines.textbook.books import Books, Candidate, Work, books_of
 from taccl.encoding.engines.textbook.plans import algorithm_named
 from taccl.encoding.engines.textbook.tuning import (
@@ -54,11 +55,11 @@ def serves(instance: Instance) -> Verdict:
 def built(
     instance: Instance,
     budget: Budget,
-    wanted: Callable[[str], bool] = lambda name: True,
+    wanted: Callable[[Algorithm], bool] = lambda algorithm: True,
 ) -> Iterator[tuple[str, Schedule]]:
     """Schedules with the names of their algorithms, the most promising first.
 
-    `wanted` : whether an algorithm of that name is.
+    `wanted` : whether an algorithm is.
     """
     if books := instance.once(books_of):
         candidates = sorted(books.candidates(budget.share(WRITING), wanted), key=_estimate_us)
@@ -66,13 +67,12 @@ def built(
 
 
 def of_libraries(instance: Instance, budget: Budget) -> Iterator[tuple[str, Schedule]]:
-    """Those that NCCL, RCCL and MPI run: all ranks in a line, on rings or on trees; no grids of our own.
+    """Those that libraries run, by what each algorithm says of that.
 
     On a machine with helpers: what its members do among themselves.
     """
     members = instance.members_instance or instance
-    ours = " along axis ", " inside"
-    for name, schedule in built(members, budget, lambda name: not any(word in name for word in ours)):
+    for name, schedule in built(members, budget, lambda algorithm: algorithm.of_libraries):
         made = compacted(schedule)
         yield name, made if instance.members is None else instance.members.lifted(made)
 
@@ -112,7 +112,7 @@ def fastest(instances: Sequence[Instance], budget: Budget) -> Iterator[Schedule]
         if number and not budget.remaining_s():
             break
         share = writing.share(1 / (len(every) - number))
-        candidates += books.candidates(share, promise.__contains__, promise.__getitem__)
+        candidates += books.candidates(share, lambda each: each.name in promise, promise.__getitem__)
     yield from _improving(_in_time(few_equivalent_first(candidates), budget))
 
 

@@ -22,7 +22,7 @@ from itertools import product
 
 import numpy as np
 
-from taccl.encoding.engines.textbook.algorithm import Algorithm
+from taccl.encoding.engines.textbook.algorithm import Algorithm, InVariants
 from taccl.encoding.engines.textbook.grid import GridAlgorithm, by_nodes
 from taccl.encoding.engines.textbook.line import LineAlgorithm, hops, joined
 from taccl.encoding.engines.textbook.parts import Parts
@@ -155,7 +155,13 @@ def by_sum_gateways(
         moves = ranks * (2 * inside.sends(gpus) + 2 * crossing + exchange.adds(gpus))
         rows = parts.num_parts * (2 * ranks + 2 * len(nodes) + exchange.adds(gpus) * gpus)
         name = f"gateways for sums, {inside.name} inside, {exchange.name} between them"
-        yield Algorithm(name, rows, (way,), np.arange(ranks), moves, is_explicit=True)
+        yield InVariants(
+            *(name, rows, moves),
+            routes=(way,),
+            first=np.arange(ranks),
+            is_explicit=True,
+            of_libraries=False,
+        )
 
 
 def by_gateways(problem: Problem, parts: Parts, routes: tuple[LineAlgorithm, ...]) -> Iterator[Algorithm]:
@@ -176,4 +182,6 @@ def by_gateways(problem: Problem, parts: Parts, routes: tuple[LineAlgorithm, ...
         for sends, gateways in some:
             moves = problem.num_ranks * (2 * inside.sends(gpus) + sends * (gateways.apart + 1))
             rows, first = 3 * parts.num_parts, np.arange(problem.num_ranks)
-            yield Algorithm(gateways.name, rows, (gateways.way,), first, moves)
+            yield InVariants(
+                gateways.name, rows, moves, routes=(gateways.way,), first=first, of_libraries=False
+            )

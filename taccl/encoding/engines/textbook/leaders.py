@@ -19,7 +19,7 @@ from itertools import product
 import numpy as np
 
 from taccl.encoding.core.distance import ShortestPaths
-from taccl.encoding.engines.textbook.algorithm import Algorithm
+from taccl.encoding.engines.textbook.algorithm import Algorithm, InVariants
 from taccl.encoding.engines.textbook.grid import by_nodes
 from taccl.encoding.engines.textbook.line import Hops, LineAlgorithm, hops, joined
 from taccl.encoding.engines.textbook.parts import Parts
@@ -66,12 +66,14 @@ def by_leaders(
                 if across.name == "all-pairs" or not alone:
                     moves = 2 * ranks + len(nodes) * across.sends(len(nodes))
                     way = partial(_spread, team, across)
-                    yield Algorithm(f"leaders, {across.name}", parts.num_parts * ranks, (way,), first, moves)
+                    name, rows = f"leaders, {across.name}", parts.num_parts * ranks
+                    yield InVariants(name, rows, moves, routes=(way,), first=first)
         elif not alone:
             for across in totals:
                 moves = 2 * ranks + len(nodes) * across.adds(len(nodes))
                 way, rows = partial(_summed, team, across), 2 * parts.num_parts * ranks
-                yield Algorithm(f"leaders, {across.name}", rows, (way,), first, moves, is_explicit=True)
+                name = f"leaders, {across.name}"
+                yield InVariants(name, rows, moves, routes=(way,), first=first, is_explicit=True)
 
 
 def _teams(problem: Problem, nodes: IntArray) -> Iterator[_Team]:

@@ -15,7 +15,7 @@ Sources: Cho et al., "BlueConnect", MLSys 2019 (chunks through the levels of a m
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
@@ -31,7 +31,7 @@ from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class _Pipeline(Algorithm):
     """An AllReduce over nodes in unequal batches.
 
@@ -41,8 +41,8 @@ class _Pipeline(Algorithm):
     owners : the ranks that own the sums of a batch; batches take these in turn.
     """
 
-    plan: GridAlgorithm = field(kw_only=True)
-    owners: tuple[IntArray, ...] = field(kw_only=True)
+    plan: GridAlgorithm
+    owners: tuple[IntArray, ...]
 
     def numbers_of_batches(self, parts: Parts) -> Iterator[int]:
         """2, 3, ... as far as each batch has a chunk for each of its owners."""
@@ -103,15 +103,11 @@ def by_pipelines(
             plan.whole[0][1].adds(len(nodes)) if plan.whole else 2 * plan.stages[1][1].sends(len(nodes))
         )
         rows = 2 * parts.num_parts * ranks + sum(ranks * each.adds(len(nodes)) for _, each in plan.whole)
-        first, explicit = np.arange(ranks), bool(plan.whole)
         yield _Pipeline(
-            name,
-            rows,
-            (),
-            first,
-            ranks * sends,
-            is_explicit=explicit,
+            *(name, rows, ranks * sends),
+            is_explicit=bool(plan.whole),
             in_turns=True,
+            of_libraries=False,
             plan=plan,
             owners=owners,
         )

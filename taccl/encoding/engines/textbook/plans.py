@@ -10,7 +10,7 @@ from itertools import pairwise, permutations, product
 
 import numpy as np
 
-from taccl.encoding.engines.textbook.algorithm import Algorithm
+from taccl.encoding.engines.textbook.algorithm import Algorithm, InVariants
 from taccl.encoding.engines.textbook.all_pairs import ALL_PAIRS
 from taccl.encoding.engines.textbook.bruck import BRUCK, PAT
 from taccl.encoding.engines.textbook.cycles import chains, cycles, disjoint, is_ring, through_doors
@@ -98,8 +98,13 @@ def _algorithm(plans: Plans, parts: Parts) -> Algorithm:
     routes = tuple(partial(sends_of, plan, parts.kind) for plan in plans)
     rows = max(_rows(plan, parts) for plan in plans)
     moves = min(rows, sum(_moves(plan, parts) for plan in plans))
-    first, is_explicit = plans[0].position.sum(axis=1), bool(plans[0].whole)
-    return Algorithm(_name(plans), rows, routes, first, moves, is_explicit=is_explicit)
+    return InVariants(
+        *(_name(plans), rows, moves),
+        routes=routes,
+        first=plans[0].position.sum(axis=1),
+        is_explicit=bool(plans[0].whole),
+        of_libraries=plans[0].grid.ndim == 1,
+    )
 
 
 def _has_one_way(problem: Problem) -> bool:

@@ -17,7 +17,7 @@ from itertools import product
 
 import numpy as np
 
-from taccl.encoding.engines.textbook.algorithm import Algorithm
+from taccl.encoding.engines.textbook.algorithm import Algorithm, InVariants
 from taccl.encoding.engines.textbook.grid import GridAlgorithm, routed, spread
 from taccl.encoding.engines.textbook.line import LineAlgorithm
 from taccl.encoding.engines.textbook.parts import Parts
@@ -41,7 +41,8 @@ def by_scattering(
     for route, after in product(routes, spreads):
         plans = GridAlgorithm(line, ((0, route),)), GridAlgorithm(line, ((0, after),))
         name = f"scatter ({route.name}) and AllGather ({after.name})"
-        yield Algorithm(name, 2 * ranks, (partial(_way, *plans),), np.arange(ranks), ranks * ranks, shares)
+        way, first = partial(_way, *plans), np.arange(ranks)
+        yield InVariants(name, 2 * ranks, ranks * ranks, shares, routes=(way,), first=first)
 
 
 def _way(scatter: GridAlgorithm, gather: GridAlgorithm, begin: IntArray, end: IntArray) -> Sends:

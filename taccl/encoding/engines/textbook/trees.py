@@ -21,7 +21,7 @@ from functools import partial
 
 import numpy as np
 
-from taccl.encoding.engines.textbook.algorithm import Algorithm
+from taccl.encoding.engines.textbook.algorithm import Algorithm, InVariants
 from taccl.encoding.engines.textbook.grid import by_nodes
 from taccl.encoding.engines.textbook.line import hops
 from taccl.encoding.engines.textbook.parts import Parts
@@ -57,7 +57,7 @@ def _on(trees: list[IntArray], parts: Parts, name: str) -> Algorithm:
     ranks, both = len(trees[0]), 2 if parts.kind == "summed" else 1
     routes = tuple(partial(_along, above, parts.kind == "summed") for above in trees)
     rows, moves = both * parts.num_parts * ranks, both * len(routes) * ranks
-    return Algorithm(name, rows, routes, np.arange(ranks), min(rows, moves))
+    return InVariants(name, rows, min(rows, moves), routes=routes, first=np.arange(ranks))
 
 
 def double(n: int) -> list[IntArray]:

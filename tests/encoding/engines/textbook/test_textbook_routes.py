@@ -21,10 +21,13 @@ from textbook_machines import all_built, railed_nodes, torus
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.textbook.bruck import addition_chain
 from taccl.encoding.engines.textbook.cycles import chains, cycles, disjoint, snakes, through_doors
+from taccl.encoding.engines.textbook.engine import built, of_libraries
 from taccl.encoding.engines.textbook.grid import sides
 from taccl.encoding.engines.textbook.trees import depths, double
+from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.solve import solve
 from taccl.model.network import LogicalTopology
+from taccl.support.budget import Budget
 
 
 @pytest.mark.parametrize("n", range(1, 34))
@@ -183,3 +186,12 @@ def test_a_plain_ring_is_found_on_two_cpus() -> None:
 def test_sides_of_a_torus() -> None:
     assert next(sides(12)).shape in ((3, 4), (4, 3))
     assert not list(sides(7))
+
+
+def test_libraries_have_trees_of_nodes_and_no_grids_or_pipelines() -> None:
+    instance = Instance(problem(railed_nodes(4, 2), "allreduce"))
+    names = {name.partition(", ")[0] for name, _ in of_libraries(instance, Budget.of_work(20_000))}
+    assert "double binary tree of nodes" in names
+    assert not any("along axis" in name or name.startswith(("pipeline", "gateways")) for name in names)
+    every = {name.partition(", ")[0] for name, _ in built(instance, Budget.of_work(20_000))}
+    assert any("along axis" in name for name in every)
