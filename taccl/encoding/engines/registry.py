@@ -102,7 +102,7 @@ _combining = Engine(
 ENGINES: tuple[Engine, ...] = (
     Engine(
         name="streams",
-        about="trees of one root at balanced loads, that chunks pass one after another at equal intervals",
+        about="chunk after chunk of one root to wherever it is lacking, the rarest first",
         features=COPIES_AND_SUMS,
         serves=streams.serves,
         run=streams.streams,

@@ -1,4 +1,4 @@
-"""Pipelines of one root: few trees at balanced loads carry chunk after chunk at equal intervals."""
+"""Pipelines of one root: chunk after chunk goes wherever it is lacking."""
 
 from taccl.encoding.engines.streams.engine import across_chunks, is_compiled, serves, streams
 

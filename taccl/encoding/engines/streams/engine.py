@@ -1,63 +1,68 @@
-"""Pipelines for what one rank has and all want: few trees at balanced loads carry chunk after chunk.
+"""Pipelines for what one rank has and all want: chunk after chunk, each to where it is lacking.
 
-The number of trees is tried, too: one is a tree of its own kind, such as a chain, two are inner ranks and
-leaves by turns, as many as there are ways out of the root (links of a torus, NICs of a node) scatter the
-message, and what follows gathers it again. Sums for one rank are the same on the reversed links, read
-backwards.
+Several ways of breaking ties are tried for several numbers of chunks, and the best of these again by other
+chances. Sums for one rank are the same on the reversed links, read backwards.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+
+import numpy as np
 
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.phases import merged
+from taccl.encoding.core.sequence import of_columns
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
-from taccl.encoding.engines.streams.periodic import placed
-from taccl.encoding.engines.streams.pipelines import Pipeline, trees_of
-from taccl.encoding.engines.streams.trees import annealed
+from taccl.encoding.engines.streams.dissemination import Style, disseminated, net_of
 from taccl.encoding.engines.streams.tuning import (
     COMPILING_S,
-    MOST_ALIKE,
+    LOOK,
+    MOST_AGAIN,
+    MOST_IN_VAIN,
     MOST_LOOKS,
     MOST_ROWS,
-    MOST_SENDS,
-    MOST_TIMED,
-    TREES,
-    WORTH,
+    MOST_SEEDS,
+    PATIENCE,
+    ROW,
+    SLOWER,
+    STYLES,
 )
 from taccl.encoding.instance import Instance
 from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
-from taccl.support.budget import Budget
+from taccl.support.budget import UNITS_PER_S, Budget
 from taccl.support.jit import is_at_hand
 
 
 def serves(instance: Instance) -> Verdict:
     """Whether all chunks go from one rank to all, or are sums of all for one rank."""
-    problem = _copying(instance).problem
-    source = problem.collective.source
-    if not _copying(instance).demand.broadcasts or not len(source) or (source != source[0]).any():
+    copying = _copying(instance)
+    problem, source = copying.problem, copying.problem.collective.source
+    if not copying.demand.broadcasts or not len(source) or (source != source[0]).any():
         return no("it is for chunks that go from one rank to all, or come from all to one as sums")
     if problem.limits.own_first is not None or instance.problem.symmetry:
         return no("it knows no order in which own chunks leave first, and no symmetry that is requested")
-    if _numbers_of_trees(problem) == ():
-        return no("the machine or the number of chunks is too large for trees that are grown together")
+    if problem.num_ranks < 2 or problem.sizes is not None or not _looks(problem):
+        return no("there is one rank, no link, or chunks of unequal sizes")
+    if not np.isfinite(copying.distances_us[source[0]]).all():
+        return no("some rank is out of reach")
+    if _looks(problem) > MOST_LOOKS or problem.num_chunks * problem.num_ranks > MOST_ROWS:
+        return no("the machine or the number of chunks is too large")
     return YES
 
 
 def is_compiled() -> bool:
     """Whether its loops are machine code already, here or on disk."""
-    return is_at_hand(annealed) and is_at_hand(placed)
+    return is_at_hand(disseminated)
 
 
 def streams(
     instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
 ) -> Iterator[Update]:
-    """Yield pipelines that are better than `incumbent`, by other numbers of trees.
+    """Yield pipelines that are better than `incumbent`.
 
     The first time on a machine its loops have to be compiled; with no time for that it yields a note.
     """
@@ -73,7 +78,7 @@ def streams(
 def across_chunks(instances: Sequence[Instance], budget: Budget) -> Iterator[Schedule]:
     """Pipelines of the same size cut into different numbers of chunks, each faster than those before."""
     if _has_time(budget):
-        yield from _improving(instances, 0, budget, math.inf)
+        yield from _improving([each for each in instances if serves(each)], 0, budget, math.inf)
 
 
 def _has_time(budget: Budget) -> bool:
@@ -84,50 +89,69 @@ def _has_time(budget: Budget) -> bool:
 def _improving(
     instances: Sequence[Instance], seed: int, budget: Budget, best_us: float
 ) -> Iterator[Schedule]:
-    """Schedules of those pipelines that promise most, each faster than those before."""
-    copying = {id(_copying(each).problem): each.problem for each in instances}
-    problems = [_copying(each).problem for each in instances if serves(each)]
-    candidates = _most_promising(_pipelines(problems, seed, budget.share(0.6)))
-    for number, pipeline in enumerate(candidates):
-        if pipeline.promised_us > WORTH * candidates[0].promised_us or (number and not budget.remaining_s()):
-            return
-        schedule, problem = pipeline.schedule(seed, budget), copying[id(pipeline.problem)]
-        made = schedule if problem is pipeline.problem else merged(problem, schedule, None)
-        if len(made) == len(schedule) and made.makespan_us < best_us - TOLERANCE_US:
-            best_us = made.makespan_us
-            yield made
+    """Schedules of all cuts and styles, each faster than those before."""
+    cases = [_Case(each) for each in sorted(instances, key=lambda each: each.problem.num_chunks)]
+    for schedule in _trials(cases, seed, budget):
+        if schedule.makespan_us < best_us - TOLERANCE_US:
+            best_us = schedule.makespan_us
+            yield schedule
 
 
-def _pipelines(problems: Sequence[Problem], seed: int, budget: Budget) -> Iterator[Pipeline]:
-    """Every number of trees for every problem; trees are those of the problem with some sixteen periods."""
-    most = max((each.num_chunks for each in problems), default=0)
-    for number in TREES:
-        able = [each for each in problems if number in _numbers_of_trees(each)]
-        if not able or (number > 1 and not budget.remaining_s()):
-            continue
-        typical = min(able, key=lambda each: abs(math.log(each.num_chunks / min(16 * number, most))))
-        for into in trees_of(typical, number, seed, budget):
-            yield from (Pipeline(each, into) for each in able)
+def _trials(cases: Sequence[_Case], seed: int, budget: Budget) -> Iterator[Schedule]:
+    """All styles of each cut, the coarsest first; then those that were fastest by other chances."""
+    took_us, best_us, slower = dict[tuple[int, int], float](), math.inf, 0
+    for place, case in enumerate(cases):
+        of_case_us = math.inf
+        for style in range(len(STYLES)):
+            if took_us and not case.has_time(budget):
+                continue
+            schedule = case.schedule(style, seed, budget)
+            took_us[place, style] = schedule.makespan_us
+            of_case_us = min(of_case_us, schedule.makespan_us)
+            yield schedule
+        slower = slower + 1 if of_case_us > SLOWER * best_us else 0
+        best_us = min(best_us, of_case_us)
+        if slower == PATIENCE:
+            break
+    in_vain = 0
+    for number in range(1, MOST_SEEDS + 1):
+        for place, style in sorted(took_us, key=took_us.__getitem__)[:MOST_AGAIN]:
+            if in_vain == MOST_IN_VAIN or not cases[place].has_time(budget):
+                return
+            schedule = cases[place].schedule(style, seed + number, budget)
+            took_us[place, style] = min(took_us[place, style], schedule.makespan_us)
+            in_vain = 0 if schedule.makespan_us < best_us - TOLERANCE_US else in_vain + 1
+            best_us = min(best_us, schedule.makespan_us)
+            yield schedule
 
 
-def _most_promising(pipelines: Iterable[Pipeline]) -> list[Pipeline]:
-    """The best first, a few of each number of trees: where all ports are full, promises are not kept."""
-    alike, chosen = Counter[int](), list[Pipeline]()
-    for pipeline in sorted(pipelines, key=lambda each: each.promised_us):
-        alike[len(pipeline.into)] += 1
-        if alike[len(pipeline.into)] <= MOST_ALIKE:
-            chosen.append(pipeline)
-    return chosen[:MOST_TIMED]
+class _Case:
+    """One cut of the message, with what all its trials share."""
+
+    def __init__(self, instance: Instance) -> None:
+        copying = _copying(instance)
+        self._problem, self._copying = instance.problem, copying.problem
+        far_us, kind = copying.distances_by_limits
+        self._net = net_of(copying.problem, far_us[kind[0]])
+
+    def has_time(self, budget: Budget) -> bool:
+        """Whether there is time for one schedule more."""
+        return budget.remaining_s() > LOOK * _looks(self._copying) / UNITS_PER_S
+
+    def schedule(self, style: int, seed: int, budget: Budget) -> Schedule:
+        """The chunks in one style, by one chance."""
+        problem, root = self._copying, int(self._copying.collective.source[0])
+        chunk, link, start_us, looks = disseminated(
+            self._net, problem.num_chunks, root, Style(*STYLES[style], seed)
+        )
+        budget.spend(LOOK * looks + ROW * len(chunk))
+        copies = of_columns(problem, chunk, link, start_us, np.zeros(len(chunk), np.bool_))
+        return copies if problem is self._problem else merged(self._problem, copies, None)
 
 
-def _numbers_of_trees(problem: Problem) -> tuple[int, ...]:
-    """How many trees are tried for a problem."""
-    ranks, chunks = problem.num_ranks, problem.num_chunks
-    if ranks < 2 or chunks * ranks > MOST_ROWS or problem.sizes is not None:
-        return ()
-    looks = ranks * problem.topology.num_links
-    few = max(1, min(MOST_SENDS // ranks, MOST_LOOKS // max(1, looks)))
-    return tuple(number for number in TREES if number <= min(few, chunks)) if looks <= MOST_LOOKS else ()
+def _looks(problem: Problem) -> int:
+    """About how often a link is looked at for a chunk: by its ends, for each chunk that goes by."""
+    return problem.num_chunks**2 * problem.topology.num_links // 2
 
 
 def _copying(instance: Instance) -> Instance:

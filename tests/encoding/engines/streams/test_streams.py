@@ -1,4 +1,4 @@
-"""Pipelines of one root: trees at even loads, sends at equal intervals, and what comes of both."""
+"""Pipelines of one root: which chunk goes where and when, and how long all take."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from random_problems import random_network
 from small_problems import full, machine, problem, ring, two_nodes
-from textbook_machines import torus
+from textbook_machines import railed_nodes, switch, torus
 
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.streams import across_chunks, serves, streams
-from taccl.encoding.engines.streams.periodic import Sends, placed
-from taccl.encoding.engines.streams.pipelines import Pipeline, trees_of
 from taccl.encoding.instance import Instance
 from taccl.model.collectives import make_collective
 from taccl.model.network import LogicalTopology
@@ -33,59 +31,60 @@ def found(problem: Problem, effort: int = 400) -> list[Schedule]:
     return [update.schedule for update in updates if update.schedule is not None]
 
 
-def loads(problem: Problem, into: np.ndarray) -> list[int]:
-    """How many trees use each link."""
-    return np.bincount(into[into >= 0], minlength=problem.topology.num_links).tolist()
+def crossing(schedule: Schedule) -> np.ndarray:
+    """The chunks that go from node to node, once for each time."""
+    node_of = schedule.problem.topology.node_of
+    return schedule.chunk[node_of[schedule.src] != node_of[schedule.dst]]
 
 
-# Trees.
+# Which chunk goes where.
 
 
-def test_a_torus_has_as_many_trees_without_a_common_link_as_its_root_has_links() -> None:
-    small = rooted("broadcast", torus(4, 4), 64)
-    assert any(max(loads(small, into)) == 1 for into in trees_of(small, 4, 0, Budget.of_work(100)))
+@pytest.mark.parametrize(("ranks", "chunks"), [(4, 8), (8, 16), (16, 32)])
+def test_behind_one_switch_chunks_take_about_a_step_each_and_as_many_as_doubling_needs(
+    ranks: int, chunks: int
+) -> None:
+    large = rooted("broadcast", switch(ranks), chunks, float(chunks))
+    step_us, fewest = 2.0, chunks - 1 + int(np.log2(ranks))
+    steps = found(large)[-1].makespan_us / step_us
+    assert fewest <= steps <= 1.15 * fewest + 1
 
 
-def test_trees_reach_every_rank_once_from_the_root() -> None:
-    small = rooted("broadcast", torus(3, 4), 8)
-    for into in trees_of(small, 3, 0, Budget.of_work(100)):
-        for tree in into:
-            assert [rank for rank, link in enumerate(tree) if link < 0] == [0]
-            assert all(small.topology.dst[link] == rank for rank, link in enumerate(tree) if link >= 0)
-        Pipeline(small, into).schedule(0, Budget.of_work(100)).check()
+def test_a_node_fetches_each_chunk_once_and_spreads_it_inside() -> None:
+    for schedule in found(rooted("broadcast", railed_nodes(3, 4), 16)):
+        chunks, times = np.unique(crossing(schedule), return_counts=True)
+        assert (len(chunks), set(times)) == (16, {2})
 
 
-def test_there_is_no_tree_to_a_rank_out_of_reach() -> None:
+def test_a_busy_root_sends_each_chunk_out_once_and_another_node_brings_it_back() -> None:
+    # Every rank has one way out and one way in; 0 and 1 are a node, 2 and 3 another one, a little farther.
+    node_of = [0, 0, 1, 1]
+    pairs = [(a, b) for a in range(4) for b in range(4) if a != b]
+    links = [(a, b, 1.0 if node_of[a] == node_of[b] else 1.2, 1.0) for a, b in pairs]
+    ports = [
+        [at for at, pair in enumerate(pairs) if pair[end] == rank] for end in (0, 1) for rank in range(4)
+    ]
+    large = rooted("broadcast", machine(4, links, shared=ports, node_of=node_of), 64, 64.0)
+    fastest = found(large)[-1]
+    assert (fastest.src == 0).sum() <= 1.1 * 64  # twice, if 1 had all from its neighbour
+    assert {node_of[rank] for rank in fastest.src[fastest.dst == 1]} == {0, 1}
+
+
+def test_the_first_chunk_into_each_part_of_a_torus_comes_before_all_that_is_spread_there() -> None:
+    fastest = found(rooted("broadcast", torus(4, 4), 64, 64.0))[-1]
+    order = np.argsort(fastest.start_us, kind="stable")
+    first = fastest.chunk[order][fastest.src[order] == 0][:4]
+    assert len(set(first.tolist())) == 4  # four new ones, over the four links
+
+
+def test_there_is_no_pipeline_to_a_rank_out_of_reach() -> None:
     cut_off = machine(3, [(0, 1, 1.0, 1.0), (2, 1, 1.0, 1.0)])
-    assert trees_of(rooted("broadcast", cut_off, 4), 2, 0, Budget.of_work(100)) == []
+    assert "out of reach" in serves(Instance(rooted("broadcast", cut_off, 4))).reason
 
 
-# Intervals.
-
-
-@given(st.integers(0, 10_000))
-def test_no_two_sends_meet_at_a_port_in_any_period_and_none_goes_before_its_chunk_is_there(seed: int) -> None:
-    draw = random.Random(seed)
-    many, ports = draw.randint(1, 12), draw.randint(1, 4)
-    stays = [draw.sample(range(ports), draw.randint(1, min(2, ports))) for _ in range(many)]
-    first = np.concatenate([[0], np.cumsum([len(each) for each in stays])])
-    port = np.array([p for each in stays for p in each])
-    send = np.repeat(np.arange(many), np.diff(first))
-    busy = np.array([draw.choice([1.0, 2.0, 0.7]) for _ in port])
-    above = np.array([draw.randint(-1, e - 1) for e in range(many)])
-    took = np.array([draw.choice([0.0, 1.0, 2.5]) for _ in range(many)])
-    sends = Sends(first, port, busy, send, above, took, np.zeros(many))
-    period = float(np.bincount(port, busy).max()) * draw.choice([1.0, 1.5, 3.0])
-    start = placed(sends, period, 40 * many, seed)
-    if not len(start):
-        return
-    for one in range(len(port)):
-        for other in range(one):
-            if port[one] == port[other] and send[one] != send[other]:
-                apart = (start[send[one]] - start[send[other]]) % period
-                assert busy[other] - 1e-6 <= apart <= period - busy[one] + 1e-6
-    for e in range(many):
-        assert start[e] >= (0.0 if above[e] < 0 else start[above[e]] + took[above[e]] - 1e-6)
+def test_the_same_seed_makes_the_same_schedule() -> None:
+    times = [[each.makespan_us for each in found(rooted("broadcast", full(5), 16))] for _ in range(2)]
+    assert times[0] == times[1]
 
 
 # Schedules.

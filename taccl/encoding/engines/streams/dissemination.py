@@ -1,0 +1,287 @@
+"""Chunks of one root go wherever they are lacking: list scheduling that knows no routes.
+
+Whenever the ports of some links are free, each of these links may carry a chunk that its end lacks. A send
+is worth as many ranks as it brings the chunk nearer to, so the first of a node, of a pod or of a quarter of a
+torus comes before all that is spread inside. Of chunks that are worth as much the rarest goes first
+(BitTorrent's rule): the root sends out new ones, and all ranks soon have something that others lack.
+
+A rank is brought a chunk by one of the holders nearest to it, those on the way included, so that nothing is
+fetched through a NIC that a neighbour has. Where a root's ports are the busiest of all, it may count as no
+holder: what it sent out can then come back to its own node.
+
+Behind one switch N chunks take about N + log2(ranks) steps so, the fewest that there can be: a new one leaves
+the root in every step, and those before it double.
+
+Sources: Legout, Urvoy-Keller and Michiardi, "Rarest first and choke algorithms are enough", IMC 2006;
+Bar-Noy, Kipnis and Schieber, "Optimal multiple message broadcasting", Discrete Applied Mathematics 100
+(2000).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from taccl.encoding.core.costs import costs_of
+from taccl.encoding.core.heaps import pop, push
+from taccl.model.collective import IntArray
+from taccl.model.network import FloatArray
+from taccl.model.problem import Problem
+from taccl.support.jit import compiled
+
+#: Ways that differ by less, relatively, are equally far; moments that differ by less, in us, are one.
+_SAME, _SAME_US = 1e-9, 1e-6
+
+
+class Net(NamedTuple):
+    """The links that chunks may use, for chunks of one size.
+
+    Parameters
+    ----------
+    first, port, busy_us : shapes (num_links + 1,), (num_pairs,), (num_pairs,); the ports of each link, and
+        how long a chunk keeps each busy.
+    src, dst, hop_us : shape (num_links,); how long a chunk takes.
+    out_first, out : the links out of each rank that may be used.
+    use_first, use : those that use each port.
+    far_us : shape (num_ranks, num_ranks); how long a chunk takes from rank to rank.
+    """
+
+    first: IntArray
+    port: IntArray
+    busy_us: FloatArray
+    src: IntArray
+    dst: IntArray
+    hop_us: FloatArray
+    out_first: IntArray
+    out: IntArray
+    use_first: IntArray
+    use: IntArray
+    far_us: FloatArray
+
+
+class Style(NamedTuple):
+    """What breaks ties, and whether the root counts.
+
+    Parameters
+    ----------
+    counts_root : whether the root is a holder that others are near to.
+    even : how much a chunk that a rank has got already counts against its next, next to a holder of the next.
+    seed : of the chance by which equal sends go.
+    """
+
+    counts_root: bool
+    even: float
+    seed: int
+
+
+class _State(NamedTuple):
+    """What is where.
+
+    Parameters
+    ----------
+    near_us, gain : shape (num_ranks, num_chunks); how far each rank is from a holder, and how many ranks
+        come nearer to one when this one gets the chunk.
+    has, lacks : shape (num_ranks, num_chunks); what is on its way is neither.
+    holders, got : shapes (num_chunks,), (num_ranks,).
+    free_us : shape (num_ports,).
+    event_us, event : the heap of ends of sends, and of ports that are free again, as -1 - port.
+    open, is_open : links that may carry something now, and shape (num_links,).
+    numbers : events, open links, looks at a chunk; the first chunk that some rank lacks, and the first that
+        has not left the root.
+    """
+
+    near_us: Any
+    gain: Any
+    has: Any
+    lacks: Any
+    holders: Any
+    got: Any
+    free_us: Any
+    event_us: Any
+    event: Any
+    open: Any
+    is_open: Any
+    numbers: Any
+
+
+def net_of(problem: Problem, far_us: FloatArray) -> Net:
+    """The links of a problem for one of its chunks, times in microseconds; `far_us` as in `Net`."""
+    topology, costs = problem.topology, costs_of(problem.topology)
+    usable = problem.usable(0)
+    links = np.flatnonzero(usable)
+    out = links[np.argsort(topology.src[links], kind="stable")]
+    link, port = topology.incidence
+    used = np.flatnonzero(usable[link])
+    used = used[np.argsort(port[used], kind="stable")]
+    return Net(
+        costs.first,
+        costs.port,
+        costs.busy_alpha_us + problem.chunk_mb * costs.busy_beta_us,
+        topology.src,
+        topology.dst,
+        costs.alpha_us + problem.chunk_mb * costs.beta_us,
+        np.searchsorted(topology.src[out], np.arange(problem.num_ranks + 1)),
+        out,
+        np.searchsorted(port[used], np.arange(topology.num_ports + 1)),
+        link[used],
+        np.ascontiguousarray(far_us, dtype=np.float64),
+    )
+
+
+@compiled
+def _begun(net: Any, num_chunks: int, root: int, style: Any) -> Any:
+    """The root has all chunks, and may send."""
+    num_ranks, links, ports = len(net.far_us), len(net.src), len(net.use_first) - 1
+    near_us, gain = np.full(num_ranks, np.inf), np.zeros((num_ranks, num_chunks), np.int64)
+    near_us[root] = 0.0
+    if style.counts_root:
+        near_us[:] = net.far_us[root]
+    for v in range(num_ranks):
+        gain[v] = np.sum(net.far_us[v] < near_us * (1.0 - _SAME))
+    has, every = np.zeros((num_ranks, num_chunks), np.bool_), np.zeros((num_ranks, num_chunks))
+    has[root] = True
+    for v in range(num_ranks):
+        every[v] = near_us[v]
+    room = num_chunks * num_ranks + ports + 1
+    state = _State(
+        every,
+        gain,
+        has,
+        ~has,
+        np.ones(num_chunks),
+        np.zeros(num_ranks),
+        np.zeros(ports),
+        np.zeros(room),
+        np.zeros(room, np.int64),
+        np.zeros(links, np.int64),
+        np.zeros(links, np.bool_),
+        np.zeros(5, np.int64),
+    )
+    _open(net.out[net.out_first[root] : net.out_first[root + 1]], state)
+    return state
+
+
+@compiled
+def _open(links: Any, state: Any) -> None:
+    """Note that some links may carry something now."""
+    for link in links:
+        if not state.is_open[link]:
+            state.is_open[link] = True
+            state.open[state.numbers[1]] = link
+            state.numbers[1] += 1
+
+
+@compiled
+def _is_free(link: int, now_us: float, net: Any, state: Any) -> bool:
+    for pair in range(net.first[link], net.first[link + 1]):
+        if state.free_us[net.port[pair]] > now_us:
+            return False
+    return True
+
+
+@compiled
+def _urgent(link: int, net: Any, style: Any, state: Any) -> Any:
+    """The chunk that a link should carry, -1: none; and how urgent that is, the least first."""
+    u, v, hop_us = net.src[link], net.dst[link], net.hop_us[link]
+    best, most, worth = -1, -np.inf, 2.0 * len(net.far_us)
+    # All chunks that have not left the root are equivalent: of these only the next is looked at.
+    first, last = state.numbers[3], min(state.numbers[4] + 1, len(state.holders))
+    state.numbers[2] += last - first
+    begin = np.random.randint(first, last) if last > first else first
+    for turn in range(begin, begin + last - first):
+        chunk = turn if turn < last else turn - (last - first)
+        if state.lacks[v, chunk] and state.has[u, chunk]:
+            value = worth * state.gain[v, chunk] - state.holders[chunk]
+            if value > most and hop_us <= state.near_us[v, chunk] * (1.0 + _SAME):
+                best, most = chunk, value
+    return best, style.even * state.got[v] - most + 0.1 * np.random.random()
+
+
+@compiled
+def _bring(chunk: int, link: int, now_us: float, number: int, net: Any, state: Any) -> None:
+    """Start a send: its end has a chunk on its way, and the ranks around it are nearer to that."""
+    v, near_us, far_us = net.dst[link], state.near_us[:, chunk], net.far_us
+    state.lacks[v, chunk] = False
+    state.numbers[4] += state.holders[chunk] == 1
+    state.holders[chunk] += 1
+    while state.numbers[3] < len(state.holders) and state.holders[state.numbers[3]] == len(near_us):
+        state.numbers[3] += 1
+    state.got[v] += 1
+    for w in range(len(near_us)):
+        if far_us[v, w] < near_us[w] * (1.0 - _SAME):
+            for x in range(len(near_us)):
+                was = far_us[x, w] < near_us[w] * (1.0 - _SAME)
+                if was and not far_us[x, w] < far_us[v, w] * (1.0 - _SAME):
+                    state.gain[x, chunk] -= 1
+            near_us[w] = far_us[v, w]
+    push(state.event_us, state.event, 0, state.numbers[0], now_us + net.hop_us[link], number)
+    state.numbers[0] += 1
+    for pair in range(net.first[link], net.first[link + 1]):
+        port = net.port[pair]
+        state.free_us[port] = now_us + net.busy_us[pair]
+        push(state.event_us, state.event, 0, state.numbers[0], state.free_us[port], -1 - port)
+        state.numbers[0] += 1
+
+
+@compiled
+def _next(chunk: Any, link: Any, net: Any, state: Any) -> float:
+    """Go on to the next moment at which something ends; links that may carry something then are open."""
+    now_us: float = state.event_us[0]
+    while state.numbers[0] > 0 and state.event_us[0] <= now_us + _SAME_US:
+        now_us, event = state.event_us[0], state.event[0]
+        pop(state.event_us, state.event, 0, state.numbers[0])
+        state.numbers[0] -= 1
+        if event >= 0:
+            v = net.dst[link[event]]
+            state.has[v, chunk[event]] = True
+            _open(net.out[net.out_first[v] : net.out_first[v + 1]], state)
+        else:
+            port = -1 - event
+            _open(net.use[net.use_first[port] : net.use_first[port + 1]], state)
+    return now_us
+
+
+@compiled
+def disseminated(net: Any, num_chunks: int, root: int, style: Any) -> Any:
+    """The chunk, the link and the start of each send, in their order, and how many looks that took.
+
+    Columns are empty where some rank is out of reach.
+    """
+    np.random.seed(style.seed)
+    state = _begun(net, num_chunks, root, style)
+    rows, links = num_chunks * (len(net.far_us) - 1), len(net.src)
+    chunk, link, start_us = np.zeros(rows, np.int64), np.zeros(rows, np.int64), np.zeros(rows)
+    keys, items = np.zeros(links + 1), np.zeros(links + 1, np.int64)
+    number, now_us = 0, 0.0
+    while True:
+        size = 0
+        for place in range(state.numbers[1]):
+            one = state.open[place]
+            state.is_open[one] = False
+            if _is_free(one, now_us, net, state):
+                best, key = _urgent(one, net, style, state)
+                if best >= 0:
+                    push(keys, items, 0, size, key, one)
+                    size += 1
+        state.numbers[1] = 0
+        while size > 0:
+            one = items[0]
+            pop(keys, items, 0, size)
+            size -= 1
+            if not _is_free(one, now_us, net, state):
+                continue
+            best, key = _urgent(one, net, style, state)
+            if best >= 0 and size > 0 and key > keys[0] + 0.2:  # others went before it
+                push(keys, items, 0, size, key, one)
+                size += 1
+            elif best >= 0:
+                _bring(best, one, now_us, number, net, state)
+                chunk[number], link[number], start_us[number] = best, one, now_us
+                number += 1
+        if number == rows or state.numbers[0] == 0:
+            break
+        now_us = _next(chunk, link, net, state)
+    if number < rows:
+        rows = 0
+    return chunk[:rows], link[:rows], start_us[:rows], state.numbers[2]
