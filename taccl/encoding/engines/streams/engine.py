@@ -21,10 +21,10 @@ from taccl.encoding.engines.streams.tuning import (
     COMPILING_S,
     LOOK,
     MOST_AGAIN,
+    MOST_CASES,
     MOST_IN_VAIN,
     MOST_LOOKS,
     MOST_ROWS,
-    MOST_SEEDS,
     PATIENCE,
     ROW,
     SLOWER,
@@ -35,6 +35,9 @@ from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.support.budget import UNITS_PER_S, Budget
 from taccl.support.jit import is_at_hand
+
+#: The part of all looks that a first schedule is expected to take.
+_LOOKS = 0.5
 
 
 def serves(instance: Instance) -> Verdict:
@@ -98,31 +101,28 @@ def _improving(
 
 
 def _trials(cases: Sequence[_Case], seed: int, budget: Budget) -> Iterator[Schedule]:
-    """All styles of each cut, the coarsest first; then those that were fastest by other chances."""
-    took_us, best_us, slower = dict[tuple[int, int], float](), math.inf, 0
-    for place, case in enumerate(cases):
-        of_case_us = math.inf
-        for style in range(len(STYLES)):
-            if took_us and not case.has_time(budget):
-                continue
-            schedule = case.schedule(style, seed, budget)
-            took_us[place, style] = schedule.makespan_us
-            of_case_us = min(of_case_us, schedule.makespan_us)
-            yield schedule
-        slower = slower + 1 if of_case_us > SLOWER * best_us else 0
-        best_us = min(best_us, of_case_us)
+    """One style of each cut, the coarsest first; then what was fastest by other styles and chances."""
+    took_us, slower, effort = dict[_Case, float](), 0, _LOOKS
+    for case in cases:
+        if took_us and not case.has_time(effort, budget):
+            break
+        schedule, effort = case.schedule(STYLES[0], seed, budget)
+        yield schedule
+        slower = slower + 1 if schedule.makespan_us > SLOWER * min(took_us.values(), default=math.inf) else 0
+        took_us[case] = schedule.makespan_us
         if slower == PATIENCE:
             break
-    in_vain = 0
-    for number in range(1, MOST_SEEDS + 1):
-        for place, style in sorted(took_us, key=took_us.__getitem__)[:MOST_AGAIN]:
-            if in_vain == MOST_IN_VAIN or not cases[place].has_time(budget):
+    best_us, in_vain = min(took_us.values(), default=math.inf), 0
+    for number in range(1, MOST_AGAIN + 1):
+        style = STYLES[number % len(STYLES)]
+        for case in sorted(took_us, key=took_us.__getitem__)[:MOST_CASES]:
+            if in_vain == MOST_IN_VAIN or not case.has_time(effort, budget):
                 return
-            schedule = cases[place].schedule(style, seed + number, budget)
-            took_us[place, style] = min(took_us[place, style], schedule.makespan_us)
+            schedule, effort = case.schedule(style, seed + number // len(STYLES), budget)
+            yield schedule
             in_vain = 0 if schedule.makespan_us < best_us - TOLERANCE_US else in_vain + 1
             best_us = min(best_us, schedule.makespan_us)
-            yield schedule
+            took_us[case] = min(took_us[case], schedule.makespan_us)
 
 
 class _Case:
@@ -134,24 +134,23 @@ class _Case:
         far_us, kind = copying.distances_by_limits
         self._net = net_of(copying.problem, far_us[kind[0]])
 
-    def has_time(self, budget: Budget) -> bool:
-        """Whether there is time for one schedule more."""
-        return budget.remaining_s() > LOOK * _looks(self._copying) / UNITS_PER_S
+    def has_time(self, effort: float, budget: Budget) -> bool:
+        """Whether there is time for one schedule more; `effort` as `schedule` found it."""
+        return budget.remaining_s() > LOOK * effort * _looks(self._copying) / UNITS_PER_S
 
-    def schedule(self, style: int, seed: int, budget: Budget) -> Schedule:
-        """The chunks in one style, by one chance."""
+    def schedule(self, style: tuple[bool, float], seed: int, budget: Budget) -> tuple[Schedule, float]:
+        """The chunks in one style, by one chance, and what part of all looks that there could be it took."""
         problem, root = self._copying, int(self._copying.collective.source[0])
-        chunk, link, start_us, looks = disseminated(
-            self._net, problem.num_chunks, root, Style(*STYLES[style], seed)
-        )
+        chunk, link, start_us, looks = disseminated(self._net, problem.num_chunks, root, Style(*style, seed))
         budget.spend(LOOK * looks + ROW * len(chunk))
         copies = of_columns(problem, chunk, link, start_us, np.zeros(len(chunk), np.bool_))
-        return copies if problem is self._problem else merged(self._problem, copies, None)
+        whole = copies if problem is self._problem else merged(self._problem, copies, None)
+        return whole, looks / _looks(problem)
 
 
 def _looks(problem: Problem) -> int:
-    """About how often a link is looked at for a chunk: by its ends, for each chunk that goes by."""
-    return problem.num_chunks**2 * problem.topology.num_links // 2
+    """A look at each chunk over each link for each chunk that goes by: more than there are."""
+    return problem.num_chunks**2 * problem.topology.num_links
 
 
 def _copying(instance: Instance) -> Instance:
