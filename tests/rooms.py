@@ -96,6 +96,16 @@ ROOMS = (
         "a folder to deploy: files that tile a range of sizes, how to run and to check them",
         ("exploration", "deployment", "calibration"),
     ),
+    Room(
+        "jobs",
+        "files in somebody's job: which of them a call takes, and what one rank does then",
+        ("bundles",),
+    ),
+    Room(
+        "torch",
+        "plans in a PyTorch job: functions, and a process group; the one room that imports torch",
+        ("jobs",),
+    ),
     Room("testing", "checks that an engine, a bound, a target or a format keeps its promises", ("analysis",)),
     Room(
         "cli",
@@ -182,6 +192,11 @@ BACKEND = (
     ),
     Room("two_sided", "a program, unfolded", ("unfolded",)),
     Room("one_sided", "a plan, unfolded", ("unfolded",)),
+    Room(
+        "rounds",
+        "any verified file as rounds of messages: who has what, when, where it lies; checked, and timed",
+        ("unfolded",),
+    ),
     Room("target", "what a kind of file can hold, and how a schedule becomes one", ("unfolded",)),
     Room("lower", "schedule -> actions, what each rank does in one order -> program", ("limits", "target")),
     Room(

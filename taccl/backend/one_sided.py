@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from taccl.backend.execute.one_sided.run import execute_plan, run_plan
 from taccl.backend.execute.outcome import Execution
 from taccl.backend.execute.requested import RunRequested
+from taccl.backend.machine.one_call import OneCall
 from taccl.backend.machine.report import Collector
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.show import Timeline, describe_plan, plan_timeline
@@ -17,6 +18,7 @@ from taccl.backend.simulate.simulated import Simulated
 from taccl.backend.unfolded import FactLines, Unfolded
 from taccl.backend.verify.msccl_xml import Verification
 from taccl.backend.verify.mscclpp import verify_plan
+from taccl.backend.verify.mscclpp.one_call import call_of_plan
 from taccl.backend.verify.mscclpp.verifier import check_structure
 from taccl.errors import TacclError, VerificationError
 from taccl.model.collective import Collective
@@ -87,6 +89,10 @@ class OneSided(Unfolded):
     def verify(self, collective: Collective | None, root: int | None) -> Verification:
         """By the verifier of plans."""
         return verify_plan(self.plan, collective=collective, root=root)
+
+    def one_call(self, collective: Collective | None, root: int | None) -> OneCall:
+        """Of its operations, in a call in which blocks share ranges evenly, if there is one."""
+        return call_of_plan(self.plan, collective, root)
 
     def root(self) -> int | None:
         """A call shows it."""

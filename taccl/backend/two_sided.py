@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from taccl.backend.execute.outcome import Execution
 from taccl.backend.execute.requested import RunRequested
 from taccl.backend.execute.two_sided.run import run_program
+from taccl.backend.machine.one_call import OneCall
 from taccl.backend.msccl_xml.reader import Document
 from taccl.backend.program import Program
 from taccl.backend.show import Timeline, describe_program, program_timeline
@@ -17,6 +18,7 @@ from taccl.backend.simulate.settings import SimulationSettings
 from taccl.backend.simulate.simulated import Simulated
 from taccl.backend.unfolded import FactLines, Relays, Unfolded
 from taccl.backend.verify.msccl_xml import Verification, refusals_of, verify_program
+from taccl.backend.verify.msccl_xml.one_call import call_of_program
 from taccl.errors import TacclError, VerificationError
 from taccl.model.collective import Collective
 from taccl.model.executor import ProtocolCosts, RuntimeName
@@ -95,6 +97,10 @@ class TwoSided(Unfolded):
     def verify(self, collective: Collective | None, root: int | None) -> Verification:
         """By the verifier of programs, whatever the format."""
         return verify_program(self.program, targets=None, collective=collective, root=root)
+
+    def one_call(self, collective: Collective | None, root: int | None) -> OneCall:
+        """Of its steps."""
+        return call_of_program(self.program, collective, root)
 
     def root(self) -> int | None:
         """Verification finds the one that fits."""

@@ -19,6 +19,7 @@ from taccl.model.network import LogicalTopology
 if TYPE_CHECKING:
     from taccl.backend.execute.outcome import Execution
     from taccl.backend.execute.requested import RunRequested
+    from taccl.backend.machine.one_call import OneCall
     from taccl.backend.machine.report import Verification
     from taccl.backend.program import Program
     from taccl.backend.show.timeline import Timeline
@@ -118,6 +119,15 @@ class Unfolded(ABC):
     @abstractmethod
     def verify(self, collective: Collective | None, root: int | None) -> Verification:
         """Whether it computes its collective; `collective` where the file does not say so."""
+
+    @abstractmethod
+    def one_call(self, collective: Collective | None, root: int | None) -> OneCall:
+        """What happens in a call, for who makes something else of it.
+
+        Raises
+        ------
+        VerificationError : it is not right, or nobody knows what it should compute.
+        """
 
     @abstractmethod
     def root(self) -> int | None:

@@ -13,8 +13,10 @@ from taccl.backend.flat_json.checks import check_structure
 from taccl.backend.flat_json.document import ActionsProgram
 from taccl.backend.flat_json.execution import run_actions
 from taccl.backend.flat_json.in_blocks import in_blocks
+from taccl.backend.flat_json.one_call import call_of_actions
 from taccl.backend.flat_json.reader import ActionsDocument
 from taccl.backend.flat_json.verify import verify_actions
+from taccl.backend.machine.one_call import OneCall
 from taccl.backend.machine.report import Collector, Verification
 from taccl.backend.program import Program
 from taccl.backend.show import Timeline, describe_program, program_timeline
@@ -107,6 +109,10 @@ class Flat(Unfolded):
     def verify(self, collective: Collective | None, root: int | None) -> Verification:
         """By what the file says of its chunks, or a collective that is given."""
         return verify_actions(self.document, collective=collective, root=root)
+
+    def one_call(self, collective: Collective | None, root: int | None) -> OneCall:
+        """Of its actions, in elements; or in chunks, where all are of one size."""
+        return call_of_actions(self.document, collective, root)
 
     def root(self) -> int | None:
         """The file says it."""

@@ -1,0 +1,1 @@
+"""Any verified file as rounds of matched sends and receives, which any library of messages runs."""
