@@ -19,6 +19,7 @@ COMMANDS = (
     Listed("bundle", "Make", "Write a folder to deploy: files that tile a range of sizes."),
     Listed("pareto", "Make", "Trade latency against bandwidth on a small machine, after SCCL."),
     Listed("convert", "Make", "Convert an MSCCL-XML file to a plan for MSCCL++."),
+    Listed("lower", "Make", "Turn a file into rounds of messages, for PyTorch, MPI and others."),
     Listed("deploy", "Make", "Write the Python module that registers plans with MSCCL++."),
     Listed("verify", "Check", "Check files against each runtime: limits, results, races and deadlocks."),
     Listed("run", "Check", "Execute a file on CPU arrays and compare the results with NumPy."),

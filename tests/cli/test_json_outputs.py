@@ -158,6 +158,10 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("simulate", "ag.xml", *RING),
         ("simulate", "ag.xml", "--topology", "ring:3", "--size", "3MB,6MB", "--protocol", "LL"),
     ),
+    "taccl.lower/1": (
+        ("lower", "ag.xml", "--rounds"),
+        ("lower", "ag.xml", "--rounds", "--in-place", "--pipelined", *RING),
+    ),
     "taccl.run/1": (("run", "ag.xml"), ("run", "wrong.xml"), ("run", "ag.xml", "--no-check", "--in-place")),
     "taccl.convert/1": (("convert", "ag.xml", "-o", "plan.json"),),
     "taccl.deploy/1": (
