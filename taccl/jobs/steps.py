@@ -1,0 +1,77 @@
+"""What one rank does in the rounds of a plan: its own messages and sums, quick to go through."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from taccl.backend.program import Buffer
+from taccl.backend.rounds.rounds import Local, Place, Round, Rounds
+
+#: A buffer (0: input, 1: output, 2: scratch), the first chunk there, and the number of chunks.
+Range = tuple[int, int, int]
+_NUMBER = {Buffer.INPUT: 0, Buffer.OUTPUT: 1, Buffer.SCRATCH: 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """The target becomes the sum of the sources, in order; of one source, its copy."""
+
+    sources: tuple[Range, ...]
+    target: Range
+
+
+@dataclass(frozen=True, slots=True)
+class RankRound:
+    """What is posted at once, (peer, range) each, and what is done when all of it has ended."""
+
+    sends: tuple[tuple[int, Range], ...]
+    receives: tuple[tuple[int, Range], ...]
+    after: tuple[Sum, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RankSteps:
+    """All that a rank does in a call.
+
+    Parameters
+    ----------
+    inputs, outputs, scratch : chunks of its buffers.
+    before : sums and copies before the first round. rounds : in order.
+    """
+
+    inputs: int
+    outputs: int
+    scratch: int
+    before: tuple[Sum, ...]
+    rounds: tuple[RankRound, ...]
+
+
+def steps_of(rounds: Rounds, rank: int) -> RankSteps:
+    """The part of one rank; rounds in which it does nothing are left out."""
+    own = [_of_rank(each, rank) for each in rounds.rounds]
+    return RankSteps(
+        *rounds.sizes[rank],
+        before=_sums(rounds.before, rank),
+        rounds=tuple(each for each in own if each.sends or each.receives or each.after),
+    )
+
+
+def _of_rank(each: Round, rank: int) -> RankRound:
+    messages = each.messages
+    return RankRound(
+        tuple((m.target, _range(m.read, m.count)) for m in messages if m.source == rank),
+        tuple((m.source, _range(m.written, m.count)) for m in messages if m.target == rank),
+        _sums(each.after, rank),
+    )
+
+
+def _sums(locals_: tuple[Local, ...], rank: int) -> tuple[Sum, ...]:
+    return tuple(
+        Sum(tuple(_range(source, local.count) for source in local.sources), _range(local.target, local.count))
+        for local in locals_
+        if local.rank == rank
+    )
+
+
+def _range(place: Place, count: int) -> Range:
+    return _NUMBER[place.buffer], place.offset, count

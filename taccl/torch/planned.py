@@ -1,0 +1,177 @@
+"""Calls of torch.distributed by plans: which takes a call, its buffers, and when it runs.
+
+On the CPU, calls run one after the other on a thread of their own, so that a caller may go on; on a GPU on a
+stream of their own, which waits for the caller's and which the caller's waits for. A rank never runs two at
+once, so messages between two ranks have one order on both.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, lru_cache
+from typing import Any
+
+import torch
+
+from taccl.errors import TacclError
+from taccl.jobs.plans import JobPlan, JobPlans
+from taccl.jobs.steps import RankSteps, steps_of
+from taccl.torch.messages import run_steps
+from taccl.torch.reductions import Reduce, reduction_of
+
+#: Collectives whose input, or output, is a part for each rank; the other is one part, or as many.
+_PARTED_INPUT = ("reducescatter", "alltoall", "scatter")
+_PARTED_OUTPUT = ("allgather", "alltoall", "gather")
+_SUMS = ("allreduce", "reducescatter", "reduce")
+
+
+class Planned:
+    """The plans of a group, and what became of its calls.
+
+    Parameters
+    ----------
+    plans : of this many ranks, and equal on all of them.
+    rank, size : in the group. backend_for : the inner backend for a device.
+    """
+
+    def __init__(
+        self, plans: JobPlans, rank: int, size: int, backend_for: Callable[[torch.device], Any]
+    ) -> None:
+        plans.check_ranks(size)
+        self.plans, self.rank, self.size, self.backend_for = plans, rank, size, backend_for
+        #: Calls by (collective, who ran them): the name of a plan, or `inner`.
+        self.counts: Counter[tuple[str, str]] = Counter()
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="taccl")
+        self._steps = lru_cache(maxsize=None)(self._steps_of)
+
+    def start(
+        self,
+        collective: str,
+        output: torch.Tensor,
+        inputs: torch.Tensor,
+        *,
+        op: object = None,
+        root: int | None = None,
+    ) -> torch.futures.Future[Any] | None:
+        """Begin a call; None: no plan takes it, and it is the inner backend's.
+
+        What decides is the same on all ranks: collective, bytes, type, reduction, root.
+        """
+        plan = self._plan(collective, output, inputs, root)
+        reduce = reduction_of(op, inputs.dtype) if collective in _SUMS else None
+        if plan is None or (reduce is None and collective in _SUMS):
+            self.counts[collective, "inner"] += 1
+            return None
+        self.counts[collective, plan.name] += 1
+        future: torch.futures.Future[Any]
+        if inputs.is_cuda:
+            return self._on_a_stream(plan, output, inputs, reduce)
+        future = torch.futures.Future()
+
+        def work() -> None:
+            try:
+                self._run(plan, output, inputs, reduce)
+                future.set_result([output])
+            except Exception as error:  # whoever waits for the future gets it
+                future.set_exception(error)
+
+        self._worker.submit(work)
+        return future
+
+    def close(self) -> None:
+        """Wait for what was begun, and begin nothing more."""
+        self._worker.shutdown()
+
+    def _plan(
+        self, collective: str, output: torch.Tensor, inputs: torch.Tensor, root: int | None
+    ) -> JobPlan | None:
+        if self.size == 1 or not inputs.numel() or inputs.is_sparse or inputs.dtype == torch.bool:
+            return None
+        size_bytes = max(inputs.numel(), output.numel()) * inputs.element_size()
+        return self.plans.plan_for(collective, size_bytes, root)
+
+    def _on_a_stream(
+        self, plan: JobPlan, output: torch.Tensor, inputs: torch.Tensor, reduce: Reduce | None
+    ) -> torch.futures.Future[Any]:
+        device = inputs.device
+        stream = _stream_of(device)
+        stream.wait_stream(torch.cuda.current_stream(device))
+        future: torch.futures.Future[Any] = torch.futures.Future(devices=[device])
+        with torch.cuda.stream(stream):
+            for tensor in (inputs, output):
+                tensor.record_stream(stream)
+            self._run(plan, output, inputs, reduce)
+            future.set_result([output])
+        return future
+
+    def _run(self, plan: JobPlan, output: torch.Tensor, inputs: torch.Tensor, reduce: Reduce | None) -> None:
+        """One call, from the caller's buffers or copies of them to the caller's output."""
+        collective = plan.collective
+        parts = (
+            self.size if collective in _PARTED_INPUT else 1,
+            self.size if collective in _PARTED_OUTPUT else 1,
+        )
+        steps = self._steps(plan, False)
+        per_part = max(1, steps.inputs // parts[0], steps.outputs // parts[1])
+        length = max(inputs.numel() // parts[0], output.numel() // parts[1])
+        chunk = -(-length // per_part)
+        is_whole = chunk * per_part == length and output.is_contiguous()
+        in_place = is_whole and inputs.is_contiguous() and self._is_in_place(collective, output, inputs)
+        if in_place:
+            steps = self._steps(plan, True)
+        source = _padded(inputs, parts[0], chunk * per_part, fits=is_whole and inputs.is_contiguous())
+        if not in_place and source.data_ptr() == inputs.data_ptr() and _overlap(output, inputs):
+            source = source.clone()
+        target = output.view(-1) if is_whole else output.new_zeros(steps.outputs * chunk)
+        scratch = inputs.new_empty(steps.scratch * chunk)
+        run_steps(steps, (source, target, scratch), chunk, reduce, self.backend_for(inputs.device))
+        if not is_whole:
+            rows = target.view(parts[1], -1)[:, : output.numel() // parts[1]]
+            output.copy_(rows.reshape(output.shape))
+
+    def _steps_of(self, plan: JobPlan, in_place: bool) -> RankSteps:
+        return steps_of(plan.rounds(in_place=in_place), self.rank)
+
+    def _is_in_place(self, collective: str, output: torch.Tensor, inputs: torch.Tensor) -> bool:
+        """Whether the caller's two buffers are one, as NCCL wants them for a call in place."""
+        part = min(inputs.numel(), output.numel()) * inputs.element_size()
+        shift = {"allgather": self.rank * part, "reducescatter": -self.rank * part}.get(collective, 0)
+        return bool(inputs.data_ptr() == output.data_ptr() + shift)
+
+
+def _padded(tensor: torch.Tensor, parts: int, length: int, *, fits: bool) -> torch.Tensor:
+    """A tensor of some parts, flat, with each part filled up with zeros; itself where it is so already."""
+    if fits:
+        return tensor.view(-1)
+    made = tensor.new_zeros(parts, length)
+    made[:, : tensor.numel() // parts] = tensor.reshape(parts, -1)
+    return made.view(-1)
+
+
+def _overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two contiguous tensors share memory."""
+    first = max(a.data_ptr(), b.data_ptr())
+    ends = (each.data_ptr() + each.numel() * each.element_size() for each in (a, b))
+    return bool(first < min(ends))
+
+
+@cache
+def _stream_of(device: torch.device) -> Any:
+    return torch.cuda.Stream(device)
+
+
+def check_alike(digests: list[str]) -> None:
+    """Refuse plans that are not the same on all ranks, which would decide unlike and hang.
+
+    Raises
+    ------
+    TacclError : they are not.
+    """
+    others = [rank for rank, digest in enumerate(digests) if digest != digests[0]]
+    if others:
+        raise TacclError(
+            f"rank {others[0]} has other plans than rank 0",
+            hint="give all ranks the same files, in the same order",
+        )

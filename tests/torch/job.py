@@ -1,0 +1,135 @@
+"""A job of several processes on gloo, whose results are held against gloo's own.
+
+python job.py FOLDER RANKS     writes FOLDER/results.json
+"""
+
+import copy
+import datetime
+import json
+import os
+import random
+import sys
+import warnings
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as processes
+
+warnings.filterwarnings("ignore", category=FutureWarning)  # names that torch 2.13 calls deprecated
+TYPES = (torch.int32, torch.int64, torch.int8, torch.float32)
+LENGTHS = (1, 3, 7, 8, 64, 100, 999)
+REDUCTIONS = (dist.ReduceOp.SUM, dist.ReduceOp.MAX, dist.ReduceOp.MIN, dist.ReduceOp.PRODUCT)
+
+
+def draws(collectives, rank, size, number, group):
+    """Random calls, each by plans and by gloo; how many differ."""
+    dice, unequal = random.Random(3), []
+    for call in range(number):
+        name, m, kind = (
+            dice.choice(("reduce", "gather", "scatter", "all", "root")),
+            dice.choice(LENGTHS),
+            dice.choice(TYPES),
+        )
+        op, is_async, strided = dice.choice(REDUCTIONS), dice.random() < 0.5, dice.random() < 0.3
+        seed = torch.Generator().manual_seed(1000 * call + rank)
+
+        def some(length, seed=seed, kind=kind, strided=strided):
+            values = torch.randint(-3, 4, (length, 2 if strided else 1), generator=seed).to(kind)
+            return values[:, 0]
+
+        def ended(work, is_async=is_async):
+            if is_async and work is not None:
+                work.wait()
+
+        if name == "reduce":
+            mine = some(m)
+            theirs = mine.clone()
+            dist.all_reduce(theirs, op, group=group)
+            ended(collectives.all_reduce(mine, op, async_op=is_async))
+        elif name == "root":
+            mine = some(m)
+            theirs = mine.clone()
+            dist.broadcast(theirs, group_src=call % size, group=group)
+            ended(collectives.broadcast(mine, group_src=call % size, async_op=is_async))
+        else:
+            parts_in, parts_out = {"gather": (1, size), "scatter": (size, 1), "all": (size, size)}[name]
+            given = some(parts_in * m).contiguous()
+            mine, theirs = torch.empty(parts_out * m, dtype=kind), torch.empty(parts_out * m, dtype=kind)
+            if name == "gather":
+                dist.all_gather_into_tensor(theirs, given.clone(), group=group)
+                if call % 2:  # in place
+                    mine[rank * m : (rank + 1) * m] = given
+                    given = mine[rank * m : (rank + 1) * m]
+                ended(collectives.all_gather_into_tensor(mine, given, async_op=is_async))
+            elif name == "scatter":
+                dist.reduce_scatter_tensor(theirs, given.clone(), op, group=group)
+                if call % 2:
+                    mine = given[rank * m : (rank + 1) * m]
+                ended(collectives.reduce_scatter_tensor(mine, given, op, async_op=is_async))
+            else:
+                dist.all_to_all_single(theirs, given.clone(), group=group)
+                ended(collectives.all_to_all_single(mine, given, async_op=is_async))
+        if not torch.equal(mine, theirs):
+            unequal.append([call, name, m, str(kind)])
+    return unequal
+
+
+def trained(wrap):
+    """The weights of a small model after some steps on data of this rank's own."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(20, 30), torch.nn.ReLU(), torch.nn.Linear(30, 5))
+    wrapped = wrap(copy.deepcopy(model))
+    optimizer = torch.optim.SGD(wrapped.parameters(), lr=0.1)
+    data = torch.Generator().manual_seed(dist.get_rank())
+    for _ in range(20):
+        optimizer.zero_grad()
+        wrapped(torch.randn(8, 20, generator=data)).square().mean().backward()
+        optimizer.step()
+    whole = [p.full_tensor() if hasattr(p, "full_tensor") else p for p in wrapped.parameters()]
+    return torch.cat([each.detach().flatten() for each in whole])
+
+
+def sharded(group):
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.fsdp import fully_shard
+
+    def wrap(model):
+        mesh = DeviceMesh.from_group(group, "cpu")
+        return fully_shard(model, mesh=mesh)
+
+    return wrap
+
+
+def work(rank, size, folder, port):
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    torch.set_num_threads(1)
+    limit = datetime.timedelta(seconds=120)
+    dist.init_process_group("gloo", rank=rank, world_size=size, timeout=limit)
+    import taccl.torch
+
+    files = sorted(Path(folder).glob("*.xml"))
+    collectives = taccl.torch.load(files)
+    found = {"unequal": draws(collectives, rank, size, 40, None)}
+    found["counts"] = sorted(f"{name} {who}" for name, who in collectives.counts)
+    group = taccl.torch.new_group(files)
+    data_parallel = torch.nn.parallel.DistributedDataParallel
+    found["ddp"] = float(
+        (trained(lambda m: data_parallel(m, process_group=group)) - trained(data_parallel)).abs().max()
+    )
+    found["fsdp"] = float((trained(sharded(group)) - trained(sharded(dist.group.WORLD))).abs().max())
+    found["group_counts"] = sorted(f"{name} {who}" for name, who in group.counts)
+    try:
+        taccl.torch.new_group(files, ranks=[0, 1])
+        found["refused"] = ""
+    except Exception as error:
+        found["refused"] = str(error)
+    everybody = [None] * size
+    dist.all_gather_object(everybody, found)
+    if rank == 0:
+        (Path(folder) / "results.json").write_text(json.dumps(everybody))
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    processes.spawn(work, (int(sys.argv[2]), sys.argv[1], int(sys.argv[3])), nprocs=int(sys.argv[2]))
