@@ -74,7 +74,7 @@ the bound, which no algorithm exceeds.
 WHY = """\
 **What is not NCCL's but known.** The last column of the tables below is the fastest algorithm that any
 library has, such as MPI's by leaders, Bruck or doubling. Next to these, AllGathers and AllReduces found
-here are 1.00 to 1.56 times as fast; an AlltoAll on DGX-2 1.00 to 1.10 times, and on NDv2, where libraries
+here are 1.00 to 1.63 times as fast; an AlltoAll on DGX-2 1.04 to 1.55 times, and on NDv2, where libraries
 have rings alone, 1.00 to 8.6 times. Most of what stands over NCCL below 1 MB comes of algorithms that
 NCCL does not have, and not of the search.
 
@@ -84,11 +84,11 @@ to 1.66).
 
 **More than the paper**: AllGather on DGX-2, large, 1.65 and more for 1.25. A ring sends 31 of 32 parts
 through the NICs of a node where 16 have to cross; NCCL was nearer to its hardware than that in the paper.
-To 1 MB, AlltoAll on DGX-2 (up to 17.6 for 1.66) and both collectives on NDv2 (up to 9.6 and 18.4): in the
+To 1 MB, AlltoAll on DGX-2 (up to 27.1 for 1.66) and both collectives on NDv2 (up to 9.6 and 18.4): in the
 model every step of a ring, and every send of an AlltoAll, pays an alpha after the one before; and the
 launch of a call, which makes all ratios smaller, is left out.
 
-**Less than the paper**: AllGather and AllReduce on DGX-2 to 1 MB, at most 2.6 and 3.2 for 6.7 and 6.4.
+**Less than the paper**: AllGather and AllReduce on DGX-2 to 1 MB, at most 4.1 and 3.4 for 6.7 and 6.4.
 NCCL's small calls also pay thread blocks, flags and copies at every step, which links alone do not have.
 
 GPUs of NDv2 without a common NVLink reach each other only through a third GPU in the model. NCCL's
