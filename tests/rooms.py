@@ -206,9 +206,14 @@ BACKEND = (
     ),
     Room("flat_json", "schedule -> flat JSON of actions, read back, verified, run and unfolded", ("lower",)),
     Room(
+        "graphs",
+        "rings and trees that stock libraries take: of schedules and machines, written, read back, verified",
+        ("two_sided", "target"),
+    ),
+    Room(
         "targets",
         "each target's row, and the registry of all",
-        ("lower_plan", "flat_json", "two_sided", "one_sided"),
+        ("lower_plan", "flat_json", "graphs", "two_sided", "one_sided"),
     ),
 )
 

@@ -64,7 +64,7 @@ class TwoSided(Unfolded):
         return self.program
 
     @property
-    def executed_by(self) -> RuntimeName:
+    def executed_by(self) -> RuntimeName | None:
         """An interpreter of MSCCL-XML."""
         return "msccl"
 

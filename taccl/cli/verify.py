@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from taccl.backend.graphs.read_environment import line_of
 from taccl.backend.machine.report import reports_to_dict
 from taccl.backend.target import AnyTarget
 from taccl.backend.targets.registry import target_of_file
@@ -16,6 +17,7 @@ from taccl.cli.output import show_json
 from taccl.cli.sections import Sectioned
 from taccl.cli.targets import target_option
 from taccl.errors import CheckError, TacclError
+from taccl.model.collectives import make_collective
 from taccl.support.arguments import shown
 from taccl.support.files import read_bytes
 from taccl.synthesis.collective_file import load_collective
@@ -25,7 +27,19 @@ LONGEST_WORD = 60
 
 
 @click.command(cls=Sectioned)
-@click.argument("files", nargs=-1, required=True, type=FILE)
+@click.argument("files", nargs=-1, type=FILE)
+@click.option(
+    "--env",
+    "assignments",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Check the value of RCCL_TREES or NCCL_RINGS, without a file.",
+)
+@click.option(
+    "--ranks",
+    type=click.IntRange(min=2, max=1024),
+    help="GPUs of the node, for rings and trees of a library. Default: as many as the file names.",
+)
 @target_option("Whose runtimes must take the file. Default: those that take it, and one must.")
 @click.option("--root", type=int, help="Root of broadcast, reduce, gather, scatter. Default: any that fits.")
 @click.option(
@@ -39,6 +53,8 @@ LONGEST_WORD = 60
 def verify(
     ctx: click.Context,
     files: tuple[Path, ...],
+    assignments: tuple[str, ...],
+    ranks: int | None,
     target: AnyTarget | None,
     root: int | None,
     collective: str | None,
@@ -46,13 +62,21 @@ def verify(
 ) -> None:
     """Check MSCCL-XML files and MSCCL++ plans, whoever made them: structure and limits of each runtime, the
     result in every buffer, races and deadlocks in every order of execution that a runtime allows.
+    Of rings and trees for a stock library (RCCL_TREES, NCCL_RINGS, NCCL_GRAPH_FILE): every GPU once in each,
+    and nothing that the library would silently skip.
 
     Exit code 0: all files are right; 4: a check failed; 2: a file is of no kind that can be checked.
     """
+    if not files and not assignments:
+        raise click.UsageError("give a file, or a variable by --env")
+    if collective is not None and ranks is not None:
+        raise click.UsageError("--collective says how many ranks there are; leave --ranks out")
     wanted = None if collective is None else load_collective(collective)
+    if ranks is not None:
+        wanted = make_collective("allreduce", ranks)
+    texts = [(Path("--env"), line_of(assignment).encode()) for assignment in assignments]
     reports = []
-    for path in files:
-        content = read_bytes(path)
+    for path, content in (*texts, *((path, read_bytes(path)) for path in files)):
         kind = _kind(path, content, target)
         readers = None if target is None else target.runtimes
         document = kind.read(content, str(path))
@@ -89,6 +113,12 @@ def _show(path: Path, report: Verification) -> None:
 
 def _rows(facts: Facts) -> list[tuple[str, str]]:
     root = "" if facts.root is None else f" (root {facts.root})"
+    if facts.channels is not None:
+        readers = ", ".join(facts.readers)
+        return [
+            ("graphs", f"{facts.channels} channel{'s' * (facts.channels != 1)}, {facts.num_ranks} GPUs"),
+            ("readers", readers),
+        ]
     rows = [
         (
             "collective",

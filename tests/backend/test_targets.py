@@ -91,7 +91,10 @@ def test_a_target_of_an_installed_package_is_known_by_its_name_and_by_the_ending
 def test_an_unknown_target_is_refused_with_those_that_there_are(name: object) -> None:
     with pytest.raises(CollectiveError, match="unknown target") as caught:
         find_target(name)
-    assert caught.value.hint == "one of all, msccl, executor, rccl, json, mscclpp"
+    assert (
+        caught.value.hint
+        == "one of all, msccl, executor, rccl, json, mscclpp, rccl-trees, rccl-rings, nccl-graph"
+    )
 
 
 def test_a_problem_takes_the_most_chunks_of_a_send_from_its_target() -> None:
@@ -243,7 +246,7 @@ def test_json_lists_the_files_of_any_target(taccl: Taccl, installed: None) -> No
 
 
 def test_help_completion_and_refusals_name_the_targets_that_there_are(taccl: Taccl, installed: None) -> None:
-    assert "[all|msccl|executor|rccl|json|mscclpp|listing]" in " ".join(
+    assert "[all|msccl|executor|rccl|json|mscclpp|rccl-trees|rccl-rings|nccl-graph|listing]" in " ".join(
         taccl("synthesize", "--help").stdout.split()
     )
     refused = taccl("synthesize", *RING, "--target", "nccl")
@@ -255,7 +258,17 @@ def test_help_completion_and_refusals_name_the_targets_that_there_are(taccl: Tac
 def test_where_it_is_not_installed_a_target_is_unknown(taccl: Taccl) -> None:
     refused = taccl("synthesize", *RING, "--target", "listing")
     assert (refused.exit_code, "'rccl'" in refused.stderr) == (2, True)
-    assert offered("synthesize", "") == ["all", "msccl", "executor", "rccl", "json", "mscclpp"]
+    assert offered("synthesize", "") == [
+        "all",
+        "msccl",
+        "executor",
+        "rccl",
+        "json",
+        "mscclpp",
+        "rccl-trees",
+        "rccl-rings",
+        "nccl-graph",
+    ]
 
 
 def offered(command: str, incomplete: str, option: str = "--target") -> list[str]:
@@ -399,4 +412,4 @@ def test_the_target_of_a_problem_is_asked_for_as_synthesize_does(
     assert heard == [71, find_target("rccl").max_group, 2]
     refused = taccl(*requested, "--target", "nccl")
     assert (refused.exit_code, "listing" in refused.stderr) == (2, True)
-    assert offered(command, "r") == ["rccl"]
+    assert offered(command, "r") == ["rccl", "rccl-trees", "rccl-rings"]

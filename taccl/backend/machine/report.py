@@ -103,6 +103,7 @@ class Facts:
     deadlock_whole, deadlock_split : the same if every step is one piece, and if every chunk is one.
     safe_bytes : with `deadlock`: calls of at most this many bytes end; None where no size does, or where
         all do.
+    channels : rings and trees of a file for a stock library, which has no thread blocks; None: another file.
     """
 
     collective: str
@@ -120,6 +121,7 @@ class Facts:
     deadlock_whole: bool | None = None
     deadlock_split: bool | None = None
     safe_bytes: int | None = None
+    channels: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""Rings and trees that stock libraries take: schedule -> graphs -> file, read back and verified."""
