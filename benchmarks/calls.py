@@ -81,7 +81,7 @@ def answer(case: Case) -> dict[str, Any]:
         "first_s": found[0][0],
         "near_s": next(at_s for at_s, time_us in found if time_us <= _NEAR * found[-1][1]),
         "best_s": found[-1][0],
-        "transfers": len(result.schedule),
+        "transfers": len(result.schedule) if result.template is None else result.template.num_transfers,
         "time_us": result.time_us,
         "bound_us": result.lower_bound_us,
         "any_bound_us": result.any_chunks.value_us,

@@ -7,7 +7,7 @@ installed package names it as an entry point of the group `taccl.targets`: then 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, get_args
@@ -18,6 +18,7 @@ from taccl.model.executor import MODEL_ERROR, Executor, RuntimeName
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import NO_LIMIT, Feature, Problem
 from taccl.model.schedule import Schedule
+from taccl.model.template import Template
 from taccl.support.arguments import shown
 
 if TYPE_CHECKING:
@@ -152,6 +153,8 @@ class Target(Generic[ProgramT, DocumentT]):
     serves : the calls for which a runtime that finds files so takes the file of a program: True for those in
         place, False for those out of place.
     leaves_out_largest : runtimes that do not take calls of the largest size that a file names.
+    of_ranks : the text of these ranks of a template (None: of all) piece by piece, so that it is never there
+        as a whole; None: its files are too small for what has a template.
     knows : whether bytes are a file of this kind, whatever its name; None: if its name has the ending.
     parse : the program that a file spells, to be shown, simulated or run; with the name of the file, for
         messages. The third argument is called now and then while the file is read, and raises when there is
@@ -196,6 +199,9 @@ class Target(Generic[ProgramT, DocumentT]):
     most_files: Mapping[str, int] = field(default_factory=dict, repr=False)
     takes: Callable[[ProgramT, int], bool] | None = field(default=None, repr=False)
     serves: Callable[[ProgramT, str], Sequence[bool]] | None = field(default=None, repr=False)
+    of_ranks: Callable[[Template, LoweringOptions, range | None], Iterator[str]] | None = field(
+        default=None, repr=False
+    )
     knows: Callable[[bytes], bool] | None = field(default=None, repr=False)
     parse: Callable[[bytes, str | None, Callable[[], None]], ProgramT] | None = field(
         default=None, repr=False

@@ -31,7 +31,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     ),
     "File": (
         *("target", "protocol", "instances", "thread_blocks", "in_place", "min_size", "max_size"),
-        *("no_file",),
+        *("no_file", "ranks"),
     ),
     "Output": ("output", "schedule", "compare", "csv", "html", "svg", "png", "as_json", "verbose", "quiet"),
 }

@@ -29,7 +29,7 @@ from taccl.cli.sections import Sectioned
 from taccl.cli.signals import undisturbed
 from taccl.cli.targets import protocol_option, target_option
 from taccl.encoding.engines.registry import ENGINES
-from taccl.errors import CheckError
+from taccl.errors import CheckError, CollectiveError
 from taccl.exploration.compared import Compared, compared, shares_of
 from taccl.model import units
 from taccl.model.collectives import COLLECTIVES, plain_name
@@ -53,6 +53,16 @@ def _number_or_auto(ctx: click.Context, option: click.Parameter, value: str | No
     if not value.isdecimal() or len(value) > _DIGITS or not int(value):
         raise click.BadParameter(f"{shown(value)} is neither a whole number from 1 on nor auto")
     return int(value)
+
+
+def _ranks(ctx: click.Context, option: click.Parameter, value: str | None) -> range | None:
+    """The ranks from A to B, or A alone."""
+    if value is None:
+        return None
+    first, dash, last = value.partition("-")
+    if not all(each.isdecimal() and len(each) <= _DIGITS for each in (first, last if dash else first)):
+        raise click.BadParameter(f"{shown(value)} names no ranks, such as 0-7")
+    return range(int(first), int(last if dash else first) + 1)
 
 
 @click.command(cls=Sectioned)
@@ -153,6 +163,12 @@ def _number_or_auto(ctx: click.Context, option: click.Parameter, value: str | No
     help="Plan one node of a cluster of equal nodes, whose images are the schedule; what is too large to be "
     "planned whole is planned so anyway.",
 )
+@click.option(
+    "--ranks",
+    callback=_ranks,
+    metavar="A-B",
+    help="Of a template, write what these ranks do and no others.  [default: all]",
+)
 @click.option("--no-file", is_flag=True, help="Find the schedule without writing a file.")
 @click.option(
     "--explain-stages",
@@ -173,6 +189,7 @@ def synthesize(
     compare: bool,
     min_size: str | None,
     max_size: str | None,
+    ranks: range | None,
     **request: Any,
 ) -> None:
     """Find a fast schedule for a collective, with a bound on how fast any could be, and write it
@@ -185,6 +202,8 @@ def synthesize(
     taccl synthesize --sketch ndv2-sk-1 --collective allgather --size 16MB -o ag.xml
     taccl synthesize --topology my-machine.yaml --nodes 2 --size 1GB -o ag.xml
     """
+    if ranks is not None and output in (None, STDOUT):
+        raise click.UsageError("--ranks are written to a file: -o FILE")
     if no_file and output is not None:
         raise click.UsageError("--no-file makes no file, and --output asks for one")
     if explain_stages:
@@ -210,7 +229,7 @@ def synthesize(
         click.echo(f"{each.name} did not run: {each.reason}", err=True)
     attempts = Attempts()
     with undisturbed():
-        written = () if output is None else attempts.of(lambda: _write(result, output)) or ()
+        written = () if output is None else attempts.of(lambda: _write(result, output, ranks)) or ()
         kept = None if schedule is None else attempts.of(lambda: _write_schedule(result, schedule))
     today = None if for_library is None else _compared(result, of_file, for_library(), **request)
     with undisturbed():
@@ -275,7 +294,14 @@ def _check_one_file(collective: str, target: AnyTarget) -> None:
         raise click.UsageError(f"{name} makes two files for all runtimes; give a --target, or a file for -o")
 
 
-def _write(result: Result, output: Path) -> tuple[Path, ...]:
+def _write(result: Result, output: Path, ranks: range | None) -> tuple[Path, ...]:
+    if ranks is not None:
+        if result.by_rank is None:
+            raise CollectiveError(
+                "ranks are written one by one where one node is planned, for a target that has such files",
+                hint="--template --target json",
+            )
+        return result.by_rank.write(output, ranks)
     if output != STDOUT:
         return result.write(output)
     write_output(output, result.files[0].text)
@@ -314,6 +340,8 @@ def _what_next(result: Result, written: tuple[Path, ...], schedule: Path | None,
         if file.target.use is not None:
             place = None if path == STDOUT else path
             lines += [f"  {line}" for line in file.target.use(file.program, file.readers, place)]
+    for path in () if result.files else written:
+        lines.append(f"wrote {output_name(path)}: rank by rank; its template is checked, the file is not")
     if result.files and not requested:
         lines.append("no file written: give one with -o FILE")
     return "\n".join(["", *lines]) if lines else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from taccl.errors import FileError
@@ -39,13 +39,21 @@ def write_atomically(path: str | Path, content: str | bytes) -> None:
     ------
     FileError : as `ensure_writable`, or the disk is full.
     """
+    write_pieces(path, [content.encode("utf-8") if isinstance(content, str) else content])
+
+
+def write_pieces(path: str | Path, pieces: Iterable[bytes]) -> None:
+    """The same of content that comes piece by piece, and is never there as a whole.
+
+    Whatever goes wrong while the pieces are made, nothing is left of them.
+    """
     path = Path(path)
     try:
-        data = content.encode("utf-8") if isinstance(content, str) else content
         if _is_device(path):
-            path.write_bytes(data)
+            with path.open("wb") as file:
+                file.writelines(pieces)
         else:
-            _replace(_file_behind(path), data)
+            _replace(_file_behind(path), pieces)
     except (OSError, ValueError, RuntimeError) as failure:
         raise _cannot_write(path, failure) from failure
 
@@ -109,11 +117,11 @@ def read_bytes(path: str | Path) -> bytes:
     return bytes_of(path, MOST_BYTES + 1)
 
 
-def _replace(target: Path, data: bytes) -> None:
+def _replace(target: Path, pieces: Iterable[bytes]) -> None:
     temporary = _temporary_next_to(target)
     try:
         with temporary.open("wb") as file:
-            file.write(data)
+            file.writelines(pieces)
             file.flush()
             os.fsync(file.fileno())
         temporary.chmod(_permissions(target))

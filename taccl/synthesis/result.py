@@ -26,6 +26,7 @@ from taccl.synthesis.lowering import OutputFile
 from taccl.synthesis.predicted import Execution
 from taccl.synthesis.search import Found, Status, relative_gap
 from taccl.synthesis.searcher import TaskRun
+from taccl.synthesis.template_files import FileByRank
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,6 +68,7 @@ class Result(Reported):
         proved.
     template : of a collective that is too large to be planned whole: `schedule` is then that of the chunks of
         node 0, and this has what each rank does; None: the schedule is the whole.
+    by_rank : its file, if one is requested, which is written rank by rank.
     """
 
     found: Found
@@ -90,6 +92,7 @@ class Result(Reported):
     sums_at: str = ""
     any_chunks: Proof = NOTHING
     template: Template | None = None
+    by_rank: FileByRank | None = None
 
     @property
     def schedule(self) -> Schedule:
@@ -168,19 +171,11 @@ class Result(Reported):
 
     @property
     def verified(self) -> bool:
-        """Whether all that was requested is there and passed its checks.
-
-        False of what a `CheckError` keeps: a schedule that passed, without the file that could not be made
-        or failed its own.
-        """
+        """Whether all that was requested passed its checks; a `CheckError` keeps what is not."""
         return bool(self.files) or not self.file_requested
 
     def paths(self, path: str | Path) -> tuple[Path, ...]:
-        """Where `write(path)` puts each of `files`.
-
-        No spelling of reduce-scatter suits every runtime, so it may take two files: the first gets
-        `path`, another one `NAME.READER.xml` next to it.
-        """
+        """Where `write(path)` puts each of `files`: the first at `path`, others at `NAME.READER.xml`."""
         path = Path(path)
         others = (path.with_name(f"{path.stem}.{file.readers[0]}{path.suffix}") for file in self.files[1:])
         return (path, *others) if self.files else ()
@@ -192,6 +187,8 @@ class Result(Reported):
         ------
         FileError : a file cannot be written; files that were there are then as they were.
         """
+        if self.by_rank is not None and not self.files:
+            return self.by_rank.write(path)
         paths = self.paths(path)
         for each in paths:
             ensure_writable(each)
@@ -302,19 +299,18 @@ class Result(Reported):
         return self.schedule.plot(by, ax, lower_bound_us=self.lower_bound_us)
 
     def summary(self, verbose: bool = False) -> str:
-        """The same for people: one time, its bound and its gap.
-
-        `verbose` : also the schedule's own bound where the file is predicted, and tables of the
-        configurations and the numbers of chunks that were tried.
-        """
+        """The same for people; `verbose` : with the schedule's own bound and all that was tried."""
         nodes = units.format_count(self.problem.topology.num_nodes, "node")
+        sends = units.format_count(len(self.schedule.sends), "send")
+        if self.template is not None:
+            sends += f", times {self.template.num_nodes} images"
         rows = [
             ("collective", f"{self.collective_name}, {self.collective.counted_ranks}"),
             ("topology", f"{self.topology}, {nodes}{self.sums_at}"),
             ("sketch", self.sketch or "none: all links, as they are"),
             ("size", f"{units.format_size(self.size_bytes)}, in chunks of {self._chunk_size()}"),
             *self._times(),
-            ("transfers", self._transfers()),
+            ("transfers", f"{len(self.schedule)} in {sends}"),
             ("engine", f"{self.options.engine}, {self.solve_s:.1f} s"),
             ("verified", self._verdict()),
         ]
@@ -329,8 +325,7 @@ class Result(Reported):
         return (
             f"Result({self.collective_name} on {self.topology}, {units.format_size(self.size_bytes)}: "
             f"{self.time_us:.2f} us, bound for this chunk count {self.lower_bound_us:.2f} us, "
-            f"gap {100 * self.gap:.2f}%, "
-            f"{self.status})"
+            f"gap {100 * self.gap:.2f}%, {self.status})"
         )
 
     def _times(self) -> list[tuple[str, str]]:
@@ -391,10 +386,6 @@ class Result(Reported):
         costs = "links alone" if self.machine is None else "the same costs"
         bound = f"lower bound {self.lower_bound_us:.2f} us for this chunk count by {costs}"
         return f"{bound} ({self.bound_source}), gap {100 * self.gap:.2f}%"
-
-    def _transfers(self) -> str:
-        many = f"{len(self.schedule)} in {units.format_count(len(self.schedule.sends), 'send')}"
-        return many if self.template is None else f"{many}, times {self.template.num_nodes} images"
 
     def _chunk_size(self) -> str:
         size_mb = self.problem.size_mb

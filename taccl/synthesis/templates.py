@@ -6,6 +6,8 @@ machine is a cluster of equal nodes. `taccl.model.template` says why that is eno
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from taccl.backend.targets.registry import find_target
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.registry import ENGINES, engine_named
@@ -22,6 +24,7 @@ from taccl.synthesis.output_options import OutputOptions
 from taccl.synthesis.request import Request
 from taccl.synthesis.result import Result
 from taccl.synthesis.search import Observer, heard
+from taccl.synthesis.template_files import files_of_template
 from taccl.topologies.without import without_helpers
 
 #: What a request that is planned by its template may not say, and what to leave out then.
@@ -56,10 +59,11 @@ def template_result(
         raise refusal or CollectiveError(
             f"a template is of {', '.join(EQUAL_PARTS)} by links alone, without {', '.join(_OF_WHOLE)}"
         )
-    if output.file:
+    target = find_target(request.target)
+    if output.file and target.of_ranks is None:
         raise ProgramLimitError(
-            "a template has no file of all ranks",
-            hint="--no-file --schedule FILE keeps one node's chunks, whose images are the schedule",
+            f"a template has no file of all ranks for {target.name}",
+            hint="--target json; --no-file --schedule FILE keeps one node's chunks",
         )
     try:
         problem, notes = _problem(name, request)
@@ -73,7 +77,7 @@ def template_result(
     found = heard(solve_node_0(problem, engines, journal, budget), options, journal, budget, on_progress)
     template = Template(name, found.schedule)
     template.check()
-    return Result(
+    result = Result(
         found=found,
         options=options,
         topology=problem.topology.name,
@@ -82,6 +86,10 @@ def template_result(
         any_chunks=found.any_chunks,
         template=template,
     )
+    if not output.file:
+        return result
+    lowering = output.for_target(target, f"taccl-{name}-{problem.topology.name}"[:63])
+    return replace(result, **files_of_template(template, target, lowering))
 
 
 def _problem(name: str, request: Request) -> tuple[Problem, tuple[str, ...]]:

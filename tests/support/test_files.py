@@ -1,10 +1,11 @@
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from taccl.errors import FileError
-from taccl.support.files import ensure_writable, write_atomically
+from taccl.support.files import ensure_writable, write_atomically, write_pieces
 
 
 def test_text_replaces_the_file_that_was_there_and_leaves_nothing_else(tmp_path: Path) -> None:
@@ -29,6 +30,18 @@ def test_a_failure_half_way_keeps_the_file_that_was_there(
         write_atomically(target, "new")
     assert target.read_text() == "old"
     assert list(tmp_path.iterdir()) == [target]
+
+
+def test_pieces_that_cannot_all_be_made_leave_nothing(tmp_path: Path) -> None:
+    def pieces() -> Iterator[bytes]:
+        yield b"begun"
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        write_pieces(tmp_path / "out.json", pieces())
+    assert not list(tmp_path.iterdir())
+    write_pieces(tmp_path / "out.json", iter([b"one", b" after another"]))
+    assert (tmp_path / "out.json").read_text() == "one after another"
 
 
 def test_a_symbolic_link_stays_a_link(tmp_path: Path) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import taccl
-from taccl.errors import ProgramLimitError, SolverError, TooLargeError
+from taccl.cli.main import main
+from taccl.errors import CollectiveError, FileError, ProgramLimitError, SolverError, TooLargeError
 from taccl.model.template import Template
 
 #: Places of AllGather on 24 ranks, which count as too many here.
@@ -65,9 +69,45 @@ def test_what_has_no_template_is_too_large_as_before(changed: dict[str, object],
         taccl.synthesize(**({"collective": "allgather"} | WHAT | changed))
 
 
-def test_a_file_of_all_ranks_is_refused_before_any_search() -> None:
+def test_a_file_with_no_room_is_refused_before_any_search() -> None:
     with pytest.raises(ProgramLimitError, match="no file of all ranks"):
         taccl.synthesize("allgather", **(WHAT | {"file": True}))
+
+
+def test_ranks_are_written_one_after_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = taccl.synthesize("allreduce", **(WHAT | {"file": True, "target": "json"}))
+    assert result.by_rank is not None
+    assert not result.files  # it is too large to be verified as a whole
+    result.write(tmp_path / "all.json")
+    result.by_rank.write(tmp_path / "node1.json", range(8, 16))
+    whole, part = (json.loads((tmp_path / name).read_text()) for name in ("all.json", "node1.json"))
+    assert part["ranks"] == whole["ranks"][8:16]
+    for ranks in (range(0), range(23, 25), range(-1, 3), range(0, 8, 2)):
+        with pytest.raises(CollectiveError, match=r"consecutive ones of 0 \.\. 23"):
+            result.by_rank.write(tmp_path / "none.json", ranks)
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: usage._replace(free=1000))
+    with pytest.raises(FileError, match="1000B are free"):
+        result.write(tmp_path / "none.json")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["all.json", "node1.json"]
+    monkeypatch.undo()
+    assert taccl.simulate_file(tmp_path / "all.json", topology="a100", nodes=3, size="48MB") is not None
+
+
+def test_the_command_writes_ranks_of_a_template(tmp_path: Path) -> None:
+    words = [*("synthesize", "--topology", "a100", "--nodes", "3", "--size", "48MB", "--effort", "300", "-q")]
+    path = str(tmp_path / "r.json")
+    done = CliRunner().invoke(main, [*words, "--target", "json", "--ranks", "0-7", "-o", path])
+    assert done.exit_code == 0
+    assert json.loads(Path(path).read_text())["num_ranks"] == 24
+    for wrong, says in (
+        (("--ranks", "7", "--no-file"), "written to a file"),
+        (("--ranks", "a-b", "-o", path), "names no ranks"),
+        (("--ranks", "0-24", "-o", path, "--target", "json"), "consecutive ones"),
+    ):
+        done = CliRunner().invoke(main, [*words, *wrong])
+        assert done.exit_code == 2
+        assert says in done.output
 
 
 def test_an_engine_that_plans_no_single_node_is_told() -> None:

@@ -3,16 +3,38 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from taccl.backend.flat_json.document import FORMAT, VERSION, WORD_OF, Action, ActionsProgram
+from taccl.backend.flat_json.document import (
+    FORMAT,
+    FORMAT_OF_PART,
+    VERSION,
+    WORD_OF,
+    Action,
+    ActionRank,
+    ActionsProgram,
+)
 
 
 def actions_to_json(program: ActionsProgram) -> str:
     """The text; `parse_actions_document` reads it back."""
+    return "".join(lines_of_actions(program, program.ranks))
+
+
+def lines_of_actions(
+    program: ActionsProgram, ranks: Iterable[ActionRank], only: tuple[int, int] | None = None
+) -> Iterator[str]:
+    """The same piece by piece, with these ranks in place of the program's.
+
+    Parameters
+    ----------
+    only : where they are not all, the first of them and how many there are: the text is a part then.
+    """
+    part = {} if only is None else {"first_rank": only[0], "num_ranks": only[1]}
     header = {
-        "format": FORMAT,
+        "format": FORMAT if only is None else FORMAT_OF_PART,
         "version": VERSION,
+        **part,
         "name": program.name,
         "collective": program.collective,
         "root": program.root,
@@ -25,13 +47,13 @@ def actions_to_json(program: ActionsProgram) -> str:
         "max_bytes": program.max_bytes,
     }
     lines = [f" {json.dumps(key)}: {json.dumps(value)}," for key, value in header.items()]
-    ranks = []
-    for rank in program.ranks:
+    yield "\n".join(["{", *lines, ' "ranks": [', ""])
+    for number, rank in enumerate(ranks):
         buffers = {"input": rank.input, "output": rank.output, "scratch": rank.scratch}
         begin = ", ".join(f'"{name}": {json.dumps(holds)}' for name, holds in buffers.items())
         actions = ",\n".join(f"   {json.dumps(_values(action))}" for action in rank.actions)
-        ranks.append(f'  {{{begin}, "actions": [\n{actions}\n  ]}}')
-    return "\n".join(["{", *lines, ' "ranks": [', ",\n".join(ranks), " ]", "}"]) + "\n"
+        yield (",\n" if number else "") + f'  {{{begin}, "actions": [\n{actions}\n  ]}}'
+    yield "\n ]\n}\n"
 
 
 def _once(values: Sequence[int]) -> object:

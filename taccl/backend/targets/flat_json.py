@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from taccl.backend.flat_json.by_rank import text_of_ranks
 from taccl.backend.flat_json.document import ActionsProgram
 from taccl.backend.flat_json.lowering import lower_flat
 from taccl.backend.flat_json.reader import begins_as_actions, parse_actions_document
@@ -54,6 +55,7 @@ TARGETS = (
         reasons=REASONS,
         protocols=("none",),
         use=_use,
+        of_ranks=text_of_ranks,
         knows=begins_as_actions,
         parse=_parse,
         unfold=Flat.of,
