@@ -202,10 +202,7 @@ def synthesize(
     taccl synthesize --sketch ndv2-sk-1 --collective allgather --size 16MB -o ag.xml
     taccl synthesize --topology my-machine.yaml --nodes 2 --size 1GB -o ag.xml
     """
-    if ranks is not None and output in (None, STDOUT):
-        raise click.UsageError("--ranks are written to a file: -o FILE")
-    if no_file and output is not None:
-        raise click.UsageError("--no-file makes no file, and --output asks for one")
+    _check_outputs(output, ranks, no_file=no_file)
     if explain_stages:
         _show_stages(output, schedule, as_json=as_json, **request)
         return
@@ -231,7 +228,9 @@ def synthesize(
     with undisturbed():
         written = () if output is None else attempts.of(lambda: _write(result, output, ranks)) or ()
         kept = None if schedule is None else attempts.of(lambda: _write_schedule(result, schedule))
-    today = None if for_library is None else _compared(result, of_file, for_library(), **request)
+    today = None
+    if for_library is not None and result.template is None:  # libraries' algorithms are of whole machines
+        today = _compared(result, of_file, for_library(), **request)
     with undisturbed():
         if as_json:
             more = {} if today is None else today.to_dict()
@@ -241,6 +240,14 @@ def synthesize(
             lines.append(_what_next(result, written, kept, requested=output is not None))
             attempts.of(lambda: click.echo("\n".join(lines), err=aside))
         attempts.end()
+
+
+def _check_outputs(output: Path | None, ranks: range | None, *, no_file: bool) -> None:
+    """Raise UsageError for options of files that contradict each other."""
+    if ranks is not None and output in (None, STDOUT):
+        raise click.UsageError("--ranks are written to a file: -o FILE")
+    if no_file and output is not None:
+        raise click.UsageError("--no-file makes no file, and --output asks for one")
 
 
 def _found(schedule: Path | None, **words: Any) -> Result:
