@@ -90,6 +90,11 @@ ROOMS = (
         "which algorithm at which size: curves over all sizes, their envelope, and where to search next",
         ("analysis",),
     ),
+    Room(
+        "tuners",
+        "which algorithm a stock library takes at which size: tuner files, written and checked",
+        ("analysis",),
+    ),
     Room("deployment", "files into a job: plans converted, and a module that registers them", ("analysis",)),
     Room(
         "bundles",
@@ -110,7 +115,7 @@ ROOMS = (
     Room(
         "cli",
         "one module for each group of commands; the only room that prints",
-        ("bundles",),
+        ("bundles", "tuners"),
     ),
 )
 

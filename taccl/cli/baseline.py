@@ -8,7 +8,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from taccl.analysis.baseline import LIBRARIES, SIZES, Baseline
+from taccl.analysis.baseline import LIBRARIES, SIZES, Baseline, Library
 from taccl.analysis.baseline import baseline as baseline_of
 from taccl.analysis.baseline_size import BaselineSize
 from taccl.baselines.nccl import RELEASES
@@ -19,6 +19,8 @@ from taccl.cli.output import STDOUT, claim_outputs, show_json, show_table, write
 from taccl.cli.sections import Sectioned
 from taccl.exploration.library_table import library as library_of
 from taccl.exploration.sizes import sizes_of
+from taccl.tuners.rules import DIALECTS, Dialect
+from taccl.tuners.writer import USE, to_csv
 
 
 @click.command(cls=Sectioned)
@@ -82,10 +84,24 @@ from taccl.exploration.sizes import sizes_of
     type=FILE,
     help="Where to write the schedule of the fastest at one size, to be shown, simulated or lowered.",
 )
+@click.option(
+    "--tuner",
+    type=click.Choice(DIALECTS),
+    help="Write the choice at all sizes as a tuner file: of NCCL's plugin, of NCCLX, or of RCCL.",
+)
+@click.option("-o", "--output", type=FILE, help="Of --tuner.  [default: standard output]", metavar="FILE")
 @json_option
 @click.pass_context
 def baseline(
-    ctx: click.Context, /, library: str, size: str, schedule: Path | None, as_json: bool, **request: Any
+    ctx: click.Context,
+    /,
+    library: str,
+    size: str,
+    schedule: Path | None,
+    tuner: Dialect | None,
+    output: Path | None,
+    as_json: bool,
+    **request: Any,
 ) -> None:
     """What NCCL or RCCL picks for a collective by default, and the time that NCCL expects; or, with all or (a
     part of) an algorithm's name, what the algorithms of libraries take as schedules on this machine, links
@@ -100,9 +116,15 @@ def baseline(
     taccl baseline nccl --topology dgx-h100 --nodes 1
     taccl baseline nccl --topology dgx-h100 --nodes 2 --collective allgather --size 1MB,1GB
     taccl baseline rccl --topology mi300x --nodes 1 --size 64KB,16MB
+    taccl baseline nccl --topology dgx-h100 --nodes 2 --tuner nccl -o nccl_tuner.conf
     taccl baseline all --topology dgx-a100 --nodes 1 --size 1KB,1MB
     taccl baseline "double binary tree" --topology dgx-a100 --nodes 2 --size 64MB --schedule tree.json
     """
+    if tuner is not None:
+        _as_tuner_file(ctx, library, tuner, output, as_json=as_json, schedule=schedule, **request)
+        return
+    if output is not None:
+        raise click.UsageError("-o is of --tuner; --schedule writes a schedule")
     if library not in LIBRARIES:
         _as_schedules(ctx, library, size, schedule, as_json=as_json, **request)
         return
@@ -115,6 +137,38 @@ def baseline(
         show_json(found.to_dict())
     else:
         _show(found)
+
+
+def _as_tuner_file(
+    ctx: click.Context,
+    library: str,
+    dialect: Dialect,
+    output: Path | None,
+    *,
+    as_json: bool,
+    schedule: Path | None,
+    time_limit: float,
+    collective: str,
+    root: int | None,
+    **request: Any,
+) -> None:
+    """The library's own choice at all sizes; of one collective where it is named, else of all."""
+    wanted: Library = "rccl" if dialect == "rccl" else "nccl"
+    if library != wanted:
+        raise click.UsageError(f"--tuner {dialect} is for taccl baseline {wanted}")
+    if as_json or schedule is not None or root is not None:
+        raise click.UsageError("--tuner writes CSV; leave --json, --schedule and --root out")
+    if ctx.get_parameter_source("size") is ParameterSource.COMMANDLINE:
+        raise click.UsageError("--tuner has all sizes; leave --size out")
+    is_named = ctx.get_parameter_source("collective") is ParameterSource.COMMANDLINE
+    claim_outputs((output,), (request["topology"],))
+    from taccl.tuners.choices import tuning_of
+
+    tuning = tuning_of([collective] if is_named else None, library=wanted, **request)
+    write_output(STDOUT if output is None else output, to_csv(tuning, dialect))
+    if output not in (None, STDOUT):
+        click.echo(f"wrote {output}: {len(tuning.rules)} rules, {tuning.says}")
+        click.echo(f"  {USE[dialect]}")
 
 
 #: Options that say something of NCCL and RCCL alone.

@@ -21,6 +21,8 @@ from taccl.model.collectives import make_collective
 from taccl.support.arguments import shown
 from taccl.support.files import read_bytes
 from taccl.synthesis.collective_file import load_collective
+from taccl.tuners.found import is_tuner_file
+from taccl.tuners.verify import verify_tuner_file
 
 #: Words of a file are shown as they are up to this many letters.
 LONGEST_WORD = 60
@@ -38,7 +40,8 @@ LONGEST_WORD = 60
 @click.option(
     "--ranks",
     type=click.IntRange(min=2, max=1024),
-    help="GPUs of the node, for rings and trees of a library. Default: as many as the file names.",
+    help="GPUs of the node, for rings and trees of a library; of the job, for tuner files. Default: as the "
+    "file says.",
 )
 @target_option("Whose runtimes must take the file. Default: those that take it, and one must.")
 @click.option("--root", type=int, help="Root of broadcast, reduce, gather, scatter. Default: any that fits.")
@@ -63,7 +66,8 @@ def verify(
     """Check MSCCL-XML files and MSCCL++ plans, whoever made them: structure and limits of each runtime, the
     result in every buffer, races and deadlocks in every order of execution that a runtime allows.
     Of rings and trees for a stock library (RCCL_TREES, NCCL_RINGS, NCCL_GRAPH_FILE): every GPU once in each,
-    and nothing that the library would silently skip.
+    and nothing that the library would silently skip. Of tuner files (CSV) of NCCL, RCCL and NCCLX: words that
+    a plugin would read as others, and sizes that no rule has.
 
     Exit code 0: all files are right; 4: a check failed; 2: a file is of no kind that can be checked.
     """
@@ -77,6 +81,12 @@ def verify(
     texts = [(Path("--env"), line_of(assignment).encode()) for assignment in assignments]
     reports = []
     for path, content in (*texts, *((path, read_bytes(path)) for path in files)):
+        if is_tuner_file(content):
+            if target is not None:
+                raise TacclError("is a tuner file, and no target's", path=path, hint="leave --target out")
+            text = content.decode("utf-8", "replace")
+            reports.append((path, verify_tuner_file(text, str(path), ranks=ranks)))
+            continue
         kind = _kind(path, content, target)
         readers = None if target is None else target.runtimes
         document = kind.read(content, str(path))
@@ -113,6 +123,9 @@ def _show(path: Path, report: Verification) -> None:
 
 def _rows(facts: Facts) -> list[tuple[str, str]]:
     root = "" if facts.root is None else f" (root {facts.root})"
+    if facts.rules is not None:
+        of = f" of {facts.collective}" if facts.collective else ""
+        return [("tuner file", f"{facts.rules} rules{of}"), ("readers", ", ".join(facts.readers))]
     if facts.channels is not None:
         readers = ", ".join(facts.readers)
         return [

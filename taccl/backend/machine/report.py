@@ -104,6 +104,7 @@ class Facts:
     safe_bytes : with `deadlock`: calls of at most this many bytes end; None where no size does, or where
         all do.
     channels : rings and trees of a file for a stock library, which has no thread blocks; None: another file.
+    rules : of a tuner file; None: another file.
     """
 
     collective: str
@@ -122,6 +123,7 @@ class Facts:
     deadlock_split: bool | None = None
     safe_bytes: int | None = None
     channels: int | None = None
+    rules: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

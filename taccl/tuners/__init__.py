@@ -1,0 +1,1 @@
+"""Tuner files: which algorithm and protocol a stock library takes at which size, written and checked."""
