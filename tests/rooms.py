@@ -115,7 +115,7 @@ ROOMS = (
     Room(
         "cli",
         "one module for each group of commands; the only room that prints",
-        ("bundles", "tuners"),
+        ("torch", "tuners"),
     ),
 )
 

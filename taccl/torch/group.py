@@ -1,7 +1,8 @@
 """A process group that DDP and FSDP use as any other, and that takes plans where it has them.
 
 Everything that no plan is for, and every collective that is not overridden here, is the inner backend's: gloo
-on the CPU, NCCL (or RCCL) on GPUs.
+on the CPU, NCCL (or RCCL) on GPUs. Functional collectives reach gloo with Python's lock held, unless they are
+overridden, and gloo (2.13) may need that lock to throw away what it has done: so those are, too.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import datetime
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -101,10 +102,20 @@ class PlannedGroup(dist.ProcessGroup):  # type: ignore[misc]
         opts = _options(opts, c10d.AllToAllOptions)
         return self._of(inputs).alltoall_base(output, inputs, outputs_split or [], inputs_split or [], opts)
 
+    def all_gather_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
+        """One after the other; functional collectives call this for a single tensor, too."""
+        return _last(self.all_gather_single(*pair) for pair in zip(outputs, inputs, strict=True))
+
+    def reduce_scatter_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
+        """One after the other, as above."""
+        return _last(self.reduce_scatter_single(*pair, opts) for pair in zip(outputs, inputs, strict=True))
+
     #: What older releases of torch call.
     _allgather_base = all_gather_single
     _reduce_scatter_base = reduce_scatter_single
     alltoall_base = all_to_all_single
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
     def shutdown(self) -> None:
         """End what was begun."""
@@ -169,6 +180,15 @@ def _make(store: Any, rank: int, size: int, timeout: datetime.timedelta) -> Plan
 
 def _within(store: Any, name: str) -> Any:
     return dist.PrefixStore(f"taccl-{name}", store)
+
+
+def _last(works: Iterator[Any]) -> Any:
+    """The last of some works, when all before it have ended."""
+    last = next(works)
+    for work in works:
+        last.wait()
+        last = work
+    return last
 
 
 def _list(tensors: Any) -> list[Any]:

@@ -14,6 +14,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from taccl.errors import TacclError
 from taccl.jobs.plans import JobPlan, JobPlans
@@ -65,14 +66,15 @@ class Planned:
             self.counts[collective, "inner"] += 1
             return None
         self.counts[collective, plan.name] += 1
+        is_mean = op == dist.ReduceOp.AVG
         future: torch.futures.Future[Any]
         if inputs.is_cuda:
-            return self._on_a_stream(plan, output, inputs, reduce)
+            return self._on_a_stream(plan, output, inputs, reduce, is_mean)
         future = torch.futures.Future()
 
         def work() -> None:
             try:
-                self._run(plan, output, inputs, reduce)
+                self._run(plan, output, inputs, reduce, is_mean)
                 future.set_result([output])
             except Exception as error:  # whoever waits for the future gets it
                 future.set_exception(error)
@@ -93,7 +95,7 @@ class Planned:
         return self.plans.plan_for(collective, size_bytes, root)
 
     def _on_a_stream(
-        self, plan: JobPlan, output: torch.Tensor, inputs: torch.Tensor, reduce: Reduce | None
+        self, plan: JobPlan, output: torch.Tensor, inputs: torch.Tensor, reduce: Reduce | None, is_mean: bool
     ) -> torch.futures.Future[Any]:
         device = inputs.device
         stream = _stream_of(device)
@@ -102,11 +104,13 @@ class Planned:
         with torch.cuda.stream(stream):
             for tensor in (inputs, output):
                 tensor.record_stream(stream)
-            self._run(plan, output, inputs, reduce)
+            self._run(plan, output, inputs, reduce, is_mean)
             future.set_result([output])
         return future
 
-    def _run(self, plan: JobPlan, output: torch.Tensor, inputs: torch.Tensor, reduce: Reduce | None) -> None:
+    def _run(
+        self, plan: JobPlan, output: torch.Tensor, inputs: torch.Tensor, reduce: Reduce | None, is_mean: bool
+    ) -> None:
         """One call, from the caller's buffers or copies of them to the caller's output."""
         collective = plan.collective
         parts = (
@@ -130,6 +134,8 @@ class Planned:
         if not is_whole:
             rows = target.view(parts[1], -1)[:, : output.numel() // parts[1]]
             output.copy_(rows.reshape(output.shape))
+        if is_mean:
+            output.div_(self.size)
 
     def _steps_of(self, plan: JobPlan, in_place: bool) -> RankSteps:
         return steps_of(plan.rounds(in_place=in_place), self.rank)

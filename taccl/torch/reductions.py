@@ -45,6 +45,7 @@ def _xor(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
 
 _REDUCTIONS = (
     (dist.ReduceOp.SUM, _FLOATS | _WHOLE | _COMPLEX, _sum),
+    (dist.ReduceOp.AVG, _FLOATS, _sum),  # and divided in the end
     (dist.ReduceOp.PRODUCT, _FLOATS | _WHOLE, _product),
     (dist.ReduceOp.MIN, _FLOATS | _WHOLE, _least),
     (dist.ReduceOp.MAX, _FLOATS | _WHOLE, _most),
@@ -55,5 +56,5 @@ _REDUCTIONS = (
 
 
 def reduction_of(op: object, dtype: torch.dtype) -> Reduce | None:
-    """The function for a reduction of a type; None: only the inner backend knows it (AVG, PREMUL_SUM)."""
+    """The function for a reduction of a type; None: only the inner backend knows it (PREMUL_SUM)."""
     return next((reduce for known, types, reduce in _REDUCTIONS if op == known and dtype in types), None)

@@ -158,6 +158,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("simulate", "ag.xml", *RING),
         ("simulate", "ag.xml", "--topology", "ring:3", "--size", "3MB,6MB", "--protocol", "LL"),
     ),
+    "taccl.bench/1": (),  # in a job of several processes: tests/torch
     "taccl.lower/1": (
         ("lower", "ag.xml", "--rounds"),
         ("lower", "ag.xml", "--rounds", "--in-place", "--pipelined", *RING),

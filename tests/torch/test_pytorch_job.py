@@ -8,8 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+from jsonschema import Draft202012Validator
 
 from taccl import synthesize
+from taccl.cli.main import main
+from taccl.support.schemas import json_schema
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'taccl[torch]'")
 RANKS = 4
@@ -17,7 +21,8 @@ NAMES = ("allgather", "reducescatter", "allreduce", "alltoall", "broadcast")
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory):
+def folder(tmp_path_factory):
+    """A plan of each collective, for calls of any size."""
     folder = tmp_path_factory.mktemp("job")
     for name in NAMES:
         found = synthesize(
@@ -25,12 +30,20 @@ def results(tmp_path_factory):
             **{"engine": "greedy", "time_limit": 5, "executor": False, "min_bytes": 4, "max_bytes": 2**20},
         )
         found.write(folder / f"{name}.xml")
+    return folder
+
+
+def environment():
+    return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
+
+
+@pytest.fixture(scope="module")
+def results(folder):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [sys.executable, str(Path(__file__).with_name("job.py")), str(folder), str(RANKS), str(port)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    ran = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300, check=False)
     assert ran.returncode == 0, ran.stderr[-4000:]
     return json.loads((folder / "results.json").read_text())
 
@@ -58,3 +71,48 @@ def test_fully_sharded_training_ends_with_the_same_weights(results):
 
 def test_plans_that_fit_no_group_are_refused_when_they_are_given(results):
     assert "ranks" in results[0]["refused"]
+
+
+def test_plans_are_measured_next_to_the_backend(folder):
+    """Four processes by torchrun; of the times only their form is looked at."""
+    start = [
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        f"--nproc-per-node={RANKS}",
+        "-m",
+        "taccl",
+        "bench",
+    ]
+    how = [
+        "--sizes",
+        "4KB",
+        "--iterations",
+        "2",
+        "--warmup",
+        "1",
+        "--csv",
+        str(folder / "times.csv"),
+        "--json",
+    ]
+    files = [str(folder / "allreduce.xml"), str(folder / "allgather.xml")]
+    command = [sys.executable, *start, *files, *how]
+    ran = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300, check=False)
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    shown = json.loads(ran.stdout)
+    Draft202012Validator(json_schema("taccl.bench/1")).validate(shown)
+    assert [(row["plan"], row["size_bytes"], row["wrong"]) for row in shown["rows"]] == [
+        ("allreduce.xml", 4096, 0),
+        ("allgather.xml", 4096, 0),
+    ]
+    assert [row.split(",")[:2] for row in (folder / "times.csv").read_text().splitlines()[1:]] == [
+        ["allreduce.xml", "4096"],
+        ["allgather.xml", "4096"],
+    ]
+
+
+def test_without_a_job_the_command_says_how_one_is_started(folder, monkeypatch):
+    monkeypatch.delenv("RANK", raising=False)
+    done = CliRunner().invoke(main, ["bench", str(folder / "allreduce.xml")])
+    assert done.exit_code == 2
+    assert "torchrun --nproc-per-node" in done.stderr

@@ -18,6 +18,7 @@ from taccl.errors import TacclError
 SchemaName = Literal[
     "taccl.synthesize/1",
     "taccl.explain/1",
+    "taccl.bench/1",
     "taccl.bound/1",
     "taccl.baseline/1",
     "taccl.baseline.library/1",

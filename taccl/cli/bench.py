@@ -1,0 +1,141 @@
+"""`taccl bench`: plans in a running job, next to what its backend does by itself."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from taccl.cli.options import FILE, json_option
+from taccl.cli.output import show_json
+from taccl.errors import TacclError
+from taccl.exploration.sizes import sizes_of
+from taccl.jobs.plans import read_plans
+from taccl.support.files import write_atomically
+from taccl.support.schemas import stamped
+
+if TYPE_CHECKING:
+    from taccl.torch.bench import Benched
+
+_SETTING = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+@click.command
+@click.argument("plans", type=FILE, nargs=-1, required=True)
+@click.option("--backend", type=click.Choice(["gloo", "nccl"]), default="gloo", show_default=True)
+@click.option(
+    "--sizes", default="1KB..16MB", show_default=True, help="As nccl-tests counts: 1KB..1GB, or a list."
+)
+@click.option(
+    "--dtype",
+    type=click.Choice(["float32", "float64", "float16", "bfloat16", "int32", "int64", "int8", "uint8"]),
+    default="float32",
+    show_default=True,
+)
+@click.option("--warmup", type=click.IntRange(min=0), default=5, show_default=True, help="Calls before.")
+@click.option("--iterations", type=click.IntRange(min=1), default=20, show_default=True)
+@click.option("--csv", type=FILE, help="Times of the plans, for taccl topology fit --runs.")
+@json_option
+def bench(plans: tuple[Path, ...], backend: str, sizes: str, as_json: bool, **options: Any) -> None:
+    """Measure PLANS, the folder of a bundle or files, in a job that torchrun started, next to the collectives
+    of its backend. Medians of the rank that takes longest; each result is compared with the backend's.
+
+    \b
+    torchrun --nproc-per-node 8 --no-python taccl bench bundle --sizes 1KB..16MB
+    """
+    missing = [name for name in _SETTING if name not in os.environ]
+    if missing:
+        raise TacclError(
+            f"this is no process of a job: {missing[0]} is not set",
+            hint="torchrun --nproc-per-node 8 --no-python taccl bench ...",
+        )
+    try:
+        import torch
+        import torch.distributed as dist
+    except ImportError:
+        raise TacclError("taccl bench needs PyTorch", hint="pip install 'taccl[torch]'") from None
+    from taccl.torch.bench import bench as measured
+
+    warnings.filterwarnings("ignore", category=FutureWarning, module="torch")
+    read = read_plans(plans[0] if len(plans) == 1 else plans)
+    read.check_ranks(int(os.environ["WORLD_SIZE"]))
+    csv = options.pop("csv")
+    options["dtype"] = getattr(torch, options["dtype"])
+    device = "cpu"
+    if backend == "nccl":
+        if not torch.cuda.is_available():
+            raise TacclError("NCCL needs GPUs, and torch sees none here", hint="--backend gloo")
+        device = f"cuda:{int(os.environ.get('LOCAL_RANK', '0'))}"
+        torch.cuda.set_device(device)
+    dist.init_process_group(backend)
+    try:
+        rows = []
+        if dist.get_rank() == 0 and not as_json:
+            _show_header(backend)
+        for row in measured(read, sizes_of(sizes), device=device, **options):
+            rows.append(row)
+            if dist.get_rank() == 0 and not as_json:
+                _show(row)
+        if dist.get_rank() == 0:
+            if csv is not None:
+                write_atomically(csv, "file,size_bytes,time_us,wrong\n" + "".join(map(_csv, rows)))
+            if as_json:
+                show_json(
+                    stamped("taccl.bench/1", {"backend": backend, "rows": [_values(row) for row in rows]})
+                )
+    finally:
+        dist.destroy_process_group()
+
+
+def _show_header(backend: str) -> None:
+    click.echo(f"#{'':>11} {'':>12} {'':>9} {backend:^26} {'plan':^33}")
+    click.echo(
+        f"#{'size':>11} {'count':>12} {'type':>9} {'time':>9} {'algbw':>8} {'busbw':>7}"
+        f" {'time':>9} {'algbw':>8} {'busbw':>7} {'#wrong':>6}  collective, plan"
+    )
+    click.echo(f"#{'(B)':>11} {'(elements)':>12} {'':>9} " + f"{'(us)':>9} {'(GB/s)':>8} {'(GB/s)':>7} " * 2)
+
+
+def _show(row: Benched) -> None:
+    inner, plan = (
+        f"{time_us:>9.1f} {algbw:>8.3f} {busbw:>7.3f}"
+        for time_us in (row.inner_us, row.plan_us)
+        for algbw, busbw in (row.bandwidths(time_us),)
+    )
+    count = row.size_bytes // _BYTES[row.dtype]
+    click.echo(
+        f"{row.size_bytes:>12} {count:>12} {row.dtype:>9} {inner} {plan} {row.wrong:>6}  "
+        f"{row.collective}, {row.plan}"
+    )
+
+
+_BYTES = {
+    "float64": 8,
+    "int64": 8,
+    "float32": 4,
+    "int32": 4,
+    "float16": 2,
+    "bfloat16": 2,
+    "int8": 1,
+    "uint8": 1,
+}
+
+
+def _csv(row: Benched) -> str:
+    return f"{row.plan},{row.size_bytes},{row.plan_us:.3f},{row.wrong}\n"
+
+
+def _values(row: Benched) -> dict[str, Any]:
+    return {
+        "plan": row.plan,
+        "collective": row.collective,
+        "ranks": row.num_ranks,
+        "size_bytes": row.size_bytes,
+        "dtype": row.dtype,
+        "inner_us": row.inner_us,
+        "plan_us": row.plan_us,
+        "wrong": row.wrong,
+    }
