@@ -19,6 +19,7 @@ from taccl.cli.output import STDOUT, claim_outputs, show_json, show_table, write
 from taccl.cli.sections import Sectioned
 from taccl.exploration.library_table import library as library_of
 from taccl.exploration.sizes import sizes_of
+from taccl.model.collectives import plain_name
 from taccl.tuners.rules import DIALECTS, Dialect
 from taccl.tuners.writer import USE, to_csv
 
@@ -85,6 +86,12 @@ from taccl.tuners.writer import USE, to_csv
     help="Where to write the schedule of the fastest at one size, to be shown, simulated or lowered.",
 )
 @click.option(
+    "--graph",
+    type=FILE,
+    help="Of nccl and rccl: simulate the rings and trees of this file: NCCL's dump, or what was given to a "
+    "library.",
+)
+@click.option(
     "--tuner",
     type=click.Choice(DIALECTS),
     help="Write the choice at all sizes as a tuner file: of NCCL's plugin, of NCCLX, or of RCCL.",
@@ -98,6 +105,7 @@ def baseline(
     library: str,
     size: str,
     schedule: Path | None,
+    graph: Path | None,
     tuner: Dialect | None,
     output: Path | None,
     as_json: bool,
@@ -116,10 +124,14 @@ def baseline(
     taccl baseline nccl --topology dgx-h100 --nodes 1
     taccl baseline nccl --topology dgx-h100 --nodes 2 --collective allgather --size 1MB,1GB
     taccl baseline rccl --topology mi300x --nodes 1 --size 64KB,16MB
+    taccl baseline nccl --topology ndv2 --nodes 1 --graph dump.xml
     taccl baseline nccl --topology dgx-h100 --nodes 2 --tuner nccl -o nccl_tuner.conf
     taccl baseline all --topology dgx-a100 --nodes 1 --size 1KB,1MB
     taccl baseline "double binary tree" --topology dgx-a100 --nodes 2 --size 64MB --schedule tree.json
     """
+    if graph is not None:
+        _of_graphs(ctx, library, graph, size, as_json=as_json, **request)
+        return
     if tuner is not None:
         _as_tuner_file(ctx, library, tuner, output, as_json=as_json, schedule=schedule, **request)
         return
@@ -137,6 +149,31 @@ def baseline(
         show_json(found.to_dict())
     else:
         _show(found)
+
+
+def _of_graphs(
+    ctx: click.Context, library: str, graph: Path, size: str, *, as_json: bool, **request: Any
+) -> None:
+    """The rings and trees of a file, simulated."""
+    if library not in LIBRARIES:
+        raise click.UsageError("--graph is for nccl and rccl")
+    for option in (*_OF_LIBRARIES, "tuner", "output", "schedule", "root"):
+        if ctx.get_parameter_source(option) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--graph has no use for --{option.removesuffix('_us').replace('_', '-')}")
+        request.pop(option, None)
+    if plain_name(request.pop("collective")) != "allreduce":
+        raise click.UsageError("--graph simulates allreduce")
+    from taccl.analysis.graph_baseline import graph_baseline
+
+    found = graph_baseline(graph, sizes=size.split(","), **request)
+    if as_json:
+        show_json(found.to_dict())
+        return
+    table = found.report().table
+    click.echo(table.title)
+    show_table(list(table.header), [list(row) for row in table.cells])
+    for note in found.notes:
+        click.echo(f"note: {note}")
 
 
 def _as_tuner_file(

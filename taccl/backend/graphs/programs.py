@@ -13,8 +13,8 @@ from taccl.backend.graphs.found import GraphsDocument
 from taccl.backend.graphs.verify import verify_graphs
 from taccl.backend.program import Buffer, Op, Program, Protocol, RankProgram, Step, ThreadBlock
 
-#: Pieces of the share of a tree that follow each other, and the most of all trees together.
-_PIECES, _MOST_PIECES = 16, 256
+#: Pieces of the share of a tree that follow each other, where nobody says; the most of all trees together.
+PIECES, _MOST_PIECES = 16, 256
 #: The sizes of a call: a library has no limits.
 _LEAST_BYTES, _MOST_BYTES = 0, 2**40
 
@@ -40,11 +40,11 @@ def graphs_in(document: GraphsDocument) -> tuple[Graphs, ...]:
     return found
 
 
-def program_of(graphs: Graphs) -> Program:
-    """AllReduce in place through all channels, each with an equal share."""
+def program_of(graphs: Graphs, pieces: int = PIECES) -> Program:
+    """AllReduce in place through all channels, each with an equal share, of a tree in so many pieces."""
     channels, ranks = len(graphs.channels), graphs.num_ranks
     blocks: list[list[_Block]] = [[] for _ in range(ranks)]
-    pieces = max(1, min(_PIECES, _MOST_PIECES // channels))
+    pieces = max(1, min(pieces, _MOST_PIECES // channels))
     share = ranks if graphs.shape == "ring" else pieces
     for index, channel in enumerate(graphs.channels):
         if graphs.shape == "ring":

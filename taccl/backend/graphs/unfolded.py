@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from taccl.backend.graphs.document import Graphs
-from taccl.backend.graphs.programs import program_of
+from taccl.backend.graphs.programs import PIECES, program_of
 from taccl.backend.simulate.settings import SimulationSettings
 from taccl.backend.simulate.simulated import Simulated
 from taccl.backend.two_sided import TwoSided
@@ -20,9 +20,9 @@ class Channels(TwoSided):
     """The AllReduce that a library makes of its graphs."""
 
     @staticmethod
-    def of_graphs(graphs: Graphs) -> Channels:
-        """All channels together, each with an equal share of the call."""
-        plain = TwoSided.of(program_of(graphs))
+    def of_graphs(graphs: Graphs, pieces: int = PIECES) -> Channels:
+        """All channels together, each with an equal share of the call, of a tree in so many pieces."""
+        plain = TwoSided.of(program_of(graphs, pieces))
         return Channels(**{name: getattr(plain, name) for name in plain.__dataclass_fields__})
 
     @property

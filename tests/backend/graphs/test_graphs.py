@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from taccl import make_problem, synthesize
+from taccl.analysis.graph_baseline import graph_baseline
 from taccl.backend.graphs.document import Graphs
 from taccl.backend.graphs.from_schedule import channels_of
 from taccl.backend.graphs.loads import gbps_of
@@ -160,3 +161,31 @@ def test_a_dump_of_one_of_several_nodes_is_checked_and_not_simulated(tmp_path: P
     assert run(main, ["verify", str(dump)]).exit_code == 0
     refused = run(main, ["simulate", str(dump), "--topology", "full:2", "--size", "1MB"])
     assert (refused.exit_code, "to other nodes" in refused.output) == (2, True)
+
+
+def test_the_graphs_of_a_file_are_simulated_next_to_a_bound(tmp_path: Path) -> None:
+    dump, lines = tmp_path / "dump.xml", tmp_path / "trees.env"
+    rings = Graphs("ring", 4, ((0, 1, 2, 3), (0, 3, 2, 1)), gbps=66.0)
+    dump.write_text(find_target("nccl-graph").write(rings))
+    lines.write_text("RCCL_TREES='(0(1(2(3))))'\n")
+    found = graph_baseline(dump, topology="ring:4", sizes=["256MB"])
+    assert [each.graphs.shape for each in found.times] == ["ring", "tree"]
+    ring, tree = found.times  # both chains are trees of their own, with two of four edges in common
+    assert ring.bound_us <= ring.time_us <= 1.01 * ring.bound_us
+    assert tree.time_us >= 1.3 * tree.bound_us
+    (slow,) = graph_baseline(lines, topology="ring:4", sizes=["256MB"]).times
+    one_way = 2**28 / 50e3
+    assert one_way <= slow.time_us <= 1.2 * one_way
+    run = CliRunner().invoke
+    words = ["baseline", "rccl", "--topology", "ring:4", "--graph", str(lines), "--json", "--size", "1MB"]
+    shown = run(main, words)
+    assert (shown.exit_code, "taccl.baseline.library/1" in shown.output) == (0, True)
+    for more, said in (
+        (["--topology", "ring:5"], "the graphs are of 4 GPUs of one node, and ring:5 has 5"),
+        (["--topology", "ring:4", "--collective", "allgather"], "simulates allreduce"),
+        (["--topology", "ring:4", "--gpu", "H100"], "no use for --gpu"),
+    ):
+        refused = run(main, ["baseline", "nccl", "--graph", str(dump), *more])
+        assert (refused.exit_code, said in refused.output) == (2, True), refused.output
+    dump.write_text("<algo/>")
+    assert run(main, ["baseline", "nccl", "--graph", str(dump), "--topology", "ring:4"]).exit_code == 2
