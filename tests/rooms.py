@@ -111,6 +111,7 @@ ROOMS = (
         "plans in a PyTorch job: functions, and a process group; the one room that imports torch",
         ("jobs",),
     ),
+    Room("jax", "plans in a JAX program, as permutations; the one room that imports jax", ("jobs",)),
     Room("testing", "checks that an engine, a bound, a target or a format keeps its promises", ("analysis",)),
     Room(
         "cli",

@@ -37,11 +37,15 @@ def environment():
     return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
 
 
-@pytest.fixture(scope="module")
-def results(folder):
+def free_port():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+        return free.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def results(folder):
+    port = free_port()
     command = [sys.executable, str(Path(__file__).with_name("job.py")), str(folder), str(RANKS), str(port)]
     ran = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300, check=False)
     assert ran.returncode == 0, ran.stderr[-4000:]
@@ -116,3 +120,25 @@ def test_without_a_job_the_command_says_how_one_is_started(folder, monkeypatch):
     done = CliRunner().invoke(main, ["bench", str(folder / "allreduce.xml")])
     assert done.exit_code == 2
     assert "torchrun --nproc-per-node" in done.stderr
+
+
+def test_when_a_rank_dies_the_others_get_the_error_of_the_backend(tmp_path):
+    found = synthesize(
+        **{"collective": "allreduce", "topology": "switch:2", "size": "1KB", "target": "rccl"},
+        **{"engine": "greedy", "time_limit": 5, "executor": False},
+    )
+    found.write(tmp_path / "pair.xml")
+    port = str(free_port())
+    script = str(Path(__file__).with_name("killed.py"))
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, script, str(tmp_path / "pair.xml"), rank, port],
+            env=environment(),
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in "01"
+    ]
+    said = [rank.communicate(timeout=200)[0] for rank in ranks]
+    assert ranks[1].returncode == 9
+    assert said[0] == "the backend's error: RuntimeError\n"
