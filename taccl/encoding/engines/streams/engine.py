@@ -17,13 +17,16 @@ from taccl.encoding.core.sequence import of_columns
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.engines.streams.dissemination import Style, disseminated, net_of
+from taccl.encoding.engines.streams.scattering import far_from_root, is_delivered, is_gathered, scattered
 from taccl.encoding.engines.streams.tuning import (
     COMPILING_S,
     LOOK,
     MOST_AGAIN,
     MOST_CASES,
+    MOST_DELIVERED,
     MOST_IN_VAIN,
     MOST_LOOKS,
+    MOST_PRICED,
     MOST_ROWS,
     PATIENCE,
     ROW,
@@ -41,20 +44,39 @@ _LOOKS = 0.5
 
 
 def serves(instance: Instance) -> Verdict:
-    """Whether all chunks go from one rank to all, or are sums of all for one rank."""
+    """Whether one rank has all, or one wants all: the same for each of the others, sums of all, or parts."""
+    if instance.problem.limits.own_first is not None or instance.problem.symmetry:
+        return no("it knows no order in which own chunks leave first, and no symmetry that is requested")
+    problem = instance.problem
+    if problem.num_ranks < 2 or problem.sizes is not None or not problem.topology.num_links:
+        return no("there is one rank, no link, or chunks of unequal sizes")
+    if is_delivered(instance) or is_gathered(instance):
+        return _serves_parts(instance)
     copying = _copying(instance)
     problem, source = copying.problem, copying.problem.collective.source
-    if not copying.demand.broadcasts or not len(source) or (source != source[0]).any():
-        return no("it is for chunks that go from one rank to all, or come from all to one as sums")
-    if problem.limits.own_first is not None or instance.problem.symmetry:
-        return no("it knows no order in which own chunks leave first, and no symmetry that is requested")
-    if problem.num_ranks < 2 or problem.sizes is not None or not _looks(problem):
-        return no("there is one rank, no link, or chunks of unequal sizes")
-    if not np.isfinite(copying.distances_us[source[0]]).all():
-        return no("some rank is out of reach")
+    if not copying.demand.broadcasts or (source != source[0]).any():
+        return no("it is for chunks of one rank, or for one rank")
     if _looks(problem) > MOST_LOOKS or problem.num_chunks * problem.num_ranks > MOST_ROWS:
         return no("the machine or the number of chunks is too large")
+    if not np.isfinite(copying.distances_us[source[0]]).all():
+        return no("some rank is out of reach")
     return YES
+
+
+def _serves_parts(instance: Instance) -> Verdict:
+    """Whether each of the others has, or wants, as much as any of them, and can be reached."""
+    problem, collective = instance.problem, instance.problem.collective
+    if problem.limits.may_use is not None:
+        return no("some links are for the chunks of some ranks only")
+    ends = collective.destination if is_delivered(instance) else collective.source
+    far_us = far_from_root(instance)
+    parts = np.bincount(ends, minlength=problem.num_ranks)
+    if (parts != collective.chunks_per_rank).any():
+        return no("some ranks have parts of other sizes")
+    large = problem.num_ranks * problem.topology.num_links > MOST_PRICED
+    if large or problem.num_chunks > MOST_DELIVERED:
+        return no("the machine or the number of chunks is too large")
+    return YES if np.isfinite(far_us).all() else no("some rank is out of reach")
 
 
 def is_compiled() -> bool:
@@ -93,8 +115,12 @@ def _improving(
     instances: Sequence[Instance], seed: int, budget: Budget, best_us: float
 ) -> Iterator[Schedule]:
     """Schedules of all cuts and styles, each faster than those before."""
-    cases = [_Case(each) for each in sorted(instances, key=lambda each: each.problem.num_chunks)]
-    for schedule in _trials(cases, seed, budget):
+    in_turn = sorted(instances, key=lambda each: each.problem.num_chunks)
+    if any(is_delivered(each) or is_gathered(each) for each in in_turn):
+        schedules = scattered(in_turn, budget)
+    else:
+        schedules = _trials([_Case(each) for each in in_turn], seed, budget)
+    for schedule in schedules:
         if schedule.makespan_us < best_us - TOLERANCE_US:
             best_us = schedule.makespan_us
             yield schedule

@@ -1,0 +1,107 @@
+"""What one rank has for each of the others: which ways and groups are tried; and the same backwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from taccl.encoding.core.sequence import in_sequence
+from taccl.encoding.engines.streams.deliveries import Deliveries, Groups
+from taccl.encoding.engines.streams.tuning import (
+    DELIVERED,
+    DELIVERED_ROW,
+    FIRST,
+    GROWTH,
+    RANKS,
+    TURNS,
+    WAY,
+)
+from taccl.encoding.engines.streams.ways import ways_of
+from taccl.encoding.instance import Instance
+from taccl.model.network import FloatArray
+from taccl.model.problem import Problem
+from taccl.model.schedule import Schedule
+from taccl.support.budget import Budget
+
+
+def scattered(instances: Sequence[Instance], budget: Budget) -> Iterator[Schedule]:
+    """Schedules by all kinds of ways, for each number of chunks in the groups that suit it."""
+    if not instances:
+        return
+    forwards = [_forwards(each.problem) for each in instances]
+    far_us = far_from_root(instances[0])
+    for parts, rides in DELIVERED:
+        first = forwards[0]
+        budget.spend(WAY * TURNS * parts * first.num_ranks * first.topology.num_links)
+        ways = ways_of(first, far_us, parts, rides)
+        for instance, problem in zip(instances, forwards, strict=True):
+            if problem.collective.chunks_per_rank % parts == 0:
+                for schedule in _in_groups(Deliveries(problem, ways), budget):
+                    yield _as_requested(instance.problem, schedule)
+        if not budget.remaining_s():
+            return
+
+
+def far_from_root(instance: Instance) -> FloatArray:
+    """How far each rank is from the one that has all, or that wants all; microseconds, shape (num_ranks,)."""
+    collective = instance.problem.collective
+    far_us = instance.distances_us
+    return (
+        far_us[int(collective.source[0])]
+        if is_delivered(instance)
+        else far_us[:, int(collective.destination[0])]
+    )
+
+
+def is_delivered(instance: Instance) -> bool:
+    """Whether one rank has something for each of the others."""
+    source = instance.problem.collective.source
+    return instance.demand.moves_pairwise and bool((source == source[0]).all())
+
+
+def is_gathered(instance: Instance) -> bool:
+    """Whether each has something for one rank."""
+    destination = instance.problem.collective.destination
+    return instance.demand.moves_pairwise and bool((destination == destination[0]).all())
+
+
+def _in_groups(deliveries: Deliveries, budget: Budget) -> Iterator[Schedule]:
+    """Groups of all sizes of at most one rank's chunks, and of several ranks'; then the best with several."""
+    many, took_us = deliveries.problem.collective.chunks_per_rank, dict[Groups, float]()
+
+    def made(groups: Groups) -> Schedule:
+        schedule = deliveries.schedule(groups)
+        budget.spend(DELIVERED_ROW * len(schedule))
+        took_us[groups] = schedule.makespan_us
+        return schedule
+
+    alone = [Groups(first, growth, 1) for first in FIRST if first <= many for growth in GROWTH]
+    for groups in (*alone, *(Groups(ranks * many, 1.0, ranks) for ranks in RANKS)):
+        if took_us and not budget.remaining_s():
+            return
+        yield made(groups)
+    best = min(took_us, key=took_us.__getitem__)
+    for ranks in RANKS:
+        if not budget.remaining_s():
+            return
+        yield made(replace(best, ranks=ranks))
+
+
+def _forwards(problem: Problem) -> Problem:
+    """A problem in which one rank has all; of one in which one wants all, time runs backwards."""
+    collective = problem.collective
+    if (collective.source == collective.source[0]).all():
+        return problem
+    turned = replace(collective, inputs=collective.outputs, outputs=collective.inputs)
+    return replace(problem, topology=problem.topology.reversed(), collective=turned)
+
+
+def _as_requested(problem: Problem, schedule: Schedule) -> Schedule:
+    """The schedule, read backwards where the problem is not that of the schedule."""
+    if schedule.problem is problem:
+        return schedule
+    order = np.lexsort((schedule.group, -schedule.start_us, -schedule.end_us))
+    adds = np.zeros(len(order), dtype=np.bool_)
+    return in_sequence(problem, schedule.chunk[order], schedule.link[order], adds, schedule.group[order])
