@@ -1,9 +1,10 @@
 r"""A schedule of a cluster of equal nodes as one template with its images, and why it is one of the whole.
 
 Let N nodes of g GPUs each have ranks 0 .. N g - 1, node after node, and let R be the rotation that takes rank
-r to r + g, modulo N g. The *template* is a schedule of the chunks of node 0 alone. Its k-th image takes chunk
-c of rank r to the same piece of rank R^k(r), along links that R^k takes its links to, at the same times. The
-whole schedule is all N images of the template. It is never built: `of_rank` has what one rank does.
+r to r + g, modulo N g. (Nodes of the machine that are planned together are one node here.) The *template* is
+a schedule of the chunks of node 0 alone. Its k-th image takes chunk c of rank r to the same piece of rank
+R^k(r), along links that R^k takes its links to, at the same times. The whole schedule is all N images of the
+template. It is never built: `of_rank` has what one rank does.
 
 **What is checked.** The template is an ordinary schedule of an ordinary problem (`Schedule.check`): the
 chunks of node 0, the links that they use, and one port for each *orbit* of physical links, that is for each
@@ -80,15 +81,17 @@ class Template:
     ----------
     collective : one of `EQUAL_PARTS`.
     part : the schedule of `first_parts(collective, ...)`, on the network of node 0's chunks.
+    images : how many there are; each is of one node of the machine, or of as many as are planned together.
     """
 
     collective: str
     part: Schedule
+    images: int
 
     def __repr__(self) -> str:
         return (
             f"Template({self.collective} on {self.num_ranks} ranks: {len(self.part)} transfers with "
-            f"{self.num_nodes} images, {self.makespan_us:.2f} us)"
+            f"{self.images} images, {self.makespan_us:.2f} us)"
         )
 
     @property
@@ -97,18 +100,23 @@ class Template:
 
     @property
     def num_nodes(self) -> int:
-        """How many images there are."""
+        """Of the machine."""
         return self.part.problem.topology.num_nodes
 
     @property
     def gpus(self) -> int:
-        """GPUs of a node: ranks that the rotation goes on by."""
+        """GPUs of a node of the machine."""
         return self.num_ranks // self.num_nodes
+
+    @property
+    def block(self) -> int:
+        """Ranks whose chunks are planned: the rotation goes on by so many."""
+        return self.num_ranks // self.images
 
     @property
     def num_transfers(self) -> int:
         """Of the whole."""
-        return len(self.part) * self.num_nodes
+        return len(self.part) * self.images
 
     @property
     def makespan_us(self) -> float:
@@ -136,12 +144,12 @@ class Template:
         """
         if not is_whole(rank) or not 0 <= rank < self.num_ranks:
             raise CollectiveError(f"there are ranks 0 .. {self.num_ranks - 1}, and no rank {shown(rank)}")
-        part, node = self.part, rank // self.gpus
+        part, node = self.part, rank // self.block
         ends = part.src, part.dst
         # A rank sends the image of what its equal sends in any node: which image, the node says.
-        rows = [np.flatnonzero(end % self.gpus == rank % self.gpus) for end in ends]
+        rows = [np.flatnonzero(end % self.block == rank % self.block) for end in ends]
         image = np.concatenate(
-            [(node - end[some] // self.gpus) % self.num_nodes for end, some in zip(ends, rows, strict=True)]
+            [(node - end[some] // self.block) % self.images for end, some in zip(ends, rows, strict=True)]
         )
         row = np.concatenate(rows)
         order = np.argsort(part.start_us[row], kind="stable")
@@ -149,8 +157,8 @@ class Template:
         return RankTransfers(
             rank=int(rank),
             chunk=part.chunk[row] + image * part.problem.num_chunks,
-            src=(ends[0][row] + image * self.gpus) % self.num_ranks,
-            dst=(ends[1][row] + image * self.gpus) % self.num_ranks,
+            src=(ends[0][row] + image * self.block) % self.num_ranks,
+            dst=(ends[1][row] + image * self.block) % self.num_ranks,
             start_us=part.start_us[row],
             end_us=part.end_us[row],
             reduce=part.reduce[row],
@@ -168,10 +176,10 @@ class Template:
         ----------
         problem : the collective on the cluster, with its ports as they are.
         """
-        part, images = self.part, np.arange(self.num_nodes)[:, None]
-        ends = ((end + images * self.gpus) % self.num_ranks for end in (part.src, part.dst))
+        part, images = self.part, np.arange(self.images)[:, None]
+        ends = ((end + images * self.block) % self.num_ranks for end in (part.src, part.dst))
         pairs = zip(*(end.ravel().tolist() for end in ends), strict=True)
-        count = self.num_nodes
+        count = self.images
         return Schedule(
             problem=problem,
             chunk=(part.chunk + images * part.problem.num_chunks).ravel(),
@@ -188,7 +196,7 @@ class Template:
         limits = problem.limits
         if problem.features - {"reductions"} or (limits.may_use, limits.own_first) != (None, None):
             return "it has helpers, unequal chunks, inputs that come late, or rules for single ranks"
-        due = first_parts(self.collective, self.num_ranks, given.chunks_per_rank, self.gpus)
+        due = first_parts(self.collective, self.num_ranks, given.chunks_per_rank, self.block)
         same = (
             given.chunks_per_size == due.chunks_per_size
             and np.array_equal(given.reduces, due.reduces)
@@ -196,19 +204,21 @@ class Template:
             and _same(given.inputs, due.inputs)
             and _same(given.outputs, due.outputs)
         )
-        return "" if same else f"its chunks are not those of the first {self.gpus} ranks"
+        return "" if same else f"its chunks are not those of the first {self.block} ranks"
 
     def _unequal_nodes(self) -> str:
         """What is wrong with its network; empty if links of one orbit cost the same and have equal ports."""
-        topology, gpus = self.part.problem.topology, self.gpus
-        if not np.array_equal(topology.node_of, np.arange(self.num_ranks) // gpus):
+        topology, block = self.part.problem.topology, self.block
+        if self.num_nodes % self.images or not np.array_equal(
+            topology.node_of, np.arange(self.num_ranks) // self.gpus
+        ):
             return "nodes differ in size, or their ranks do not follow one another"
-        node, to_node = topology.node_of[topology.src], topology.node_of[topology.dst]
+        node, to_node = topology.src // block, topology.dst // block
         if ((node != to_node) & (node != 0) & (to_node != 0)).any():
             return "a link joins two other nodes than node 0"
         # The link of node 0 that each is an image of, by its GPUs and by how many nodes it goes on.
-        key = (topology.src % gpus * gpus + topology.dst % gpus) * self.num_nodes
-        key += (to_node - node) % self.num_nodes
+        key = (topology.src % block * block + topology.dst % block) * self.images
+        key += (to_node - node) % self.images
         _, first, orbit = np.unique(key, return_index=True, return_inverse=True)
         model = first[orbit.ravel()]
         costs = (topology.alpha_us, topology.beta_us_per_mb)

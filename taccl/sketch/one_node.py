@@ -8,7 +8,7 @@ images in all nodes is one. `taccl.model.template` says why a schedule on it sta
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.sparse import coo_array
@@ -18,18 +18,84 @@ from taccl.errors import TopologyError
 from taccl.model.collective import IntArray
 from taccl.model.network import LogicalTopology
 from taccl.sketch.equal_nodes import moved_on, paths_from_node_0
-from taccl.sketch.layout import layout_of
+from taccl.sketch.layout import Layout, layout_of
 from taccl.sketch.network import network_of_paths
 from taccl.topologies.model import Path, PhysicalTopology
 
 
-def network_of_node_0(topology: PhysicalTopology) -> LogicalTopology:
-    """The network of node 0's chunks, with ranks and nodes of the whole cluster.
+@dataclass(frozen=True, eq=False)
+class EqualNodes:
+    """A cluster of equal nodes, whose networks are those of the chunks of one or more nodes.
+
+    Parameters
+    ----------
+    topology, layout : the machine, without helpers.
+    nodes, gpus : nodes, and GPUs of each.
+    onward : where going on from each node to the next takes each physical link.
+    paths : those inside node 0, and from its GPUs to the equal ones of all other nodes.
+    links_all : whether the latter are from all of its GPUs.
+    """
+
+    topology: PhysicalTopology
+    layout: Layout
+    nodes: int
+    gpus: int
+    onward: IntArray
+    paths: tuple[Path, ...]
+    links_all: bool
+
+    def network(self, together: int = 1) -> LogicalTopology:
+        """The network of the chunks of the first nodes, with ranks and nodes of the whole cluster.
+
+        Parameters
+        ----------
+        together : how many nodes that follow one another are planned as one; a divisor of their number.
+
+        Raises
+        ------
+        TopologyError : going on by so many nodes leaves a link that is used in its place.
+        """
+        moved = [np.arange(len(self.onward))]  # by 0, 1, .. nodes
+        for _ in range(together):
+            moved.append(self.onward[moved[-1]])
+        orbit = _least_of_orbits(moved.pop())
+        ports = [orbit[each] for each in moved]
+        size = np.bincount(orbit, minlength=len(orbit))
+        for path in self.paths:
+            used = ports[0][list(path.links)]
+            if (size[used] != self.nodes // together).any() or len(np.unique(used)) < len(used):
+                link = self.topology.links[path.links[int(size[used].argmin())]]
+                raise _unfit(self.topology, f"several nodes share {link.src} -> {link.dst}")
+        return network_of_paths(list(self._links(ports)), self.topology, self.layout)
+
+    def _links(self, ports: Sequence[IntArray]) -> Iterator[Path]:
+        """The images of paths that the chunks of the first nodes use, with orbits in place of links.
+
+        `ports` : for a node among those that are planned together, the orbit of where each link goes there.
+        """
+        gpus, many = self.gpus, len(ports)
+        for path in self.paths:
+            goes_on = path.dst_rank // gpus
+            images = [tuple(each[list(path.links)].tolist()) for each in ports]
+            for node in range(self.nodes):
+                to = (node + goes_on) % self.nodes
+                # Inside nodes, among those that are planned together, and between these and equal others.
+                if node // many == to // many or (goes_on % many == 0 and min(node, to) < many):
+                    yield replace(
+                        path,
+                        src_rank=node * gpus + path.src_rank,
+                        dst_rank=to * gpus + path.dst_rank % gpus,
+                        links=images[node % many],
+                    )
+
+
+def equal_nodes(topology: PhysicalTopology) -> EqualNodes:
+    """The cluster that a machine is.
 
     Raises
     ------
-    TopologyError : going on from each node to the next, and from the last to the first, changes the machine
-        or leaves a link that is used in its place; or nodes are not linked directly.
+    TopologyError : going on from each node to the next, and from the last to the first, changes it, or nodes
+        are not linked directly.
     """
     layout = layout_of(topology)
     nodes, gpus = topology.num_nodes, layout.gpus_per_node
@@ -39,19 +105,14 @@ def network_of_node_0(topology: PhysicalTopology) -> LogicalTopology:
     ranks = np.arange(layout.num_ranks)
     if moved is None or not np.array_equal(moved[1], (ranks + gpus) % layout.num_ranks):
         raise _unfit(topology, "its nodes differ, or what joins them")
-    orbit = _least_of_orbits(moved[0])
     paths = list(paths_from_node_0(topology, gpus, range(gpus), range(1, nodes)))
-    size = np.bincount(orbit, minlength=len(orbit))
-    for path in paths:
-        used = orbit[list(path.links)]
-        if (size[used] != nodes).any() or len(np.unique(used)) < len(used):
-            link = topology.links[path.links[int(size[used].argmin())]]
-            raise _unfit(topology, f"several nodes share {link.src} -> {link.dst}")
     reached = np.bincount([path.src_rank for path in paths if path.dst_rank >= gpus], minlength=gpus)
     if (reached < nodes - 1).all():
         raise _unfit(topology, "no GPU is linked to the equal one of every other node, past other GPUs")
-    used_paths = [path for path in paths if path.dst_rank < gpus or reached[path.src_rank] == nodes - 1]
-    return network_of_paths(list(_for_node_0(used_paths, orbit, nodes, gpus)), topology, layout)
+    paths = [path for path in paths if path.dst_rank < gpus or reached[path.src_rank] == nodes - 1]
+    return EqualNodes(
+        topology, layout, nodes, gpus, moved[0], tuple(paths), bool((reached == nodes - 1).all())
+    )
 
 
 def _unfit(topology: PhysicalTopology, why: str) -> TopologyError:
@@ -68,19 +129,3 @@ def _least_of_orbits(moved: IntArray) -> IntArray:
     _, part = connected_components(moves, directed=False)
     first = np.unique(part, return_index=True)[1]
     return np.asarray(first[part], dtype=np.int64)
-
-
-def _for_node_0(paths: Sequence[Path], orbit: IntArray, nodes: int, gpus: int) -> Iterator[Path]:
-    """Paths of node 0 with the images that its chunks use, and orbits in place of links."""
-    for path in paths:
-        ports = tuple(orbit[list(path.links)].tolist())
-        if path.dst_rank < gpus:
-            for first in range(0, nodes * gpus, gpus):
-                yield replace(
-                    path, src_rank=first + path.src_rank, dst_rank=first + path.dst_rank, links=ports
-                )
-            continue
-        node, gpu = divmod(path.dst_rank, gpus)
-        back = (nodes - node) * gpus + path.src_rank
-        yield replace(path, links=ports)
-        yield replace(path, src_rank=back, dst_rank=gpu, links=ports)

@@ -67,7 +67,7 @@ class Result(Reported):
     any_chunks : no schedule is faster by links alone, whatever the number of equal chunks; `NOTHING`: not
         proved.
     template : of a collective that is too large to be planned whole: `schedule` is then that of the chunks of
-        node 0, and this has what each rank does; None: the schedule is the whole.
+        the first nodes, and this has what each rank does; None: the schedule is the whole.
     by_rank : its file, if one is requested, which is written rank by rank.
     """
 
@@ -261,7 +261,7 @@ class Result(Reported):
             "solver": self.options.solver,
             "seed": self.options.seed,
             "effort": self.options.effort,
-            "images": 1 if self.template is None else self.template.num_nodes,
+            "images": 1 if self.template is None else self.template.images,
             "transfers": len(self.schedule),
             "sends": len(self.schedule.sends),
             "time_us": self.time_us,
@@ -303,7 +303,7 @@ class Result(Reported):
         nodes = units.format_count(self.problem.topology.num_nodes, "node")
         sends = units.format_count(len(self.schedule.sends), "send")
         if self.template is not None:
-            sends += f", times {self.template.num_nodes} images"
+            sends += f", times {self.template.images} images"
         rows = [
             ("collective", f"{self.collective_name}, {self.collective.counted_ranks}"),
             ("topology", f"{self.topology}, {nodes}{self.sums_at}"),

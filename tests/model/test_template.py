@@ -20,7 +20,7 @@ from taccl.model.collectives import EQUAL_PARTS, first_parts, make_collective
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
 from taccl.model.template import Template
-from taccl.sketch.one_node import network_of_node_0
+from taccl.sketch.one_node import equal_nodes
 from taccl.support.budget import Budget
 from taccl.synthesis.search import search
 from taccl.topologies import PhysicalTopology
@@ -41,12 +41,13 @@ def machine(nodes: int, gpus: int, nics: int, alpha_us: float, gbps: float) -> P
     )
 
 
-def planned(of: PhysicalTopology, name: str, pieces: int = 1) -> Template:
-    network = network_of_node_0(of)
-    chunks = first_parts(name, network.num_ranks, pieces, network.num_ranks // network.num_nodes)
-    *_, update = of_node_0(Problem(network, chunks, CHUNK_MB), Budget.of_work(200))
+def planned(of: PhysicalTopology, name: str, pieces: int = 1, together: int = 1) -> Template:
+    cluster = equal_nodes(of)
+    network, images = cluster.network(together), cluster.nodes // together
+    chunks = first_parts(name, network.num_ranks, pieces, cluster.gpus * together)
+    *_, update = of_node_0(Problem(network, chunks, CHUNK_MB), images, Budget.of_work(200))
     assert update.schedule is not None
-    return Template(name, update.schedule)
+    return Template(name, update.schedule, images)
 
 
 def whole_problem(of: PhysicalTopology, template: Template) -> Problem:
@@ -114,7 +115,11 @@ def test_four_nodes_of_two_gpus_expand_to_what_the_engine_makes_of_the_whole(nam
 @settings(max_examples=examples(15), deadline=None)
 @given(MACHINES, st.sampled_from(EQUAL_PARTS), st.integers(1, 2))
 def test_images_are_a_valid_whole_with_the_same_bound(of: PhysicalTopology, name: str, pieces: int) -> None:
-    template = planned(of, name, pieces)
+    nodes, whole_gpus = of.num_nodes, equal_nodes(of).links_all
+    together = max(
+        many for many in (1, 2, 3) if nodes % many == 0 and nodes > many and (many == 1 or whole_gpus)
+    )
+    template = planned(of, name, pieces, together)
     template.check()
     problem = whole_problem(of, template)
     whole = template.whole(problem)
@@ -140,7 +145,8 @@ def test_images_are_a_valid_whole_with_the_same_bound(of: PhysicalTopology, name
 def test_a_template_breaks_a_rule_where_its_images_do(
     of: PhysicalTopology, name: str, data: st.DataObject
 ) -> None:
-    template = planned(of, name)
+    together = 2 if of.num_nodes % 2 == 0 and of.num_nodes > 2 and equal_nodes(of).links_all else 1
+    template = planned(of, name, together=together)
     part = template.part
     row = data.draw(st.integers(0, len(part) - 1))
     columns = {key: getattr(part, key).copy() for key in ("chunk", "link", "start_us", "end_us", "reduce")}
@@ -159,7 +165,7 @@ def test_a_template_breaks_a_rule_where_its_images_do(
         most = part.problem.num_chunks if change == "chunk" else part.problem.topology.num_links
         columns[change][row] = data.draw(st.integers(0, most - 1))
     kept = {key: column[keep] for key, column in columns.items()}
-    mutant = Template(name, Schedule(part.problem, **kept, group=np.arange(int(keep.sum()))))
+    mutant = Template(name, Schedule(part.problem, **kept, group=np.arange(int(keep.sum()))), template.images)
     assert is_valid(mutant) == is_valid(mutant.whole(whole_problem(of, mutant)))
 
 
@@ -168,7 +174,7 @@ def test_what_is_no_template_is_refused() -> None:
     template = planned(of, "allgather")
     part = template.part
     with pytest.raises(ScheduleError, match="does not stand for all nodes") as refused:
-        Template("allreduce", part).check()
+        Template("allreduce", part, 3).check()
     assert "not those of the first 2 ranks" in refused.value.findings[0]
     topology = part.problem.topology
     for name, what in (("alpha_us", "cost something else"), ("beta_us_per_mb", "cost something else")):
@@ -176,11 +182,11 @@ def test_what_is_no_template_is_refused() -> None:
         column[-1] *= 2
         unequal = replace(part.problem, topology=replace(topology, **{name: column}))
         with pytest.raises(ScheduleError) as refused:
-            Template("allgather", replace(part, problem=unequal)).check()
+            Template("allgather", replace(part, problem=unequal), 3).check()
         assert what in refused.value.findings[0]
     other = replace(part.problem, topology=replace(topology, ports=(*topology.ports[:-1], (0, 1))))
     with pytest.raises(ScheduleError) as refused:
-        Template("allgather", replace(part, problem=other)).check()
+        Template("allgather", replace(part, problem=other), 3).check()
     assert "other ports" in refused.value.findings[0]
     for rank in (-1, 6, "0"):
         with pytest.raises(CollectiveError, match="no rank"):

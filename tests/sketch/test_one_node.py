@@ -9,7 +9,7 @@ import pytest
 
 from taccl.errors import TopologyError
 from taccl.sketch.apply import sketched
-from taccl.sketch.one_node import network_of_node_0
+from taccl.sketch.one_node import equal_nodes
 from taccl.topologies import load_topology
 from taccl.topologies.without import without_helpers
 
@@ -17,7 +17,7 @@ from taccl.topologies.without import without_helpers
 @pytest.mark.parametrize(("name", "rails"), [("a100", 8), ("dgx-h100", 8), ("ndv2", 2)])
 def test_links_cost_what_they_cost_in_the_whole(name: str, rails: int) -> None:
     machine = without_helpers(load_topology(name, 4))
-    network, whole = network_of_node_0(machine), sketched(None, machine).topology
+    network, whole = equal_nodes(machine).network(), sketched(None, machine).topology
     assert network.num_ports < whole.num_ports
     for link, ends in enumerate(zip(network.src.tolist(), network.dst.tolist(), strict=True)):
         other = whole.link_index[ends]
@@ -32,10 +32,10 @@ def test_links_cost_what_they_cost_in_the_whole(name: str, rails: int) -> None:
 
 def test_what_does_not_look_the_same_from_all_nodes_is_refused() -> None:
     with pytest.raises(TopologyError, match="not made of two or more equal nodes"):
-        network_of_node_0(load_topology("dgx-h100", 2))  # with helpers
+        equal_nodes(load_topology("dgx-h100", 2))  # with helpers
     with pytest.raises(TopologyError, match="not made of two or more equal nodes"):
-        network_of_node_0(load_topology("ring:4"))
+        equal_nodes(load_topology("ring:4"))
     machine = load_topology("a100", 3)
     last = replace(machine.links[-1], beta_us_per_mb=machine.links[-1].beta_us_per_mb * 2)
     with pytest.raises(TopologyError, match="its nodes differ"):
-        network_of_node_0(replace(machine, links=(*machine.links[:-1], last)))
+        equal_nodes(replace(machine, links=(*machine.links[:-1], last)))

@@ -41,7 +41,7 @@ def test_a_cluster_too_large_to_be_planned_whole_has_a_template(collective: str,
     for name in ("part.json", "part.parquet"):
         result.write_schedule(tmp_path / name)
         saved = taccl.read_schedule(tmp_path / name)
-        Template(template.collective, saved.schedule).check()
+        Template(template.collective, saved.schedule, template.images).check()
         assert saved.lower_bound_us == result.lower_bound_us
 
 

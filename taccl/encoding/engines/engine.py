@@ -27,8 +27,8 @@ AcrossChunks = Callable[[Sequence[Instance], Budget], Iterator[Schedule]]
 Several = Callable[[Instance, Budget, int], "list[Schedule]"]
 #: Yields schedules that are not searched for, each with the name by which libraries know its algorithm.
 Named = Callable[[Instance, Budget], Iterator[tuple[str, Schedule]]]
-#: Yields better and better schedules of a problem of node 0's chunks alone (`taccl.model.template`).
-OfNode0 = Callable[[Problem, Budget], Iterator[Update]]
+#: Yields better and better schedules of a problem of node 0's chunks alone, with its number of images.
+OfNode0 = Callable[[Problem, int, Budget], Iterator[Update]]
 #: What an engine is for: it builds schedules and searches nothing; it improves the best one as long as there
 #: is time; or it searches all there are, so that it may end with a proof.
 Role = Literal["first", "improve", "prove"]

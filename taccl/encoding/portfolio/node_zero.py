@@ -19,12 +19,13 @@ from taccl.support.budget import Budget
 
 
 def solve_node_0(
-    problem: Problem, engines: Sequence[Engine], journal: Journal, budget: Budget
+    problem: Problem, images: int, engines: Sequence[Engine], journal: Journal, budget: Budget
 ) -> Iterator[Update]:
     """Yield a bound of the whole, then better and better schedules of a problem of node 0's chunks.
 
     Parameters
     ----------
+    images : how many images of its chunks are those of the whole.
     engines : those that may be run, in the order of their turns.
 
     Raises
@@ -42,4 +43,4 @@ def solve_node_0(
         )
     for engine in engines:
         if engine.of_node_0 is not None:
-            yield from journal.kept(engine.name, instance, budget, engine.of_node_0(problem, budget))
+            yield from journal.kept(engine.name, instance, budget, engine.of_node_0(problem, images, budget))

@@ -30,6 +30,7 @@ class Cluster:
     num_nodes, gpus : nodes, and GPUs of each.
     elements : one symmetry for each node, which takes node 0 there.
     generators : what those are composed of.
+    together : how many nodes of the machine each of these is.
     """
 
     problem: Problem
@@ -37,11 +38,17 @@ class Cluster:
     gpus: int
     elements: Compositions
     generators: tuple[Action, ...]
+    together: int = 1
 
     @property
     def each(self) -> int:
         """Chunks of each GPU."""
         return self.problem.num_chunks // self.problem.num_ranks
+
+    @property
+    def at_least(self) -> int:
+        """Routes that are tried even without time: each takes a moment, and making it whole takes seconds."""
+        return 8
 
     @cached_property
     def node_of_element(self) -> IntArray:
@@ -91,6 +98,10 @@ class NodeZero(Cluster):
     def each(self) -> int:
         return self.problem.num_chunks // self.gpus
 
+    @property
+    def at_least(self) -> int:
+        return 1
+
     @cached_property
     def neighbours(self) -> IntArray:
         nodes = np.arange(self.num_nodes)
@@ -107,11 +118,11 @@ class NodeZero(Cluster):
         return chunks[None]
 
 
-def node_zero(problem: Problem) -> NodeZero:
-    """The cluster of such a problem."""
-    nodes = problem.topology.num_nodes
+def node_zero(problem: Problem, nodes: int) -> NodeZero:
+    """The cluster of such a problem; each of its `nodes` may be several of the machine."""
     identity = Compositions(np.arange(problem.num_ranks)[None], (-1,), (0,))
-    return NodeZero(problem, nodes, problem.num_ranks // nodes, identity, ())
+    together = problem.topology.num_nodes // nodes
+    return NodeZero(problem, nodes, problem.num_ranks // nodes, identity, (), together)
 
 
 def cluster_of(problem: Problem) -> Cluster | str:

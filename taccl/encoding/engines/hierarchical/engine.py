@@ -27,10 +27,6 @@ from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.support.budget import Budget
 
-#: This many routes are tried even without time: each takes a moment, and the schedule of the best takes
-#: seconds.
-_AT_LEAST = 8
-
 
 def serves(instance: Instance) -> Verdict:
     """Whether all ranks' chunks go to all, are summed by each or both, on a cluster of equal nodes."""
@@ -68,9 +64,9 @@ def hierarchical(
         yield Update("hierarchical", lifted(cluster, *found))
 
 
-def of_node_0(problem: Problem, budget: Budget) -> Iterator[Update]:
+def of_node_0(problem: Problem, nodes: int, budget: Budget) -> Iterator[Update]:
     """Yield better and better schedules of a problem that has node 0's chunks alone (`NodeZero`)."""
-    cluster = node_zero(problem)
+    cluster = node_zero(problem, nodes)
     for way in _better(cluster, Demand(problem.collective), budget, np.inf):
         yield Update("hierarchical", lifted(cluster, *way))
 
@@ -104,7 +100,7 @@ def _routes(cluster: Cluster, sums: bool, copies: bool, budget: Budget) -> Itera
             for plan, most in plans_of(cluster, topology, rails, each):
                 if (rails, plan, most) in tried:
                     continue
-                if len(tried) >= _AT_LEAST and not budget.remaining_s():
+                if len(tried) >= cluster.at_least and not budget.remaining_s():
                     return
                 tried.add((rails, plan, most))
                 yield sends_of(cluster, topology, rails, plan, each, most)

@@ -93,7 +93,7 @@ class _Planned:
             self.arrived[gpu, gpu * chunks_per_gpu : (gpu + 1) * chunks_per_gpu] = _AT_HOME
         self.load = np.zeros(topology.num_ports)
         self.last_on: dict[int, tuple[int, ...]] = {}
-        self.inside = _links_inside(topology, gpus)
+        self.inside = _links_inside(topology, gpus, gpus // cluster.together)
         self.is_switch = _is_switch(topology, self.inside)
         receivers = [receiver for _, receiver in rails.pairs]
         #: All GPUs, those that rails lead to first, and the place of each.
@@ -226,7 +226,27 @@ class _Planned:
                 self.last_on[rail] = (len(self.sends) - 1,)
 
     def _tree(self, root: int, chunks: int) -> list[int]:
-        """Links of node 0 from a GPU to all others, parents first: shortest routes at prices, which rise."""
+        """Links of node 0 from a GPU to all others, parents first: inside nodes of the machine as in one of
+        them, and among several that are planned together from each that has it to one more.
+        """
+        inside, topology, together = self._tree_inside(root, chunks), self.topology, self.cluster.together
+        if together == 1:
+            return inside
+        part = self.cluster.gpus // together
+        node, gpu = divmod(root, part)
+        firsts = [(node + step) % together * part for step in range(together)]
+        links = [
+            topology.link_index[firsts[to - reach] + gpu, firsts[to] + gpu]
+            for reach in (1 << bit for bit in range(together.bit_length()))
+            for to in range(reach, min(2 * reach, together))
+        ]
+        ends = [(int(topology.src[link]) % part, int(topology.dst[link]) % part) for link in inside]
+        links += [topology.link_index[first + src, first + dst] for first in firsts for src, dst in ends]
+        self._carry([link for link in links if link not in inside], chunks)
+        return links
+
+    def _tree_inside(self, root: int, chunks: int) -> list[int]:
+        """Links from a GPU to all others of its node of the machine: shortest routes at rising prices."""
         topology = self.topology
         mb = min(chunks, self.most) * self.chunk_mb
         most = max(float(self.load.max()), 1e-9)
@@ -283,10 +303,11 @@ def costs_of(
     return Costs(across[0] - slopes[0], slopes[0], inside[0] - slopes[1], slopes[1])
 
 
-def _links_inside(topology: LogicalTopology, gpus: int) -> list[list[tuple[int, int]]]:
-    """The links from each GPU of node 0 to others of it, and where they end."""
+def _links_inside(topology: LogicalTopology, gpus: int, part: int) -> list[list[tuple[int, int]]]:
+    """The links from each GPU of node 0 to others of the same `part` of it, and where they end."""
     inside: list[list[tuple[int, int]]] = [[] for _ in range(gpus)]
-    for link in np.flatnonzero((topology.src < gpus) & (topology.dst < gpus)).tolist():
+    is_inside = (topology.src < gpus) & (topology.dst < gpus) & (topology.src // part == topology.dst // part)
+    for link in np.flatnonzero(is_inside).tolist():
         inside[int(topology.src[link])].append((link, int(topology.dst[link])))
     return inside
 
@@ -311,7 +332,7 @@ def _is_switch(topology: LogicalTopology, inside: list[list[tuple[int, int]]]) -
 
 def spans_node(topology: LogicalTopology, gpus: int) -> bool:
     """Whether links of node 0 lead from each of its GPUs to all others."""
-    inside = _links_inside(topology, gpus)
+    inside = _links_inside(topology, gpus, gpus)
     for root in range(gpus):
         seen, front = {root}, [root]
         while front:
