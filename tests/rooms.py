@@ -217,6 +217,11 @@ BACKEND = (
         ("two_sided", "target"),
     ),
     Room(
+        "traces",
+        "programs and actions as traces for simulators of others",
+        ("flat_json",),
+    ),
+    Room(
         "targets",
         "each target's row, and the registry of all",
         ("lower_plan", "flat_json", "graphs", "two_sided", "one_sided"),

@@ -20,6 +20,7 @@ COMMANDS = (
     Listed("pareto", "Make", "Trade latency against bandwidth on a small machine, after SCCL."),
     Listed("convert", "Make", "Convert an MSCCL-XML file to a plan for MSCCL++."),
     Listed("lower", "Make", "Turn a file into rounds of messages, for PyTorch, MPI and others."),
+    Listed("export", "Make", "Write a file or schedule as a trace for simulators of others."),
     Listed("deploy", "Make", "Write the Python module that registers plans with MSCCL++."),
     Listed("verify", "Check", "Check files against each runtime: limits, results, races and deadlocks."),
     Listed("run", "Check", "Execute a file on CPU arrays and compare the results with NumPy."),

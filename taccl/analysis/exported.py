@@ -1,0 +1,106 @@
+"""A file or a schedule as a trace for simulators of others, at one size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from taccl.backend.flat_json.document import ActionsProgram
+from taccl.backend.flat_json.lowering import lower_flat
+from taccl.backend.flat_json.unfolded import Flat
+from taccl.backend.target import LoweringOptions
+from taccl.backend.targets.registry import unfold_file
+from taccl.backend.traces.events import Trace
+from taccl.backend.traces.goal import to_goal
+from taccl.backend.traces.making import trace_of_actions, trace_of_program
+from taccl.errors import TacclError, UnitError
+from taccl.model import units
+from taccl.model.schedule import begins_as_schedule, read_schedule
+from taccl.support.arguments import number
+from taccl.support.reading import bytes_of
+
+#: By name, the text of a trace and what a byte of a sum takes, ns.
+FORMATS: dict[str, Callable[[Trace, float], str]] = {"goal": to_goal}
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A trace and its text.
+
+    Parameters
+    ----------
+    size_bytes : of the call, as nccl-tests counts it, rounded down to whole chunks.
+    """
+
+    text: str
+    trace: Trace
+    collective: str
+    size_bytes: int
+
+
+def export(
+    path: str | Path, format: str = "goal", *, size: str | int | None = None, sum_us_per_mb: float = 0.0
+) -> Exported:
+    """The sends, receives and sums of a file, with what waits for what.
+
+    Parameters
+    ----------
+    path : a schedule (JSON or Parquet), a file of actions, an MSCCL-XML, or rings and trees of a library.
+    format : `goal`.
+    size : of the call, as nccl-tests counts; None: that of the schedule or file.
+    sum_us_per_mb : what adding takes, us per MB.
+
+    Raises
+    ------
+    VerificationError : the file is not right.
+    TacclError : it is one-sided, has no size, or is none of these.
+    """
+    if format not in FORMATS:
+        raise TacclError(f"unknown format {format[:40]!r}", hint=f"one of {', '.join(FORMATS)}")
+    number(sum_us_per_mb, "the time of a sum", TacclError, most=1e9)
+    source = _source(path)
+    size = source.size_bytes if size is None else size
+    if size is None:
+        raise UnitError("the file does not say for which size it was made", path=path, hint="--size 64MB")
+    part_bytes = units.parse_size(size) // source.parts
+    if part_bytes < 1:
+        message = f"a size of {size} is less than a byte for each of {source.parts} parts"
+        raise UnitError(message, path=path, hint="a larger --size")
+    trace = source.trace_of(part_bytes)
+    text = FORMATS[format](trace, sum_us_per_mb * 1e3 / units.MB)
+    return Exported(text, trace, source.collective, part_bytes * source.parts)
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A file, its equal parts of a call, the size that it says, and its trace by the bytes of a part."""
+
+    collective: str
+    parts: int
+    size_bytes: int | None
+    trace_of: Callable[[int], Trace]
+
+
+def _source(path: str | Path) -> _Source:
+    content = bytes_of(path)
+    if begins_as_schedule(content):
+        schedule = read_schedule(path).schedule
+        return _of_actions(lower_flat(schedule, LoweringOptions()), schedule.problem.size_bytes)
+    unfolded = unfold_file(path, content, "exported")
+    unfolded.check(None, None)
+    if isinstance(unfolded, Flat):
+        return _of_actions(unfolded.document.program, unfolded.made_for_bytes)
+    if unfolded.two_sided is None:
+        raise TacclError(
+            "its blocks write into memory of their peers, and a trace has sends and receives",
+            path=path,
+            hint="taccl synthesize --schedule keeps the schedule, which can be exported",
+        )
+    trace_of = partial(trace_of_program, unfolded.two_sided)
+    return _Source(unfolded.collective, unfolded.chunks_of_size, unfolded.made_for_bytes, trace_of)
+
+
+def _of_actions(program: ActionsProgram, size_bytes: int) -> _Source:
+    return _Source(program.collective, program.call_elements, size_bytes, partial(trace_of_actions, program))
