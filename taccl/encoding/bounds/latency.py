@@ -3,8 +3,17 @@ r"""The latency bound: no chunk travels faster than over the cheapest path.
     T >= max over chunks c and ranks r in D(c) of dist(U(c), r),
 
 with the nearest source for a copy and the farthest contribution for a sum (COST_MODEL, lower
-bound a). What ready times, tails and sizes add to that is in `arrival`. However finely a size is cut, the
-alphas of that path remain: they are the distance of a chunk of no size.
+bound a). However finely a size is cut, the alphas of that path remain: they are the distance of a chunk of no
+size.
+
+Where chunks are unequal, come late, or have something after them, the same of the problem as it is requested,
+and not of a relaxed one (`views`):
+
+    T >= max over outputs (c, r) of   arrival(c, r) + tail(c, r),
+         arrival(c, r) = min (of a sum: max) over inputs (c, s) of   ready(c, s) + dist_c(s, r),
+
+dist_c being the time of chunk c alone over its cheapest path (`core.earliest`). It asks nothing about who may
+sum or copy, so it holds with helpers.
 """
 
 from __future__ import annotations
@@ -53,6 +62,18 @@ def latency_bound(instance: Instance) -> Proof:
     return _of_the_longest(instance, wants.chunk, far)
 
 
+def arrival_bound(instance: Instance) -> Proof:
+    """The output that is there last, at best, with its ready times and what follows it."""
+    collective, earliest = instance.problem.collective, instance.earliest_us
+    if not earliest.max(initial=0.0) > 0:
+        return LATENCY.proof(0.0, "nothing has to move")
+    last = int(earliest.argmax())
+    what = collective.describe_chunk(int(collective.outputs.chunk[last]))
+    rank = collective.outputs.rank[last]
+    proof = LATENCY.proof(float(earliest[last]), f"{what} at rank {rank}")
+    return replace(proof, remedy="an earlier input, a shorter tail, or a faster way for that chunk")
+
+
 def alphas_bound(instance: Instance) -> Proof:
     """The alphas of the longest of those paths, which hold for any number of chunks."""
     proof = latency_bound(Instance(replace(instance.problem, chunk_mb=0.0)))
@@ -81,11 +102,13 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
     if view.problem.topology.num_links <= LATENCY_MOST_LINKS_OF_ALPHAS:
         yield view.instance.once(alphas_bound)
     yield latency_bound(view.instance)
+    if view.requested is not None and view.requested.features - {"reductions"}:
+        yield arrival_bound(view.requested)
 
 
 LATENCY = Bound(
     name="latency",
-    about="some chunk has to travel its shortest path",
+    about="some chunk has to travel its shortest path, from when it is ready until its tail is over",
     remedy="a more direct or a faster way for that chunk, or more --chunks, each of them smaller",
     prove=_prove,
     features=RELAXED,

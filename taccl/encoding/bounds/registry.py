@@ -5,7 +5,6 @@ A bound is one module of this room and one line here.
 
 from __future__ import annotations
 
-from taccl.encoding.bounds.arrival import ARRIVAL
 from taccl.encoding.bounds.bottleneck import BOTTLENECK
 from taccl.encoding.bounds.bound import Bound
 from taccl.encoding.bounds.broadcast_time import BROADCAST_TIME
@@ -26,7 +25,6 @@ GROUP = "taccl.bounds"
 
 BOUNDS: tuple[Bound, ...] = (
     LATENCY,
-    ARRIVAL,
     CUT,
     VOLUME,
     STAGED_SOON,

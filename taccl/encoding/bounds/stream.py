@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from taccl.encoding.bounds.arrival import ARRIVAL, arrival_bound
 from taccl.encoding.bounds.bound import Bound, Proof
-from taccl.encoding.bounds.latency import latency_bound
+from taccl.encoding.bounds.latency import LATENCY, arrival_bound, latency_bound
 from taccl.encoding.bounds.registry import known_bounds
 from taccl.encoding.bounds.views import views
 from taccl.encoding.instance import Instance
@@ -62,9 +61,9 @@ def declined(instance: Instance, bounds: Sequence[Bound] | None = None) -> tuple
 
 
 def quick_bound(problem: Problem | Instance) -> Proof:
-    """The latency bound alone, which is there at once; of what uses more than sums, the arrival bound."""
+    """The latency bound alone, which is there at once; with ready times and tails where there are any."""
     instance = _instance(problem)
-    if ARRIVAL.reason_against(instance):
+    if LATENCY.reason_against(instance):
         return NOTHING
     return arrival_bound(instance) if instance.features - {"reductions"} else latency_bound(instance)
 

@@ -22,8 +22,8 @@ from taccl.encoding.bounds import (
     proofs,
     quick_bound,
 )
-from taccl.encoding.bounds.arrival import arrival_bound
 from taccl.encoding.bounds.cut import CUT
+from taccl.encoding.bounds.latency import arrival_bound
 from taccl.encoding.instance import Instance
 from taccl.model.collectives import COLLECTIVES, alltoall
 from taccl.model.problem import Problem

@@ -107,7 +107,7 @@ def test_a_transfer_starts_when_its_input_is_ready_and_the_tail_is_added() -> No
     assert schedule.makespan_us == 15.5
     assert Instance(requested).earliest_us.tolist() == [12.0, 15.5]
     proof = lower_bound(requested)
-    assert (proof.value_us, proof.kind) == (15.5, "arrival")
+    assert (proof.value_us, proof.kind) == (15.5, "latency")
     assert proof.witness == "chunk 1 (piece 0 of rank 0's part) at rank 1"
 
 
