@@ -12,6 +12,7 @@ from taccl.backend.flat_json.lowering import lower_flat
 from taccl.backend.flat_json.unfolded import Flat
 from taccl.backend.target import LoweringOptions
 from taccl.backend.targets.registry import unfold_file
+from taccl.backend.traces.chakra import to_chakra
 from taccl.backend.traces.events import Trace
 from taccl.backend.traces.goal import to_goal
 from taccl.backend.traces.making import trace_of_actions, trace_of_program
@@ -21,8 +22,8 @@ from taccl.model.schedule import begins_as_schedule, read_schedule
 from taccl.support.arguments import number
 from taccl.support.reading import bytes_of
 
-#: By name, the text of a trace and what a byte of a sum takes, ns.
-FORMATS: dict[str, Callable[[Trace, float], str]] = {"goal": to_goal}
+#: By name, the text of a trace, or a file for each rank; the number is what a byte of a sum takes, ns.
+FORMATS: dict[str, Callable[[Trace, float], str | tuple[bytes, ...]]] = {"goal": to_goal, "chakra": to_chakra}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class Exported:
 
     Parameters
     ----------
+    text : of `goal`; of other formats empty. files : of `chakra`, that of each rank.
     size_bytes : of the call, as nccl-tests counts it, rounded down to whole chunks.
     """
 
@@ -38,6 +40,7 @@ class Exported:
     trace: Trace
     collective: str
     size_bytes: int
+    files: tuple[bytes, ...] = ()
 
 
 def export(
@@ -48,7 +51,7 @@ def export(
     Parameters
     ----------
     path : a schedule (JSON or Parquet), a file of actions, an MSCCL-XML, or rings and trees of a library.
-    format : `goal`.
+    format : `goal` or `chakra`.
     size : of the call, as nccl-tests counts; None: that of the schedule or file.
     sum_us_per_mb : what adding takes, us per MB.
 
@@ -69,8 +72,9 @@ def export(
         message = f"a size of {size} is less than a byte for each of {source.parts} parts"
         raise UnitError(message, path=path, hint="a larger --size")
     trace = source.trace_of(part_bytes)
-    text = FORMATS[format](trace, sum_us_per_mb * 1e3 / units.MB)
-    return Exported(text, trace, source.collective, part_bytes * source.parts)
+    made = FORMATS[format](trace, sum_us_per_mb * 1e3 / units.MB)
+    text, files = (made, ()) if isinstance(made, str) else ("", made)
+    return Exported(text, trace, source.collective, part_bytes * source.parts, files)
 
 
 @dataclass(frozen=True)

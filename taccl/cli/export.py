@@ -9,7 +9,7 @@ import click
 from taccl.analysis.exported import FORMATS
 from taccl.analysis.exported import export as exported
 from taccl.cli.options import FILE
-from taccl.cli.output import claim_outputs, output_name, write_output
+from taccl.cli.output import STDOUT, claim_outputs, output_name, write_output
 from taccl.cli.sections import Sectioned
 from taccl.model import units
 
@@ -27,12 +27,15 @@ from taccl.model import units
     metavar="US",
     help="What adding a MB takes.",
 )
-@click.option("-o", "--output", type=FILE, required=True, metavar="FILE", help="- for standard output.")
+@click.option(
+    "-o", "--output", type=FILE, required=True, metavar="FILE", help="- for standard output, of goal."
+)
 def export(file: Path, name: str, size: str | None, sum_us_per_mb: float, output: Path) -> None:
     """Write the sends, receives and sums of FILE for a simulator: a schedule, an MSCCL-XML, a file of
     actions, or rings and trees of a library.
 
-    goal is the text that LogGOPSim and ATLAHS read, after their txt2bin.
+    goal is the text that LogGOPSim and ATLAHS read, after their txt2bin. chakra are execution traces for
+    ASTRA-sim, a file for each rank: -o is how their names begin.
 
     \b
     taccl export schedule.json --format goal -o allreduce.goal
@@ -40,7 +43,18 @@ def export(file: Path, name: str, size: str | None, sum_us_per_mb: float, output
     """
     aside = claim_outputs((output,), (file,))
     made = exported(file, name, size=size, sum_us_per_mb=sum_us_per_mb)
-    write_output(output, made.text)
+    if made.files:
+        _write_each(output, made.files)
+    else:
+        write_output(output, made.text)
     size_text = units.format_size(made.size_bytes)
     what = f"{made.collective} of {size_text}, {len(made.trace.ranks)} ranks"
     click.echo(f"wrote {output_name(output)}: {what}, {made.trace.num_messages} messages", err=aside)
+
+
+def _write_each(begins: Path, files: tuple[bytes, ...]) -> None:
+    """A file for each rank, as ASTRA-sim names them."""
+    if begins == STDOUT:
+        raise click.UsageError("chakra has a file for each rank: -o says how their names begin")
+    for rank, content in enumerate(files):
+        write_output(begins.with_name(f"{begins.name}.{rank}.et"), content)

@@ -93,3 +93,65 @@ def test_what_cannot_be_exported_is_refused_with_the_reason(tmp_path: Path) -> N
     done = run(main, ["export", str(path), "--size", "2MB", "-o", "-"])
     assert (done.exit_code, done.stdout.startswith("num_ranks 2")) == (0, True)
     assert run(main, ["export", str(plan), "--size", "2MB", "-o", str(tmp_path / "x")]).exit_code == 2
+
+
+def fields_of(data: bytes) -> list[tuple[int, int | bytes]]:
+    """The fields of a protobuf message, numbers and bytes, read without taccl."""
+    found: list[tuple[int, int | bytes]] = []
+    place = 0
+    while place < len(data):
+        key, place = varint(data, place)
+        value, place = varint(data, place)
+        if key & 7 == 2:
+            found.append((key >> 3, data[place : place + value]))
+            place += value
+        else:
+            assert key & 7 == 0
+            found.append((key >> 3, value))
+    return found
+
+
+def varint(data: bytes, place: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        value |= (data[place] & 127) << shift
+        place, shift = place + 1, shift + 7
+        if data[place - 1] < 128:
+            return value, place
+
+
+def test_chakra_has_a_node_for_each_event(tmp_path: Path) -> None:
+    (path,) = synthesize("allreduce", topology="full:3", size="3MB", target="json", effort=20).write(
+        tmp_path / "a"
+    )
+    made = CliRunner().invoke(main, ["export", str(path), "--format", "chakra", "-o", str(tmp_path / "ar")])
+    assert made.exit_code == 0, made.output
+    for rank, events in enumerate(export(path, "goal").trace.ranks):
+        data, place, messages = (tmp_path / f"ar.{rank}.et").read_bytes(), 0, []
+        while place < len(data):
+            length, place = varint(data, place)
+            messages.append(fields_of(data[place : place + length]))
+            place += length
+        assert messages[0] == [(1, b"0.0.4")]
+        assert len(messages) == 1 + len(events)
+        for number, (message, event) in enumerate(zip(messages[1:], events, strict=True)):
+            node = dict(message)
+            assert (node[1], node[3]) == (number, {"calc": 4, "send": 5, "recv": 6}[event.kind])
+            after, deps = node.get(5, b""), []
+            while after:
+                before, used = varint(after, 0)
+                deps.append(before)
+                after = after[used:]
+            assert tuple(deps) == event.after
+            attributes = {
+                dict(fields_of(value))[1]: next(v for k, v in fields_of(value) if k != 1)
+                for key, value in message
+                if key == 10
+            }
+            assert attributes[b"is_cpu_op"] == 0
+            if event.kind != "calc":
+                assert (attributes[b"comm_size"], attributes[b"comm_tag"]) == (event.size_bytes, event.tag)
+                ends = (attributes[b"comm_src"], attributes[b"comm_dst"])
+                assert ends == ((rank, event.peer) if event.kind == "send" else (event.peer, rank))
+    refused = CliRunner().invoke(main, ["export", str(path), "--format", "chakra", "-o", "-"])
+    assert refused.exit_code == 2
