@@ -17,11 +17,8 @@ from taccl.model.units import format_size
 from taccl.support.arguments import shown
 from taccl.support.files import write_pieces
 from taccl.support.size_limits import has_too_many_places
+from taccl.synthesis.autotune.tuning import TEMPLATES_MOST_VERIFIED
 from taccl.synthesis.lowering import OutputFile
-
-#: A file of more transfers is written rank by rank and not verified as a whole: what was checked of it is
-#: its template.
-MOST_VERIFIED = 100_000
 
 
 @dataclass(frozen=True)
@@ -79,7 +76,7 @@ def files_of_template(template: Template, target: AnyTarget, options: LoweringOp
     by_rank = FileByRank(template, partial(target.of_ranks, template, options))
     pieces = template.part.problem.collective.chunks_per_rank
     is_large = has_too_many_places(template.collective, template.num_ranks, pieces)
-    if is_large or template.num_transfers > MOST_VERIFIED or target.parse is None:
+    if is_large or template.num_transfers > TEMPLATES_MOST_VERIFIED or target.parse is None:
         return TemplateFiles(files=(), file_requested=False, by_rank=by_rank)
     program = target.parse("".join(by_rank.text_of(None)).encode(), None, lambda: None)
     collective = make_collective(template.collective, template.num_ranks, pieces)

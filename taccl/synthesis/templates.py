@@ -23,6 +23,7 @@ from taccl.model.template import Template
 from taccl.model.tolerance import TOLERANCE_US
 from taccl.sketch.one_node import EqualNodes, equal_nodes
 from taccl.support.size_limits import MAX_PLACES
+from taccl.synthesis.autotune.tuning import TEMPLATES_LEAST_IMAGES, TEMPLATES_MOST_CHUNKS
 from taccl.synthesis.inputs import choose_topology, size_bytes_of
 from taccl.synthesis.output_options import OutputOptions
 from taccl.synthesis.request import Request
@@ -31,8 +32,6 @@ from taccl.synthesis.search import Found, Observer, heard
 from taccl.synthesis.template_files import files_of_template
 from taccl.topologies.without import without_helpers
 
-#: Fewer images are of no use, and more chunks in a send save less alpha than they wait for.
-TEMPLATES_LEAST_IMAGES, TEMPLATES_MOST_CHUNKS = 8, 64
 #: What a request that is planned by its template may not say, and what to leave out then.
 _OF_WHOLE = ("sketch", "sizes", "root", "profile", "nic_sharing", "helpers")
 
