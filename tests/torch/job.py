@@ -1,6 +1,6 @@
 """A job of several processes on gloo, whose results are held against gloo's own.
 
-python job.py FOLDER RANKS     writes FOLDER/results.json
+python job.py FOLDER RANKS PORT [CALLS]     writes FOLDER/results.json
 """
 
 import copy
@@ -101,7 +101,7 @@ def sharded(group):
     return wrap
 
 
-def work(rank, size, folder, port):
+def work(rank, size, folder, port, calls):
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     torch.set_num_threads(1)
     limit = datetime.timedelta(seconds=120)
@@ -110,8 +110,9 @@ def work(rank, size, folder, port):
 
     files = sorted(Path(folder).glob("*.xml"))
     collectives = taccl.torch.load(files)
-    found = {"unequal": draws(collectives, rank, size, 40, None)}
-    found["counts"] = sorted(f"{name} {who}" for name, who in collectives.counts)
+    found = {"unequal": draws(collectives, rank, size, calls, None)}
+    found["numbers"] = {f"{name} {who}": number for (name, who), number in collectives.counts.items()}
+    found["counts"] = sorted(found["numbers"])
     group = taccl.torch.new_group(files)
     data_parallel = torch.nn.parallel.DistributedDataParallel
     found["ddp"] = float(
@@ -120,7 +121,7 @@ def work(rank, size, folder, port):
     found["fsdp"] = float((trained(sharded(group)) - trained(sharded(dist.group.WORLD))).abs().max())
     found["group_counts"] = sorted(f"{name} {who}" for name, who in group.counts)
     try:
-        taccl.torch.new_group(files, ranks=[0, 1])
+        taccl.torch.new_group(files, ranks=[0])
         found["refused"] = ""
     except Exception as error:
         found["refused"] = str(error)
@@ -132,4 +133,6 @@ def work(rank, size, folder, port):
 
 
 if __name__ == "__main__":
-    processes.spawn(work, (int(sys.argv[2]), sys.argv[1], int(sys.argv[3])), nprocs=int(sys.argv[2]))
+    folder, ranks, port, *calls = sys.argv[1:]
+    number = int(calls[0]) if calls else 40
+    processes.spawn(work, (int(ranks), folder, int(port), number), nprocs=int(ranks))
