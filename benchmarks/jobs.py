@@ -25,11 +25,11 @@ RANKS = (2, 3, 4, 8, 16)
 NAMES = ("allgather", "reducescatter", "allreduce", "alltoall", "broadcast")
 
 _INTRO = """\
-Processes of one computer, each a rank, on gloo. Calls are random: collective, length from 1 to 999 elements
-of a rank's part, type (int8, int32, int64, float32), reduction, in or out of place, strided or not, waited for
+Processes of one computer, each a rank, on gloo. Calls are random: collective, length (1 to 999 elements of a
+rank's part), type (int8, int32, int64, float32), reduction, in or out of place, strided or not, waited for
 at once or later, root. Each is made by plans (`taccl.torch.load`) and by gloo, compared to the bit. Then a
-model of two layers trains for 20 steps by DDP and FSDP, over a group with plans and over gloo's: the largest
-difference of a weight.
+model of two layers trains for 20 steps by DDP and FSDP, over a group with plans and over gloo's: the
+largest difference of a weight.
 """
 
 
