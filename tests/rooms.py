@@ -112,11 +112,12 @@ ROOMS = (
         ("jobs",),
     ),
     Room("jax", "plans in a JAX program, as permutations; the one room that imports jax", ("jobs",)),
+    Room("testbed", "a machine as namespaces and shaped wires of this computer", ("topologies",)),
     Room("testing", "checks that an engine, a bound, a target or a format keeps its promises", ("analysis",)),
     Room(
         "cli",
         "one module for each group of commands; the only room that prints",
-        ("torch", "tuners"),
+        ("torch", "tuners", "testbed"),
     ),
 )
 
