@@ -88,10 +88,10 @@ def build(design: Design) -> None:
         ],
     )
     for device, number in number_of.items():
-        space = ["-n", _space(number)]
-        _batch(["ip", *space], list(_addresses(design, device, number)))
-        _batch(["ip", *space], list(_leading(design, device)))
-        _batch(["tc", *space], list(_shaping(design, device)))
+        there = ["-n", _space(number)]
+        _batch(["ip", *there], list(_addresses(design, device, number)))
+        _batch(["ip", *there], list(_leading(design, device)))
+        _batch(["tc", *there], list(_shaping(design, device)))
 
 
 def in_rank(rank: int, command: Sequence[str]) -> list[str]:

@@ -135,10 +135,10 @@ def _routes(machine: PhysicalTopology, wires: tuple[Wire, ...]) -> Iterator[Rout
             leaves = ends[device, following]
             if towards.setdefault((device, target), leaves) != leaves:
                 exceptions[device, target, source] = leaves
-    for (device, target), (wire, via) in towards.items():
-        yield Route(device, target, wire, via)
-    for (device, target, source), (wire, via) in exceptions.items():
-        yield Route(device, target, wire, via, source)
+    for (device, target), leaves in towards.items():
+        yield Route(device, target, *leaves)
+    for (device, target, source), leaves in exceptions.items():
+        yield Route(device, target, *leaves, source)
 
 
 def _ways(machine: PhysicalTopology) -> Iterator[tuple[int, int, list[tuple[str, str]]]]:
