@@ -127,15 +127,19 @@ def _improving(
 
 
 def _trials(cases: Sequence[_Case], seed: int, budget: Budget) -> Iterator[Schedule]:
-    """One style of each cut, the coarsest first; then what was fastest by other styles and chances."""
+    """One style of each cut, the coarsest first; then the fastest cuts by other styles and chances.
+
+    Only what is faster than all before is yielded: to read it backwards takes longer than to make it.
+    """
     took_us, slower, effort = dict[_Case, float](), 0, _LOOKS
     for case in cases:
         if took_us and not case.has_time(effort, budget):
             break
-        schedule, effort = case.schedule(STYLES[0], seed, budget)
-        yield schedule
-        slower = slower + 1 if schedule.makespan_us > SLOWER * min(took_us.values(), default=math.inf) else 0
-        took_us[case] = schedule.makespan_us
+        copies, effort = case.copies(STYLES[0], seed, budget)
+        least_us, took_us[case] = min(took_us.values(), default=math.inf), copies.makespan_us
+        slower = slower + 1 if copies.makespan_us > SLOWER * least_us else 0
+        if copies.makespan_us < least_us:
+            yield case.requested(copies)
         if slower == PATIENCE:
             break
     best_us, in_vain = min(took_us.values(), default=math.inf), 0
@@ -144,11 +148,11 @@ def _trials(cases: Sequence[_Case], seed: int, budget: Budget) -> Iterator[Sched
         for case in sorted(took_us, key=took_us.__getitem__)[:MOST_CASES]:
             if in_vain == MOST_IN_VAIN or not case.has_time(effort, budget):
                 return
-            schedule, effort = case.schedule(style, seed + number // len(STYLES), budget)
-            yield schedule
-            in_vain = 0 if schedule.makespan_us < best_us - TOLERANCE_US else in_vain + 1
-            best_us = min(best_us, schedule.makespan_us)
-            took_us[case] = min(took_us[case], schedule.makespan_us)
+            copies, effort = case.copies(style, seed + number // len(STYLES), budget)
+            took_us[case], in_vain = min(took_us[case], copies.makespan_us), in_vain + 1
+            if copies.makespan_us < best_us - TOLERANCE_US:
+                best_us, in_vain = copies.makespan_us, 0
+                yield case.requested(copies)
 
 
 class _Case:
@@ -161,17 +165,20 @@ class _Case:
         self._net = net_of(copying.problem, far_us[kind[0]])
 
     def has_time(self, effort: float, budget: Budget) -> bool:
-        """Whether there is time for one schedule more; `effort` as `schedule` found it."""
+        """Whether there is time for one trial more; `effort` as `copies` found it."""
         return budget.remaining_s() > LOOK * effort * _looks(self._copying) / UNITS_PER_S
 
-    def schedule(self, style: tuple[bool, float], seed: int, budget: Budget) -> tuple[Schedule, float]:
+    def copies(self, style: tuple[bool, float], seed: int, budget: Budget) -> tuple[Schedule, float]:
         """The chunks in one style, by one chance, and what part of all looks that there could be it took."""
         problem, root = self._copying, int(self._copying.collective.source[0])
         chunk, link, start_us, looks = disseminated(self._net, problem.num_chunks, root, Style(*style, seed))
         budget.spend(LOOK * looks + ROW * len(chunk))
         copies = of_columns(problem, chunk, link, start_us, np.zeros(len(chunk), np.bool_))
-        whole = copies if problem is self._problem else merged(self._problem, copies, None)
-        return whole, looks / _looks(problem)
+        return copies, looks / _looks(problem)
+
+    def requested(self, copies: Schedule) -> Schedule:
+        """The schedule of the problem: the copies, or sums as these read backwards."""
+        return copies if copies.problem is self._problem else merged(self._problem, copies, None)
 
 
 def _looks(problem: Problem) -> int:
