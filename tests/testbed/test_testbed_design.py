@@ -108,23 +108,22 @@ def can_build():
     not can_build(), reason="no network namespaces here: root and the kernel's veth and tbf are needed"
 )
 def test_ranks_run_and_reach_each_other_and_nothing_is_left(tmp_path):
-    """Each of three ranks sends its number to the next by UDP, over a wire of the ring."""
+    """Each of three ranks sends its number to the next by TCP, over a wire of the ring."""
     (tmp_path / "hello.py").write_text(
-        "import os, socket\n"
+        "import os, socket, time\n"
         "rank, size = int(os.environ['RANK']), int(os.environ['WORLD_SIZE'])\n"
-        "own = socket.socket(type=socket.SOCK_DGRAM)\n"
-        "own.bind((f'10.250.0.{rank + 1}', 7000))\n"
-        "own.settimeout(0.2)\n"
-        "for _ in range(100):\n"
-        "    own.sendto(str(rank).encode(), (f'10.250.0.{(rank + 1) % size + 1}', 7000))\n"
+        "own, following = (f'10.250.0.{each % size + 1}' for each in (rank, rank + 1))\n"
+        "listening = socket.create_server((own, 7000))\n"
+        "while True:\n"
         "    try:\n"
-        "        data, sender = own.recvfrom(10)\n"
-        "    except TimeoutError:\n"
-        "        continue\n"
-        "    open(f'{rank}.txt', 'w').write(f'{data.decode()} {sender[0]}')\n"
-        "    break\n"
-        "for _ in range(10):\n"
-        "    own.sendto(str(rank).encode(), (f'10.250.0.{(rank + 1) % size + 1}', 7000))\n"
+        "        sending = socket.create_connection((following, 7000), source_address=(own, 0))\n"
+        "        break\n"
+        "    except OSError:\n"
+        "        time.sleep(0.05)\n"
+        "sending.sendall(str(rank).encode())\n"
+        "sending.shutdown(socket.SHUT_WR)\n"
+        "taken, sender = listening.accept()\n"
+        "open(f'{rank}.txt', 'w').write(f'{taken.recv(10).decode()} {sender[0]}')\n"
     )
     command = [sys.executable, "-m", "taccl", "testbed", "ring:3", "--", sys.executable, "hello.py"]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
