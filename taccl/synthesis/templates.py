@@ -64,18 +64,18 @@ def template_result(
         raise refusal or CollectiveError(
             f"a template is of {', '.join(EQUAL_PARTS)} by links alone, without {', '.join(_OF_WHOLE)}"
         )
-    target = find_target(request.target)
-    if output.file and target.of_ranks is None:
-        raise ProgramLimitError(
-            f"a template has no file of all ranks for {target.name}",
-            hint="--target json; --no-file --schedule FILE keeps one node's chunks",
-        )
     try:
         asked = _asked(name, request)
     except TopologyError as fault:
         if refusal is None:
             raise
         raise TooLargeError(f"{refusal.message}; {fault.message}", hint=refusal.hint) from fault
+    target = find_target(request.target)
+    if output.file and target.of_ranks is None:
+        raise ProgramLimitError(
+            f"a template has no file of all ranks for {target.name}",
+            hint="--target json; --no-file --schedule FILE keeps one node's chunks",
+        )
     template, found = _fastest(asked, options, began_s, on_progress)
     template.check()
     planned = "node 0" if template.block == template.gpus else f"the first {template.block} ranks"
