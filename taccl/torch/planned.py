@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache, lru_cache
+from functools import cache
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any
 
 import torch
@@ -44,8 +45,8 @@ class Planned:
         self.plans, self.rank, self.size, self.backend_for = plans, rank, size, backend_for
         #: Calls by (collective, who ran them): the name of a plan, or `inner`.
         self.counts: Counter[tuple[str, str]] = Counter()
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix="taccl")
-        self._steps = lru_cache(maxsize=None)(self._steps_of)
+        self._worker = _Worker()
+        self._steps = cache(self._steps_of)
 
     def start(
         self,
@@ -84,7 +85,7 @@ class Planned:
 
     def close(self) -> None:
         """Wait for what was begun, and begin nothing more."""
-        self._worker.shutdown()
+        self._worker.close()
 
     def _plan(
         self, collective: str, output: torch.Tensor, inputs: torch.Tensor, root: int | None
@@ -145,6 +146,31 @@ class Planned:
         part = min(inputs.numel(), output.numel()) * inputs.element_size()
         shift = {"allgather": self.rank * part, "reducescatter": -self.rank * part}.get(collective, 0)
         return bool(inputs.data_ptr() == output.data_ptr() + shift)
+
+
+class _Worker:
+    """Does one thing after the other, on a thread that the end of the process does not wait for.
+
+    A call whose peers are gone ends with the backend's timeout, which may be half an hour.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._thread = Thread(target=self._work, name="taccl", daemon=True)
+        self._thread.start()
+
+    def submit(self, work: Callable[[], None]) -> None:
+        """Do it when all before it is done."""
+        self._waiting.put(work)
+
+    def close(self) -> None:
+        """Return when all is done."""
+        self._waiting.put(None)
+        self._thread.join()
+
+    def _work(self) -> None:
+        while (work := self._waiting.get()) is not None:
+            work()
 
 
 def _padded(tensor: torch.Tensor, parts: int, length: int, *, fits: bool) -> torch.Tensor:
