@@ -45,6 +45,7 @@ def test_each_error_has_the_exit_code_of_its_meaning() -> None:
         "MeasurementError": 2,
         "SketchError": 2,
         "CollectiveError": 2,
+        "TooLargeError": 2,
         "SolverError": 2,
         "ClusterError": 2,
         "XmlError": 2,

@@ -118,7 +118,7 @@ def test_hosts_and_nodes_choose(inputs: Taccl) -> None:
 def test_what_cannot_be_is_told_in_a_line(inputs: Taccl, words: tuple[str, ...], says: str) -> None:
     Path("flat.yaml").write_text("name: f\ngpus: 2\nlinks: []\n")
     Path("bare.yaml").write_text("name: b\nnode:\n  gpus: 2\n")
-    Path("huge.yaml").write_text("name: h\nnode:\n  gpus: 2000\n  nics: 1\n")
+    Path("huge.yaml").write_text("name: h\nnode:\n  gpus: 5000\n  nics: 1\n")
     done = inputs("topology", "import", *words, "-o", "out.yaml")
     assert done.exit_code == 2
     assert done.stderr.startswith("error: ")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from taccl import synthesize
+from taccl import bundle, synthesize
 from taccl.errors import FileError, TacclError
 from taccl.jobs.plans import read_plans
 from taccl.jobs.steps import steps_of
@@ -57,14 +57,12 @@ def test_what_is_no_plan_is_refused_with_its_name(tmp_path):
 
 
 def test_a_bundle_gives_a_plan_for_each_window(tmp_path):
-    from taccl.bundles import bundle
-
     made = bundle("allgather", topology="ring:3", sizes="3KB..6KB", effort=200, cache=False)
     made.write(tmp_path / "bundle")
     plans = read_plans(tmp_path / "bundle")
     assert plans.plan_for("allgather", 3072) is not None
     assert plans.plan_for("allgather", 2**30) is None
-    path = next(each for each in (tmp_path / "bundle").rglob("*.xml"))
-    path.write_text(path.read_text() + "<!-- changed -->")
+    for path in (tmp_path / "bundle").rglob("*.xml"):
+        path.write_text(path.read_text() + "<!-- changed -->")
     with pytest.raises(FileError, match="SHA-256"):
         read_plans(tmp_path / "bundle")
