@@ -7,12 +7,14 @@ once, so messages between two ranks have one order on both.
 
 from __future__ import annotations
 
+import atexit
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any
+from weakref import ref
 
 import torch
 import torch.distributed as dist
@@ -26,6 +28,8 @@ from taccl.torch.reductions import Reduce, reduction_of
 #: Collectives whose input, or output, is a part for each rank; the other is one part, or as many.
 _PARTED_INPUT = ("reducescatter", "alltoall", "scatter")
 _PARTED_OUTPUT = ("allgather", "alltoall", "gather")
+#: How long the end of a process waits for calls that were begun.
+_PATIENCE_S = 5.0
 _SUMS = ("allreduce", "reducescatter", "reduce")
 
 
@@ -149,28 +153,36 @@ class Planned:
 
 
 class _Worker:
-    """Does one thing after the other, on a thread that the end of the process does not wait for.
+    """Does one thing after the other, on a thread that the end of the process waits for a moment only.
 
-    A call whose peers are gone ends with the backend's timeout, which may be half an hour.
+    A call whose peers are gone ends with the backend's timeout, which may be half an hour. One that is nearly
+    done has to end before the interpreter does, which would end its thread inside of the backend.
     """
 
     def __init__(self) -> None:
         self._waiting: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread = Thread(target=self._work, name="taccl", daemon=True)
         self._thread.start()
+        atexit.register(_end, ref(self))
 
     def submit(self, work: Callable[[], None]) -> None:
         """Do it when all before it is done."""
         self._waiting.put(work)
 
-    def close(self) -> None:
-        """Return when all is done."""
+    def close(self, patience_s: float | None = None) -> None:
+        """Return when all is done, or after so long."""
         self._waiting.put(None)
-        self._thread.join()
+        self._thread.join(patience_s)
 
     def _work(self) -> None:
         while (work := self._waiting.get()) is not None:
             work()
+
+
+def _end(worker: ref[_Worker]) -> None:
+    alive = worker()
+    if alive is not None:
+        alive.close(_PATIENCE_S)
 
 
 def _padded(tensor: torch.Tensor, parts: int, length: int, *, fits: bool) -> torch.Tensor:
