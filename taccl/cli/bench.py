@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,23 +106,10 @@ def _show(row: Benched) -> None:
         for time_us in (row.inner_us, row.plan_us)
         for algbw, busbw in (row.bandwidths(time_us),)
     )
-    count = row.size_bytes // _BYTES[row.dtype]
     click.echo(
-        f"{row.size_bytes:>12} {count:>12} {row.dtype:>9} {inner} {plan} {row.wrong:>6}  "
+        f"{row.size_bytes:>12} {row.elements:>12} {row.dtype:>9} {inner} {plan} {row.wrong:>6}  "
         f"{row.collective}, {row.plan}"
     )
-
-
-_BYTES = {
-    "float64": 8,
-    "int64": 8,
-    "float32": 4,
-    "int32": 4,
-    "float16": 2,
-    "bfloat16": 2,
-    "int8": 1,
-    "uint8": 1,
-}
 
 
 def _csv(row: Benched) -> str:
@@ -129,13 +117,5 @@ def _csv(row: Benched) -> str:
 
 
 def _values(row: Benched) -> dict[str, Any]:
-    return {
-        "plan": row.plan,
-        "collective": row.collective,
-        "ranks": row.num_ranks,
-        "size_bytes": row.size_bytes,
-        "dtype": row.dtype,
-        "inner_us": row.inner_us,
-        "plan_us": row.plan_us,
-        "wrong": row.wrong,
-    }
+    values = asdict(row)
+    return {"ranks": values.pop("num_ranks"), **values}

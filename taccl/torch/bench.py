@@ -42,6 +42,12 @@ class Benched:
     plan_us: float
     wrong: int
 
+    @property
+    def elements(self) -> int:
+        """nccl-tests' count."""
+        itemsize: int = getattr(torch, self.dtype).itemsize
+        return self.size_bytes // itemsize
+
     def bandwidths(self, time_us: float) -> tuple[float, float]:
         """Of the data and of the busiest link (algbw, busbw), 10**9 bytes per second."""
         algbw = self.size_bytes / time_us / 1e3

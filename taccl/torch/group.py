@@ -26,8 +26,6 @@ c10d: Any = torch._C._distributed_c10d
 VARIABLE = "TACCL_PLANS"
 _NAME = "taccl"
 _TYPE = dist.ProcessGroup.BackendType
-#: Groups that `new_group` is making, and those made without plans of their own: what they take.
-_given: list[JobPlans] = []
 
 
 class PlannedGroup(dist.ProcessGroup):  # type: ignore[misc]
@@ -136,11 +134,15 @@ class PlannedGroup(dist.ProcessGroup):  # type: ignore[misc]
 def use(plans: str | Path | Iterable[str | Path]) -> None:
     """The plans of groups that are made with the backend `taccl` from now on, the default group too.
 
+    They are named in this process's environment (`TACCL_PLANS`), as a launcher may do.
+
     Raises
     ------
     TacclError : as `load`.
     """
-    _given[:] = [read_plans(plans)]
+    paths = [plans] if isinstance(plans, (str, Path)) else list(plans)
+    read_plans(plans if isinstance(plans, (str, Path)) else paths)
+    os.environ[VARIABLE] = os.pathsep.join(str(Path(path).absolute()) for path in paths)
 
 
 def new_group(
@@ -158,24 +160,21 @@ def new_group(
     ------
     TacclError : a file cannot be run, is for another number of ranks, or differs from rank to rank.
     """
-    read, before = read_plans(plans), list(_given)
+    read = read_plans(plans)
     read.check_ranks(dist.get_world_size() if ranks is None else len(ranks))
-    _given[:] = [read]
-    try:
-        return dist.new_group(ranks, timeout=timeout, backend=_NAME)
-    finally:
-        _given[:] = before
+    return dist.new_group(ranks, timeout=timeout, backend=_NAME, pg_options=read)
 
 
-def _make(store: Any, rank: int, size: int, timeout: datetime.timedelta) -> PlannedGroup:
-    if not _given:
+def _make(setting: Any, plans: JobPlans | None) -> PlannedGroup:
+    """As torch calls it, with what `new_group` passes on; without that, by the environment."""
+    if plans is None:
         where = os.environ.get(VARIABLE)
         if not where:
             raise TacclError(
                 "the backend taccl has no plans", hint=f"taccl.torch.use(BUNDLE), or {VARIABLE}=BUNDLE"
             )
-        use(where.split(os.pathsep) if os.pathsep in where else where)
-    return PlannedGroup(store, rank, size, timeout, _given[0])
+        plans = read_plans(where.split(os.pathsep) if os.pathsep in where else where)
+    return PlannedGroup(setting.store, setting.group_rank, setting.group_size, setting.timeout, plans)
 
 
 def _within(store: Any, name: str) -> Any:
@@ -204,4 +203,4 @@ def _op(opts: Any) -> Any:
     return getattr(opts, "reduceOp", opts if opts is not None else dist.ReduceOp.SUM)
 
 
-dist.Backend.register_backend(_NAME, _make, devices=["cpu", "cuda"])
+dist.Backend.register_backend(_NAME, _make, extended_api=True, devices=["cpu", "cuda"])

@@ -62,5 +62,5 @@ def _do_sums(
             continue
         assert reduce is not None
         for other in others:
-            reduce(first, other, target)
+            reduce(first, other, out=target)
             first = target
