@@ -122,23 +122,39 @@ def test_without_a_job_the_command_says_how_one_is_started(folder, monkeypatch):
     assert "torchrun --nproc-per-node" in done.stderr
 
 
-def test_when_a_rank_dies_the_others_get_the_error_of_the_backend(tmp_path):
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    """An AllReduce of two ranks."""
+    path = tmp_path_factory.mktemp("pair") / "pair.xml"
     found = synthesize(
         **{"collective": "allreduce", "topology": "switch:2", "size": "1KB", "target": "rccl"},
-        **{"engine": "greedy", "time_limit": 5, "executor": False},
+        **{"engine": "greedy", "time_limit": 5, "executor": False, "min_bytes": 4},
     )
-    found.write(tmp_path / "pair.xml")
-    port = str(free_port())
-    script = str(Path(__file__).with_name("killed.py"))
+    found.write(path)
+    return path
+
+
+def run_pair(script, *arguments):
+    """Two ranks of a script: what each said, and how it ended."""
+    command = [sys.executable, str(Path(__file__).with_name(script))]
     ranks = [
         subprocess.Popen(
-            [sys.executable, script, str(tmp_path / "pair.xml"), rank, port],
+            [*command, *(each.format(rank=rank) for each in arguments)],
             env=environment(),
             stdout=subprocess.PIPE,
             text=True,
         )
-        for rank in "01"
+        for rank in range(2)
     ]
-    said = [rank.communicate(timeout=200)[0] for rank in ranks]
-    assert ranks[1].returncode == 9
+    return [(rank.communicate(timeout=200)[0], rank.returncode) for rank in ranks]
+
+
+def test_a_default_group_takes_the_plans_that_are_named(pair):
+    ran = run_pair("default_group.py", str(pair), "{rank}", "2", str(free_port()))
+    assert ran == [("3.0 {('allreduce', 'pair.xml'): 1}\n", 0)] * 2
+
+
+def test_when_a_rank_dies_the_others_get_the_error_of_the_backend(pair):
+    said, died = run_pair("killed.py", str(pair), "{rank}", str(free_port()))
+    assert died[1] == 9
     assert said[0] == "the backend's error: RuntimeError\n"
