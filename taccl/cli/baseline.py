@@ -15,7 +15,7 @@ from taccl.baselines.nccl import RELEASES
 from taccl.baselines.nccl.communicator import CPUS
 from taccl.cli import completion
 from taccl.cli.options import FILE, json_option, without_option
-from taccl.cli.output import STDOUT, claim_outputs, show_json, show_table, write_output
+from taccl.cli.output import STDOUT, claim_outputs, show_json, show_reported, show_table, write_output
 from taccl.cli.sections import Sectioned
 from taccl.exploration.library_table import library as library_of
 from taccl.exploration.sizes import sizes_of
@@ -166,13 +166,8 @@ def _of_graphs(
     from taccl.analysis.graph_baseline import graph_baseline
 
     found = graph_baseline(graph, sizes=size.split(","), **request)
-    if as_json:
-        show_json(found.to_dict())
-        return
-    table = found.report().table
-    click.echo(table.title)
-    show_table(list(table.header), [list(row) for row in table.cells])
-    for note in found.notes:
+    show_reported(found, as_json=as_json)
+    for note in () if as_json else found.notes:
         click.echo(f"note: {note}")
 
 

@@ -14,11 +14,10 @@ from taccl.cli import completion
 from taccl.cli.explore_options import explore_options
 from taccl.cli.explore_progress import search_reports
 from taccl.cli.options import FILE, json_option
-from taccl.cli.output import show_json, show_table
+from taccl.cli.output import show_reported
 from taccl.cli.signals import undisturbed
 from taccl.cli.targets import target_option
 from taccl.support.files import check_folder
-from taccl.support.report import Reported
 
 #: Something failed its check.
 _WRONG = 4
@@ -71,7 +70,7 @@ def bundle(
         )
     with undisturbed():
         made.write(output)
-        _show(made, as_json=as_json)
+        show_reported(made, as_json=as_json)
         _show_notes(made, as_json=as_json, is_kept=not no_cache)
     click.echo(f"wrote {output}: its README.md says how to use it", err=True)
 
@@ -86,7 +85,7 @@ def check(ctx: click.Context, /, folder: Path, results: Path, as_json: bool) -> 
     code 4: nccl-tests failed or counted wrong values, or a file of the folder is not as its manifest says.
     """
     found = check_bundle(folder, results)
-    _show(found, as_json=as_json)
+    show_reported(found, as_json=as_json)
     if not as_json:
         for name in found.seen:
             click.echo(f"executed: {name}")
@@ -106,12 +105,3 @@ def _show_notes(made: Bundle, *, as_json: bool, is_kept: bool) -> None:
     if made.is_interrupted:
         goes_on = "; the same command with another folder goes on where it was" if is_kept else ""
         click.echo(f"note: the exploration was interrupted{goes_on}", err=True)
-
-
-def _show(found: Reported, *, as_json: bool) -> None:
-    if as_json:
-        show_json(found.to_dict())
-        return
-    table = found.report().table
-    click.echo(table.title)
-    show_table(list(table.header), [list(row) for row in table.cells])

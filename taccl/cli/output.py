@@ -13,7 +13,7 @@ import click
 from taccl.cli.failures import as_file_error
 from taccl.errors import FileError, TacclError
 from taccl.support.files import ensure_writable, write_atomically
-from taccl.support.report import aligned
+from taccl.support.report import Reported, aligned
 
 #: As the name of an output: standard output. A file of this name is `./-`.
 STDOUT = Path("-")
@@ -24,6 +24,16 @@ _Done = TypeVar("_Done")
 def show_json(value: object) -> None:
     """One JSON object on standard output."""
     click.echo(json.dumps(value, indent=2, allow_nan=False))
+
+
+def show_reported(found: Reported, *, as_json: bool) -> None:
+    """What has a report as JSON, or as a table under its title."""
+    if as_json:
+        show_json(found.to_dict())
+        return
+    table = found.report().table
+    click.echo(table.title)
+    show_table(list(table.header), [list(row) for row in table.cells])
 
 
 def show_table(header: Sequence[str], rows: Iterable[Sequence[object]], *, err: bool = False) -> None:
