@@ -71,7 +71,7 @@ def build(design: Design) -> None:
     run = Path("/run")
     _do(["mount", "-t", "tmpfs", "none", str(run)])
     (run / "netns").mkdir()
-    everywhere = [_space(number) for number in range(len(design.devices))]
+    everywhere = [space_of(number) for number in range(len(design.devices))]
     _batch(["ip"], [f"netns add {space}" for space in (*everywhere, "ctl")])
     number_of = {device: number for number, device in enumerate(design.devices)}
     _batch(["ip"], list(_wiring(design, number_of)))
@@ -88,7 +88,7 @@ def build(design: Design) -> None:
         ],
     )
     for device, number in number_of.items():
-        there = ["-n", _space(number)]
+        there = ["-n", space_of(number)]
         _batch(["ip", *there], list(_addresses(design, device, number)))
         _batch(["ip", *there], list(_leading(design, device)))
         _batch(["tc", *there], list(_shaping(design, device)))
@@ -96,7 +96,7 @@ def build(design: Design) -> None:
 
 def in_rank(rank: int, command: Sequence[str]) -> list[str]:
     """A command to be run where a rank is."""
-    return ["ip", "netns", "exec", _space(rank), *command]
+    return ["ip", "netns", "exec", space_of(rank), *command]
 
 
 def environment_of(rank: int, size: int, port: int) -> dict[str, str]:
@@ -112,17 +112,18 @@ def environment_of(rank: int, size: int, port: int) -> dict[str, str]:
     }
 
 
-def _space(number: int) -> str:
+def space_of(number: int) -> str:
+    """The namespace of a device, by its place in the design; a rank's is its number."""
     return f"d{number}"
 
 
 def _wiring(design: Design, number_of: dict[str, int]) -> Iterator[str]:
     for wire in design.wires:
-        a, b = (_space(number_of[end.device]) for end in wire.ends)
+        a, b = (space_of(number_of[end.device]) for end in wire.ends)
         ends = f"mtu {_MTU} netns {a} type veth peer name {wire.name} mtu {_MTU} netns {b}"
         yield f"link add name {wire.name} {ends}"
     for rank in range(design.num_ranks):
-        space = _space(rank)
+        space = space_of(rank)
         yield f"link add name ctl netns {space} type veth peer name c{rank} netns ctl"
         ends = f"mtu {_MTU} netns {space} type veth peer name {ME}2 mtu {_MTU} netns {space}"
         yield f"link add name {ME} {ends}"

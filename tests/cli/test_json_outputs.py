@@ -159,6 +159,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("simulate", "ag.xml", "--topology", "ring:3", "--size", "3MB,6MB", "--protocol", "LL"),
     ),
     "taccl.bench/1": (),  # in a job of several processes: tests/torch
+    "taccl.testbed/1": (),  # in namespaces of its own: tests/testbed
     "taccl.lower/1": (
         ("lower", "ag.xml", "--rounds"),
         ("lower", "ag.xml", "--rounds", "--in-place", "--pipelined", *RING),
@@ -338,6 +339,8 @@ def test_units_have_one_spelling(name: str) -> None:
         "ninth_decile_error",
         "worst_error",
         "speedup",
+        "scale",
+        "tolerance",
         "ratio",
     }
     counted = {*fractions, "beta_us_per_mb", "value"}

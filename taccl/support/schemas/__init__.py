@@ -34,6 +34,7 @@ SchemaName = Literal[
     "taccl.run/1",
     "taccl.convert/1",
     "taccl.deploy/1",
+    "taccl.testbed/1",
     "taccl.topology.list/1",
     "taccl.topology.show/1",
     "taccl.topology.check/1",
