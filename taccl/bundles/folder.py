@@ -16,7 +16,7 @@ from taccl.bundles.files import BundleFile
 from taccl.bundles.manifest import CALLS, MANIFEST, SCHEMA
 from taccl.bundles.texts import CHECK, ENVIRONMENT, Served, check_script, environment_script, read_me
 from taccl.deployment import deploy
-from taccl.deployment.first_run import cautions, torchrun_commands
+from taccl.deployment.first_run import cautions, placeholders, torchrun_commands
 from taccl.exploration.explored import Explored
 from taccl.synthesis.lowering import OutputFile
 from taccl.topologies import PhysicalTopology
@@ -115,7 +115,7 @@ def _module(runtime: str, outputs: Mapping[str, OutputFile], machine: PhysicalTo
         }
     lines = [
         'export PYTHONPATH="$HERE:$PYTHONPATH"  # in the program: import taccl_plans; taccl_plans.register()',
-        *(f"# {line}" for line in torchrun_commands(deployment.plans)),
+        *(f"# {line}" for line in (*torchrun_commands(deployment.plans), *placeholders(deployment.plans))),
     ]
     serves = {names[plan.path.name]: plan.in_place for plan in deployment.plans}
     return _Runtime(

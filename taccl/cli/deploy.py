@@ -14,7 +14,7 @@ from taccl.cli.sections import Sectioned
 from taccl.deployment import Deployment
 from taccl.deployment import deploy as deploy_plans
 from taccl.deployment.deployment import is_module, module_file
-from taccl.deployment.first_run import cautions, log_lines, test_command, torchrun_commands
+from taccl.deployment.first_run import cautions, log_lines, placeholders, test_command, torchrun_commands
 from taccl.deployment.order import LAST
 from taccl.deployment.plans import DeployedPlan
 from taccl.model import units
@@ -81,6 +81,7 @@ def _lines(made: Deployment, output: Path | None) -> list[str]:
     lines += _choices(made)
     lines.append("in the program, before the communicator is made: import it, and call register()")
     lines += [f"  {'run':<10} {each}" for each in torchrun_commands(made.plans)]
+    lines += [f"  {'where':<10} {each}" for each in placeholders(made.plans)]
     lines += [f"  {'log':<10} {each}" for each in log_lines(made.plans)]
     return [*lines, *(f"note: {each}" for each in made.notes)]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from taccl.backend.mscclpp.commands import executor_test
+from taccl.backend.mscclpp.commands import NETWORK, NETWORK_MEANING, executor_test
 from taccl.backend.plan import Channel
 from taccl.deployment.plans import DeployedPlan
 
@@ -24,20 +24,26 @@ _MEMORIES = 512
 def test_command(plan: DeployedPlan, path: Path) -> str | None:
     """How mscclpp's own test runs a plan, in its checkout; None where it has no test for the collective."""
     size = max(plan.min_bytes, min(plan.max_bytes, _TEST_BYTES) // plan.unit_bytes * plan.unit_bytes)
-    return executor_test(plan.plan, path, size)
+    return executor_test(plan.plan, path, size, plan.ranks_per_node)
 
 
 def torchrun_commands(plans: Sequence[DeployedPlan]) -> tuple[str, ...]:
     """How a PyTorch program is started, for each number of nodes and of ranks on a node."""
     machines = dict.fromkeys((plan.ranks // plan.ranks_per_node, plan.ranks_per_node) for plan in plans)
+    network = "".join(f"{name}={value} " for name, value in NETWORK.items())
     return tuple(
-        "MSCCLPP_LOG_LEVEL=INFO MSCCLPP_NCCL_LIB_PATH=$NCCL_LIB/libnccl.so "
+        (network if nodes > 1 else "") + "MSCCLPP_LOG_LEVEL=INFO MSCCLPP_NCCL_LIB_PATH=$NCCL_LIB/libnccl.so "
         "LD_PRELOAD=$MSCCLPP_BUILD/lib/libmscclpp_nccl.so "
         f"torchrun --nnodes={nodes} --nproc_per_node={per_node}"
         + (" --rdzv_backend=c10d --rdzv_endpoint=$FIRST_NODE:29500" if nodes > 1 else "")
         + " program.py"
         for nodes, per_node in machines
     )
+
+
+def placeholders(plans: Sequence[DeployedPlan]) -> tuple[str, ...]:
+    """What the commands for several nodes leave to be filled in."""
+    return (NETWORK_MEANING,) if any(plan.ranks > plan.ranks_per_node for plan in plans) else ()
 
 
 def log_lines(plans: Sequence[DeployedPlan]) -> tuple[str, ...]:
@@ -57,13 +63,13 @@ def cautions(plan: DeployedPlan) -> Iterator[str]:
         yield "only adds: a call for a maximum or an average would get the sum"
     if plan.plan.moves_packets:
         yield (
-            "packets carry the number of plans that a process has run: all ranks must run the same plans, "
-            "and a CUDA graph that is replayed holds more than two calls"
+            "packets carry the number of plans that a process has run: all members of a call must have run "
+            "as many, and a CUDA graph that is replayed holds more than two calls"
         )
     if plan.needs_whole_buffers:
         yield (
-            "ports read the buffers of a call from where their allocation begins, so only calls with buffers "
-            "that begin one take it"
+            "ports read the buffers of a call from where their allocation begins: taken only after "
+            "register(whole_buffers=True), which promises that all buffers begin one, on all ranks"
         )
     memories = max(
         sum(Channel.PORT in remote_buffer.access for remote_buffer in rank.remote_buffers)

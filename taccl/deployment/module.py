@@ -67,6 +67,7 @@ def _plan_rows(plans: Sequence[DeployedPlan], files_of: Mapping[str, str]) -> st
             "unit_bytes": plan.unit_bytes,
             "root": plan.root,
             "whole_buffers": plan.needs_whole_buffers,
+            "packets": plan.plan.moves_packets,
         }
         lines += ["    Plan(", *(f"        {key}={value!a}," for key, value in values.items()), "    ),"]
     return "\n".join([*lines, ")", ""])

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from taccl.backend.lower_plan.fits import checked_window, unit_of
 from taccl.backend.machine.report import Verification
+from taccl.backend.mscclpp.nodes import ranks_joined
 from taccl.backend.mscclpp.reader import parse_plan_document
-from taccl.backend.plan import Channel, ExecutionPlan
+from taccl.backend.plan import ExecutionPlan
 from taccl.backend.targets.registry import target_of_file
 from taccl.backend.verify.mscclpp import verify_plan_document
 from taccl.errors import PlanError, TacclError, VerificationError
@@ -190,32 +191,10 @@ def ranks_per_node_of(plan: ExecutionPlan, requested: int | None) -> int:
                 hint="--ranks-per-node " + " or ".join(str(n) for n in range(1, ranks + 1) if ranks % n == 0),
             )
         return requested
-    groups = _joined_by_memory(plan)
-    size = len(groups[0])
-    equivalent = all(group == list(range(group[0], group[0] + size)) for group in groups)
-    if not equivalent or (size == 1 and ranks > 1) or any(len(group) != size for group in groups):
+    size = ranks_joined(plan)
+    if size is None:
         raise TacclError(
             f"its memory channels do not tell how many of the {ranks} ranks are on a node",
             hint="--ranks-per-node N",
         )
     return size
-
-
-def _joined_by_memory(plan: ExecutionPlan) -> list[list[int]]:
-    """Groups of ranks that memory and switch channels join, or memory without signals, each in rank order."""
-    group_of = list(range(plan.num_ranks))
-    for rank in plan.ranks:
-        peers = set(rank.peers_of(Channel.MEMORY))
-        peers |= {
-            remote_buffer.rank
-            for remote_buffer in rank.remote_buffers
-            if Channel.MEMORY in remote_buffer.access
-        }
-        peers |= {peer for row in rank.channels for members in row.groups for peer in members}
-        for peer in peers:
-            old, new = sorted((group_of[rank.rank], group_of[peer]), reverse=True)
-            group_of = [new if each == old else each for each in group_of]
-    groups: dict[int, list[int]] = {}
-    for number, group in enumerate(group_of):
-        groups.setdefault(group, []).append(number)
-    return list(groups.values())

@@ -61,6 +61,16 @@ def test_standard_output_has_the_module_for_itself(plans: Taccl) -> None:
     assert "executor_test.py" in done.stderr
 
 
+def test_commands_for_several_nodes_name_hosts_and_nics(plans: Taccl) -> None:
+    done = plans("deploy", "ag.json", "b.json", "-o", "mine.py", "--ranks-per-node", "1")
+    network = "MSCCLPP_HCA_DEVICES=$NICS", "MSCCLPP_SOCKET_IFNAME=$INTERFACE", "MSCCLPP_IB_GID_INDEX="
+    hosts = "mpirun -np 2 -hostfile $HOSTS -map-by ppr:1:node -x MSCCLPP_HCA_DEVICES=$NICS"
+    assert hosts in done.stdout and "--nnodes=3 --nproc_per_node=1 --rdzv_backend=c10d" in done.stdout
+    assert all(done.stdout.count(each) == 3 for each in network)  # a test, and two numbers of nodes
+    assert done.stdout.count("  where  ") == 1
+    assert "MSCCLPP_HCA_DEVICES" not in plans("deploy", "ag.json", "-o", "mine.py").stdout
+
+
 def test_the_order_is_that_of_predicted_times_where_a_machine_is_named(plans: Taccl) -> None:
     both = ("deploy", "ar.json", "ar-too.json", "-o", "mine.py")
     done = plans(*both)

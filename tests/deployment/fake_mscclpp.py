@@ -45,6 +45,11 @@ class Algorithm:
     execution_plan: ExecutionPlan
     constraint: Any
 
+    @property
+    def _algorithm(self) -> "Algorithm":
+        """What a selector hands over: the library's own object, which has no Python class around it."""
+        return self
+
     @dataclass(frozen=True)
     class Constraint:
         """Whom it is for."""
@@ -85,7 +90,10 @@ class Runtime:
     def call(self, request: Request) -> str:
         """The name of the plan that a call takes, or what it does without one."""
         chosen = self.selector(self.algorithms, request) or self._own_choice(request)
-        return NATIVE if chosen is None else chosen.execution_plan.values["name"]
+        if chosen is None:
+            return NATIVE
+        assert chosen.execution_plan.rank == request.rank, "it would do another rank's part"
+        return str(chosen.execution_plan.values["name"])
 
     def _own_choice(self, request: Request) -> Algorithm | None:
         """The first whose constraint is equal and whose window has the size; whole chunks do not matter."""

@@ -5,14 +5,15 @@ import importlib.util
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 from fake_mscclpp import NATIVE, DataType, Request, Runtime, preloaded
 
 from taccl.backend.mscclpp import parse_plan, to_json
 from taccl.deployment import deploy, emitted
-from taccl.deployment.emitted import Plan
+from taccl.deployment.emitted import Job, Plan
 
 PLANS = Path(__file__).parents[1] / "data" / "mscclpp"
 #: A call in place of 64 KB, and one out of place, both in whole chunks.
@@ -88,14 +89,47 @@ def test_an_allgather_counts_its_output(runtime: Runtime) -> None:
 
 
 def test_a_broadcast_takes_the_plan_of_its_root_only(runtime: Runtime) -> None:
-    written(plan_file("napkin-relay_3", name="b", max_bytes=2**20), ranks_per_node=1).register(0, 3)
-    module_call = Request("broadcast", 4096, 3, 1, output_buffer=0x90000)
+    module = written(plan_file("napkin-relay_3", name="b", max_bytes=2**20), ranks_per_node=1)
+    module.register(0, 3, whole_buffers=True)
+    call = Request("broadcast", 4096, 3, 1, output_buffer=0x90000)
     hints: list[dict[str, list[int]]] = [{"root": [0]}, {"root": [1]}, {}]
-    # its ports read the input from where the allocation begins
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(runtime.selector.__globals__["select"].__globals__, "begins_allocation", lambda _: True)
-        assert [runtime.call(replace(module_call, hints=each)) for each in hints] == ["b", NATIVE, NATIVE]
-    assert runtime.call(replace(module_call, hints=hints[0])) == NATIVE
+    assert [runtime.call(replace(call, hints=each)) for each in hints] == ["b", NATIVE, NATIVE]
+
+
+def test_no_rank_decides_by_what_its_own_allocator_did(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ports read buffers from where allocations begin: ranks whose allocators differ would part ways."""
+    module = written(plan_file("napkin-relay_3", name="b", max_bytes=2**20), ranks_per_node=1)
+    call = Request("broadcast", 4096, 3, 1, output_buffer=0x90000, hints={"root": [0]})
+    with pytest.warns(UserWarning, match=r"not taken: b; .*register\(whole_buffers=True\)"):
+        assert module.register(0, 3) == {}
+    monkeypatch.setattr(module, "allocation_of", lambda pointer: 0x90000)
+    assert runtime.call(replace(call, input_buffer=0x90000)) == NATIVE
+    module.register(0, 3, whole_buffers=True)
+    assert runtime.call(replace(call, input_buffer=0x90000)) == "b"
+    with pytest.raises(RuntimeError, match="the input of broadcast begins 256 bytes into its allocation"):
+        runtime.call(replace(call, input_buffer=0x90100))
+
+
+def test_the_driver_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_up: list[str] = []
+
+    def ask(base: Any, size: Any, pointer: Any) -> int:
+        base._obj.value = pointer.value // 2**20 * 2**20
+        return 0
+
+    def load(name: str) -> Any:
+        looked_up.append(name)
+        if name != "libamdhip64.so":
+            raise OSError(name)
+        return SimpleNamespace(hipMemGetAddressRange=ask)
+
+    monkeypatch.setattr(emitted.ctypes, "CDLL", load)
+    emitted.driver.cache_clear()
+    assert [emitted.allocation_of(2**30 + shift) for shift in (0, 64)] == [2**30, 2**30]
+    assert looked_up == ["libcuda.so.1", "libamdhip64.so"]
+    emitted.driver.cache_clear()
 
 
 def test_other_machines_take_no_plan(runtime: Runtime) -> None:
@@ -103,7 +137,6 @@ def test_other_machines_take_no_plan(runtime: Runtime) -> None:
     assert runtime.call(APART) == "ar"
     assert runtime.call(replace(APART, n_ranks_per_node=1)) == NATIVE
     assert runtime.call(replace(APART, world_size=4, n_ranks_per_node=4)) == NATIVE
-    assert runtime.call(replace(APART, rank=1)) == NATIVE  # a communicator in another order of ranks
     assert runtime.call(replace(APART, collective="reducescatter")) == NATIVE
 
 
@@ -116,12 +149,57 @@ def test_types_and_places_that_the_kernels_cannot_take_are_left_to_the_runtime(r
 
 def test_ranks_of_another_number_load_nothing(runtime: Runtime) -> None:
     """A file read for a rank that it does not have would crash the loader."""
-    module = written(plan_file("napkin-allreduce_2", name="ar", max_bytes=2**20))
-    with pytest.warns(UserWarning, match="for 2 ranks, not 4"):
-        assert module.register(rank=3, world_size=4) == {}
+    module = written(plan_file("napkin-relay_3", name="b"), ranks_per_node=3)
+    with pytest.warns(UserWarning, match="for 3 ranks, and none of 2"):
+        assert module.register(rank=1, world_size=2) == {}
     assert runtime.algorithms == {}
     with pytest.raises(ValueError, match="rank 2 of 2"):
         module.register(rank=2, world_size=2)
+
+
+@pytest.mark.parametrize("rank", range(8))
+@pytest.mark.parametrize("place", range(2))
+def test_communicators_on_one_node_take_plans_whoever_is_in_them(
+    runtime: Runtime, rank: int, place: int
+) -> None:
+    """Of eight ranks any two, in any order: each does the part of its place in the communicator."""
+    module = written(plan_file("napkin-allreduce_2", name="ar", max_bytes=2**20))
+    assert module.register(rank, 8) == {}
+    assert [runtime.call(replace(APART, rank=place)) for _ in range(2)] == ["ar", "ar"]
+    assert runtime.call(replace(APART, rank=place, n_ranks_per_node=1)) == NATIVE
+
+
+def test_communicators_over_several_nodes_take_plans_if_they_were_named(runtime: Runtime) -> None:
+    """Who sees two members beside it on its node cannot know whether the others do."""
+    path = plan_file("napkin-allreduce_2", name="ar", max_bytes=2**20)
+    module = written(path, ranks_per_node=1)
+    groups = [(0, 2), (3, 1)]
+    taken = {}
+    for rank in range(4):
+        module.register(rank, 4, groups=groups)
+        taken[rank] = [
+            runtime.call(replace(APART, rank=place, n_ranks_per_node=1)) == "ar" for place in range(2)
+        ]
+    assert taken == {0: [True, False], 1: [False, True], 2: [False, True], 3: [True, False]}
+    with pytest.raises(ValueError, match=r"group \(0, 4\): each of its ranks once, from 0 to 3"):
+        module.register(0, 4, groups=[(0, 4)])
+    with pytest.warns(UserWarning, match="none of 4"):
+        module.register(0, 4)
+
+
+def test_packets_go_in_communicators_of_unlike_sizes_only_on_request(runtime: Runtime) -> None:
+    """The runtime numbers them by the plans that a process has run, whoever was in the call."""
+    packets = plan_file("repo-allreduce_packet_2", name="packets", max_bytes=2**20)
+    module = written(packets)
+    module.register(0, 8)
+    assert runtime.call(IN_PLACE) == "packets"
+    (plan,) = module.PLANS
+    module.PLANS = (plan, plan._replace(name="three", ranks=3, ranks_per_node=3, packets=False))
+    with pytest.warns(UserWarning, match=r"not taken: packets; .*register\(packets=True\)"):
+        module.register(0, 8)
+    assert runtime.call(IN_PLACE) == NATIVE
+    module.register(0, 8, packets=True)
+    assert runtime.call(IN_PLACE) == "packets"
 
 
 def test_torchrun_says_which_rank_it_is(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +219,7 @@ def test_a_file_that_was_changed_since_is_not_loaded(runtime: Runtime) -> None:
 
 
 def row(name: str, **changes: object) -> Plan:
-    plan = Plan(name, "", "", "allreduce", 4, 4, (True,), 1024, 2**20, 64, None, False)
+    plan = Plan(name, "", "", "allreduce", 4, 4, (True,), 1024, 2**20, 64, None, False, False)
     return plan._replace(**changes)
 
 
@@ -158,7 +236,8 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def name_for(request: Request) -> str | None:
-    found = emitted.fitting(request)
+    job = Job(0, {plan.name: plan for plan in emitted.PLANS}, ((0, 1, 2, 3),))
+    found = emitted.fitting(request, job)
     return None if found is None else found.name
 
 
@@ -193,5 +272,5 @@ def test_an_allgather_is_in_place_where_its_part_of_the_output_is(rank: int) -> 
     assert not emitted.is_in_place(replace(call, input_buffer=call.input_buffer + 256))
 
 
-def test_without_a_driver_no_buffer_is_known_to_begin_an_allocation() -> None:
-    assert not emitted.begins_allocation(0x10000)
+def test_without_a_driver_nobody_knows_where_allocations_begin() -> None:
+    assert emitted.allocation_of(0x10000) is None
