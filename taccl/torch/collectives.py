@@ -13,7 +13,9 @@ import torch.distributed as dist
 from taccl.backend.rounds.lowering import MOST_OPERATIONS
 from taccl.errors import TacclError
 from taccl.jobs.plans import JobPlans, read_plans
+from taccl.torch.messages import Exchange, messages_of
 from taccl.torch.planned import Planned, check_alike
+from taccl.torch.puts import puts_of
 
 _SUM = dist.ReduceOp.SUM
 
@@ -23,6 +25,7 @@ def load(
     group: dist.ProcessGroup | None = None,
     *,
     most_operations: int = MOST_OPERATIONS,
+    one_sided: bool = False,
 ) -> Collectives:
     """Plans for a group, read, verified and compared on all of its ranks, each of which has to call this.
 
@@ -31,12 +34,15 @@ def load(
     plans : the folder that `taccl bundle` wrote, a file, or several files.
     group : None: the default one. Its backend moves the messages, and runs what no plan is for.
     most_operations : sends and receives of a rank that are posted at once.
+    one_sided : messages between GPUs are writes into symmetric memory (`taccl.torch.puts`) and not the
+        backend's, for ranks that reach each other's memory: one node, or one NVLink domain.
 
     Raises
     ------
-    TacclError : a file cannot be run, is for another number of ranks, or differs from rank to rank.
+    TacclError : a file cannot be run, is for another number of ranks, or differs from rank to rank; there is
+        no symmetric memory.
     """
-    return Collectives(read_plans(plans, most_operations=most_operations), group)
+    return Collectives(read_plans(plans, most_operations=most_operations), group, one_sided=one_sided)
 
 
 class Collectives:
@@ -45,7 +51,9 @@ class Collectives:
     `counts` : calls by (collective, name of the plan, or `inner`).
     """
 
-    def __init__(self, plans: JobPlans, group: dist.ProcessGroup | None = None) -> None:
+    def __init__(
+        self, plans: JobPlans, group: dist.ProcessGroup | None = None, *, one_sided: bool = False
+    ) -> None:
         if not dist.is_initialized():
             raise TacclError("torch.distributed is not initialized", hint="init_process_group comes first")
         self.group: dist.ProcessGroup = dist.group.WORLD if group is None else group
@@ -55,7 +63,14 @@ class Collectives:
         digests: list[Any] = [None] * size
         dist.all_gather_object(digests, plans.digest, group=self.group)
         check_alike(digests)
-        self._planned = Planned(plans, dist.get_rank(self.group), size, self.group._get_backend)
+        puts = puts_of(self.group) if one_sided else None
+
+        def exchange_for(device: torch.device) -> Exchange:
+            if puts is not None and device.type == "cuda":
+                return puts
+            return messages_of(self.group._get_backend(device))
+
+        self._planned = Planned(plans, dist.get_rank(self.group), size, exchange_for)
 
     @property
     def counts(self) -> Counter[tuple[str, str]]:

@@ -19,6 +19,7 @@ import torch.distributed as dist
 
 from taccl.errors import TacclError
 from taccl.jobs.plans import JobPlans, read_plans
+from taccl.torch.messages import messages_of
 from taccl.torch.planned import Planned, check_alike
 
 c10d: Any = torch._C._distributed_c10d
@@ -45,7 +46,7 @@ class PlannedGroup(dist.ProcessGroup):  # type: ignore[misc]
         self._set_default_backend(_TYPE.GLOO)
         store.set(f"plans/{rank}", plans.digest)
         check_alike([store.get(f"plans/{each}").decode() for each in range(size)])
-        self._planned = Planned(plans, rank, size, lambda device: self._inner[device.type])
+        self._planned = Planned(plans, rank, size, lambda device: messages_of(self._inner[device.type]))
 
     def _add_inner(self, device: str, kind: Any, backend: Any) -> None:
         backend._set_sequence_number_for_group()

@@ -1,7 +1,8 @@
-"""The rounds of one rank on tensors, by the sends and receives of a backend of torch.distributed."""
+"""The rounds of one rank on tensors, and messages as sends and receives of a backend of torch.distributed."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,49 +15,59 @@ from taccl.torch.reductions import Reduce
 _TAG = 7_342_001
 
 
+#: A range of a rank's buffers, as a tensor.
+View = Callable[[Range], torch.Tensor]
+#: What carries out the messages of a round. When it has returned, what was received may be used: on a GPU by
+#: what the current stream does next.
+Exchange = Callable[[RankRound, View], None]
+
+
 def run_steps(
     steps: RankSteps,
     buffers: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
     chunk: int,
     reduce: Reduce | None,
-    backend: Any,
+    exchange: Exchange,
 ) -> None:
     """Go through all rounds.
 
     Parameters
     ----------
     buffers : input, output and scratch, flat. chunk : elements of a chunk.
-    reduce : how sums are made; None: there are none. backend : a `torch.distributed` backend, whose errors
-        and timeouts are raised as they are.
+    reduce : how sums are made; None: there are none. exchange : its errors are raised as they are.
     """
-    _do_sums(steps.before, buffers, chunk, reduce)
+
+    def view(place: Range) -> torch.Tensor:
+        buffer, first, count = place
+        return buffers[buffer][first * chunk : (first + count) * chunk]
+
+    _do_sums(steps.before, view, reduce)
     for each in steps.rounds:
-        for work in _posted(each, buffers, chunk, backend):
+        exchange(each, view)
+        _do_sums(each.after, view, reduce)
+
+
+def messages_of(backend: Any) -> Exchange:
+    """Sends and receives of a `torch.distributed` backend, whose timeouts hold; as one group where it has
+    groups (NCCL).
+    """
+
+    def exchange(each: RankRound, view: View) -> None:
+        together = bool(each.sends or each.receives) and backend.supports_coalescing
+        if together:
+            backend._start_coalescing()
+        works = [backend.recv([view(place)], peer, _TAG) for peer, place in each.receives]
+        works += [backend.send([view(place)], peer, _TAG) for peer, place in each.sends]
+        for work in [backend._end_coalescing()] if together else works:
             work.wait()
-        _do_sums(each.after, buffers, chunk, reduce)
+
+    return exchange
 
 
-def _posted(each: RankRound, buffers: tuple[torch.Tensor, ...], chunk: int, backend: Any) -> list[Any]:
-    """All of a round, as one group where the backend has groups (NCCL)."""
-    together = bool(each.sends or each.receives) and backend.supports_coalescing
-    if together:
-        backend._start_coalescing()
-    works = [backend.recv([_view(place, buffers, chunk)], peer, _TAG) for peer, place in each.receives]
-    works += [backend.send([_view(place, buffers, chunk)], peer, _TAG) for peer, place in each.sends]
-    return [backend._end_coalescing()] if together else works
-
-
-def _view(place: Range, buffers: tuple[torch.Tensor, ...], chunk: int) -> torch.Tensor:
-    buffer, first, count = place
-    return buffers[buffer][first * chunk : (first + count) * chunk]
-
-
-def _do_sums(
-    sums: tuple[Sum, ...], buffers: tuple[torch.Tensor, ...], chunk: int, reduce: Reduce | None
-) -> None:
+def _do_sums(sums: tuple[Sum, ...], view: View, reduce: Reduce | None) -> None:
     for each in sums:
-        target = _view(each.target, buffers, chunk)
-        first, *others = (_view(source, buffers, chunk) for source in each.sources)
+        target = view(each.target)
+        first, *others = (view(source) for source in each.sources)
         if not others:
             target.copy_(first)
             continue

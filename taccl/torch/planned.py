@@ -22,7 +22,7 @@ import torch.distributed as dist
 from taccl.errors import TacclError
 from taccl.jobs.plans import JobPlan, JobPlans
 from taccl.jobs.steps import RankSteps, steps_of
-from taccl.torch.messages import run_steps
+from taccl.torch.messages import Exchange, run_steps
 from taccl.torch.reductions import Reduce, reduction_of
 
 #: Collectives whose input, or output, is a part for each rank; the other is one part, or as many.
@@ -39,14 +39,14 @@ class Planned:
     Parameters
     ----------
     plans : of this many ranks, and equal on all of them.
-    rank, size : in the group. backend_for : the inner backend for a device.
+    rank, size : in the group. exchange_for : what carries out messages of tensors on a device.
     """
 
     def __init__(
-        self, plans: JobPlans, rank: int, size: int, backend_for: Callable[[torch.device], Any]
+        self, plans: JobPlans, rank: int, size: int, exchange_for: Callable[[torch.device], Exchange]
     ) -> None:
         plans.check_ranks(size)
-        self.plans, self.rank, self.size, self.backend_for = plans, rank, size, backend_for
+        self.plans, self.rank, self.size, self.exchange_for = plans, rank, size, exchange_for
         #: Calls by (collective, who ran them): the name of a plan, or `inner`.
         self.counts: Counter[tuple[str, str]] = Counter()
         self._worker = _Worker()
@@ -135,7 +135,7 @@ class Planned:
             source = source.clone()
         target = output.view(-1) if is_whole else output.new_zeros(steps.outputs * chunk)
         scratch = inputs.new_empty(steps.scratch * chunk)
-        run_steps(steps, (source, target, scratch), chunk, reduce, self.backend_for(inputs.device))
+        run_steps(steps, (source, target, scratch), chunk, reduce, self.exchange_for(inputs.device))
         if not is_whole:
             rows = target.view(parts[1], -1)[:, : output.numel() // parts[1]]
             output.copy_(rows.reshape(output.shape))

@@ -15,7 +15,7 @@ from taccl import synthesize
 from taccl.cli.main import main
 from taccl.support.schemas import json_schema
 
-pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'taccl[torch]'")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'taccl[torch]'")
 RANKS = 4
 NAMES = ("allgather", "reducescatter", "allreduce", "alltoall", "broadcast")
 
@@ -71,6 +71,17 @@ def test_fully_sharded_training_ends_with_the_same_weights(results):
     assert all(each["fsdp"] < 1e-6 for each in results)
     assert "allgather allgather.xml" in results[0]["group_counts"]
     assert "reducescatter reducescatter.xml" in results[0]["group_counts"]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_one_sided_calls_on_a_gpu_equal_those_of_gloo_and_keep_to_streams(folder):
+    command = [sys.executable, str(Path(__file__).with_name("job.py")), str(folder), str(RANKS)]
+    ran = subprocess.run(
+        [*command, str(free_port()), "40", "cuda"], env=environment(), timeout=300, check=False
+    )
+    assert ran.returncode == 0
+    ranks = json.loads((folder / "results.json").read_text())
+    assert [(each["unequal"], each["streamed"]) for each in ranks] == [([], 0)] * RANKS
 
 
 def test_plans_that_fit_no_group_are_refused_when_they_are_given(results):
