@@ -95,6 +95,11 @@ ROOMS = (
         "which algorithm a stock library takes at which size: tuner files, written and checked",
         ("analysis",),
     ),
+    Room(
+        "ordering",
+        "which host takes which place of a plan: the order in which it is fastest, and what no order beats",
+        ("analysis",),
+    ),
     Room("deployment", "files into a job: plans converted, and a module that registers them", ("analysis",)),
     Room(
         "bundles",
@@ -117,7 +122,7 @@ ROOMS = (
     Room(
         "cli",
         "one module for each group of commands; the only room that prints",
-        ("torch", "tuners", "testbed"),
+        ("torch", "tuners", "testbed", "ordering"),
     ),
 )
 

@@ -128,6 +128,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("baseline", "all", "--topology", "ring:3", "--size", "3KB"),
         ("baseline", "ring", "--topology", "ring:3", "--size", "3KB,3MB"),
     ),
+    "taccl.order/1": (("order", "--topology", "ring:3", "--size", "3MB", "--effort", "50"),),
     "taccl.bound.helpers/1": (("bound", "--topology", "switch:4", "--size", "1MB", "--helpers", "0..2"),),
     "taccl.bound/1": (
         ("bound", *RING),

@@ -39,7 +39,7 @@ def lower_to_rounds(
     most_operations = whole_number(
         most_operations, "the most operations of a round", TacclError, least=2, most=2**31
     )
-    pieces = _equal_pieces(call)
+    pieces = equal_pieces(call)
     flow, wanted = dataflow_of(call), call.expectation
     levels = rounds_of(flow, pipelined=pipelined)
     homes = find_homes(flow, levels, buffers_of(wanted, pieces, in_place))
@@ -73,7 +73,7 @@ def lower_to_rounds(
     return made
 
 
-def _equal_pieces(call: OneCall) -> int:
+def equal_pieces(call: OneCall) -> int:
     """How many equal pieces the file cuts each chunk into."""
     layout = call.machine.layout
     ends = [*layout.cuts.tolist()[1:], layout.chunk_bytes]

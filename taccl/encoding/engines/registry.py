@@ -280,6 +280,16 @@ def several_schedules(instance: Instance, budget: Budget, most: int) -> list[Sch
     return several
 
 
+def plan_on_line(instance: Instance, name: str) -> Schedule | None:
+    """A textbook algorithm on the ranks in the order of their numbers; None: there is none for the demand.
+
+    Raises
+    ------
+    KeyError : no algorithm for the demand and this many ranks has that name.
+    """
+    return textbook.by_name(instance, name, orders=(range(instance.problem.num_ranks),))
+
+
 def added_engines(note: Note | None = None) -> tuple[Engine, ...]:
     """The engines of other packages; see `taccl.support.plugins.added`."""
     return added(GROUP, Engine, note)

@@ -1,0 +1,77 @@
+"""`taccl order`: the order of hosts in which a plan is fastest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from taccl.cli import completion
+from taccl.cli.options import FILE, json_option
+from taccl.cli.output import claim_outputs, output_name, show_reported, write_output
+from taccl.cli.sections import Sectioned
+from taccl.ordering.hostfile import FORMATS, Format
+from taccl.ordering.ordered import best_order
+
+
+@click.command(cls=Sectioned)
+@click.option(
+    "--topology",
+    required=True,
+    shell_complete=completion.machines,
+    metavar="NAME|FILE",
+    help="A machine of the catalogue or a YAML file, which may name a CSV of measured costs.",
+)
+@click.option("--nodes", type=int, help="Number of nodes. Default: the topology's.")
+@click.option(
+    "--plan",
+    default="ring",
+    show_default=True,
+    metavar="NAME|FILE",
+    help="ring, tree, nccl (what NCCL picks at this size), a textbook algorithm, a schedule or a file.",
+)
+@click.option("--collective", default="allreduce", show_default=True, metavar="NAME", help="Of a named plan.")
+@click.option("--size", required=True, metavar="BYTES", help="What nccl-tests prints as size, such as 64MB.")
+@click.option("--chunks", type=int, metavar="N", help="Pieces of one rank's part.  [default: 1]")
+@click.option("--root", type=int, help="Of a rooted collective.")
+@click.option(
+    "--hosts", type=FILE, help="Names of the hosts in the machine's order, one a line. Default: node0, ..."
+)
+@click.option(
+    "--time-limit", type=float, default=30.0, show_default=True, metavar="SECONDS", help="For the search."
+)
+@click.option("--effort", type=int, metavar="N", help="Units of work in place of seconds.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the search.")
+@click.option(
+    "-o", "--output", type=FILE, metavar="FILE", help="Write the hosts in order; - for standard output."
+)
+@click.option(
+    "--format",
+    type=click.Choice(FORMATS),
+    default="hostfile",
+    show_default=True,
+    help="Of --output: hosts with slots, a rank on each line, or a host on each line for each task.",
+)
+@json_option
+def order(output: Path | None, format: Format, hosts: Path | None, as_json: bool, **requested: Any) -> None:
+    """Find the order of hosts in which a plan is fastest, with what this plan takes in any order at least,
+    and what any algorithm takes at least.
+
+    The plan stays as it is; which host has which place changes. On one node, its GPUs are ordered. Up to 9
+    hosts every order is compared. Times are by links alone.
+
+    \b
+    taccl order --topology cloud.yaml --plan ring --size 64MB -o hosts.txt
+    taccl order --topology cloud.yaml --plan plan.xml --size 64MB --format slurm -o hosts.txt
+    """
+    inputs = (requested["topology"], requested["plan"], hosts)
+    claim_outputs((output,), inputs, as_json=as_json)
+    found = best_order(hosts=hosts, **requested)
+    if output is not None:
+        write_output(output, found.text(format))
+        click.echo(f"wrote {output_name(output)}", err=True)
+    if output != Path("-"):
+        show_reported(found, as_json=as_json)
+        for note in () if as_json else ("times are by links alone",):
+            click.echo(f"note: {note}")

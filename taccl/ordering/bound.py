@@ -1,0 +1,168 @@
+"""What a plan takes at least, whichever host stands at which of its positions.
+
+cut : a port that all traffic out of (or into) a set of hosts passes carries at least the plan's least cut
+between as many positions and the others. For a single host that is what the position with the least traffic
+sends; for more, with as much into as out of each position, half of the larger of the least cut of the
+undirected traffic (Stoer and Wagner 1997) and of lambda_2 w (n - w) / n, where lambda_2 is the second
+eigenvalue of its Laplacian (Fiedler 1973).
+
+host : each host stands somewhere, so its fastest links carry what the position with the least traffic sends
+to its neighbour.
+
+chain : the longest chain of sends passes its pairs of positions whoever stands there, each as fast as its
+sender's fastest link at best; which hosts those are is an assignment, the cheapest of which counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import networkx as nx
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from taccl.model.collective import IntArray
+from taccl.model.network import FloatArray
+from taccl.ordering.traffic import Traffic
+
+
+@dataclass(frozen=True)
+class PlanBound:
+    """No order of hosts makes the plan faster than `value_us`; `witness` says why."""
+
+    value_us: float
+    witness: str
+
+
+NOTHING = PlanBound(0.0, "nothing has to move")
+
+
+def plan_bound(traffic: Traffic) -> PlanBound:
+    """The largest of the bounds of one plan in any order."""
+    if not len(traffic.sends.link):
+        return NOTHING
+    return max((*_cuts(traffic), _hosts(traffic), _chain(traffic)), key=lambda each: each.value_us)
+
+
+def _host_traffic(traffic: Traffic, amount: FloatArray) -> FloatArray:
+    """What goes from position to position, shape (hosts, hosts), none from a host to itself."""
+    pairs, hosts = traffic.pairs, traffic.num_hosts
+    host_of = np.empty(traffic.hosts.size, dtype=np.int64)
+    host_of[traffic.hosts] = np.arange(hosts)[:, None]
+    matrix = np.zeros((hosts, hosts))
+    np.add.at(matrix, (host_of[pairs.src], host_of[pairs.dst]), amount)
+    np.fill_diagonal(matrix, 0.0)
+    return matrix
+
+
+class _Cuts:
+    """The least traffic out of w positions, for a plan's MB or its sends."""
+
+    def __init__(self, matrix: FloatArray) -> None:
+        out, into = matrix.sum(axis=1), matrix.sum(axis=0)
+        self._hosts = len(matrix)
+        self._least = float(out.min()), float(into.min())
+        self._is_even = bool(np.allclose(out, into))
+        self._whole = self._lambda_2 = 0.0
+        if self._is_even and self._hosts > 2:
+            both = matrix + matrix.T
+            laplacian = np.diag(both.sum(axis=1)) - both
+            self._lambda_2 = max(0.0, float(np.linalg.eigvalsh(laplacian)[1]))
+            graph = nx.from_numpy_array(both)
+            self._whole = float(nx.stoer_wagner(graph)[0]) if nx.is_connected(graph) else 0.0
+
+    def least(self, size: int, *, is_out: bool) -> float:
+        """Out of (or into) any `size` positions."""
+        if size in (1, self._hosts - 1):
+            return self._least[0 if is_out == (size == 1) else 1]
+        spectral = self._lambda_2 * size * (self._hosts - size) / self._hosts
+        return max(self._whole, spectral) / 2
+
+
+def _cuts(traffic: Traffic) -> list[PlanBound]:
+    """One for each port that is on all ways out of, or into, a set of hosts."""
+    topology, costs, hosts = traffic.problem.topology, traffic.costs, traffic.num_hosts
+    host_of = np.empty(traffic.hosts.size, dtype=np.int64)
+    host_of[traffic.hosts] = np.arange(hosts)[:, None]
+    mb, count = (_Cuts(_host_traffic(traffic, each)) for each in (traffic.pairs.mb, traffic.pairs.count))
+    src, dst = host_of[topology.src], host_of[topology.dst]
+    between = src != dst
+    many_between = int(between.sum())
+    found = []
+    for port, links in enumerate(topology.port_links):
+        used = np.array(links, dtype=np.int64)
+        used = used[between[used]]
+        for side, is_out in ((src, True), (dst, False)):
+            inside = np.unique(side[used])
+            leaving = between & np.isin(src, inside) & ~np.isin(dst, inside)
+            entering = between & ~np.isin(src, inside) & np.isin(dst, inside)
+            needed = np.flatnonzero(leaving if is_out else entering)
+            if not len(needed) or len(needed) >= many_between or not np.isin(needed, used).all():
+                continue
+            pair = np.flatnonzero(costs.port == port)
+            beta, alpha = float(costs.busy_beta_us[pair].min()), float(costs.busy_alpha_us[pair].min())
+            size = len(inside)
+            value_us = beta * mb.least(size, is_out=is_out) + alpha * count.least(size, is_out=is_out)
+            what = "a host" if size == 1 else f"{size} hosts"
+            name = topology.port_names[port]
+            found.append(PlanBound(value_us, f"what {what} must pass through {name}"))
+    return found
+
+
+def _hosts(traffic: Traffic) -> PlanBound:
+    """The slowest host at the position with the least traffic to a neighbour, over its fastest links."""
+    pairs, costs, topology = traffic.pairs, traffic.costs, traffic.problem.topology
+    if traffic.hosts.shape[1] > 1:
+        return NOTHING
+    value_us, slowest = 0.0, 0
+    for column, ends in ((topology.src, pairs.src), (topology.dst, pairs.dst)):
+        if len(np.unique(ends)) < traffic.num_hosts:
+            continue  # a host may stand where nothing is sent
+        busiest_us = np.maximum.reduceat(
+            costs.busy_alpha_us * pairs.count.min() + costs.busy_beta_us * pairs.mb.min(), costs.first[:-1]
+        )
+        fastest = np.full(traffic.num_hosts, np.inf)
+        np.minimum.at(fastest, column, busiest_us)
+        if fastest.max() > value_us:
+            value_us, slowest = float(fastest.max()), int(fastest.argmax())
+    return PlanBound(value_us, f"the fastest link of host {slowest}")
+
+
+def _chain(traffic: Traffic) -> PlanBound:
+    """The longest chain with the cheapest hosts at its positions."""
+    if traffic.hosts.shape[1] > 1:
+        return NOTHING
+    chain, topology, costs = _longest_chain(traffic), traffic.problem.topology, traffic.costs
+    hosts = traffic.num_hosts
+    src = traffic.src[chain]
+    mb = traffic.sends.mb[chain]
+    count_of, mb_of = np.bincount(src, minlength=hosts), np.bincount(src, mb, hosts)
+    alpha, beta = np.full(hosts, np.inf), np.full(hosts, np.inf)
+    np.minimum.at(alpha, topology.src, costs.alpha_us)
+    np.minimum.at(beta, topology.src, costs.beta_us)
+    cost = count_of[:, None] * alpha[None, :] + mb_of[:, None] * beta[None, :]
+    cost = np.where(count_of[:, None] > 0, cost, 0.0)
+    if not np.isfinite(cost).all():
+        return NOTHING
+    rows, columns = linear_sum_assignment(cost)
+    return PlanBound(float(cost[rows, columns].sum()), f"a chain of {len(chain)} sends")
+
+
+def _longest_chain(traffic: Traffic) -> IntArray:
+    """Sends of which each waits for the one before, the longest such where all links are equal."""
+    sends, duration_us = traffic.sends, traffic.even_us
+    there_us, brought_by = np.zeros(sends.num_cells), np.full(sends.num_cells, -1)
+    end_us, before = np.zeros(len(sends.link)), np.full(len(sends.link), -1)
+    for send in range(len(sends.link)):
+        needs = sends.need[sends.first_need[send] : sends.first_need[send + 1]]
+        latest = needs[np.argmax(there_us[needs])] if len(needs) else -1
+        begin_us = there_us[latest] if latest >= 0 else 0.0
+        before[send] = brought_by[latest] if latest >= 0 else -1
+        end_us[send] = begin_us + duration_us[send]
+        for cell in sends.give[sends.first_give[send] : sends.first_give[send + 1]].tolist():
+            if end_us[send] > there_us[cell]:
+                there_us[cell], brought_by[cell] = end_us[send], send
+    chain = [int(np.argmax(end_us))]
+    while before[chain[-1]] >= 0:
+        chain.append(int(before[chain[-1]]))
+    return np.array(chain)

@@ -1,0 +1,199 @@
+"""The search for an order: exact where hosts are few, else annealed estimates whose best are timed.
+
+Starts are the machine's own order, one by the machine's costs (spectral), and for a ring a tour of OR-tools'
+routing. Each round anneals from the best so far or from a start, and times what it found.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from taccl.model.network import FloatArray
+from taccl.ordering.bound import PlanBound, plan_bound
+from taccl.ordering.estimate import Estimator
+from taccl.ordering.exact import Ring, fastest_of_all, least_bottleneck, least_sum
+from taccl.ordering.routing import routed_tour
+from taccl.ordering.traffic import Order, Traffic
+from taccl.ordering.tuning import (
+    CLIMB_MOVES,
+    CLIMB_SENDS,
+    COLDEST,
+    HOTTEST,
+    MOST_EXHAUSTIVE,
+    MOST_RING_PROVED,
+    PORTS_PER_UNIT,
+    PROPOSALS_PER_HOST,
+    ROUNDS_IN_VAIN,
+    SENDS_PER_UNIT,
+    TIMED_PER_ROUND,
+)
+from taccl.support.budget import Budget
+from taccl.support.jit import ahead_of_time
+
+
+@dataclass(frozen=True)
+class Found:
+    """The best order of a search.
+
+    Parameters
+    ----------
+    time_us, before_us : of the plan in this order, and in the machine's own.
+    bound : of the plan in any order.
+    is_exact : whether all orders were compared.
+    """
+
+    order: Order
+    time_us: float
+    before_us: float
+    bound: PlanBound
+    is_exact: bool
+
+
+def find_order(traffic: Traffic, budget: Budget, seed: int = 0) -> Found:
+    """The fastest order that is found within the budget; the machine's own in any case.
+
+    Parameters
+    ----------
+    budget : with work to count, the answer does not depend on how busy the computer is.
+    """
+    with ahead_of_time():
+        before_us = traffic.time_us(traffic.own_order)
+        search = _Search(traffic, budget, seed, (before_us, traffic.own_order))
+        bound = plan_bound(traffic)
+        if traffic.num_hosts <= MOST_EXHAUSTIVE:
+            time_us, order, is_exact = fastest_of_all(traffic, search.best, budget)
+            if is_exact:
+                bound = PlanBound(time_us, "every order was compared")
+            return Found(order, time_us, before_us, bound, is_exact)
+        bound = max(bound, search.ring_proved(), key=lambda each: each.value_us)
+        search.run(bound.value_us)
+    time_us, order = search.best
+    return Found(order, time_us, before_us, bound, is_exact=False)
+
+
+class _Search:
+    """The best so far, and what finds better ones."""
+
+    def __init__(self, traffic: Traffic, budget: Budget, seed: int, best: tuple[float, Order]) -> None:
+        self.best = best
+        self._traffic, self._budget = traffic, budget
+        self._ring = Ring.of(traffic)
+        self._rng = np.random.default_rng(seed)
+        self._estimator = Estimator.of(traffic)
+        self._timed = {best[1]}
+
+    def _time(self, order: Order) -> None:
+        if order in self._timed:
+            return
+        self._timed.add(order)
+        self._budget.spend(len(self._traffic.sends.link) / SENDS_PER_UNIT)
+        time_us = self._traffic.time_us(order)
+        if time_us < self.best[0]:
+            self.best = (time_us, order)
+
+    def ring_proved(self) -> PlanBound:
+        """What CP-SAT proves of a ring of few hosts; its tours are timed."""
+        ring, none = self._ring, PlanBound(0.0, "")
+        if ring is None or self._traffic.num_hosts > MOST_RING_PROVED:
+            return none
+        bottleneck = least_bottleneck(ring, ring.hop_us if self._is_serial else self._busy_us(ring))
+        if bottleneck is None:
+            return none
+        self._time(ring.order_of(bottleneck.hosts))
+        bound = PlanBound(bottleneck.bound_us, "the slowest hop of any tour")
+        tour = least_sum(ring, bottleneck.bound_us * 1.001)
+        if tour is not None:
+            self._time(ring.order_of(tour.hosts))
+        return bound
+
+    @property
+    def _is_serial(self) -> bool:
+        return self._traffic.problem.topology.is_serial
+
+    def _busy_us(self, ring: Ring) -> FloatArray:
+        """What all sends of a hop keep a pipelined port busy, which is less than they take."""
+        topology, pairs = self._traffic.problem.topology, self._traffic.pairs
+        busy = np.append(pairs.mb[0] * topology.beta_us_per_mb, np.inf)
+        return np.asarray(busy[self._traffic.link_table])
+
+    def run(self, bound_us: float) -> None:
+        """Anneal until the time is over, the bound is reached, or round after round is in vain."""
+        starts = [self._spectral()]
+        if self._ring is not None:
+            starts.append(self._ring.order_of(routed_tour(self._ring.hop_us)))
+        for start in starts:
+            self._time(start)
+        in_vain, turn = 0, 0
+        while self._budget.remaining_s() > 0 and self.best[0] > bound_us * (1 + 1e-9):
+            if in_vain >= ROUNDS_IN_VAIN:
+                return
+            before_us = self.best[0]
+            self._round(starts[turn % len(starts)] if turn < len(starts) else self._begin(turn))
+            in_vain = 0 if self.best[0] < before_us * (1 - 1e-6) else in_vain + 1
+            turn += 1
+
+    def _begin(self, turn: int) -> Order:
+        """The best, or every third time any order."""
+        hosts = self._traffic.num_hosts
+        return tuple(self._rng.permutation(hosts).tolist()) if turn % 3 == 2 else self.best[1]
+
+    def _round(self, order: Order) -> None:
+        """Anneal, colder each time, and time what comes out of each."""
+        proposals = PROPOSALS_PER_HOST * self._traffic.num_hosts
+        hottest = HOTTEST
+        for _ in range(TIMED_PER_ROUND):
+            if self._budget.remaining_s() <= 0:
+                return
+            self._budget.spend(proposals * self._estimator.ports_of_a_look / PORTS_PER_UNIT)
+            order, _ = self._estimator.annealed(order, proposals, hottest, COLDEST, self._rng)
+            self._time(order)
+            hottest /= 10
+        self._climb()
+
+    def _climb(self) -> None:
+        """Random moves of the best, by their exact times: of small plans many, of large ones few."""
+        hosts, sends = self._traffic.num_hosts, len(self._traffic.sends.link)
+        for _ in range(min(CLIMB_MOVES * hosts, CLIMB_SENDS // sends)):
+            if self._budget.remaining_s() <= 0:
+                return
+            order = list(self.best[1])
+            a, b = sorted(self._rng.integers(0, hosts, 2).tolist())
+            match int(self._rng.integers(0, 3)):
+                case 0:
+                    order[a], order[b] = order[b], order[a]
+                case 1:
+                    order.insert(a, order.pop(b))
+                case _:
+                    order[a : b + 1] = reversed(order[a : b + 1])
+            self._time(tuple(order))
+
+    def _spectral(self) -> Order:
+        """Hosts that are near each other at positions that talk to each other: both by Fiedler's vector."""
+        traffic = self._traffic
+        topology, hosts = traffic.problem.topology, traffic.num_hosts
+        host_of = np.empty(traffic.hosts.size, dtype=np.int64)
+        host_of[traffic.hosts] = np.arange(hosts)[:, None]
+        near = np.zeros((hosts, hosts))
+        mb = float(traffic.pairs.mb.mean() / traffic.pairs.count.mean())
+        work = traffic.costs.alpha_us + mb * np.bincount(
+            topology.incidence[0], topology.pair_betas, topology.num_links
+        )
+        np.add.at(near, (host_of[topology.src], host_of[topology.dst]), 1 / np.maximum(work, 1e-9))
+        talk = np.zeros((hosts, hosts))
+        np.add.at(talk, (host_of[traffic.pairs.src], host_of[traffic.pairs.dst]), traffic.pairs.mb)
+        by_host, by_position = _fiedler_order(near**4), _fiedler_order(talk)
+        order = np.empty(hosts, dtype=np.int64)
+        order[by_position] = by_host
+        return tuple(order.tolist())
+
+
+def _fiedler_order(weight: FloatArray) -> list[int]:
+    """Rows by their entry in the second eigenvector of the Laplacian."""
+    both = weight + weight.T
+    np.fill_diagonal(both, 0.0)
+    both = both / max(float(both.max()), 1e-300)
+    vectors = np.linalg.eigh(np.diag(both.sum(axis=1)) - both)[1]
+    order: list[int] = np.argsort(vectors[:, 1], kind="stable").tolist()
+    return order
