@@ -8,6 +8,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
     *(page for page in sorted((ROOT / "docs").rglob("*.md")) if page.parent.name != "results"),
 ]
 

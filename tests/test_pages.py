@@ -9,6 +9,7 @@ from pages import PAGES, RESULTS, ROOT, name_of
 
 WIDTH = 120
 
+_ANCHORED = re.compile(r"\]\(([^)#:\s]*)(?:#([^):\s]*))?\)")
 _LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 
@@ -52,6 +53,20 @@ def test_every_page_is_reached_from_the_readme() -> None:
         links = _LINK.findall(page.read_text(encoding="utf-8"))
         ahead += [(page.parent / link).resolve() for link in links]
     assert not {name_of(page) for page in set(PAGES) - reached}
+
+
+def anchors(page: Path) -> set[str]:
+    """As GitHub and the site of `make docs` make them of headings."""
+    titles = (line.lstrip("#").strip().lower() for _, line in prose(page.read_text(encoding="utf-8")))
+    return {re.sub(r"[^\w\- ]", "", title).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_to_files_and_headings(page: Path) -> None:
+    for link, anchor in _ANCHORED.findall(page.read_text(encoding="utf-8")):
+        target = (page.parent / link).resolve() if link else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), f"{link}#{anchor}"
 
 
 def test_the_index_links_every_page_once() -> None:
