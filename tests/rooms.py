@@ -116,13 +116,14 @@ ROOMS = (
         "plans in a PyTorch job: functions, and a process group; the one room that imports torch",
         ("jobs",),
     ),
+    Room("mpi", "plans under mpirun; the one room that imports mpi4py", ("jobs",)),
     Room("jax", "plans in a JAX program, as permutations; the one room that imports jax", ("jobs",)),
     Room("testbed", "a machine as namespaces and shaped wires of this computer", ("topologies",)),
     Room("testing", "checks that an engine, a bound, a target or a format keeps its promises", ("analysis",)),
     Room(
         "cli",
         "one module for each group of commands; the only room that prints",
-        ("torch", "tuners", "testbed", "ordering"),
+        ("torch", "mpi", "tuners", "testbed", "ordering"),
     ),
 )
 

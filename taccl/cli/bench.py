@@ -1,32 +1,32 @@
-"""`taccl bench`: plans in a running job, next to what its backend does by itself."""
+"""`taccl bench`: plans in a running job, next to what its library does by itself."""
 
 from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from taccl.backend.execute.call import DTYPES
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json
 from taccl.errors import TacclError
 from taccl.exploration.sizes import sizes_of
-from taccl.jobs.plans import read_plans
+from taccl.jobs.benched import Benched
+from taccl.jobs.plans import JobPlans, read_plans
 from taccl.support.files import write_atomically
 from taccl.support.schemas import stamped
-
-if TYPE_CHECKING:
-    from taccl.torch.bench import Benched
 
 _SETTING = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
 @click.command
 @click.argument("plans", type=FILE, nargs=-1, required=True)
-@click.option("--backend", type=click.Choice(["gloo", "nccl"]), default="gloo", show_default=True)
+@click.option("--backend", type=click.Choice(["gloo", "nccl", "mpi"]), default="gloo", show_default=True)
 @click.option(
     "--sizes", default="1KB..16MB", show_default=True, help="As nccl-tests counts: 1KB..1GB, or a list."
 )
@@ -41,12 +41,54 @@ _SETTING = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 @click.option("--csv", type=FILE, help="Times of the plans, for taccl topology fit --runs.")
 @json_option
 def bench(plans: tuple[Path, ...], backend: str, sizes: str, as_json: bool, **options: Any) -> None:
-    """Measure PLANS, the folder of a bundle or files, in a job that torchrun started, next to the collectives
-    of its backend. Medians of the rank that takes longest; each result is compared with the backend's.
+    """Measure PLANS, the folder of a bundle or files, in a job that torchrun or mpirun started, next to the
+    collectives of its library. Medians of the rank that takes longest; each result is compared with those.
 
     \b
     torchrun --nproc-per-node 8 --no-python taccl bench bundle --sizes 1KB..16MB
+    mpirun -n 8 taccl bench bundle --backend mpi
     """
+    csv = options.pop("csv")
+    read = read_plans(plans[0] if len(plans) == 1 else plans)
+    rows_of = _over_mpi if backend == "mpi" else _in_torch
+    rows: list[Benched] = []
+    speaks = False
+    for rank, row in rows_of(read, backend, sizes_of(sizes), **options):
+        speaks = rank == 0
+        if row is None:
+            if speaks and not as_json:
+                _show_header(backend)
+            continue
+        rows.append(row)
+        if speaks and not as_json:
+            _show(row)
+    if speaks and csv is not None:
+        write_atomically(csv, "file,size_bytes,time_us,wrong\n" + "".join(map(_csv, rows)))
+    if speaks and as_json:
+        show_json(stamped("taccl.bench/1", {"backend": backend, "rows": [_values(row) for row in rows]}))
+
+
+def _over_mpi(
+    plans: JobPlans, backend: str, sizes: Sequence[int], *, dtype: str, **options: Any
+) -> Iterator[tuple[int, Benched | None]]:
+    """The rank of this process and a row each time; None before the first."""
+    from taccl.mpi.bench import bench as measured
+    from taccl.mpi.world import World
+
+    world = World()
+
+    if dtype not in DTYPES:
+        raise TacclError(f"NumPy knows no {dtype}", hint="one of " + ", ".join(DTYPES))
+    plans.check_ranks(world.size)
+    yield world.rank, None
+    for row in measured(plans, sizes, world, dtype=dtype, **options):
+        yield world.rank, row
+
+
+def _in_torch(
+    plans: JobPlans, backend: str, sizes: Sequence[int], *, dtype: str, **options: Any
+) -> Iterator[tuple[int, Benched | None]]:
+    """As `_over_mpi`."""
     missing = [name for name in _SETTING if name not in os.environ]
     if missing:
         raise TacclError(
@@ -61,10 +103,7 @@ def bench(plans: tuple[Path, ...], backend: str, sizes: str, as_json: bool, **op
     from taccl.torch.bench import bench as measured
 
     warnings.filterwarnings("ignore", category=FutureWarning, module="torch")
-    read = read_plans(plans[0] if len(plans) == 1 else plans)
-    read.check_ranks(int(os.environ["WORLD_SIZE"]))
-    csv = options.pop("csv")
-    options["dtype"] = getattr(torch, options["dtype"])
+    plans.check_ranks(int(os.environ["WORLD_SIZE"]))
     device = "cpu"
     if backend == "nccl":
         if not torch.cuda.is_available():
@@ -73,20 +112,9 @@ def bench(plans: tuple[Path, ...], backend: str, sizes: str, as_json: bool, **op
         torch.cuda.set_device(device)
     dist.init_process_group(backend)
     try:
-        rows = []
-        if dist.get_rank() == 0 and not as_json:
-            _show_header(backend)
-        for row in measured(read, sizes_of(sizes), device=device, **options):
-            rows.append(row)
-            if dist.get_rank() == 0 and not as_json:
-                _show(row)
-        if dist.get_rank() == 0:
-            if csv is not None:
-                write_atomically(csv, "file,size_bytes,time_us,wrong\n" + "".join(map(_csv, rows)))
-            if as_json:
-                show_json(
-                    stamped("taccl.bench/1", {"backend": backend, "rows": [_values(row) for row in rows]})
-                )
+        yield dist.get_rank(), None
+        for row in measured(plans, sizes, device=device, dtype=getattr(torch, dtype), **options):
+            yield dist.get_rank(), row
     finally:
         dist.destroy_process_group()
 
@@ -118,4 +146,5 @@ def _csv(row: Benched) -> str:
 
 def _values(row: Benched) -> dict[str, Any]:
     values = asdict(row)
+    values.pop("elements")
     return {"ranks": values.pop("num_ranks"), **values}

@@ -24,7 +24,7 @@ COMMANDS = (
     Listed("deploy", "Make", "Write the Python module that registers plans with MSCCL++."),
     Listed("verify", "Check", "Check files against each runtime: limits, results, races and deadlocks."),
     Listed("run", "Check", "Execute a file on CPU arrays and compare the results with NumPy."),
-    Listed("bench", "Check", "Measure plans in a PyTorch job next to its backend's collectives."),
+    Listed("bench", "Check", "Measure plans in a job of PyTorch or MPI next to its own collectives."),
     Listed("bound", "Check", "Prove lower bounds on the time of any schedule."),
     Listed("explain", "Check", "Explain why a sketch has no schedule, or none by a target time."),
     Listed("baseline", "Look", "Show what NCCL or RCCL picks, and the time that NCCL expects."),

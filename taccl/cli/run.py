@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -12,8 +12,6 @@ from taccl.backend.execute.call import DTYPES, OPS
 from taccl.backend.execute.deadline import Deadline
 from taccl.backend.execute.outcome import outcomes_to_dict
 from taccl.backend.execute.requested import RunRequested
-from taccl.backend.execute.two_sided.call import make_call
-from taccl.backend.execute.two_sided.run import modes_of
 from taccl.backend.targets.registry import unfold_file
 from taccl.cli import completion
 from taccl.cli.options import FILE, json_option
@@ -25,9 +23,6 @@ from taccl.support.arguments import number
 from taccl.support.budget import MAX_TIME_LIMIT_S
 from taccl.support.files import read_bytes
 from taccl.synthesis.collective_file import load_collective
-
-if TYPE_CHECKING:
-    from taccl.backend.execute.two_sided.mpi import World
 
 #: Options that are passed on as they are.
 _CALL_OPTIONS = ("in_place", "dtype", "op", "root", "slots", "seed", "ranks_as", "check", "calls")
@@ -60,7 +55,7 @@ _CALL_OPTIONS = ("in_place", "dtype", "op", "root", "slots", "seed", "ranks_as",
     type=click.Choice(["local", "mpi"]),
     default="local",
     show_default=True,
-    help="mpi: each rank is a process of mpirun -n RANKS taccl run ...",
+    help="mpi: by rounds; each rank is a process of mpirun -n RANKS taccl run ...",
 )
 @click.option("--slots", type=int, help="Pieces that a connection holds. Default: 2 (Simple), 8 (LL, LL128).")
 @click.option("--piece", metavar="SIZE", help="Most bytes in a piece. Default: the protocol's.")
@@ -106,39 +101,17 @@ def _over_mpi(
     ctx: click.Context, file: Path, options: dict[str, Any], deadline: Deadline
 ) -> tuple[list[Execution], bool]:
     """The outcomes, and whether this process is the one that says so."""
-    from taccl.backend.execute.two_sided.mpi import World
+    from taccl.mpi.running import run_over_mpi
+    from taccl.mpi.world import World
 
     world = World()
     try:
-        return _ranks(file, options, world, deadline), world.rank == 0
+        unfolded = world.all_do(lambda: unfold_file(file, read_bytes(file), "run over MPI", deadline.look))
+        return run_over_mpi(unfolded, _requested(options, deadline), world), world.rank == 0
     except TacclError as error:
         if world.rank == 0:
             raise
         ctx.exit(error.exit_code)
-
-
-def _ranks(file: Path, options: dict[str, Any], world: World, deadline: Deadline) -> list[Execution]:
-    from taccl.backend.execute.two_sided.mpi import execute_over_mpi
-
-    trouble: TacclError | None = None
-    calls = []
-    try:
-        program = unfold_file(file, read_bytes(file), "run over MPI", deadline.look).two_sided
-        if program is None:
-            raise TacclError(
-                "only programs of sends and receives run over MPI, and this file has none",
-                path=file,
-                hint="leave --backend out",
-            )
-        calls = [
-            make_call(program, _requested(options, deadline), in_place=in_place)
-            for in_place in modes_of(program, options["in_place"])
-        ]
-    except TacclError as error:
-        trouble = error
-    world.agree(trouble)
-    assert program is not None
-    return [execute_over_mpi(program, call, world, deadline, check=options["check"]) for call in calls]
 
 
 def _requested(options: dict[str, Any], deadline: Deadline) -> RunRequested:
@@ -154,11 +127,12 @@ def _requested(options: dict[str, Any], deadline: Deadline) -> RunRequested:
 def _show(run: Execution) -> None:
     root = "" if run.root is None else f" (root {run.root})"
     times = "" if run.iterations == 1 else f", {run.iterations} iterations"
-    held = f"{run.calls} calls in a row" if run.slots is None else f"{run.slots} slots{times}"
+    held = f"; {run.calls} calls in a row" if run.calls > 1 else ""
+    held = held if run.slots is None else f"; {run.slots} slots{times}"
     for label, value in (
         ("collective", f"{run.collective}{root}, {run.ranks} ranks as {run.ranks_as}, {run.mode}"),
-        ("call", f"{units.format_size(run.size_bytes)} of {run.dtype}, {run.op}; {held}"),
-        ("program", f"{run.thread_blocks} thread blocks, {run.steps} steps, {run.pieces} pieces sent"),
+        ("call", f"{units.format_size(run.size_bytes)} of {run.dtype}, {run.op}{held}"),
+        ("program", _program(run)),
         ("result", _result(run)),
         ("wall time", f"{run.seconds:.2f} s here, which says nothing about a GPU"),
     ):
@@ -167,6 +141,12 @@ def _show(run: Execution) -> None:
         click.echo(f"  {'note':<12} {note}")
     for finding in run.findings:
         click.echo(f"  error: {finding}")
+
+
+def _program(run: Execution) -> str:
+    if not run.thread_blocks:
+        return f"{run.steps} rounds, {run.pieces} messages"
+    return f"{run.thread_blocks} thread blocks, {run.steps} steps, {run.pieces} pieces sent"
 
 
 def _result(run: Execution) -> str:

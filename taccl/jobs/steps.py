@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from taccl.backend.program import Buffer
 from taccl.backend.rounds.rounds import Local, Place, Round, Rounds
@@ -75,3 +77,49 @@ def _sums(locals_: tuple[Local, ...], rank: int) -> tuple[Sum, ...]:
 
 def _range(place: Place, count: int) -> Range:
     return _NUMBER[place.buffer], place.offset, count
+
+
+#: A range of a rank's buffers, as an array of NumPy or a tensor of torch.
+View = Callable[[Range], Any]
+#: What carries out the messages of a round. When it has returned, what was received may be used: on a GPU by
+#: what the current stream does next.
+Exchange = Callable[[RankRound, View], None]
+
+
+def run_steps(
+    steps: RankSteps,
+    buffers: Sequence[Any],
+    chunk: int,
+    reduce: Callable[..., Any] | None,
+    exchange: Exchange,
+) -> None:
+    """Go through all rounds.
+
+    Parameters
+    ----------
+    buffers : input, output and scratch, flat. chunk : elements of a chunk.
+    reduce : how two parts of a sum become one, with `out=`; None: there are none.
+    exchange : its errors are raised as they are.
+    """
+
+    def view(place: Range) -> Any:
+        buffer, first, count = place
+        return buffers[buffer][first * chunk : (first + count) * chunk]
+
+    _do_sums(steps.before, view, reduce)
+    for each in steps.rounds:
+        exchange(each, view)
+        _do_sums(each.after, view, reduce)
+
+
+def _do_sums(sums: tuple[Sum, ...], view: View, reduce: Callable[..., Any] | None) -> None:
+    for each in sums:
+        target = view(each.target)
+        first, *others = (view(source) for source in each.sources)
+        if not others:
+            target[:] = first
+            continue
+        assert reduce is not None
+        for other in others:
+            reduce(first, other, out=target)
+            first = target

@@ -1,57 +1,16 @@
-"""Plans of a job measured next to the inner backend's own collectives, call by call.
-
-Of each call the time is that of the rank that takes longest, from a barrier on; of calls the median counts.
-"""
+"""Plans of a PyTorch job measured next to the collectives of its inner backend, call by call."""
 
 from __future__ import annotations
 
-import statistics
-import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
+from taccl.jobs.benched import Benched, Stopwatch, buffer_elements, cases
 from taccl.jobs.plans import JobPlan, JobPlans
-from taccl.model.collective import busbw_factor
 from taccl.torch.collectives import Collectives
-
-#: Collectives that are measured, by their plain names.
-MEASURED = ("allgather", "reducescatter", "allreduce", "alltoall", "broadcast")
-
-
-@dataclass(frozen=True)
-class Benched:
-    """One plan at one size.
-
-    Parameters
-    ----------
-    plan : the name of its file. size_bytes : as nccl-tests counts them.
-    inner_us, plan_us : medians, us.
-    wrong : elements of the plan's result, over all ranks, that are not those of the inner backend.
-    """
-
-    plan: str
-    collective: str
-    num_ranks: int
-    size_bytes: int
-    dtype: str
-    inner_us: float
-    plan_us: float
-    wrong: int
-
-    @property
-    def elements(self) -> int:
-        """nccl-tests' count."""
-        itemsize: int = getattr(torch, self.dtype).itemsize
-        return self.size_bytes // itemsize
-
-    def bandwidths(self, time_us: float) -> tuple[float, float]:
-        """Of the data and of the busiest link (algbw, busbw), 10**9 bytes per second."""
-        algbw = self.size_bytes / time_us / 1e3
-        return algbw, algbw * busbw_factor(self.collective, self.num_ranks)
 
 
 def bench(
@@ -73,53 +32,35 @@ def bench(
     ------
     TacclError : as `Collectives`.
     """
-    for plan in plans.plans:
-        if plan.collective not in MEASURED:
-            continue
+
+    def slowest(times: list[float]) -> list[float]:
+        found = torch.tensor(times, dtype=torch.float64, device=device)
+        dist.all_reduce(found, dist.ReduceOp.MAX)
+        return list(found.tolist())
+
+    watch = Stopwatch(dist.barrier, slowest, lambda: _settle(device), warmup, iterations)
+    for plan, elements in cases(plans, sizes, dtype.itemsize, lambda plan: plan.num_ranks):
         alone = Collectives(JobPlans((plan,), plans.digest))
-        for size in sizes:
-            elements = size // dtype.itemsize // plan.num_ranks * plan.num_ranks
-            if elements and plan.takes(plan.collective, elements * dtype.itemsize, plan.root):
-                yield _measured(plan, alone, elements, dtype, device, warmup, iterations)
+        yield _measured(plan, alone, elements, dtype, device, watch)
 
 
 def _measured(
-    plan: JobPlan,
-    alone: Collectives,
-    elements: int,
-    dtype: torch.dtype,
-    device: str,
-    warmup: int,
-    iterations: int,
+    plan: JobPlan, alone: Collectives, elements: int, dtype: torch.dtype, device: str, watch: Stopwatch
 ) -> Benched:
-    rank, size = dist.get_rank(), dist.get_world_size()
-    part = elements // size
-    inputs = part if plan.collective == "allgather" else elements
-    outputs = part if plan.collective == "reducescatter" else elements
-    draw = torch.Generator().manual_seed(rank)
+    size = dist.get_world_size()
+    inputs, outputs = buffer_elements(plan.collective, elements, size)
+    draw = torch.Generator().manual_seed(dist.get_rank())
     given = torch.randint(-8, 9, (inputs,), generator=draw).to(dtype).to(device)
-    results, times = [], []
-    for call in _calls(plan, alone):
-        for _ in range(warmup):
-            call(torch.empty(outputs, dtype=dtype, device=device), given.clone())
-        took, output = [], given
-        for _ in range(iterations):
-            output, copy = torch.zeros(outputs, dtype=dtype, device=device), given.clone()
-            dist.barrier()
-            _settle(device)
-            began = time.perf_counter()
-            output = call(output, copy)
-            _settle(device)
-            took.append((time.perf_counter() - began) * 1e6)
-        slowest = torch.tensor(took, dtype=torch.float64, device=device)
-        dist.all_reduce(slowest, dist.ReduceOp.MAX)
-        times.append(statistics.median(slowest.tolist()))
-        results.append(output)
-    wrong = (results[0] != results[1]).sum().to(torch.int64)
+
+    def fresh() -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.zeros(outputs, dtype=dtype, device=device), given.clone()
+
+    (inner_us, wanted), (plan_us, found) = (watch.median_us(call, fresh) for call in _calls(plan, alone))
+    wrong = (wanted != found).sum().to(torch.int64)
     dist.all_reduce(wrong)
-    name = str(dtype).removeprefix("torch.")
+    name, size_bytes = str(dtype).removeprefix("torch."), elements * dtype.itemsize
     return Benched(
-        plan.name, plan.collective, size, elements * dtype.itemsize, name, times[0], times[1], int(wrong)
+        plan.name, plan.collective, size, size_bytes, elements, name, inner_us, plan_us, int(wrong)
     )
 
 

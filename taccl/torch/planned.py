@@ -21,8 +21,7 @@ import torch.distributed as dist
 
 from taccl.errors import TacclError
 from taccl.jobs.plans import JobPlan, JobPlans
-from taccl.jobs.steps import RankSteps, steps_of
-from taccl.torch.messages import Exchange, run_steps
+from taccl.jobs.steps import Exchange, RankSteps, run_steps, steps_of
 from taccl.torch.reductions import Reduce, reduction_of
 
 #: Collectives whose input, or output, is a part for each rank; the other is one part, or as many.

@@ -18,8 +18,7 @@ import torch
 import torch.distributed as dist
 
 from taccl.errors import TacclError
-from taccl.jobs.steps import Range, RankRound
-from taccl.torch.messages import View
+from taccl.jobs.steps import Range, RankRound, View
 
 #: Signals: slot 0 or 1 is full, slot 0 or 1 is free.
 _FULL, _FREE = 0, 2

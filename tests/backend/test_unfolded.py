@@ -36,7 +36,7 @@ def test_a_file_says_what_it_is_for_and_does_it(file: Unfolded) -> None:
     assert any("allreduce" in line for line in file.describe(simulated=simulated))
 
 
-def test_only_a_program_of_sends_and_receives_relays_pieces_and_runs_over_mpi() -> None:
+def test_only_a_program_of_sends_and_receives_relays_pieces() -> None:
     assert PROGRAM.two_sided is PROGRAM.program and PROGRAM.relays is not None
     assert (PROGRAM.relays.blocks, PROGRAM.relays.fused) == ((1, 1, 1, 1), True)
     assert PLAN.two_sided is None and PLAN.relays is None

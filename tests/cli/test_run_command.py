@@ -184,30 +184,13 @@ def test_plans_have_no_slots_and_programs_one_call(taccl: Taccl, right: Path) ->
     assert "several calls in a row are for one-sided plans" in done.stderr
 
 
-def test_a_plan_is_not_run_over_mpi(taccl: Taccl, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its ranks write into each other's memory, and processes of MPI share none."""
-
-    class Alone:
-        rank = 0
-
-        def agree(self, trouble: Exception | None) -> None:
-            if trouble is not None:
-                raise trouble
-
-    monkeypatch.setattr("taccl.backend.execute.two_sided.mpi.World", Alone)
-    plan = Path(__file__).parents[1] / "data" / "mscclpp" / "napkin-allgather_2.json"
-    done = taccl("run", plan, "--backend", "mpi")
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert "leave --backend out" in done.stderr
-
-
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 def test_bytes_are_moved_and_compared(taccl: Taccl, right: Path, wrong: Path, dtype: str) -> None:
     assert taccl("run", right, "--size", "8KB", "--dtype", dtype).exit_code == 0
     assert taccl("run", wrong, "--size", "8KB", "--dtype", dtype).exit_code == 4
 
 
-def test_hints_of_a_plan_that_cannot_run_over_mpi_lead_out(taccl: Taccl, tmp_path: Path) -> None:
+def test_actions_are_not_run_as_processes(taccl: Taccl, tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     made = ("--topology", "ring:2", "--size", "1KB", "--effort", "20", "--target", "json", "-q")
     assert taccl("synthesize", *made, "-o", path).exit_code == 0

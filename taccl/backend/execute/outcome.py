@@ -25,7 +25,8 @@ class Execution(Reported):
 
     Parameters
     ----------
-    collective, ranks, thread_blocks, steps : of the program; `steps` without nops.
+    collective, ranks, thread_blocks, steps : of the program; `steps` without nops. Over MPI, which knows no
+        thread blocks, there are 0, and `steps` are rounds.
     mode : `in place` or `out of place`.
     size_bytes, dtype, op, slots, iterations : of the call; a chunk larger than a piece takes several
         iterations of all steps.
