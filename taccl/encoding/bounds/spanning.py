@@ -91,9 +91,11 @@ class Pairs:
         order = order[(src != dst)[order]]
         keys, self._first, self._many = np.unique(key[order], return_index=True, return_counts=True)
         self._ends, self._links = np.stack(np.divmod(keys, self._ranks)), usable[order]
-        # What `tree` writes its weights into: the pairs are in the order of their rows already.
-        rows = np.searchsorted(self._ends[0], np.arange(self._ranks + 1))
-        self._graph = csr_array((np.ones(len(keys)), self._ends[1], rows), shape=(self._ranks, self._ranks))
+        # What `tree` writes its weights into: the pairs are in the order of their rows already. SciPy up to
+        # 1.15, the last for Python 3.10, takes its trees of 32-bit numbers alone.
+        rows = np.searchsorted(self._ends[0], np.arange(self._ranks + 1)).astype(np.int32)
+        columns = self._ends[1].astype(np.int32)
+        self._graph = csr_array((np.ones(len(keys)), columns, rows), shape=(self._ranks, self._ranks))
 
     @property
     def is_helped(self) -> bool:
