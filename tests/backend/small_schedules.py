@@ -74,10 +74,16 @@ def ring_allreduce(ranks: int, pieces: int = 1) -> Schedule:
     return by_hand(make_collective("allreduce", ranks, pieces), rows)
 
 
-def direct_allgather(ranks: int) -> Schedule:
-    """Every rank sends its part to every other, all at once."""
-    rows: list[Row] = [(0.0, a, b, (a,), False) for a in range(ranks) for b in range(ranks) if a != b]
-    return by_hand(make_collective("allgather", ranks), rows)
+def direct_allgather(ranks: int, pieces: int = 1) -> Schedule:
+    """Every rank sends its part to every other, all at once, piece by piece."""
+    rows: list[Row] = [
+        (2.0 * piece, a, b, (a * pieces + piece,), False)
+        for piece in range(pieces)
+        for a in range(ranks)
+        for b in range(ranks)
+        if a != b
+    ]
+    return by_hand(make_collective("allgather", ranks, pieces), rows)
 
 
 def direct_reducescatter(ranks: int) -> Schedule:

@@ -107,10 +107,16 @@ def _messages_by_round(flow: Dataflow, levels: list[int], homes: Homes) -> dict[
             Message(
                 source[0], target[0], _place(homes.buffers, *source), _place(homes.buffers, *target), count
             )
-            for (source, target), count in _runs(sorted(rows), homes.buffers)
+            for (source, target), count in _runs(sorted(rows, key=_by_pair), homes.buffers)
         ]
         for level, rows in moved.items()
     }
+
+
+def _by_pair(row: _Row) -> tuple[int, ...]:
+    """Neighbours become one message where nothing for another rank stands between them."""
+    (source, read), (target, written) = row
+    return source, target, read, written
 
 
 def _locals_by_round(flow: Dataflow, homes: Homes) -> dict[int, list[Local]]:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs import REAL_FILES, block, direct_alltoall, program, ring_allgather, ring_allreduce, step
+from small_schedules import direct_allgather, program_of
 from strategies import schedules
 
 from taccl.api import make_problem
@@ -94,12 +95,27 @@ def test_what_rounds_compute_is_what_numpy_computes(make, in_place):
     assert all(np.array_equal(output, wanted) for output in outputs)
 
 
+def follow_each_other(round_):
+    """Messages of one pair that could be one: each reads and writes on where the other ends."""
+    begins = {(m.source, m.target, m.read, m.written) for m in round_.messages}
+    return [
+        m
+        for m in round_.messages
+        if (
+            *(m.source, m.target),
+            *(replace(place, offset=place.offset + m.count) for place in (m.read, m.written)),
+        )
+        in begins
+    ]
+
+
 @given(schedule=schedules(), in_place=st.booleans(), pipelined=st.booleans(), most=st.integers(2, 5))
 @settings(max_examples=60, deadline=None)
 def test_any_schedule_becomes_rounds(schedule, in_place, pipelined, most):
     call = TwoSided.of(lower(schedule)[0].program).one_call(schedule.problem.collective, None)
     rounds = lower_to_rounds(call, in_place=in_place, pipelined=pipelined, most_operations=most)
     check_rounds(rounds, call.expectation, 1, most)
+    assert not any(follow_each_other(each) for each in rounds.rounds)
     fewest = lower_to_rounds(call, in_place=in_place)
     assert len(fewest.rounds) == fewest.fewest <= len(rounds.rounds)
     wanted = call.expectation
@@ -169,6 +185,12 @@ def test_a_file_that_is_wrong_becomes_nothing():
 def test_real_files_become_few_rounds(name):
     rounds = lower_to_rounds(call_of(read_xml(REAL_FILES / f"{name}.xml")))
     assert len(rounds.rounds) == {"allgather": 3, "alltoall": 2}[rounds.collective]
+
+
+def test_all_pairs_in_many_chunks_send_each_peer_one_message():
+    """What goes to others stands between neighbours in the order of memory."""
+    rounds = lower_to_rounds(call_of(program_of(direct_allgather(3, pieces=4))))
+    assert [each.most_operations for each in rounds.rounds] == [4]
 
 
 def damaged(rounds):
