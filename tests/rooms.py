@@ -100,6 +100,11 @@ ROOMS = (
         "which host takes which place of a plan: the order in which it is fastest, and what no order beats",
         ("analysis",),
     ),
+    Room(
+        "training",
+        "a training step: layers, buckets, how long it waits for its collectives, which GPUs suit it",
+        ("exploration",),
+    ),
     Room("deployment", "files into a job: plans converted, and a module that registers them", ("analysis",)),
     Room(
         "bundles",
@@ -123,7 +128,7 @@ ROOMS = (
     Room(
         "cli",
         "one module for each group of commands; the only room that prints",
-        ("torch", "mpi", "tuners", "testbed", "ordering"),
+        ("torch", "mpi", "tuners", "testbed", "ordering", "training"),
     ),
 )
 

@@ -31,6 +31,7 @@ COMMANDS = (
     Listed("simulate", "Look", "Predict how long a file takes, at several sizes."),
     Listed("show", "Look", "Show what a file does: text, timeline, web page or trace."),
     Listed("order", "Jobs", "Find the order of hosts in which a plan is fastest."),
+    Listed("stall", "Jobs", "Predict how long a training step waits for its collectives."),
     Listed("testbed", "Machines", "Build a machine out of shaped links here, and run ranks in it."),
     Listed("topology", "Machines", "List, show, check, import and calibrate machines."),
     Listed("sketch", "Machines", "List, show, check and start communication sketches."),

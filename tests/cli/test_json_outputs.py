@@ -129,6 +129,9 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("baseline", "ring", "--topology", "ring:3", "--size", "3KB,3MB"),
     ),
     "taccl.order/1": (("order", "--topology", "ring:3", "--size", "3MB", "--effort", "50"),),
+    "taccl.stall/1": (
+        ("stall", "transformer:layers=1,hidden=8,seq=8,batch=1,tflops=1", "--topology", "ring:3"),
+    ),
     "taccl.bound.helpers/1": (("bound", "--topology", "switch:4", "--size", "1MB", "--helpers", "0..2"),),
     "taccl.bound/1": (
         ("bound", *RING),
@@ -329,6 +332,10 @@ def test_a_schema_is_one_and_says_its_name(name: str) -> None:
 def test_units_have_one_spelling(name: str) -> None:
     """A number that is no count, index or fraction ends in its unit, or stands next to the name that does."""
     fractions = {
+        "stall",
+        "network_stall",
+        "cost_of_epoch",
+        "batch",
         "gap",
         "oversubscription",
         "least_ratio",

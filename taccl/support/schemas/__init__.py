@@ -24,6 +24,7 @@ SchemaName = Literal[
     "taccl.baseline.library/1",
     "taccl.bound.helpers/1",
     "taccl.order/1",
+    "taccl.stall/1",
     "taccl.lower/1",
     "taccl.pareto/1",
     "taccl.explore/1",

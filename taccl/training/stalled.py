@@ -1,0 +1,339 @@
+"""`stall`: how long a step of training waits for its collectives on a machine, by plan and bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from taccl.errors import TacclError
+from taccl.model import units
+from taccl.support.arguments import number, word
+from taccl.support.budget import Budget, check_time_limit
+from taccl.support.report import Report, Reported, Table
+from taccl.synthesis.inputs import choose_topology
+from taccl.topologies import PhysicalTopology
+from taccl.topologies.select import select
+from taccl.topologies.without import without_helpers
+from taccl.training.recurrence import Step, Until, exposed_bound_us, run_step
+from taccl.training.times import BoundTable, Timer, bound_table
+from taccl.training.times import Table as Times
+from taccl.training.tuning import BUCKET_STEP, FOR_BOUNDS, LEAST_BUCKET
+from taccl.training.workload import DDP_BUCKET, Bucket, Call, Workload
+from taccl.training.workload_file import load_workload
+
+AUTO = "auto"
+_GRADIENTS = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0}
+_US_PER_HOUR = 3600e6
+_HEADER = (
+    "plan",
+    "bucket",
+    "buckets",
+    "compute(us)",
+    "exposed(us)",
+    "step(us)",
+    "stall",
+    "bound(us)",
+    "of bound",
+)
+_COLUMNS = ("plan", "bucket_bytes", "step_us", "exposed_us", "stall", "network_stall", "cost_of_epoch")
+NOTES = (
+    "optimistic: what collectives take from computing (SMs, memory, launches) is not counted",
+    "links alone: protocols and launches take time of their own, but in NCCL's own estimates",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Planned:
+    """A step by one plan, in one size of buckets.
+
+    Parameters
+    ----------
+    curve : the step for other sizes of buckets: bytes, microseconds.
+    one_node_us : the step on as many GPUs of one node; None: no such machine is known.
+    cost_of_epoch : dollars; None: no price or no number of samples is known.
+    """
+
+    plan: str
+    bucket_bytes: int
+    step: Step
+    curve: tuple[tuple[int, float], ...] = ()
+    one_node_us: float | None = None
+    cost_of_epoch: float | None = None
+
+    @property
+    def network_stall(self) -> float | None:
+        """The part of a step that it is longer than in one node: Stash's network stall."""
+        if self.one_node_us is None:
+            return None
+        return max(0.0, self.step.step_us - self.one_node_us) / self.step.step_us
+
+    def figures(self, workload: Workload) -> dict[str, object]:
+        """Plain values."""
+        step = self.step
+        return {
+            "plan": self.plan,
+            "bucket_bytes": self.bucket_bytes,
+            "compute_us": step.compute_us,
+            "calls_us": step.calls_us,
+            "exposed_us": step.exposed_us,
+            "step_us": step.step_us,
+            "stall": step.stall,
+            "network_stall": self.network_stall,
+            "cost_of_epoch": self.cost_of_epoch,
+            "buckets": [
+                {
+                    "layers": [workload.layers[layer].name for layer in each.bucket.layers],
+                    "bytes": each.bucket.num_bytes,
+                    "ready_us": each.ready_us,
+                    "start_us": each.start_us,
+                    "end_us": each.end_us,
+                    "exposed_us": each.exposed_us,
+                }
+                for each in step.buckets
+            ],
+            "curve": [{"bucket_bytes": size, "step_us": step_us} for size, step_us in self.curve],
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Stalled(Reported):
+    """A workload on a machine by several plans, in the order requested.
+
+    Parameters
+    ----------
+    exposed_bound_us : what any schedule exposes at least.
+    """
+
+    workload: Workload
+    machine: PhysicalTopology
+    plans: tuple[Planned, ...]
+    exposed_bound_us: float
+    notes: tuple[str, ...]
+
+    @property
+    def best(self) -> Planned:
+        """The plan with the shortest step."""
+        return min(self.plans, key=lambda each: each.step.step_us)
+
+    @property
+    def bound_us(self) -> float:
+        """No schedule makes the step shorter."""
+        return self.workload.compute_us + self.exposed_bound_us
+
+    def report(self) -> Report:
+        """The best plan's figures, all plans, and a table."""
+        plans = [each.figures(self.workload) for each in self.plans]
+        best = self.best.figures(self.workload)
+        figures = {
+            "workload": self.workload.name,
+            "topology": self.machine.name,
+            "gpus": self.machine.num_members,
+            "batch": self.workload.batch,
+            "gradient_bytes": self.workload.gradient_bytes,
+            **{key: value for key, value in best.items() if key != "curve"},
+            "bound_us": self.bound_us,
+            "exposed_bound_us": self.exposed_bound_us,
+            "plans": plans,
+            "notes": list(self.notes),
+        }
+        cells = [self._cells(each) for each in self.plans]
+        size = f"{self.workload.gradient_bytes / units.MB:.2f} MB"
+        gpus = self.machine.num_members
+        title = f"{self.workload.name}, {size} of gradients, {gpus} GPUs of {self.machine.name}"
+        return Report("taccl.stall/1", figures, _COLUMNS, plans, Table(title, cells, _HEADER))
+
+    def _cells(self, each: Planned) -> tuple[str, ...]:
+        step = each.step
+        return (
+            *(each.plan, units.format_size(each.bucket_bytes), str(len(step.buckets))),
+            *(f"{step.compute_us:.0f}", f"{step.exposed_us:.0f}", f"{step.step_us:.0f}"),
+            *(f"{100 * step.stall:.1f}%", f"{self.bound_us:.0f}", f"{step.step_us / self.bound_us:.3f}x"),
+        )
+
+    def bucket_cells(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+        """The header and the rows of the best plan's buckets."""
+        header = ("bucket", "layers", "MB", "ready(us)", "start(us)", "end(us)", "exposed(us)")
+        rows = []
+        for place, each in enumerate(self.best.step.buckets):
+            first, last = (self.workload.layers[each.bucket.layers[end]].name for end in (0, -1))
+            name = first if first == last else f"{first} .. {last}"
+            times = (each.ready_us, each.start_us, each.end_us, each.exposed_us)
+            size = f"{each.bucket.num_bytes / units.MB:.2f}"
+            rows.append((str(place), name, size, *(f"{value:.0f}" for value in times)))
+        return header, rows
+
+
+def stall(
+    job: str | Path | Workload,
+    *,
+    topology: str | Path | PhysicalTopology,
+    nodes: int | None = None,
+    plan: str | Sequence[str] = "ring",
+    bucket: str | int = DDP_BUCKET,
+    first_bucket: str | int | None = None,
+    gradients: str | None = None,
+    batch: float | None = None,
+    until: Until = "step",
+    one_node: str | Path | PhysicalTopology | None = None,
+    price: float | None = None,
+    samples: int | None = None,
+    time_limit: float = 60.0,
+    effort: int | None = None,
+) -> Stalled:
+    """How long a step of training waits for its collectives.
+
+    Parameters
+    ----------
+    job : a workload, its file (YAML, ASTRA-sim's text, a Kineto trace), or a transformer's shape.
+    topology, nodes : as in `taccl.Request`.
+    plan : `ring`, `tree` or another algorithm of libraries, `nccl`, `synthesize`; several with commas.
+    bucket, first_bucket : bytes at which a bucket is closed; `auto`: what makes the shortest step.
+    gradients : fp32, fp16 or bf16, of gradients that the file has in fp32; None: as they are.
+    batch : samples of a GPU; times are in proportion. until : see `Until`.
+    one_node : a machine of one node with as many GPUs, to compare with; default: `topology` if it is one.
+    price, samples : dollars for an hour of one node, and samples of an epoch.
+    time_limit : seconds for each plan of a library, and the bounds. effort : units of work of `synthesize`.
+
+    Raises
+    ------
+    TacclError : the job, the machine, a plan or an option is wrong.
+    """
+    check_time_limit(time_limit, example="60")
+    word(until, "until", ("step", "next-forward"), TacclError)
+    workload = _workload(job, gradients, batch)
+    machine = without_helpers(choose_topology(topology, nodes=nodes, executor=False))
+    alone = None if one_node is None else without_helpers(choose_topology(one_node, executor=False))
+    if alone is not None and (alone.num_nodes > 1 or alone.num_members != machine.num_members):
+        raise TacclError(
+            f"{alone.name} is not one node with {machine.num_members} GPUs", hint="leave one_node out"
+        )
+    if machine.num_members % workload.group:
+        raise TacclError(f"{machine.num_members} GPUs are no whole number of groups of {workload.group}")
+    names = [each.strip() for each in plan.split(",")] if isinstance(plan, str) else list(plan)
+    sizes = _bucket_sizes(workload, bucket)
+    first = None if first_bucket is None else units.parse_size(first_bucket)
+    planned = []
+    for name in names:
+        fastest = _planned(workload, machine, name, (sizes, first), until, (time_limit, effort))
+        alone_us = None
+        if alone is not None:
+            same = ((fastest.bucket_bytes,), first)
+            alone_us = _planned(workload, alone, name, same, until, (time_limit, effort)).step.step_us
+        elif machine.num_nodes == 1:
+            alone_us = fastest.step.step_us
+        cost = _cost_of_epoch(fastest.step.step_us, workload, machine, price, samples)
+        planned.append(Planned(name, fastest.bucket_bytes, fastest.step, fastest.curve, alone_us, cost))
+    bound_us = _exposed_bound_us(workload, machine, until, Budget(FOR_BOUNDS * time_limit))
+    return Stalled(workload, machine, tuple(planned), bound_us, _notes(workload))
+
+
+def _workload(job: str | Path | Workload, gradients: str | None, batch: float | None) -> Workload:
+    workload = load_workload(job)
+    if batch is not None:
+        workload = workload.with_batch(batch)
+    if gradients is not None:
+        workload = workload.with_gradients(
+            _GRADIENTS[word(gradients, "gradients", tuple(_GRADIENTS), TacclError)]
+        )
+    return workload
+
+
+def _notes(workload: Workload) -> tuple[str, ...]:
+    own = (*workload.notes, *NOTES)
+    if workload.group == 1:
+        return own
+    return (*own, "groups of GPUs that sum beside each other do not slow each other here")
+
+
+def _bucket_sizes(workload: Workload, bucket: str | int) -> tuple[int, ...]:
+    if bucket != AUTO:
+        return (max(1, units.parse_size(bucket)),)
+    sizes, size = [], LEAST_BUCKET
+    while size < workload.gradient_bytes:
+        sizes.append(size)
+        size *= BUCKET_STEP
+    return (*sizes, max(1, workload.gradient_bytes))
+
+
+def _groups(workload: Workload, machine: PhysicalTopology) -> tuple[PhysicalTopology, PhysicalTopology]:
+    """The GPUs that sum gradients, and those that share a copy of the model: the first of each."""
+    if workload.group == 1:
+        return machine, machine
+    ranks = range(machine.num_members)
+    return select(machine, ranks[:: workload.group]), select(machine, ranks[: workload.group])
+
+
+def _planned(
+    workload: Workload,
+    machine: PhysicalTopology,
+    plan: str,
+    buckets: tuple[Sequence[int], int | None],
+    until: Until,
+    limits: tuple[float, int | None],
+) -> Planned:
+    """The step by one plan in the best of some sizes of buckets."""
+    summing, sharing = _groups(workload, machine)
+    sizes, first = buckets
+    cut = {size: workload.buckets(size, first) for size in sizes}
+    summed = {each.num_bytes for every in cut.values() for each in every}
+    gradients = Timer(summing, plan, *limits).table("allreduce", summed) if summed else None
+    calls = _call_times(workload, Timer(sharing, plan, *limits))
+    steps = {size: _step(workload, cut[size], gradients, calls, until) for size in sizes}
+    best = min(sizes, key=lambda size: steps[size].step_us)
+    curve = tuple((size, steps[size].step_us) for size in sizes) if len(sizes) > 1 else ()
+    return Planned(plan, best, steps[best], curve)
+
+
+def _call_times(workload: Workload, timer: Timer) -> dict[str, Times]:
+    called: dict[str, set[int]] = {}
+    for layer in workload.layers:
+        for call in layer.calls:
+            called.setdefault(call.collective, set()).add(call.num_bytes)
+    return {name: timer.table(name, sizes) for name, sizes in called.items()}
+
+
+def _step(
+    workload: Workload,
+    buckets: Sequence[Bucket],
+    gradients: Times | BoundTable | None,
+    calls: dict[str, Times],
+    until: Until,
+) -> Step:
+    def call_us(call: Call) -> float:
+        return calls[call.collective].at(call.num_bytes)
+
+    def bucket_us(num_bytes: int) -> float:
+        return 0.0 if gradients is None else gradients.at(num_bytes)
+
+    return run_step(workload, buckets, bucket_us, call_us, until)
+
+
+def _exposed_bound_us(workload: Workload, machine: PhysicalTopology, until: Until, budget: Budget) -> float:
+    summing, sharing = _groups(workload, machine)
+    called: dict[str, set[int]] = {}
+    for layer in workload.layers:
+        for call in layer.calls:
+            called.setdefault(call.collective, set()).add(call.num_bytes)
+    of_calls = {name: bound_table(sharing, name, sizes, budget.share(0.5)) for name, sizes in called.items()}
+    last = next((layer.gradient_bytes for layer in workload.layers if layer.gradient_bytes), 0)
+    sums = bound_table(summing, "allreduce", {last, workload.gradient_bytes}, budget) if last else None
+    return exposed_bound_us(
+        workload,
+        lambda size: 0.0 if sums is None else sums.at(size),
+        lambda call: of_calls[call.collective].at(call.num_bytes),
+        until,
+    )
+
+
+def _cost_of_epoch(
+    step_us: float, workload: Workload, machine: PhysicalTopology, price: float | None, samples: int | None
+) -> float | None:
+    """Dollars of as many steps as an epoch has."""
+    if price is None or samples is None:
+        return None
+    number(price, "the price", TacclError, least=0.0, most=1e9)
+    number(samples, "samples", TacclError, least=1, most=1e15)
+    copies = machine.num_members / workload.group
+    steps = samples / (workload.batch * copies)
+    return steps * step_us / _US_PER_HOUR * price * machine.num_nodes

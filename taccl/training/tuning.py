@@ -1,0 +1,13 @@
+"""Numbers of predictions of steps, with what they were measured on (benchmarks/stalls.py)."""
+
+#: Sizes at which a plan is timed besides the buckets asked for: each so many times the one before. Between
+#: two, times are interpolated; for the rings of p3 the largest error was 2%.
+SIZE_STEP = 4
+#: Bytes of the smallest size in a table of times, and of the least bucket that is tried.
+LEAST_BYTES, LEAST_BUCKET = 2**14, 2**20
+#: Buckets that `auto` compares: from the least on, each so many times as large, up to all gradients at once.
+BUCKET_STEP = 2
+#: The part of the time that is for the bounds.
+FOR_BOUNDS = 0.3
+#: Units of work that a synthesis of one collective is given where no effort is named.
+SYNTHESIS_EFFORT = 20_000
