@@ -51,13 +51,13 @@ class Decision:
     sums: tuple[int, ...] | None = None
 
 
-def decisions_of(schedule: Schedule) -> list[Decision]:
-    """The sends of a schedule in order of their starts."""
+def decisions_of(schedule: Schedule, *, explicit: bool = False) -> list[Decision]:
+    """The sends of a schedule in order of their starts; `explicit`: each sum with what it is made of."""
     sends = schedule.sends
     chunks: list[list[int]] = [[] for _ in range(len(sends))]
     carried: list[list[int]] = [[] for _ in range(len(sends))]
     is_mixed = bool((schedule.reduce != sends.reduce[sends.of_row]).any())
-    explicit = schedule.sums is not None or is_mixed
+    explicit = explicit or schedule.sums is not None or is_mixed
     sets = _sets_or_copies(schedule) if explicit else [0] * len(schedule)
     for row, send in enumerate(sends.of_row.tolist()):
         chunks[send].append(int(schedule.chunk[row]))

@@ -1,0 +1,190 @@
+"""A schedule that runs, on the machine as it is now: valid again at once, then as good as can be found in time.
+
+    saved schedule, machine now ──► its sends, the broken ones by other ways ──► search that begins with it ──► file
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from taccl.analysis.under_way import rest_of
+from taccl.encoding.core.mending import mended, share_kept
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.instance import Instance
+from taccl.errors import ScheduleError, TacclError
+from taccl.model.problem import Problem
+from taccl.model.schedule import Schedule
+from taccl.model.schedule.saved import read_schedule
+from taccl.support.schemas import stamped
+from taccl.synthesis.autotune.choose import Searched
+from taccl.synthesis.autotune.file_choice import unpredicted
+from taccl.synthesis.emit import emit
+from taccl.synthesis.formulated import Formulated
+from taccl.synthesis.job import Job, formulate
+from taccl.synthesis.output_options import OutputOptions
+from taccl.synthesis.request import MachineKeywords, Request
+from taccl.synthesis.result import Result
+from taccl.synthesis.search import Found, Observer
+from taccl.synthesis.searcher import Alone
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+#: Of a search whose schedule is waited for.
+TIME_LIMIT_S = 10.0
+
+
+@dataclass(frozen=True, eq=False)
+class Repaired:
+    """What became of a schedule.
+
+    Parameters
+    ----------
+    result : the schedule now, its bound and its files. before_us : how long the old one took where it was made.
+    first_us, first_s : of the old schedule with other ways for what is broken, its time and when it was
+        there, in seconds from the call; None: it could not be mended, and `why` says why.
+    kept : the share of the old transfers that are transfers still.
+    at_us : when the collective was interrupted; the result is its rest. None: it begins anew.
+    """
+
+    result: Result
+    before_us: float
+    first_us: float | None
+    first_s: float | None
+    kept: float
+    at_us: float | None
+    why: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        result = self.result
+        values = {
+            "collective": result.collective_name,
+            "topology": result.topology,
+            "ranks": result.collective.num_members,
+            "size_bytes": result.size_bytes,
+            "before_us": self.before_us,
+            "at_us": self.at_us,
+            "first_us": self.first_us,
+            "first_s": None if self.first_s is None else round(self.first_s, 3),
+            "not_mended": self.why or None,
+            "time_us": result.time_us,
+            "lower_bound_us": result.lower_bound_us,
+            "bound_source": result.bound_source,
+            "gap": result.gap,
+            "kept": self.kept,
+            "solve_s": round(result.solve_s, 3),
+            "status": result.status,
+            "notes": list(result.notes),
+        }
+        return stamped("taccl.repair/1", values)
+
+
+def repair(
+    path: str | Path,
+    *,
+    at_us: float | None = None,
+    time_limit: float | None = TIME_LIMIT_S,
+    effort: int | None = None,
+    gap: float = 0.0,
+    seed: int = 0,
+    target: str = "all",
+    file: bool = True,
+    on_progress: Observer | None = None,
+    **machine: Unpack[MachineKeywords],
+) -> Repaired:
+    """The schedule in a file, made valid for a machine, and improved for as long as there is time.
+
+    Links alone count, and no sketch of the old schedule: whatever link there is may be used now.
+
+    Parameters
+    ----------
+    path : what `--schedule` of `taccl synthesize` wrote.
+    at_us : when the machine changed, in a call that began at 0. Chunks are then where they had arrived, those
+        under way on links that are left still arrive, and the rest is planned. Copies only.
+    time_limit, effort, gap, seed, target, file, on_progress : as in `taccl.synthesize`.
+    machine : topology, nodes, without and so on, as in `taccl.Request`: the machine now.
+
+    Raises
+    ------
+    TacclError : the file or the machine is wrong, the machine has other ranks, or nothing leads to one any more.
+    KeyboardInterrupt : the user stopped it before there was any schedule; later, the best is kept.
+    """
+    began_s = time.monotonic()
+    old = read_schedule(path).schedule
+    before = old
+    options = SearchOptions(time_limit_s=time_limit, gap=gap, seed=seed, effort=effort)
+    job = _job(old, target, OutputOptions(file=file and at_us is None), machine)
+    if at_us is not None:
+        old = rest_of(old, at_us, job.network.topology)
+    formulated = _formulated(job, old)
+    first, why = _first(old, formulated.problem)
+    first_s = time.monotonic() - began_s
+    found = _searched(formulated.problem, replace(options.since(began_s), known=first), on_progress, first)
+    choice = unpredicted(
+        Searched(job.configurations[0], formulated, found, ((formulated, found),)),
+        *([f"the old schedule was not mended: {why}"] if why else []),
+    )
+    result = emit(job, choice, options, Alone(), began_s)
+    return Repaired(
+        result,
+        before.makespan_us,
+        None if first is None else first.makespan_us,
+        None if first is None else first_s,
+        share_kept(old, result.schedule),
+        at_us,
+        why,
+    )
+
+
+def _job(old: Schedule, target: str, output: OutputOptions, machine: MachineKeywords) -> Job:
+    """The collective of the old schedule on the machine now."""
+    problem = old.problem
+    words: dict[str, Any] = {"executor": False, "occupancy": problem.topology.occupancy}
+    words |= {name: value for name, value in machine.items() if value is not None}
+    if words["executor"]:
+        raise TacclError("a schedule is repaired by links alone", hint="leave --executor out")
+    request = Request(collective=problem.collective, size=problem.size_bytes, target=target, **words)
+    return formulate(request, output)
+
+
+def _formulated(job: Job, old: Schedule) -> Formulated:
+    """The problem now, with the sizes and moments of the old one."""
+    formulated, before = job.problem(job.configurations[0]), old.problem
+    problem = replace(
+        formulated.problem,
+        collective=before.collective,
+        chunk_mb=before.chunk_mb,
+        sizes=before.sizes,
+        ready_us=before.ready_us,
+        tail_us=before.tail_us,
+        symmetry=(),
+    )
+    return replace(formulated, problem=problem)
+
+
+def _first(old: Schedule, problem: Problem) -> tuple[Schedule | None, str]:
+    """The old schedule mended and checked; or why that cannot be."""
+    try:
+        first = mended(old, problem)
+        first.check()
+    except ScheduleError as fault:
+        return None, fault.message
+    return first, ""
+
+
+def _searched(
+    problem: Problem, options: SearchOptions, on_progress: Observer | None, first: Schedule | None
+) -> Found:
+    """What a search finds that begins with a schedule, which is kept whatever becomes of the search."""
+    instance = Instance(problem)
+    try:
+        return Alone().search(instance, options, on_progress)
+    except (KeyboardInterrupt, TacclError) as end:
+        if first is None:
+            raise
+        status = "interrupted" if isinstance(end, KeyboardInterrupt) else "engine failed"
+        return Found(first, instance.bound_us, "", status, 0.0)

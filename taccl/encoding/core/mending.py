@@ -1,0 +1,185 @@
+"""The sends of a schedule, on a network whose links are not what they were when it was made.
+
+A send stays where its link is as fast as it was, or no way is faster. Where the link is gone or slower, its chunks
+go by the fastest way: copies from whichever ranks have them by then, in the order of the old schedule; sums from
+where they were, as the partial sums that they were. So everything still comes from what was there before it, and
+the order of the old schedule is one in which all of it can happen.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from taccl.encoding.core.costs import costs_of
+from taccl.encoding.core.distance import distances_us
+from taccl.encoding.core.timing import Decision, decisions_of, in_order, list_schedule
+from taccl.errors import ScheduleError
+from taccl.model.network import FloatArray, LogicalTopology
+from taccl.model.problem import Problem
+from taccl.model.schedule import Schedule
+from taccl.model.tolerance import EQUAL
+
+
+def mended(schedule: Schedule, problem: Problem) -> Schedule:
+    """A schedule for the same chunks between the same ranks as another one, on another network.
+
+    Parameters
+    ----------
+    problem : the collective, the sizes and the moments are those of the schedule's.
+
+    Raises
+    ------
+    ScheduleError : it has other ranks or chunks, or no links lead where a chunk has to go.
+    """
+    before = schedule.problem
+    if problem.num_ranks != before.num_ranks or problem.num_chunks != before.num_chunks:
+        raise ScheduleError(
+            f"the schedule is for {before.num_chunks} chunks and {before.num_ranks} ranks, and this machine has "
+            f"{problem.num_chunks} and {problem.num_ranks}",
+            hint="a machine of as many GPUs, switches that sum and servers",
+        )
+    decisions = _Mending(schedule, problem).decisions()
+    in_old_order = in_order(problem, decisions)
+    by_tails = list_schedule(problem, decisions)
+    return min((in_old_order, by_tails), key=lambda each: each.makespan_us)
+
+
+def links_now(before: LogicalTopology, now: LogicalTopology) -> list[int | None]:
+    """For each link that there was, the one between the same ranks; None: it is gone."""
+    link_of = {
+        pair: link for link, pair in enumerate(zip(now.src.tolist(), now.dst.tolist(), strict=True))
+    }
+    return [link_of.get(pair) for pair in zip(before.src.tolist(), before.dst.tolist(), strict=True)]
+
+
+def share_kept(before: Schedule, after: Schedule) -> float:
+    """The part of the old transfers, a chunk over a link each, that the new schedule has as well."""
+    old, new = _transfers(before), _transfers(after)
+    return sum(each in new for each in old) / len(old) if old else 1.0
+
+
+def _transfers(schedule: Schedule) -> set[tuple[int, int, int, bool]]:
+    columns = (schedule.chunk, schedule.src, schedule.dst, schedule.reduce)
+    return set(zip(*(column.tolist() for column in columns), strict=True))
+
+
+class _Mending:
+    """Who has which chunk so far, and how much each link of a detour has got."""
+
+    def __init__(self, schedule: Schedule, problem: Problem) -> None:
+        self._schedule, self._problem = schedule, problem
+        self._now = links_now(schedule.problem.topology, problem.topology)
+        topology, collective = problem.topology, problem.collective
+        self._link_of = {
+            (int(src), int(dst)): link
+            for link, (src, dst) in enumerate(zip(topology.src, topology.dst, strict=True))
+        }
+        #: Ranks that have a chunk; of a sum, the whole of it.
+        self._holders: dict[int, set[int]] = defaultdict(set)
+        for chunk, rank in zip(collective.inputs.chunk.tolist(), collective.inputs.rank.tolist(), strict=True):
+            if not collective.reduces[chunk]:
+                self._holders[chunk].add(rank)
+        self._distances: dict[float, FloatArray] = {}
+        self._detours = np.zeros(topology.num_links)
+
+    def decisions(self) -> list[Decision]:
+        """All sends, in an order in which they can happen."""
+        old = decisions_of(self._schedule)
+        if any(each.reduce and self._is_worse(each) for each in old):
+            old = decisions_of(self._schedule, explicit=True)
+        return [new for decision in old for new in self._instead(decision)]
+
+    def _is_worse(self, decision: Decision) -> bool:
+        """Whether its link is gone, or is slower than it was and there is a faster way."""
+        before, mb = self._schedule.problem.topology, self._mb(decision)
+        now = self._now[decision.link]
+        if now is None:
+            return True
+        took = before.alpha_us[decision.link] + before.beta_us_per_mb[decision.link] * mb
+        takes = self._duration_us(mb)[now]
+        if takes <= took * (1 + EQUAL):
+            return False
+        src, dst = int(before.src[decision.link]), int(before.dst[decision.link])
+        return bool(self._distance_us(mb)[src, dst] < takes * (1 - EQUAL))
+
+    def _mb(self, decision: Decision) -> float:
+        return self._problem.units(decision.chunks) * self._problem.chunk_mb
+
+    def _instead(self, decision: Decision) -> Iterator[Decision]:
+        """The sends that bring to the same rank what one send brought."""
+        before = self._schedule.problem.topology
+        source, target = int(before.src[decision.link]), int(before.dst[decision.link])
+        if decision.reduce:
+            for link in self._way({source}, target, decision):
+                yield replace(decision, link=link)
+            return
+        for chunk in decision.chunks:
+            self._holders[chunk].add(source)
+        wanted = decision
+        if self._is_worse(decision):
+            wanted = _of(decision, self._lacking(decision.chunks, target))
+        if not wanted.chunks:
+            return
+        for link in self._way(self._all_have(wanted.chunks), target, wanted):
+            receiver = int(self._problem.topology.dst[link])
+            lacking = self._lacking(wanted.chunks, receiver)
+            if lacking:
+                yield _of(replace(wanted, link=link), lacking)
+            for chunk in lacking:
+                self._holders[chunk].add(receiver)
+
+    def _lacking(self, chunks: tuple[int, ...], rank: int) -> tuple[int, ...]:
+        return tuple(chunk for chunk in chunks if rank not in self._holders[chunk])
+
+    def _all_have(self, chunks: tuple[int, ...]) -> set[int]:
+        return set.intersection(*(self._holders[chunk] for chunk in chunks))
+
+    def _way(self, sources: set[int], target: int, decision: Decision) -> list[int]:
+        """Its own link; or the links of a fastest way from one of some ranks to its target.
+
+        Of equally fast ways, the one over links with fewest detours so far.
+        """
+        now, mb = self._now[decision.link], self._mb(decision)
+        if now is not None and not self._is_worse(decision):
+            return [now]
+        distance, duration = self._distance_us(mb), self._duration_us(mb)
+        at = min(sources, key=lambda rank: (float(distance[rank, target]), rank))
+        if not np.isfinite(distance[at, target]):
+            raise ScheduleError(
+                f"nothing leads from rank {at} to rank {target} any more",
+                hint="a machine whose links reach all GPUs",
+            )
+        links: list[int] = []
+        while at != target:
+            out = np.array(self._problem.topology.links_from[at])
+            left = duration[out] + distance[self._problem.topology.dst[out], target]
+            shortest = out[left <= distance[at, target] * (1 + EQUAL)]
+            link = int(shortest[np.argmin(self._detours[shortest])])
+            self._detours[link] += mb
+            links.append(link)
+            at = int(self._problem.topology.dst[link])
+        return links
+
+    def _duration_us(self, mb: float) -> FloatArray:
+        costs = costs_of(self._problem.topology)
+        return np.asarray(costs.alpha_us + costs.beta_us * mb)
+
+    def _distance_us(self, mb: float) -> FloatArray:
+        """Between all ranks, for a send of so many MB."""
+        if mb not in self._distances:
+            topology = self._problem.topology
+            passes_on = None if topology.is_helper is None else ~topology.is_helper[topology.dst]
+            self._distances[mb] = distances_us(topology, self._duration_us(mb), passes_on)
+        return self._distances[mb]
+
+
+def _of(decision: Decision, chunks: tuple[int, ...]) -> Decision:
+    """A send of some of its chunks."""
+    if decision.sums is None or chunks == decision.chunks:
+        return replace(decision, chunks=chunks)
+    sums = dict(zip(decision.chunks, decision.sums, strict=True))
+    return replace(decision, chunks=chunks, sums=tuple(sums[chunk] for chunk in chunks))
