@@ -1,6 +1,6 @@
-"""A schedule that runs, on the machine as it is now: valid again at once, then as good as can be found in time.
+"""A schedule that runs, on the machine as it is now: valid at once, then as good as is found in time.
 
-    saved schedule, machine now ──► its sends, the broken ones by other ways ──► search that begins with it ──► file
+saved schedule, machine now ──► its sends, broken ones by other ways ──► search from there on ──► file
 """
 
 from __future__ import annotations
@@ -19,15 +19,14 @@ from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
 from taccl.model.schedule.saved import read_schedule
 from taccl.support.schemas import stamped
-from taccl.synthesis.autotune.choose import Searched
-from taccl.synthesis.autotune.file_choice import unpredicted
+from taccl.synthesis.autotune.file_choice import Searched, unpredicted
 from taccl.synthesis.emit import emit
 from taccl.synthesis.formulated import Formulated
 from taccl.synthesis.job import Job, formulate
 from taccl.synthesis.output_options import OutputOptions
 from taccl.synthesis.request import MachineKeywords, Request
 from taccl.synthesis.result import Result
-from taccl.synthesis.search import Found, Observer
+from taccl.synthesis.search import Found, Observer, Status
 from taccl.synthesis.searcher import Alone
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ class Repaired:
 
     Parameters
     ----------
-    result : the schedule now, its bound and its files. before_us : how long the old one took where it was made.
+    result : the schedule now, its bound and its files. before_us : of the old one, where it was made.
     first_us, first_s : of the old schedule with other ways for what is broken, its time and when it was
         there, in seconds from the call; None: it could not be mended, and `why` says why.
     kept : the share of the old transfers that are transfers still.
@@ -110,7 +109,7 @@ def repair(
 
     Raises
     ------
-    TacclError : the file or the machine is wrong, the machine has other ranks, or nothing leads to one any more.
+    TacclError : the file or the machine is wrong, it has other ranks, or nothing leads to one any more.
     KeyboardInterrupt : the user stopped it before there was any schedule; later, the best is kept.
     """
     began_s = time.monotonic()
@@ -186,5 +185,5 @@ def _searched(
     except (KeyboardInterrupt, TacclError) as end:
         if first is None:
             raise
-        status = "interrupted" if isinstance(end, KeyboardInterrupt) else "engine failed"
+        status: Status = "interrupted" if isinstance(end, KeyboardInterrupt) else "engine failed"
         return Found(first, instance.bound_us, "", status, 0.0)

@@ -31,7 +31,7 @@ def rest_of(schedule: Schedule, at_us: float, now: LogicalTopology) -> Schedule:
     problem, collective = schedule.problem, schedule.problem.collective
     if collective.reduces.any():
         raise ScheduleError(
-            "the rest of a collective with sums cannot be planned: who has which parts of a sum is in no collective",
+            "the rest of sums cannot be planned: no collective says who has which parts of them",
             hint="without --at, to plan the whole anew",
         )
     left = np.array([link is not None for link in links_now(problem.topology, now)])

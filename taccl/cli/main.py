@@ -30,6 +30,7 @@ COMMANDS = (
     Listed("baseline", "Look", "Show what NCCL or RCCL picks, and the time that NCCL expects."),
     Listed("simulate", "Look", "Predict how long a file takes, at several sizes."),
     Listed("show", "Look", "Show what a file does: text, timeline, web page or trace."),
+    Listed("repair", "Jobs", "Make a schedule valid for a machine whose links slowed or died."),
     Listed("order", "Jobs", "Find the order of hosts in which a plan is fastest."),
     Listed("stall", "Jobs", "Predict how long a training step waits for its collectives."),
     Listed("testbed", "Machines", "Build a machine out of shaped links here, and run ranks in it."),

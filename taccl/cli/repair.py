@@ -26,7 +26,8 @@ from taccl.cli.targets import target_option
     "at_us",
     type=float,
     metavar="US",
-    help="The machine changed at this moment of a call: plan what is left of it. Copies only; a schedule, no file.",
+    help="The machine changed at this moment of a call: plan what is left of it. "
+    "Copies only; a schedule, no file.",
 )
 @click.option(
     "--time-limit",
@@ -39,7 +40,9 @@ from taccl.cli.targets import target_option
 @click.option("--seed", type=int, default=0, show_default=True, help="Of every random choice.")
 @target_option("What the file is for.", default=DEFAULT_TARGET.name)
 @click.option("-o", "--output", type=FILE, help="Where to write the file.")
-@click.option("--schedule", "kept", type=FILE, help="Where to write the schedule, as `taccl synthesize` does.")
+@click.option(
+    "--schedule", "kept", type=FILE, help="Where to write the schedule, as `taccl synthesize` does."
+)
 @json_option
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 def repair(
@@ -47,8 +50,8 @@ def repair(
 ) -> None:
     """Make SCHEDULE, written by `taccl synthesize --schedule`, valid for a machine that has changed.
 
-    Sends whose links are gone or slower go other ways at once, the others stay; then a search that begins with
-    that goes on until its time is up. The machine may have other links and costs, but as many GPUs.
+    Sends whose links are gone or slower go other ways at once, the others stay; then a search goes on from
+    there until its time is up. The machine may have other links and costs, but as many GPUs.
 
     \b
     taccl repair allgather.json --topology now.yaml -o allgather.xml --schedule now.json
@@ -56,7 +59,9 @@ def repair(
     """
     aside = claim_outputs((output, kept), [schedule, request["topology"]], as_json=as_json)
     if request["at_us"] is not None and output is not None:
-        raise click.UsageError("what is left of a call has no file, as it begins in the middle: --schedule keeps it")
+        raise click.UsageError(
+            "what is left of a call has no file, as it begins in the middle: --schedule keeps it"
+        )
     if request["time_limit"] is None and request["effort"] is None:
         request["time_limit"] = TIME_LIMIT_S
     with progress_reports(quiet=quiet, verbose=False) as report:
@@ -77,7 +82,10 @@ def repair(
 def _summary(done: Repaired, written: list[Path]) -> str:
     first = "not mended" if done.first_us is None else f"{done.first_us:.2f} us, after {done.first_s:.2f} s"
     rows = [
-        ("before", f"{done.before_us:.2f} us" + ("" if done.at_us is None else f", stopped at {done.at_us:g} us")),
+        (
+            "before",
+            f"{done.before_us:.2f} us" + ("" if done.at_us is None else f", stopped at {done.at_us:g} us"),
+        ),
         ("mended", first),
         ("kept", f"{100 * done.kept:.1f}% of the transfers"),
     ]

@@ -41,7 +41,10 @@ def bench(
     watch = Stopwatch(dist.barrier, slowest, lambda: _settle(device), warmup, iterations)
     for plan, elements in cases(plans, sizes, dtype.itemsize, lambda plan: plan.num_ranks):
         alone = Collectives(JobPlans((plan,), plans.digest))
-        yield _measured(plan, alone, elements, dtype, device, watch)
+        try:
+            yield _measured(plan, alone, elements, dtype, device, watch)
+        finally:
+            alone.close()
 
 
 def _measured(

@@ -73,6 +73,10 @@ class Collectives:
 
         self._planned = Planned(plans, dist.get_rank(self.group), size, exchange_for)
 
+    def close(self) -> None:
+        """Wait for calls that were begun, and begin no more by plans."""
+        self._planned.close()
+
     @property
     def counts(self) -> Counter[tuple[str, str]]:
         """What ran where."""

@@ -132,6 +132,10 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "taccl.stall/1": (
         ("stall", "transformer:layers=1,hidden=8,seq=8,batch=1,tflops=1", "--topology", "ring:3"),
     ),
+    "taccl.repair/1": (
+        ("repair", "ag.json", *RING[:2], "--without", "gpu0->gpu1", "--effort", "50", "-q"),
+        ("repair", "ag.json", *RING[:2], "--at", "1", "--effort", "50", "-q", "--schedule", "rest.json"),
+    ),
     "taccl.bound.helpers/1": (("bound", "--topology", "switch:4", "--size", "1MB", "--helpers", "0..2"),),
     "taccl.bound/1": (
         ("bound", *RING),
@@ -351,7 +355,7 @@ def test_units_have_one_spelling(name: str) -> None:
         "tolerance",
         "ratio",
     }
-    counted = {*fractions, "beta_us_per_mb", "value"}
+    counted = {*fractions, "kept", "beta_us_per_mb", "value"}
     if name in ("taccl.topology.fit/1", "taccl.topology.fit.runs/1"):
         counted |= {"low", "high", "before", "after", "base"}
     for key, said in properties(json_schema(name)):

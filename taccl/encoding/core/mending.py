@@ -1,9 +1,9 @@
 """The sends of a schedule, on a network whose links are not what they were when it was made.
 
-A send stays where its link is as fast as it was, or no way is faster. Where the link is gone or slower, its chunks
-go by the fastest way: copies from whichever ranks have them by then, in the order of the old schedule; sums from
-where they were, as the partial sums that they were. So everything still comes from what was there before it, and
-the order of the old schedule is one in which all of it can happen.
+A send stays where its link is as fast as it was, or no way is faster. Where the link is gone or slower, its
+chunks go by the fastest way: copies from whichever ranks have them by then, in the order of the old schedule;
+sums from where they were, as the partial sums that they were. So everything still comes from what was there
+before it, and the order of the old schedule is one in which all of it can happen.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def mended(schedule: Schedule, problem: Problem) -> Schedule:
     before = schedule.problem
     if problem.num_ranks != before.num_ranks or problem.num_chunks != before.num_chunks:
         raise ScheduleError(
-            f"the schedule is for {before.num_chunks} chunks and {before.num_ranks} ranks, and this machine has "
-            f"{problem.num_chunks} and {problem.num_ranks}",
+            f"the schedule is for {before.num_ranks} ranks and {before.num_chunks} chunks, "
+            f"and this machine has {problem.num_ranks} and {problem.num_chunks}",
             hint="a machine of as many GPUs, switches that sum and servers",
         )
     decisions = _Mending(schedule, problem).decisions()
@@ -50,9 +50,7 @@ def mended(schedule: Schedule, problem: Problem) -> Schedule:
 
 def links_now(before: LogicalTopology, now: LogicalTopology) -> list[int | None]:
     """For each link that there was, the one between the same ranks; None: it is gone."""
-    link_of = {
-        pair: link for link, pair in enumerate(zip(now.src.tolist(), now.dst.tolist(), strict=True))
-    }
+    link_of = {pair: link for link, pair in enumerate(zip(now.src.tolist(), now.dst.tolist(), strict=True))}
     return [link_of.get(pair) for pair in zip(before.src.tolist(), before.dst.tolist(), strict=True)]
 
 
@@ -80,7 +78,9 @@ class _Mending:
         }
         #: Ranks that have a chunk; of a sum, the whole of it.
         self._holders: dict[int, set[int]] = defaultdict(set)
-        for chunk, rank in zip(collective.inputs.chunk.tolist(), collective.inputs.rank.tolist(), strict=True):
+        for chunk, rank in zip(
+            collective.inputs.chunk.tolist(), collective.inputs.rank.tolist(), strict=True
+        ):
             if not collective.reduces[chunk]:
                 self._holders[chunk].add(rank)
         self._distances: dict[float, FloatArray] = {}

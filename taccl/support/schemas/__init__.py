@@ -25,6 +25,7 @@ SchemaName = Literal[
     "taccl.bound.helpers/1",
     "taccl.order/1",
     "taccl.stall/1",
+    "taccl.repair/1",
     "taccl.lower/1",
     "taccl.pareto/1",
     "taccl.explore/1",
