@@ -120,9 +120,9 @@ def repair(
     if at_us is not None:
         old = rest_of(old, at_us, job.network.topology)
     formulated = _formulated(job, old)
-    first, why = _first(old, formulated.problem)
+    first, why = first_of(old, formulated.problem)
     first_s = time.monotonic() - began_s
-    found = _searched(formulated.problem, replace(options.since(began_s), known=first), on_progress, first)
+    found = found_from(formulated.problem, options.since(began_s), first, on_progress)
     choice = unpredicted(
         Searched(job.configurations[0], formulated, found, ((formulated, found),)),
         *([f"the old schedule was not mended: {why}"] if why else []),
@@ -165,7 +165,7 @@ def _formulated(job: Job, old: Schedule) -> Formulated:
     return replace(formulated, problem=problem)
 
 
-def _first(old: Schedule, problem: Problem) -> tuple[Schedule | None, str]:
+def first_of(old: Schedule, problem: Problem) -> tuple[Schedule | None, str]:
     """The old schedule mended and checked; or why that cannot be."""
     try:
         first = mended(old, problem)
@@ -175,13 +175,13 @@ def _first(old: Schedule, problem: Problem) -> tuple[Schedule | None, str]:
     return first, ""
 
 
-def _searched(
-    problem: Problem, options: SearchOptions, on_progress: Observer | None, first: Schedule | None
+def found_from(
+    problem: Problem, options: SearchOptions, first: Schedule | None, on_progress: Observer | None = None
 ) -> Found:
     """What a search finds that begins with a schedule, which is kept whatever becomes of the search."""
     instance = Instance(problem)
     try:
-        return Alone().search(instance, options, on_progress)
+        return Alone().search(instance, replace(options, known=first), on_progress)
     except (KeyboardInterrupt, TacclError) as end:
         if first is None:
             raise

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from taccl.analysis.failures import Failures
+from taccl.analysis.failures import failures as failures_of
 from taccl.analysis.machine_check import SIZES, MachineBound, MachineCheck, check_machine
 from taccl.cli import completion
 from taccl.cli.options import FILE, json_option, without_option
@@ -44,6 +46,19 @@ _NOT_WHOLE = 4
     metavar="SECONDS",
     help="Bounds that would come later are left out.",
 )
+@click.option(
+    "--failures",
+    metavar="COLLECTIVE",
+    help="Show what each link, NIC and switch is worth: this collective, of the largest size, without it.",
+)
+@click.option(
+    "--effort",
+    type=click.IntRange(min=1),
+    default=300,
+    show_default=True,
+    metavar="N",
+    help="Units of work for each part that may fail.",
+)
 @json_option
 @click.pass_context
 def check(
@@ -55,6 +70,8 @@ def check(
     without: tuple[str, ...] | None,
     size: str,
     time_limit: float,
+    failures: str | None,
+    effort: int,
     as_json: bool,
 ) -> None:
     """What is odd about a machine, what no schedule on it can beat, and what limits each.
@@ -66,6 +83,7 @@ def check(
     \b
     taccl topology check my-machine.yaml
     taccl topology check dgx-h100 --nodes 4 --size 64KB,1GB
+    taccl topology check dgx-h100 --nodes 2 --size 16MB --failures allgather
     """
     checked = check_machine(
         name,
@@ -76,10 +94,16 @@ def check(
         sizes=size.split(","),
         time_limit=time_limit,
     )
+    failed = None
+    if failures is not None and checked.is_whole:
+        largest = max(size.split(","), key=units.parse_size)
+        failed = failures_of(checked.machine, failures, largest, effort=effort)
     if as_json:
-        show_json(checked.to_dict())
+        show_json(checked.to_dict() | {"failures": None if failed is None else failed.to_dict()})
     else:
         _show(checked)
+        if failed is not None:
+            _show_failures(failed)
     if not checked.is_whole:
         ctx.exit(_NOT_WHOLE)
 
@@ -110,6 +134,22 @@ def _show(checked: MachineCheck) -> None:
         show_table(header, map(_row, checked.bounds))
     for note in checked.notes:
         click.echo(f"note: {note}")
+
+
+def _show_failures(failed: Failures) -> None:
+    what = f"{failed.collective} of {units.format_size(failed.size_bytes)}"
+    click.echo(f"\n{what}: {failed.time_us:.2f} us, bound {failed.bound_us:.2f}, links alone; without")
+    header = ["part", "and alike", "time(us)", "bound(us)", "slower", "mended(us)"]
+    rows = []
+    for each in failed.parts:
+        alike = str(each.alike - 1) if each.alike > 1 else "-"
+        if each.time_us is None or each.bound_us is None:
+            rows.append([each.part, alike, "-", "-", "-", each.why.split(": ")[0]])
+            continue
+        mended = "-" if each.mended_us is None else f"{each.mended_us:.2f}"
+        slower = f"{each.time_us / failed.time_us:.2f}x" if failed.time_us else "-"
+        rows.append([each.part, alike, f"{each.time_us:.2f}", f"{each.bound_us:.2f}", slower, mended])
+    show_table(header, rows)
 
 
 def _row(each: MachineBound) -> list[str]:

@@ -25,6 +25,15 @@ def automorphisms(topology: PhysicalTopology, limit: int = 100) -> tuple[Permuta
     return tuple(islice(_distinct(topology), limit))
 
 
+def kinds_of_devices(topology: PhysicalTopology) -> dict[str, object]:
+    """A colour for each device, by name: those of one colour have the same links at every distance.
+
+    What an automorphism moves onto each other has one colour; the other way round, almost always.
+    """
+    graph = _coloured(topology)
+    return {device.name: graph.nodes[device.name]["colour"] for device in topology.devices}
+
+
 def _distinct(topology: PhysicalTopology) -> Iterator[Permutation]:
     from networkx.algorithms.isomorphism import DiGraphMatcher  # takes long, and few calls need it
 

@@ -189,6 +189,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "taccl.topology.check/1": (
         ("topology", "check", "ring:3", "--size", "1KB,4MB"),
+        ("topology", "check", "ring:3", "--size", "1KB", "--failures", "allgather", "--effort", "20"),
         ("topology", "check", "mi250x", "--nodes", "1", "--size", "2,1MB", "--time-limit", "2"),
         ("topology", "check", "alone.yaml"),
         ("topology", "check", "apart.yaml"),
