@@ -1,7 +1,7 @@
 """What each link, NIC and switch of a machine is worth: how much slower a collective is without it.
 
-A part that fails is taken away with its links. The schedule of the whole machine is mended and then
-improved, with as much work for each part; parts whose links are the same at every distance are looked at once.
+A part that fails is taken away with its links. The schedule of the whole machine is mended and then improved,
+with as much work for each part; parts whose links are the same at every distance are looked at once.
 """
 
 from __future__ import annotations
