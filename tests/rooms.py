@@ -93,7 +93,7 @@ ROOMS = (
     Room(
         "tuners",
         "which algorithm a stock library takes at which size: tuner files, written and checked",
-        ("analysis",),
+        ("exploration",),
     ),
     Room(
         "ordering",

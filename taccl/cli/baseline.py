@@ -8,7 +8,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from taccl.analysis.baseline import LIBRARIES, SIZES, Baseline, Library
+from taccl.analysis.baseline import LIBRARIES, SIZES, Baseline
 from taccl.analysis.baseline import baseline as baseline_of
 from taccl.analysis.baseline_size import BaselineSize
 from taccl.baselines.nccl import RELEASES
@@ -20,7 +20,7 @@ from taccl.cli.sections import Sectioned
 from taccl.exploration.library_table import library as library_of
 from taccl.exploration.sizes import sizes_of
 from taccl.model.collectives import plain_name
-from taccl.tuners.rules import DIALECTS, Dialect
+from taccl.tuners.rules import DIALECTS, Dialect, reader_of
 from taccl.tuners.writer import USE, to_csv
 
 
@@ -185,7 +185,7 @@ def _as_tuner_file(
     **request: Any,
 ) -> None:
     """The library's own choice at all sizes; of one collective where it is named, else of all."""
-    wanted: Library = "rccl" if dialect == "rccl" else "nccl"
+    wanted = reader_of(dialect)
     if library != wanted:
         raise click.UsageError(f"--tuner {dialect} is for taccl baseline {wanted}")
     if as_json or schedule is not None or root is not None:

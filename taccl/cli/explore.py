@@ -13,12 +13,14 @@ from taccl.cli import completion
 from taccl.cli.explore_options import explore_options
 from taccl.cli.explore_progress import search_reports
 from taccl.cli.options import FILE, json_option
-from taccl.cli.output import claim_outputs, output_name, show_json, show_table, write_output
+from taccl.cli.output import STDOUT, claim_outputs, output_name, show_json, show_table, write_output
 from taccl.cli.sections import Sectioned
 from taccl.cli.signals import undisturbed
 from taccl.cli.targets import target_option
 from taccl.exploration.explore import explore as explore_machine
 from taccl.exploration.explored import Explored
+from taccl.tuners.rules import DIALECTS, Dialect, reader_of
+from taccl.tuners.writer import to_csv
 
 
 @click.command(cls=Sectioned)
@@ -41,6 +43,12 @@ from taccl.exploration.explored import Explored
 )
 @click.option("--svg", type=FILE, metavar="OUT.svg", help="Write algbw against size as SVG (matplotlib).")
 @click.option("--png", type=FILE, metavar="OUT.png", help="The same as PNG.")
+@click.option(
+    "--tuner",
+    type=click.Choice(DIALECTS),
+    help="Write a tuner file for these sizes: which of its own algorithms NCCL (or NCCLX, RCCL) shall take.",
+)
+@click.option("-o", "--output", type=FILE, help="Of --tuner.  [default: standard output]", metavar="FILE")
 @json_option
 def explore(
     topology: tuple[str, ...],
@@ -48,6 +56,8 @@ def explore(
     html: Path | None,
     svg: Path | None,
     png: Path | None,
+    tuner: Dialect | None,
+    output: Path | None,
     as_json: bool,
     quiet: bool,
     no_cache: bool,
@@ -62,8 +72,12 @@ def explore(
     \b
     taccl explore --topology dgx2 --nodes 2 --collective allgather
     taccl explore --topology my-machine.yaml --collective allreduce,alltoall --sizes 64KB..64MB --csv best.csv
+    taccl explore --topology dgx-a100 --nodes 2 --collective allreduce --tuner nccl -o nccl_tuner.conf
     """
-    aside = claim_outputs((csv, html, svg, png), topology, as_json=as_json)
+    if output is not None and tuner is None:
+        raise click.UsageError("-o is of --tuner; --csv writes the table")
+    place = output or (None if tuner is None else STDOUT)
+    aside = claim_outputs((csv, html, svg, png, place), topology, as_json=as_json)
     with search_reports(quiet=quiet) as listen:
         table = explore_machine(topology=topology, cache=not no_cache, on_search=listen, **requested)
     with undisturbed():
@@ -73,6 +87,8 @@ def explore(
             _show(table, err=aside, is_kept=not no_cache)
         _write((csv, table.to_csv), (html, table.to_html))
         _write((svg, partial(table.picture, "svg")), (png, partial(table.picture, "png")))
+        if tuner is not None:
+            _write((place, partial(_tuner_file, table, tuner)))
 
 
 def _write(*outputs: tuple[Path | None, Callable[[], str | bytes]]) -> None:
@@ -80,6 +96,12 @@ def _write(*outputs: tuple[Path | None, Callable[[], str | bytes]]) -> None:
         if path is not None:
             write_output(path, content())
             click.echo(f"wrote {output_name(path)}", err=True)
+
+
+def _tuner_file(table: Explored, dialect: Dialect) -> str:
+    from taccl.tuners.explored import tuning_of_explored
+
+    return to_csv(tuning_of_explored(table, reader_of(dialect)), dialect)
 
 
 def _show(table: Explored, *, err: bool, is_kept: bool) -> None:

@@ -33,7 +33,10 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         *("target", "protocol", "instances", "thread_blocks", "in_place", "min_size", "max_size"),
         *("no_file", "ranks"),
     ),
-    "Output": ("output", "schedule", "compare", "csv", "html", "svg", "png", "as_json", "verbose", "quiet"),
+    "Output": (
+        *("output", "schedule", "compare", "csv", "html", "svg", "png", "tuner"),
+        *("as_json", "verbose", "quiet"),
+    ),
 }
 _OTHERS = "Options"
 #: With fewer options one list is enough.

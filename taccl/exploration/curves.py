@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,6 +19,9 @@ from taccl.model import units
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
+
+#: What names of algorithms say of how they are cut.
+_IN_PARTS = re.compile(r"^\d+ routes: |, \d+ batches$")
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +40,11 @@ class Curve:
     answer: Answer
     way: int
     times_us: tuple[float, ...]
+
+    @property
+    def kind(self) -> str:
+        """Its name without how it is cut into channels and batches."""
+        return _IN_PARTS.sub("", self.name)
 
     @property
     def chunks(self) -> int:

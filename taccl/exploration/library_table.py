@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,9 +32,6 @@ _HEADER = ("size", "algorithm", "chunks", "time(us)", "bound(us)", "gap", "algbw
 _COLUMNS = ("size_bytes", "algorithm", "chunks_per_rank", "time_us", "lower_bound_us", "gap", "algbw_gbps")
 #: The part of the time for bounds.
 _FOR_BOUNDS = 0.3
-
-#: What names of algorithms say of how they are cut.
-_IN_PARTS = re.compile(r"^\d+ routes: |, \d+ batches$")
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,10 +107,9 @@ class LibraryTable(Reported):
         size, bound = self.question.sizes[place], self.bounds[place]
         fastest: dict[str, Curve] = {}
         for curve in self.curves:
-            kind = _IN_PARTS.sub("", curve.name)
-            known = fastest.get(kind)
+            known = fastest.get(curve.kind)
             if known is None or curve.times_us[place] < known.times_us[place]:
-                fastest[kind] = curve
+                fastest[curve.kind] = curve
         return [
             {
                 "size_bytes": size,

@@ -11,6 +11,11 @@ Dialect = Literal["nccl", "ncclx", "rccl"]
 DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
 
 
+def reader_of(dialect: Dialect) -> Literal["nccl", "rccl"]:
+    """Whose algorithms its rules name."""
+    return "rccl" if dialect == "rccl" else "nccl"
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """What a library takes for calls from `least_bytes` on.
