@@ -33,6 +33,7 @@ COMMANDS = (
     Listed("repair", "Jobs", "Make a schedule valid for a machine whose links slowed or died."),
     Listed("order", "Jobs", "Find the order of hosts in which a plan is fastest."),
     Listed("stall", "Jobs", "Predict how long a training step waits for its collectives."),
+    Listed("rank-placements", "Jobs", "Rank allocations of GPUs by the step time of a job."),
     Listed("testbed", "Machines", "Build a machine out of shaped links here, and run ranks in it."),
     Listed("topology", "Machines", "List, show, check, import and calibrate machines."),
     Listed("sketch", "Machines", "List, show, check and start communication sketches."),
@@ -52,7 +53,8 @@ class _Taccl(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _NAMES:
             return None
-        command: click.Command = getattr(import_module(f"taccl.cli.{cmd_name}"), cmd_name)
+        module = cmd_name.replace("-", "_")
+        command: click.Command = getattr(import_module(f"taccl.cli.{module}"), module)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

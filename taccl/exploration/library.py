@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from taccl.encoding.engines.registry import ENGINES, serves_somehow
 from taccl.encoding.instance import Instance
@@ -37,25 +37,32 @@ class Library:
     Parameters
     ----------
     near : a configuration of files that is tried first; others follow by how near they are to it.
+    name : of one algorithm, or a part of its name, in any case: others are not made.
 
     Attributes
     ----------
     is_whole : whether none was left out for time, nor all for size, once they have come.
     """
 
-    def __init__(self, question: Question, budget: Budget, near: Configuration | None = None) -> None:
-        self._question, self._budget, self._near = question, budget, near
+    def __init__(
+        self, question: Question, budget: Budget, near: Configuration | None = None, name: str = ""
+    ) -> None:
+        self._question, self._budget, self._near, self._name = question, budget, near, name.lower()
         self.is_whole = False
+
+    def _wants(self, name: str) -> bool:
+        """Whether an algorithm, whose curves may say in how many batches it goes, is one of the name."""
+        return self._name in name.lower() or name.lower() in self._name
 
     def __iter__(self) -> Iterator[Curve]:
         if not self._question.jobs[0].has_predictions:
             given_s = self._budget.remaining_s()
-            yield from _by_links(self._question, self._budget)
+            yield from _by_links(self._question, self._budget, self._wants)
             self.is_whole = _had_time(self._budget, given_s) and not _is_too_large(self._question, 1)
             return
         by_links = self._budget.share(LIBRARY_BY_LINKS)
         given_s = by_links.remaining_s()
-        fastest = fastest_somewhere(_by_links(self._question.of_links, by_links))
+        fastest = fastest_somewhere(_by_links(self._question.of_links, by_links, self._wants))
         had_time, is_first = _had_time(by_links, given_s), True
         for curve in fastest:
             for configuration in _configurations(self._question.jobs[0], self._near):
@@ -90,7 +97,7 @@ def fastest_somewhere(curves: Iterable[Curve]) -> list[Curve]:
     return list(dict.fromkeys(fastest))
 
 
-def _by_links(question: Question, budget: Budget) -> Iterator[Curve]:
+def _by_links(question: Question, budget: Budget, wants: Callable[[str], bool]) -> Iterator[Curve]:
     """The same by links alone."""
     configuration = question.jobs[0].configurations[0]
     for chunks in LIBRARY_CHUNKS:
@@ -103,7 +110,7 @@ def _by_links(question: Question, budget: Budget) -> Iterator[Curve]:
                 continue
             if problem is None or _is_too_large(question, chunks):
                 continue
-            for name, schedule in _named(Instance(problem), budget):
+            for name, schedule in _named(Instance(problem), budget, wants):
                 curve = _curve(question, name, schedule, configuration)
                 if curve is not None:
                     yield curve
@@ -118,13 +125,15 @@ def _is_too_large(question: Question, chunks: int) -> bool:
     return chunks * parts * collective.num_ranks > LIBRARY_CELLS
 
 
-def _named(instance: Instance, budget: Budget) -> Iterator[tuple[str, Schedule]]:
+def _named(
+    instance: Instance, budget: Budget, wants: Callable[[str], bool]
+) -> Iterator[tuple[str, Schedule]]:
     """Schedules with the names of their algorithms; of a name, those that are faster than all before."""
     for engine in ENGINES:
         if engine.named is None or not serves_somehow(engine, instance):
             continue
         best_us: dict[str, float] = {}
-        for name, schedule in engine.named(instance, budget):
+        for name, schedule in engine.named(instance, budget, wants):
             if schedule.makespan_us < best_us.get(name, float("inf")):
                 best_us[name] = schedule.makespan_us
                 yield name, schedule

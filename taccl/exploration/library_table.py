@@ -159,14 +159,15 @@ def library(
     request = Request(collective, topology=topology, nodes=nodes, without=without, root=root, executor=False)
     question, notes = question_of(request, (None,), OutputOptions(file=False), sizes_of(sizes))
     bounds = bounds_of(question, budget.share(_FOR_BOUNDS))
-    known = Library(question, budget)
+    known = Library(question, budget, name="" if name == ALL else name)
     every = tuple(known)
     if not known.is_whole:
         notes = (*notes, NOT_WHOLE)
     curves = tuple(curve for curve in every if name == ALL or name.lower() in curve.name.lower())
-    if not every:
-        raise TacclError(f"libraries have no algorithm for {question.name}")
     if not curves:
+        every = tuple(Library(question, budget))
+        if not every:
+            raise TacclError(f"libraries have no algorithm for {question.name}")
         names = few(sorted({curve.name for curve in every}), 12)
         raise TacclError(f"there is no algorithm {shown(name)} for {question.name}", hint=f"one of {names}")
     return LibraryTable(question, bounds, curves, notes)

@@ -129,6 +129,12 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("baseline", "ring", "--topology", "ring:3", "--size", "3KB,3MB"),
     ),
     "taccl.order/1": (("order", "--topology", "ring:3", "--size", "3MB", "--effort", "50"),),
+    "taccl.rank-placements/1": (
+        (
+            *("rank-placements", "--topology", "switch:4", "--candidates", "offers.txt"),
+            *("--job", "transformer:layers=1,hidden=8,seq=8,batch=1,tflops=1"),
+        ),
+    ),
     "taccl.stall/1": (
         ("stall", "transformer:layers=1,hidden=8,seq=8,batch=1,tflops=1", "--topology", "ring:3"),
     ),
@@ -258,6 +264,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "tree.conf").write_text(
         "SwitchName=a Switches=b,c\nSwitchName=b Nodes=n1\nSwitchName=c Nodes=n2\n"
     )
+    (folder / "offers.txt").write_text("gpu[0-1]\ngpu[2-3]\n")
     (folder / "blocks.conf").write_text("BlockName=b Nodes=n[1-2]\n")
     (folder / "ib.txt").write_text("CA 1 1 0xb1 4x EDR - SW 2 1 0xa1 ( 'n1 HCA-1' - 'leaf' )\n")
     shutil.copy(MEASURED / "osu-latency.txt", folder / "latency.txt")
@@ -339,6 +346,9 @@ def test_units_have_one_spelling(name: str) -> None:
     fractions = {
         "stall",
         "network_stall",
+        "of_best",
+        "hours_lost",
+        "score",
         "cost_of_epoch",
         "batch",
         "gap",

@@ -25,8 +25,9 @@ Improve = Callable[[Instance, SearchOptions, Budget, Schedule], Iterator[Update]
 AcrossChunks = Callable[[Sequence[Instance], Budget], Iterator[Schedule]]
 #: At most so many valid schedules, the fastest first: another than the best may suit a file better.
 Several = Callable[[Instance, Budget, int], "list[Schedule]"]
-#: Yields schedules that are not searched for, each with the name by which libraries know its algorithm.
-Named = Callable[[Instance, Budget], Iterator[tuple[str, Schedule]]]
+#: Yields schedules that are not searched for, each with the name by which libraries know its algorithm, of
+#: those algorithms whose name is wanted.
+Named = Callable[[Instance, Budget, Callable[[str], bool]], Iterator[tuple[str, Schedule]]]
 #: Yields better and better schedules of a problem of node 0's chunks alone, with its number of images.
 OfNode0 = Callable[[Problem, int, Budget], Iterator[Update]]
 #: What an engine is for: it builds schedules and searches nothing; it improves the best one as long as there

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import accumulate
 
@@ -67,10 +67,14 @@ def across_chunks(instances: Sequence[Instance], budget: Budget) -> Iterator[Sch
                 yield schedule
 
 
-def named(instance: Instance, budget: Budget) -> Iterator[tuple[str, Schedule]]:
+def named(
+    instance: Instance, budget: Budget, wanted: Callable[[str], bool] = lambda name: True
+) -> Iterator[tuple[str, Schedule]]:
     """Valid schedules with the names by which libraries know them."""
     problem = instance.problem
     for way in instance.once(ways_of):
+        if not wanted(way.name):
+            continue
         starts = dict.fromkeys(_starts(problem, way, slower) for slower in SLOWER)
         orders = [(way.name, _one_by_one(way, start)) for start in starts]
         orders.append((f"{way.name} in groups", _in_groups(way, problem.max_group)))

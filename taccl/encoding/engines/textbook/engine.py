@@ -66,13 +66,15 @@ def built(
         yield from _in_time(candidates, budget, BEFORE_HOPELESS, MOST_IN_VAIN)
 
 
-def of_libraries(instance: Instance, budget: Budget) -> Iterator[tuple[str, Schedule]]:
+def of_libraries(
+    instance: Instance, budget: Budget, wanted: Callable[[str], bool] = lambda name: True
+) -> Iterator[tuple[str, Schedule]]:
     """Those that libraries run, by what each algorithm says of that.
 
     On a machine with helpers: what its members do among themselves.
     """
     members = instance.members_instance or instance
-    for name, schedule in built(members, budget, lambda algorithm: algorithm.of_libraries):
+    for name, schedule in built(members, budget, lambda each: each.of_libraries and wanted(each.name)):
         made = compacted(schedule)
         yield name, made if instance.members is None else instance.members.lifted(made)
 
