@@ -25,11 +25,8 @@ SchemaName = Literal[
     "taccl.bound.helpers/1",
     "taccl.order/1",
     "taccl.stall/1",
-<<<<<<< HEAD
     "taccl.repair/1",
-=======
     "taccl.rank-placements/1",
->>>>>>> 261272bb (taccl rank-placements: what each allocation of GPUs costs a job)
     "taccl.lower/1",
     "taccl.pareto/1",
     "taccl.explore/1",
