@@ -16,3 +16,13 @@ def cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("TACCL_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+#: What a whole file of these waits for, a job of several processes, is made once by each worker: so that no other
+#: worker takes a part of the file when the rest is done, they come first.
+_FIRST = ("torch", "jax", "mpi")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Jobs of several processes first."""
+    items.sort(key=lambda item: item.path.parent.name not in _FIRST)

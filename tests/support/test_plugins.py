@@ -124,41 +124,37 @@ def test_a_bound_that_does_not_know_a_feature_is_skipped_with_its_reason() -> No
         assert reasons.get("bound one-link") == ("it knows no reductions" if declined else None)
 
 
+ONE_CHUNK = ("alltoall", 1, 1_500, 12.0)  # greedy alone takes 17.2 us
+ANY_CHUNKS = ("broadcast", "auto", 1_600, 20.0)  # and 42.9
+
+
 @pytest.mark.parametrize(
-    ("collective", "chunks", "effort", "below_us"),
+    ("group", "toy", "reported", "asked"),
     [
-        ("alltoall", 1, 1_500, 12.0),
-        ("broadcast", "auto", 1_600, 20.0),
-    ],  # greedy alone takes 17.2 us, and 42.9
-    ids=["1", "auto"],
-)
-@pytest.mark.parametrize(
-    ("group", "toy", "reported"),
-    [
-        ("engines", "LIAR", "not valid"),
-        ("engines", "UNSURE", "ZeroDivisionError: requested"),
-        ("engines", "MUTE", "no Verdict"),
-        ("engines", "EAGER", "ZeroDivisionError: called"),
-        ("engines", "LEAVER", "SystemExit: leaving"),
-        ("engines", "WORDY", "AttributeError"),
-        ("engines", "NOTHING", "cannot be loaded"),
-        ("bounds", "NOTHING", "cannot be loaded"),
-        ("bounds", "BROKEN", "ZeroDivisionError: proving"),
-        ("bounds", "HIGH", "above a valid schedule"),
+        ("engines", "LIAR", "not valid", ONE_CHUNK),
+        ("engines", "LIAR", "not valid", ANY_CHUNKS),
+        ("engines", "UNSURE", "ZeroDivisionError: requested", ONE_CHUNK),
+        ("engines", "MUTE", "no Verdict", ONE_CHUNK),
+        ("engines", "EAGER", "ZeroDivisionError: called", ONE_CHUNK),
+        ("engines", "LEAVER", "SystemExit: leaving", ONE_CHUNK),
+        ("engines", "WORDY", "AttributeError", ANY_CHUNKS),
+        ("engines", "NOTHING", "cannot be loaded", ONE_CHUNK),
+        ("bounds", "NOTHING", "cannot be loaded", ONE_CHUNK),
+        ("bounds", "BROKEN", "ZeroDivisionError: proving", ONE_CHUNK),
+        ("bounds", "HIGH", "above a valid schedule", ONE_CHUNK),
+        ("bounds", "HIGH", "above a valid schedule", ANY_CHUNKS),
     ],
 )
 def test_what_breaks_its_promise_costs_the_others_nothing(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    collective: str,
-    chunks: int | str,
-    effort: int,
-    below_us: float,
     group: str,
     toy: str,
     reported: str,
+    asked: tuple[str, int | str, int, float],
 ) -> None:
     """A ring of four GPUs, on which other engines end far below the first schedule."""
+    collective, chunks, effort, below_us = asked
     install(tmp_path, monkeypatch, f"[taccl.{group}]\ntoy = toys_that_fail:{toy}\n")
     requested = {"topology": "ring:4", "size": "1MB", "effort": effort, "chunks": chunks, "file": False}
     found = synthesize(collective, **requested).found

@@ -167,4 +167,5 @@ def work(rank, size, folder, port, calls, device):
 if __name__ == "__main__":
     folder, ranks, port, *more = sys.argv[1:]
     calls, device = (more + ["40", "cpu"][len(more) :])[:2]
-    processes.spawn(work, (int(ranks), folder, int(port), int(calls), device), nprocs=int(ranks))
+    words = (int(ranks), folder, int(port), int(calls), device)
+    processes.start_processes(work, words, nprocs=int(ranks), start_method="fork")  # torch is imported once

@@ -68,7 +68,7 @@ def decided_anew(schedule: Schedule, apart: Apart, window: Window) -> Schedule:
         ticks.at_most(schedule.makespan_us),
         lambda bundle, link: bool(requested.usable(apart.bundles[bundle][0])[link]),
     )
-    solver, status = solved(model.cp, num_workers=1)
+    solver, status = solved(model.cp, num_workers=1, max_deterministic_time=1.0)
     assert status in (cp_model.OPTIMAL, cp_model.FEASIBLE), "the known schedule is a solution"
     found = in_order(requested, decisions(model, solver.value))
     found.check()
