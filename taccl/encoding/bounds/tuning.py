@@ -94,10 +94,15 @@ PORT_TURNS_UNITS, PORT_TURNS_UNITS_PER_WAY = 0.05, 2e-4
 
 # --- relay
 
-#: Numbers of sends are looked at one by one up to this, and from there on in steps of such a part of them.
-RELAY_ONE_BY_ONE = 64
-#: Units of work for each step of the recurrence.
-RELAY_UNITS = 1e-3
+#: How many times are looked at as that in which something is late, each time nearer to the best of them; the
+#: first ones are up to so many times what the cut alone takes, and such a part of it.
+RELAY_LOOKS, RELAY_FARTHEST = 24, 1000.0
+#: Where chunks start at many ranks each, no more of these than so many are looked at.
+RELAY_MOST_ROOTS = 4
+#: With more groups than this in that time alphas say nothing.
+RELAY_MOST_GROUPS = 4000
+#: Units of work for a line: 0.004 s of one core.
+RELAY_UNITS = 4.0
 
 # --- spanning
 
