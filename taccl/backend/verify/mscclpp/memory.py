@@ -160,6 +160,13 @@ def _resources_can_be_reused(subject: Subject) -> None:
                 "stays the buffer of the first call"
             )
             subject.operation(at, "reused-buffer", message, "only scratch may be remote")
+    for at in subject.operations():
+        if _reads_user_memory(at.operation):
+            message = (
+                "sends a user's buffer through a port, which reads it where the first call had it: with "
+                "reuse_resources that stays registered"
+            )
+            subject.operation(at, "reused-buffer", message, "copy into scratch first, and send that")
     chunk, outside = largest_chunk(plan), _owners_of_scratch_outside_pipelines(subject)
     for number, rank in subject.ranks():
         if chunk is None or rank.scratch_chunks < 1:

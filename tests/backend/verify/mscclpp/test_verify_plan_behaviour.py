@@ -213,6 +213,18 @@ def test_a_port_reads_its_source_some_time_after_it_was_pushed() -> None:
     assert reported(verify_plan(both(start + "pws p0 s0 > R0:{me}\n" + rewrites))) == {"race"}
 
 
+@pytest.mark.parametrize(("source", "found"), [("i0", {"reused-buffer"}), ("s1", set())])
+def test_with_reused_resources_ports_read_the_buffers_of_the_first_call(source: str, found: set[str]) -> None:
+    """The runtime registers them once, with the context that then serves calls of all buffers."""
+    text = (
+        f"copy i0 > s1\nsignal p0\nwait p0\nnop\npwsf p0 {source} > R2:0\nwait p0\nnop\ncopy s0 > o{{you}}\n"
+    )
+    made = both(text + "copy i0 > o{me}", (1, 2, 2))
+    report = verify_plan(replace(made, reuse_resources=True, max_bytes=2**20))
+    assert {error.rule for error in report.errors} == found
+    assert verify_plan(replace(made, max_bytes=2**20)).ok
+
+
 def test_a_source_that_is_not_flushed_may_be_rewritten_by_its_host() -> None:
     text = "signal p0\nwait p0\nnop\npws p0 i0 > R0:{me}\ncopy i0 > o{me}\nwait p0"
     report = verify_plan(both(text))
