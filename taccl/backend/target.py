@@ -70,6 +70,7 @@ class LoweringOptions:
     executor : what executing costs on the machine; None: not known, as if local copies and sums took no time.
     in_place : the calls that it is for, where a file is for one way to call it; None: the usual ones.
     network : of the machine as it is, for a target that weighs one file against another; None: not known.
+    nvlinks : the pairs of ranks that NVLinks join; empty: not known, or none.
     min_bytes, max_bytes : sizes of the calls that it may serve; None: around the size of the schedule.
     name : what the program is called.
     """
@@ -80,6 +81,7 @@ class LoweringOptions:
     executor: Executor | None = None
     in_place: bool | None = None
     network: LogicalTopology | None = None
+    nvlinks: frozenset[tuple[int, int]] = frozenset()
     min_bytes: int | None = None
     max_bytes: int | None = None
     name: str = "taccl"

@@ -14,6 +14,7 @@ from taccl.synthesis.inputs import Inputs, inputs_of
 from taccl.synthesis.lowering import Lowering
 from taccl.synthesis.output_options import OutputOptions
 from taccl.synthesis.request import Request
+from taccl.topologies.reach import nvlinked_pairs
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +109,7 @@ def _by_links(request: Request, output: OutputOptions, target: AnyTarget, inputs
 def _stated(request: Request, output: OutputOptions, target: AnyTarget, inputs: Inputs) -> Job:
     """The job with its configurations, and whether its files are predicted."""
     network = network_of(inputs)
+    nvlinks = nvlinked_pairs(inputs.topology) if inputs.topology.num_nodes == 1 else frozenset()
     name = f"taccl-{inputs.collective.name}-{inputs.topology.name}"[:63]
     lowering = output.for_target(target, name, network.topology.executor)
     job = Job(
@@ -117,7 +119,7 @@ def _stated(request: Request, output: OutputOptions, target: AnyTarget, inputs: 
         inputs=inputs,
         network=network,
         configurations=configurations_to_try(network.topology.executor, target, output),
-        lowering=Lowering(target, replace(lowering, network=network.topology)),
+        lowering=Lowering(target, replace(lowering, network=network.topology, nvlinks=nvlinks)),
     )
     problem = job.problem(job.configurations[0]).problem
     if output.file:

@@ -12,6 +12,7 @@ from taccl.model.collective import BoolArray
 from taccl.support.lists import joined
 from taccl.support.size_limits import MAX_LINKS, check_links
 from taccl.topologies.devices import BETWEEN_NODES, INSIDE_NODE, DeviceKind
+from taccl.topologies.importers.nodes.gpus import arch_of_model
 from taccl.topologies.model import PhysicalTopology
 
 
@@ -25,6 +26,15 @@ def may_reach(topology: PhysicalTopology) -> BoolArray:
     same = node[:, None] == node
     inside, between = (_past(topology, passed) for passed in (INSIDE_NODE, BETWEEN_NODES))
     return np.asarray(np.where(same, inside, between))
+
+
+def nvlinked_pairs(topology: PhysicalTopology) -> frozenset[tuple[int, int]]:
+    """The GPUs of a node that reach each other by NVLinks and NVSwitches alone; none but of NVIDIA's GPUs."""
+    if topology.gpu is None or not (arch_of_model(topology.gpu) or "").startswith("sm"):
+        return frozenset()
+    node = np.array([gpu.node for gpu in topology.gpus])
+    reached = _past(topology, frozenset(("switch",))) & (node[:, None] == node)
+    return frozenset((src, dst) for src, dst in np.argwhere(reached).tolist() if src != dst)
 
 
 def check_pairs(topology: PhysicalTopology) -> None:

@@ -26,6 +26,7 @@ class Graphs:
     origin : where they come from, in a few words; empty where a file was read.
     gbps : what AllReduce moves through all channels together, size over time, by the costs of links alone;
         0: not known.
+    by_nvlink : whether NVLinks alone join neighbours; False: not known.
     """
 
     shape: Shape
@@ -33,6 +34,7 @@ class Graphs:
     channels: tuple[tuple[int, ...], ...]
     origin: str = ""
     gbps: float = 0.0
+    by_nvlink: bool = False
 
     @property
     def name(self) -> str:

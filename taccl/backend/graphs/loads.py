@@ -9,14 +9,17 @@ from taccl.model import units
 from taccl.model.network import FloatArray, LogicalTopology
 
 
-def links_of(network: LogicalTopology, shape: Shape, channel: tuple[int, ...]) -> list[int] | None:
-    """The links that a channel uses, a tree's both ways; None: the machine lacks one of them."""
+def pairs_of(shape: Shape, channel: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Who sends to whom in a channel, in a tree both ways."""
     if shape == "ring":
-        pairs = list(zip(channel, channel[1:] + channel[:1], strict=True))
-    else:
-        up = [(rank, parent) for rank, parent in enumerate(channel) if parent != ROOT]
-        pairs = [*up, *((parent, rank) for rank, parent in up)]
-    links = [network.link_index.get(pair) for pair in pairs]
+        return list(zip(channel, channel[1:] + channel[:1], strict=True))
+    up = [(rank, parent) for rank, parent in enumerate(channel) if parent != ROOT]
+    return [*up, *((parent, rank) for rank, parent in up)]
+
+
+def links_of(network: LogicalTopology, shape: Shape, channel: tuple[int, ...]) -> list[int] | None:
+    """The links that a channel uses; None: the machine lacks one of them."""
+    links = [network.link_index.get(pair) for pair in pairs_of(shape, channel)]
     return None if None in links else [link for link in links if link is not None]
 
 

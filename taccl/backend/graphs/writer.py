@@ -33,14 +33,16 @@ def _nested(parents: tuple[int, ...]) -> str:
 def graph_xml(graphs: Graphs) -> str:
     """The chains of rings as ring graph and as tree graph, one channel each.
 
-    Types of paths are those with which LL128 stays off, since the links do not say what they are.
+    With paths of type NVL the library may take LL128; where links are not known to be NVLinks, their type is
+    one with which it does not.
     """
+    inside = "NVL" if graphs.by_nvlink else "PHB"
     speed = graphs.gbps / len(graphs.channels)
     lines = ['<graphs version="1">']
     for id_, pattern in (_RING, _TREE):
         lines.append(
             f'  <graph id="{id_}" pattern="{pattern}" crossnic="0" nchannels="{len(graphs.channels)}" '
-            f'speedintra="{speed:.6g}" speedinter="{speed:.6g}" latencyinter="0" typeintra="PHB" '
+            f'speedintra="{speed:.6g}" speedinter="{speed:.6g}" latencyinter="0" typeintra="{inside}" '
             'typeinter="PIX" samechannels="0">'
         )
         for ring in graphs.channels:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from taccl.backend.graphs.document import Graphs, Shape
 from taccl.backend.graphs.found import GraphsDocument
+from taccl.backend.graphs.loads import pairs_of
 from taccl.backend.graphs.lowering import check_problem, lower_to_graphs
 from taccl.backend.graphs.programs import graphs_in
 from taccl.backend.graphs.read_environment import is_environment, read_environment
@@ -28,7 +30,9 @@ _NCCL, _RCCL = ("nccl",), ("rccl",)
 def _lower(
     schedule: Schedule, options: LoweringOptions, *, shape: Shape, runtimes: tuple[str, ...]
 ) -> tuple[Lowered[Graphs], ...]:
-    return (Lowered(lower_to_graphs(schedule, shape), runtimes),)
+    graphs = lower_to_graphs(schedule, shape)
+    pairs = {pair for channel in graphs.channels for pair in pairs_of(shape, channel)}
+    return (Lowered(replace(graphs, by_nvlink=pairs <= options.nvlinks), runtimes),)
 
 
 def _readers_of(collective: str, *, runtimes: tuple[str, ...]) -> Sequence[tuple[str, ...]]:
@@ -56,9 +60,10 @@ def _parse(
 
 def _use(graphs: Graphs, readers: tuple[str, ...], path: Path | None, *, how: Sequence[str]) -> list[str]:
     where = "the graph file" if path is None else str(path.resolve())
+    ll128 = "allowed: NVLinks join the GPUs" if graphs.by_nvlink else "off: the links may not be NVLinks"
     return [
         f"{graphs.name} {graphs.origin}: AllReduce moves at most {graphs.gbps:.1f} GB/s by the links",
-        *(line.format(path=where) for line in how),
+        *(line.format(path=where, ll128=ll128) for line in how),
     ]
 
 
@@ -142,7 +147,7 @@ TARGETS = (
         knows=is_graph_file,
         how=(
             "NCCL_GRAPH_FILE={path}",
-            'typeintra="PHB" keeps LL128 off; write NVL where all links between GPUs are NVLink',
+            "LL128 is {ll128}",
         ),
     ),
 )

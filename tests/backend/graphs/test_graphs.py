@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,23 @@ def test_a_file_is_read_back_as_the_same_graphs() -> None:
         graphs = Graphs("tree" if "tree" in name else "ring", 4, channels, gbps=10.0)
         again = target.parse(target.write(graphs).encode(), None, lambda: None)
         assert (again.shape, again.channels) == (graphs.shape, channels)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "kind", "typed"),
+    [("A100", "switches", "NVL"), ("A100", "pcie", "PHB"), (None, "switches", "PHB")],
+)
+def test_paths_are_of_nvlink_where_the_machine_says_so(
+    tmp_path: Path, gpu: str | None, kind: str, typed: str
+) -> None:
+    machine = tmp_path / "machine.yaml"
+    said = "" if gpu is None else f"gpu: {gpu}\n"
+    machine.write_text(
+        f"name: four\n{said}node:\n  gpus: 4\n  {kind}: [middle]\n"
+        "  links:\n    - {from: gpus, to: middle, alpha_us: 1, bandwidth_gbps: 20}\n"
+    )
+    made = synthesize("allreduce", topology=machine, size="1MB", target="nccl-graph", effort=20)
+    assert set(re.findall(r'typeintra="(\w+)"', made.files[0].text)) == {typed}
 
 
 def test_a_file_takes_as_long_as_its_links_say() -> None:
