@@ -20,7 +20,7 @@ from taccl.cli.targets import target_option
 from taccl.exploration.explore import explore as explore_machine
 from taccl.exploration.explored import Explored
 from taccl.tuners.rules import DIALECTS, Dialect, reader_of
-from taccl.tuners.writer import to_csv
+from taccl.tuners.writer import USE, to_csv
 
 
 @click.command(cls=Sectioned)
@@ -89,6 +89,7 @@ def explore(
         _write((svg, partial(table.picture, "svg")), (png, partial(table.picture, "png")))
         if tuner is not None:
             _write((place, partial(_tuner_file, table, tuner)))
+            click.echo(f"  {USE[tuner]}", err=True)
 
 
 def _write(*outputs: tuple[Path | None, Callable[[], str | bytes]]) -> None:

@@ -77,6 +77,12 @@ def cautions(plan: DeployedPlan) -> Iterator[str]:
     )
     if memories:
         yield f"ports know {_MEMORIES} memories: enough for {_MEMORIES // (3 + memories)} pairs of buffers"
+    if plan.plan.reuse_resources:
+        yield (
+            "with reuse_resources its scratch is that of all such plans of a communicator and of MSCCL++'s "
+            "own kernels: what comes first in one call may be written while a slower rank is still in the "
+            "call of another plan"
+        )
     if any(row.kind is Channel.SWITCH for rank in plan.plan.ranks for row in rank.channels):
         yield (
             "switch channels need NVIDIA's Hopper or newer (other GPUs silently do nothing), and buffers "

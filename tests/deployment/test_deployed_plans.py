@@ -8,6 +8,7 @@ import pytest
 from taccl.backend.mscclpp import parse_plan, to_json
 from taccl.backend.plan import Channel, ExecutionPlan, RankChannels, RankPlan, RemoteBuffer
 from taccl.backend.program import Buffer
+from taccl.deployment.first_run import cautions
 from taccl.deployment.plans import ranks_per_node_of, read_plans
 from taccl.errors import PlanError, TacclError, VerificationError
 
@@ -103,3 +104,11 @@ def test_packets_tell_nodes_without_channels() -> None:
     )
     plan = ExecutionPlan("p", "allreduce", "LL", True, rows)
     assert ranks_per_node_of(plan, None) == 2
+
+
+def test_what_plans_share_with_others_is_said() -> None:
+    """The runtime has one scratch for all plans that reuse resources, and its own kernels write into it."""
+    (plan,) = read_plans([PLANS / "repo-allreduce_packet_2.json"])
+    assert not any("reuse_resources" in each for each in cautions(plan))
+    reusing = replace(plan, plan=replace(plan.plan, reuse_resources=True))
+    assert sum("reuse_resources its scratch" in each for each in cautions(reusing)) == 1
