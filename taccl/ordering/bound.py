@@ -19,11 +19,13 @@ from dataclasses import dataclass
 
 import networkx as nx
 import numpy as np
+from scipy.linalg import eigh
 from scipy.optimize import linear_sum_assignment
 
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
 from taccl.ordering.traffic import Traffic
+from taccl.ordering.tuning import MOST_CUT_EDGES
 
 
 @dataclass(frozen=True)
@@ -67,9 +69,11 @@ class _Cuts:
         if self._is_even and self._hosts > 2:
             both = matrix + matrix.T
             laplacian = np.diag(both.sum(axis=1)) - both
-            self._lambda_2 = max(0.0, float(np.linalg.eigvalsh(laplacian)[1]))
+            second = eigh(laplacian, eigvals_only=True, subset_by_index=(1, 1))
+            self._lambda_2 = max(0.0, float(second[0]))
             graph = nx.from_numpy_array(both)
-            self._whole = float(nx.stoer_wagner(graph)[0]) if nx.is_connected(graph) else 0.0
+            if graph.number_of_edges() <= MOST_CUT_EDGES and nx.is_connected(graph):
+                self._whole = float(nx.stoer_wagner(graph)[0])
 
     def least(self, size: int, *, is_out: bool) -> float:
         """Out of (or into) any `size` positions."""
@@ -86,22 +90,25 @@ def _cuts(traffic: Traffic) -> list[PlanBound]:
     host_of[traffic.hosts] = np.arange(hosts)[:, None]
     mb, count = (_Cuts(_host_traffic(traffic, each)) for each in (traffic.pairs.mb, traffic.pairs.count))
     src, dst = host_of[topology.src], host_of[topology.dst]
-    between = src != dst
-    many_between = int(between.sum())
+    links_between = np.zeros((hosts, hosts), dtype=np.int64)
+    np.add.at(links_between, (src, dst), 1)
+    np.fill_diagonal(links_between, 0)
     found = []
     for port, links in enumerate(topology.port_links):
         used = np.array(links, dtype=np.int64)
-        used = used[between[used]]
-        for side, is_out in ((src, True), (dst, False)):
-            inside = np.unique(side[used])
-            leaving = between & np.isin(src, inside) & ~np.isin(dst, inside)
-            entering = between & ~np.isin(src, inside) & np.isin(dst, inside)
-            needed = np.flatnonzero(leaving if is_out else entering)
-            if not len(needed) or len(needed) >= many_between or not np.isin(needed, used).all():
-                continue
+        if len(used) < hosts - 1:  # fewer than leave a single host
+            continue
+        for side, other, is_out in ((src, dst, True), (dst, src, False)):
+            is_inside = np.zeros(hosts, dtype=np.bool_)
+            is_inside[side[used]] = True
+            across = (
+                links_between[is_inside][:, ~is_inside] if is_out else links_between[~is_inside][:, is_inside]
+            )
+            if not across.size or (~is_inside[other[used]]).sum() != across.sum():
+                continue  # all hosts are inside, or there are other ways out
             pair = np.flatnonzero(costs.port == port)
             beta, alpha = float(costs.busy_beta_us[pair].min()), float(costs.busy_alpha_us[pair].min())
-            size = len(inside)
+            size = int(is_inside.sum())
             value_us = beta * mb.least(size, is_out=is_out) + alpha * count.least(size, is_out=is_out)
             what = "a host" if size == 1 else f"{size} hosts"
             name = topology.port_names[port]
@@ -150,19 +157,13 @@ def _chain(traffic: Traffic) -> PlanBound:
 
 def _longest_chain(traffic: Traffic) -> IntArray:
     """Sends of which each waits for the one before, the longest such where all links are equal."""
-    sends, duration_us = traffic.sends, traffic.even_us
-    there_us, brought_by = np.zeros(sends.num_cells), np.full(sends.num_cells, -1)
-    end_us, before = np.zeros(len(sends.link)), np.full(len(sends.link), -1)
-    for send in range(len(sends.link)):
-        needs = sends.need[sends.first_need[send] : sends.first_need[send + 1]]
-        latest = needs[np.argmax(there_us[needs])] if len(needs) else -1
-        begin_us = there_us[latest] if latest >= 0 else 0.0
-        before[send] = brought_by[latest] if latest >= 0 else -1
-        end_us[send] = begin_us + duration_us[send]
-        for cell in sends.give[sends.first_give[send] : sends.first_give[send + 1]].tolist():
-            if end_us[send] > there_us[cell]:
-                there_us[cell], brought_by[cell] = end_us[send], send
-    chain = [int(np.argmax(end_us))]
-    while before[chain[-1]] >= 0:
-        chain.append(int(before[chain[-1]]))
-    return np.array(chain)
+    graph, tail_us = traffic.waiting, traffic.even_tails_us
+    chain = [int(np.argmax(tail_us))]
+    while True:
+        send = chain[-1]
+        cells = graph.sends.give[graph.sends.first_give[send] : graph.sends.first_give[send + 1]].tolist()
+        users = [graph.user[graph.first_user[cell] : graph.first_user[cell + 1]] for cell in cells]
+        after = np.concatenate(users) if users else np.zeros(0, dtype=np.int64)
+        if not len(after):
+            return np.array(chain)
+        chain.append(int(after[np.argmax(tail_us[after])]))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import eigh
 
 from taccl.model.network import FloatArray
 from taccl.ordering.bound import PlanBound, plan_bound
@@ -51,18 +52,21 @@ class Found:
     is_exact: bool
 
 
-def find_order(traffic: Traffic, budget: Budget, seed: int = 0) -> Found:
+def find_order(
+    traffic: Traffic, budget: Budget, seed: int = 0, most_exhaustive: int = MOST_EXHAUSTIVE
+) -> Found:
     """The fastest order that is found within the budget; the machine's own in any case.
 
     Parameters
     ----------
     budget : with work to count, the answer does not depend on how busy the computer is.
+    most_exhaustive : up to so many hosts every order is compared.
     """
     with ahead_of_time():
         before_us = traffic.time_us(traffic.own_order)
         search = _Search(traffic, budget, seed, (before_us, traffic.own_order))
         bound = plan_bound(traffic)
-        if traffic.num_hosts <= MOST_EXHAUSTIVE:
+        if traffic.num_hosts <= most_exhaustive:
             time_us, order, is_exact = fastest_of_all(traffic, search.best, budget)
             if is_exact:
                 bound = PlanBound(time_us, "every order was compared")
@@ -194,6 +198,6 @@ def _fiedler_order(weight: FloatArray) -> list[int]:
     both = weight + weight.T
     np.fill_diagonal(both, 0.0)
     both = both / max(float(both.max()), 1e-300)
-    vectors = np.linalg.eigh(np.diag(both.sum(axis=1)) - both)[1]
-    order: list[int] = np.argsort(vectors[:, 1], kind="stable").tolist()
+    vectors = eigh(np.diag(both.sum(axis=1)) - both, subset_by_index=(1, 1))[1]
+    order: list[int] = np.argsort(vectors[:, 0], kind="stable").tolist()
     return order

@@ -107,14 +107,15 @@ class Traffic:
         return ranks
 
     @cached_property
-    def _waiting(self) -> Graph:
+    def waiting(self) -> Graph:
+        """What each send waits for."""
         return graph_of(self.sends)
 
     def in_order(self, order: Order) -> Graph | None:
         """The same sends over the links of an order; None where a link is missing."""
         ranks = self.rank_map(order)
         link = self.link_table[ranks[self.src], ranks[self.dst]]
-        return None if (link < 0).any() else self._waiting._replace(sends=self.sends._replace(link=link))
+        return None if (link < 0).any() else self.waiting._replace(sends=self.sends._replace(link=link))
 
     def time_us(self, order: Order) -> float:
         """How long the plan takes with the hosts in this order; inf where a link is missing."""
@@ -131,9 +132,14 @@ class Traffic:
         return np.asarray(np.median(costs.alpha_us) + self.sends.mb * np.median(costs.beta_us))
 
     @cached_property
+    def even_tails_us(self) -> FloatArray:
+        """The longest chain of sends from each send on, by `even_us`."""
+        return tails_us(self.waiting, self.even_us)
+
+    @property
     def even_chain_us(self) -> float:
         """The longest chain of sends that wait for each other, by `even_us`."""
-        return float(tails_us(self._waiting, self.even_us).max(initial=0.0))
+        return float(self.even_tails_us.max(initial=0.0))
 
 
 def traffic_of(name: str, schedule: Schedule, problem: Problem) -> Traffic:

@@ -5,8 +5,8 @@ MOST_EXHAUSTIVE = 9
 #: Orders whose loads are computed at once, a table of so many rows: 40,000 take 100 MB at 9 hosts.
 ORDERS_AT_ONCE = 40_000
 #: Proposals of one annealing run for each host.
-PROPOSALS_PER_HOST = 1_000
-#: Temperatures of a run, as parts of the estimate at its begin: the first accepts most swaps of 64 hosts.
+PROPOSALS_PER_HOST = 2_000
+#: Temperatures of a run, first and last, as parts of the estimate at its begin.
 HOTTEST, COLDEST = 0.05, 1e-4
 #: Orders of one round that are timed exactly.
 TIMED_PER_ROUND = 3
@@ -16,11 +16,17 @@ ROUNDS_IN_VAIN = 8
 POWER_LOG2 = 3
 #: Up to so many hosts of a ring CP-SAT proves the least bottleneck and the least sum.
 MOST_RING_PROVED = 24
-#: Deterministic seconds of CP-SAT for each of the two; rings of 24 random costs take under 3.
+#: Deterministic seconds of CP-SAT for each of the two.
 CP_SAT_SECONDS = 10.0
 #: Solutions that OR-tools' routing looks at for a first tour; the annealing does the rest.
 ROUTING_SOLUTIONS = 200
 #: One unit of work (a nominal millisecond) for so many ports of pairs looked at by annealing, or sends timed.
-PORTS_PER_UNIT, SENDS_PER_UNIT = 100_000, 3_000
+PORTS_PER_UNIT, SENDS_PER_UNIT = 50_000, 3_000
 #: Moves by exact times in each round, for each host; and the most sends that they may time together.
 CLIMB_MOVES, CLIMB_SENDS = 40, 1_000_000
+#: Insertions and reversals change at most this many positions: longer ones cost more than they find.
+LONGEST_MOVE = 24
+#: Of the whole, what one missing link adds to an estimate.
+MISSING = 4.0
+#: A least cut is computed exactly of graphs with so many pairs at most; a ring of 4,000 hosts has as many.
+MOST_CUT_EDGES = 4_000
