@@ -86,16 +86,16 @@ class _Search:
         self._ring = Ring.of(traffic)
         self._rng = np.random.default_rng(seed)
         self._estimator = Estimator.of(traffic)
-        self._timed = {best[1]}
+        self._timed = {best[1]: best[0]}
 
-    def _time(self, order: Order) -> None:
-        if order in self._timed:
-            return
-        self._timed.add(order)
-        self._budget.spend(len(self._traffic.sends.link) / SENDS_PER_UNIT)
-        time_us = self._traffic.time_us(order)
-        if time_us < self.best[0]:
-            self.best = (time_us, order)
+    def _time(self, order: Order) -> float:
+        """The exact time of an order, which becomes the best if it is."""
+        if order not in self._timed:
+            self._budget.spend(len(self._traffic.sends.link) / SENDS_PER_UNIT)
+            time_us = self._timed[order] = self._traffic.time_us(order)
+            if time_us < self.best[0]:
+                self.best = (time_us, order)
+        return self._timed[order]
 
     def ring_proved(self) -> PlanBound:
         """What CP-SAT proves of a ring of few hosts; its tours are timed."""
@@ -154,24 +154,34 @@ class _Search:
             order, _ = self._estimator.annealed(order, proposals, hottest, COLDEST, self._rng)
             self._time(order)
             hottest /= 10
-        self._climb()
+        self._climb(order)
+        if self.best[1] != order:
+            self._climb(self.best[1])
 
-    def _climb(self) -> None:
-        """Random moves of the best, by their exact times: of small plans many, of large ones few."""
-        hosts, sends = self._traffic.num_hosts, len(self._traffic.sends.link)
+    def _climb(self, order: Order) -> None:
+        """Random moves from an order on, by exact times: of small plans many, of large ones few."""
+        hosts, sends, meter = self._traffic.num_hosts, len(self._traffic.sends.link), self._budget.meter()
+        now_us = self._time(order)
         for _ in range(min(CLIMB_MOVES * hosts, CLIMB_SENDS // sends)):
-            if self._budget.remaining_s() <= 0:
+            if not meter.goes_on(sends / SENDS_PER_UNIT):
                 return
-            order = list(self.best[1])
-            a, b = sorted(self._rng.integers(0, hosts, 2).tolist())
-            match int(self._rng.integers(0, 3)):
-                case 0:
-                    order[a], order[b] = order[b], order[a]
-                case 1:
-                    order.insert(a, order.pop(b))
-                case _:
-                    order[a : b + 1] = reversed(order[a : b + 1])
-            self._time(tuple(order))
+            moved = self._moved(order)
+            time_us = self._time(moved)
+            if time_us <= now_us:
+                order, now_us = moved, time_us
+
+    def _moved(self, order: Order) -> Order:
+        """The order after a random swap, insertion or reversal."""
+        hosts = list(order)
+        a, b = sorted(self._rng.integers(0, len(hosts), 2).tolist())
+        kind = int(self._rng.integers(0, 3))
+        if kind == 0:
+            hosts[a], hosts[b] = hosts[b], hosts[a]
+        elif kind == 1:
+            hosts.insert(a, hosts.pop(b))
+        else:
+            hosts[a : b + 1] = reversed(hosts[a : b + 1])
+        return tuple(hosts)
 
     def _spectral(self) -> Order:
         """Hosts that are near each other at positions that talk to each other: both by Fiedler's vector."""

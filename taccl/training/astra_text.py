@@ -2,7 +2,8 @@
 
 The first line names the parallelism, the second the number of layers; each further line is a layer: name, a
 dependency, and for the forward pass, the gradients of inputs and those of weights each a time, the kind of a
-collective and its bytes; at the end the time of the update. Times are cycles, read as nanoseconds (1 GHz).
+collective and its bytes; at the end the time of the update. Times are cycles, read as nanoseconds (1 GHz). A
+line of one number, which some writers put at the end, says nothing.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def read_astra_text(text: str, path: str | Path | None = None) -> Workload:
     """
     lines = [(number, line) for number, line in enumerate(lines_of(text), start=1) if line.strip()]
     (_, first), (second, count), *rows = lines
-    layers = tuple(_layer(line, number, path) for number, line in rows)
+    layers = tuple(_layer(line, number, path) for number, line in rows if not line.strip().isdigit())
     if len(layers) != int(count):
         raise TacclError(
             f"the file says that it has {count.strip()} layers, and has {len(layers)}", path=path, line=second
