@@ -23,15 +23,22 @@ INSIDE = "TACCL_TESTBED"
 _MTU = 9000
 #: A bucket holds what a link carries in 2 ms, but a packet at least: late timers lose what exceeds it.
 _BURST_S, _LEAST_BURST = 0.002, 10_000
-#: Nothing is dropped; how much is queued is bounded by the sender's buffer.
-_LIMIT = 4 * 2**20
+#: Nothing is dropped: whole messages may be queued, so that no sender waits for acknowledgements that wait
+#: behind what goes the other way.
+_LIMIT = 64 * 2**20
+#: Queues that several senders fill hold what was sent for longer than TCP's least patience (200 ms), and then
+#: it is sent twice; nothing is ever lost here.
+_PATIENT = "rto_min 5s"
 _SETTINGS = {
     "net.ipv4.ip_forward": "1",
     "net.ipv4.conf.all.rp_filter": "0",
     "net.ipv4.conf.default.rp_filter": "0",
     "net.ipv4.tcp_slow_start_after_idle": "0",
     "net.ipv4.tcp_no_metrics_save": "1",
-    "net.ipv4.tcp_wmem": "4096 65536 131072",
+    "net.ipv4.tcp_wmem": "4096 4194304 8388608",
+    "net.ipv4.tcp_congestion_control": "reno",
+    "net.ipv4.tcp_early_retrans": "0",
+    "net.ipv4.tcp_rmem": "4096 1048576 8388608",
 }
 
 
@@ -147,7 +154,7 @@ def _leading(design: Design, device: str) -> Iterator[str]:
             continue
         to = f"{rank_address(route.target)}/32 via {route.via} dev {route.wire}"
         own = design.devices.index(device)
-        source = f" src {rank_address(own)}" if own < design.num_ranks else ""
+        source = f" src {rank_address(own)} {_PATIENT}" if own < design.num_ranks else ""
         if route.source is None:
             yield f"route add {to}{source}"
             continue

@@ -19,6 +19,8 @@ from taccl.errors import TacclError
 
 _NET = 0x40000000  # CLONE_NEWNET
 _PIECE = 64 * 1024
+#: What a sender queues, bytes: all of it has to arrive before the next flows begin.
+_BUFFER = 128 * 1024
 #: What is sent first is not counted: it goes as fast as the buckets and queues are empty.
 _WARM_S = 0.15
 #: Counted for so long, or so many packets: fewer are no average.
@@ -96,6 +98,7 @@ def _connected(flow: Flow) -> tuple[socket.socket, socket.socket]:
         with _inside(flow.source[0]):
             sender = socket.create_connection(listening.getsockname(), 10, (flow.source[1], 0))
         receiver, _ = listening.accept()
+    sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
     for end in (sender, receiver):
         end.setblocking(False)
     return sender, receiver
