@@ -8,7 +8,7 @@ from taccl.backend.graphs.document import Graphs, Shape, children_of
 from taccl.backend.graphs.from_schedule import channels_of
 from taccl.backend.graphs.loads import gbps_of
 from taccl.backend.graphs.of_machine import graphs_of_machine
-from taccl.backend.graphs.tuning import MOST_CHILDREN
+from taccl.backend.graphs.tuning import MOST_CHILDREN, MOST_GPUS
 from taccl.errors import CollectiveError
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
@@ -25,6 +25,12 @@ def check_problem(problem: Problem) -> None:
         raise CollectiveError(
             f"a library's graphs are those of one node, and this machine has {problem.topology.num_nodes}",
             hint="--nodes 1; between nodes a library connects the graphs of nodes itself",
+        )
+    if problem.num_ranks > MOST_GPUS:
+        ranks = problem.num_ranks
+        raise CollectiveError(
+            f"rings and trees through {ranks} GPUs are not searched for, only through {MOST_GPUS}",
+            hint="another --target; where all GPUs are at one switch, the library's own order is as good",
         )
     if problem.num_ranks < 2:
         raise CollectiveError("one GPU needs no graph", hint="a machine with several GPUs")

@@ -14,7 +14,6 @@ from taccl.backend.graphs.lowering import check_problem, lower_to_graphs
 from taccl.backend.graphs.programs import graphs_in
 from taccl.backend.graphs.read_environment import is_environment, read_environment
 from taccl.backend.graphs.read_graph_file import is_graph_file, read_graph_file
-from taccl.backend.graphs.tuning import MOST_GPUS
 from taccl.backend.graphs.unfolded import Channels
 from taccl.backend.graphs.verify import verify_graphs
 from taccl.backend.graphs.writer import environment_line, graph_xml
@@ -92,7 +91,7 @@ def _target(
         title=title,
         format=ending,
         runtimes=runtimes,
-        limits=TargetLimits(ranks=MOST_GPUS, instances=1),
+        limits=TargetLimits(instances=1),
         lower=partial(_lower, shape=shape, runtimes=runtimes),
         write=write,
         read=read,

@@ -86,7 +86,7 @@ def test_the_faster_channels_of_the_machine_are_taken_with_the_reason() -> None:
     [
         ({"collective": "allgather", "topology": "ring:4"}, "made from AllReduce, not from allgather"),
         ({"topology": "ndv2", "nodes": 2}, "those of one node, and this machine has 2"),
-        ({"topology": "full:17"}, "17 ranks; a file for rccl-trees holds 16"),
+        ({"topology": "full:17"}, "through 17 GPUs are not searched for, only through 16"),
     ],
 )
 def test_what_no_graph_is_for_is_refused_before_any_search(
