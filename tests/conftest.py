@@ -18,8 +18,8 @@ def cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
         yield
 
 
-#: What a whole file of these waits for, a job of several processes, is made once by each worker: so that no other
-#: worker takes a part of the file when the rest is done, they come first.
+#: A whole file of these waits for a job of several processes, which each worker makes for itself. So that no
+#: other worker takes a part of the file when the rest is done, they come first.
 _FIRST = ("torch", "jax", "mpi")
 
 
