@@ -120,6 +120,12 @@ _SIZES = click.option(
     metavar="FILE",
     help="Of an alltoall of unequal parts: CSV or .npy, row i, column j: bytes from rank i to rank j.",
 )
+_WINDOWS = click.option(
+    "--windows",
+    type=FILE,
+    metavar="FILE",
+    help="YAML: when computing makes chunks ready, and what it does with them then (docs/windows.md).",
+)
 _ROOT = click.option("--root", type=int, help="Root of broadcast, reduce, gather and scatter.  [default: 0]")
 _CHUNKS = click.option(
     "--chunks",
@@ -131,7 +137,7 @@ _CHUNKS = click.option(
 
 def request_options(command: _Command) -> _Command:
     """All of a request but the number of chunks, symmetries and target."""
-    return _COLLECTIVE(machine_options(_SIZE(_SIZES(_ROOT(command)))))
+    return _COLLECTIVE(machine_options(_SIZE(_SIZES(_WINDOWS(_ROOT(command))))))
 
 
 def chunks_option(command: _Command) -> _Command:

@@ -10,7 +10,18 @@ import click
 #: The options of each section, by the names of their parameters. Options of no section stand in the last one.
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "What": (
-        *("collective", "topology", "sketch", "size", "sizes", "root", "nodes", "profile", "occupancy"),
+        *(
+            "collective",
+            "topology",
+            "sketch",
+            "size",
+            "sizes",
+            "windows",
+            "root",
+            "nodes",
+            "profile",
+            "occupancy",
+        ),
         *(
             "nic_sharing",
             "without",

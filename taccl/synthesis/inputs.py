@@ -15,6 +15,7 @@ from taccl.model.demand import Demand, alltoallv
 from taccl.model.executor import RuntimeName
 from taccl.model.network import OCCUPANCIES, Occupancy
 from taccl.model.problem import NO_LIMIT
+from taccl.model.windows import Windows
 from taccl.sketch import Sketch, find_sketch, load_sketch
 from taccl.sketch.model import NicSharing
 from taccl.sketch.network import takes_all_links
@@ -23,6 +24,7 @@ from taccl.support.size_limits import check_cells, check_places
 from taccl.synthesis.collective_file import is_collective_file, load_demand
 from taccl.synthesis.request import AUTO, Request
 from taccl.synthesis.size_matrix import size_matrix
+from taccl.synthesis.windows_file import load_windows
 from taccl.topologies import PhysicalTopology, load_topology
 from taccl.topologies.executors.defaults import as_executed
 from taccl.topologies.servers import with_servers
@@ -65,6 +67,15 @@ def inputs_of(request: Request) -> Inputs:
     ------
     TacclError : the subclass says what of the request is wrong.
     """
+    inputs, windows = _without_windows(request), request.windows
+    if windows is None:
+        return inputs
+    if not isinstance(windows, Windows):
+        windows = load_windows(file_path(windows, CollectiveError))
+    return replace(inputs, demand=windows.applied(inputs.demand, inputs.chunk_mb))
+
+
+def _without_windows(request: Request) -> Inputs:
     target = find_target(request.target)
     sketch, chunks = request.sketch, request.chunks
     if isinstance(chunks, str):

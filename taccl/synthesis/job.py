@@ -68,6 +68,7 @@ class Job:
                 root=self.request.root,
                 executor=self.request.executor,
                 sizes=self.request.sizes,
+                windows=self.request.windows,
                 target=self.request.target,
             )
         )

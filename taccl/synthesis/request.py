@@ -15,6 +15,7 @@ from taccl.backend.targets.registry import DEFAULT_TARGET
 from taccl.errors import SketchError, TacclError, TopologyError
 from taccl.model.collective import Collective
 from taccl.model.network import OCCUPANCIES, Occupancy
+from taccl.model.windows import Windows
 from taccl.sketch import Sketch
 from taccl.sketch.model import NIC_SHARINGS, NicSharing
 from taccl.support.arguments import is_whole, shown, word
@@ -65,6 +66,8 @@ class Request:
         have none.
     sizes : of an AlltoAll of unequal parts, bytes from each rank (row) to each (column): a CSV or `.npy`
         file, or an array; in place of `size`.
+    windows : when computing makes chunks ready and what it does with what it got: a YAML file
+        (docs/windows.md) or `taccl.model.windows.Windows`.
     target : what a file is for: a name of `taccl.backend.targets.registry.TARGETS` (all, msccl, executor,
         rccl), or a `Target` of one's own. It says how many chunks one send may carry, file or none.
 
@@ -89,6 +92,7 @@ class Request:
     target: str | AnyTarget = DEFAULT_TARGET.name
     without: str | Sequence[str] | None = None
     helpers: int | None = None
+    windows: str | Path | Windows | None = None
 
     def __post_init__(self) -> None:
         word(self.symmetry, "symmetry", SYMMETRIES, SketchError)
@@ -142,6 +146,7 @@ class RequestKeywords(MachineKeywords, total=False):
     root: int | None
     symmetry: Symmetry
     sizes: AnySizes | None
+    windows: str | Path | Windows | None
     target: str | AnyTarget
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from taccl.encoding.bounds import NOTHING, Proof, quick_bound
+from taccl.encoding.bounds import NOTHING, Proof
 from taccl.encoding.core.options import SearchOptions
-from taccl.encoding.core.timing import decisions_of, in_order
 from taccl.model import units
 from taccl.model.collective import Collective
 from taccl.model.engine_costs import LINKS_ALONE
@@ -17,11 +16,13 @@ from taccl.model.problem import Problem
 from taccl.model.schedule import SavedSchedule, Schedule, schedule_file, schedule_to_json
 from taccl.model.template import Template
 from taccl.model.tolerance import is_above
+from taccl.model.windows import exposed_row, exposure
 from taccl.support.files import ensure_writable, write_atomically
 from taccl.support.report import Report, Reported, Table
 from taccl.support.schemas import finite
 from taccl.synthesis.autotune.files_tried import FileTried
 from taccl.synthesis.autotune.trials import ChunksTried
+from taccl.synthesis.by_links import by_links
 from taccl.synthesis.lowering import OutputFile
 from taccl.synthesis.predicted import Execution
 from taccl.synthesis.search import Found, Status, relative_gap
@@ -155,6 +156,11 @@ class Result(Reported):
         return relative_gap(self.time_us, self.lower_bound_us)
 
     @property
+    def exposed_us(self) -> float | None:
+        """What the collective adds to computing alone, microseconds; None: nothing is said of computing."""
+        return exposure(self.problem, self.time_us)["exposed_us"]
+
+    @property
     def algbw_gbps(self) -> float:
         """Size divided by time, 10**9 bytes per second, as nccl-tests prints it."""
         return self.schedule.algbw_gbps
@@ -215,19 +221,10 @@ class Result(Reported):
         )
 
     def saved_schedule(self) -> SavedSchedule:
-        """What a file of the schedule holds: the schedule and its bound, on the machine as it is.
-
-        Where the machine says what executing costs, the schedule was found under costs of thread blocks. In
-        the file it has the links' own, in the same order, with a bound for those: so it can be used with the
-        machine's file, like any other.
-        """
+        """What a file of the schedule holds: it and its bound, on the machine as it is (`by_links`)."""
         if self.machine is None:
             return SavedSchedule(self.schedule, self.lower_bound_us, self.bound_source)
-        problem = replace(self.problem, topology=self.machine)
-        by_links = in_order(problem, decisions_of(self.schedule))
-        by_links.check()
-        bound = quick_bound(problem)
-        return SavedSchedule(by_links, bound.value_us, bound.witness)
+        return by_links(self.schedule, self.machine)
 
     def report(self) -> Report:
         """The result as figures, as one row of those that are single values, and as a table.
@@ -270,6 +267,7 @@ class Result(Reported):
             "any_chunks_bound_us": self.any_chunks.value_us or None,
             "any_chunks_bound_source": self.any_chunks.witness if self.any_chunks.value_us else None,
             "gap": self.gap,
+            **exposure(self.problem, self.time_us),
             "algbw_gbps": finite(self.algbw_gbps),
             "busbw_gbps": finite(self.busbw_gbps),
             "solve_s": round(self.solve_s, 3),
@@ -342,6 +340,7 @@ class Result(Reported):
                 ("time", f"{self.time_us:.2f} us  ({self._left_out})"),
                 *zip(("lower bound", ""), self._bounds(), strict=False),
                 ("gap", f"{100 * self.gap:.2f}% for this chunk count  ({self.status})"),
+                *exposed_row(self.problem, self.time_us),
                 *bandwidths,
             ]
         bound, time_us = self.execution.bound, self.execution.time_us

@@ -33,7 +33,7 @@ from taccl.synthesis.template_files import files_of_template
 from taccl.topologies.without import without_helpers
 
 #: What a request that is planned by its template may not say, and what to leave out then.
-_OF_WHOLE = ("sketch", "sizes", "root", "profile", "nic_sharing", "helpers")
+_OF_WHOLE = ("sketch", "sizes", "root", "profile", "nic_sharing", "helpers", "windows")
 
 
 def template_result(
