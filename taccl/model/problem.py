@@ -29,6 +29,8 @@ NO_LIMIT = 2**31
 _MAX_CHUNK_MB = 2.0**40
 #: No chunk is this many times as large, or small, as `chunk_mb`.
 _MOST_UNITS = 2.0**30
+#: A moment sooner than this is 0: a millionth of what a byte takes, and less than what clocks are forgiven.
+_NO_TIME_US = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,6 +158,8 @@ class Problem:
             raise TopologyError(
                 f"{name} must be from {least:g} to {most:g}, and number {bad[0]} is {values[bad[0]]:g}"
             )
+        if name != "sizes":
+            values = np.where(values < _NO_TIME_US, 0.0, values)
         object.__setattr__(self, name, None if (values == usual).all() else values)
 
     def __repr__(self) -> str:

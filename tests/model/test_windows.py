@@ -89,3 +89,8 @@ def test_finer_chunks_hide_more():
     )
     assert fine.exposed_us < 0.5 * coarse.exposed_us
     assert np.isclose(coarse.schedule.problem.ready_us, 100.0).all()
+
+
+def test_a_moment_that_is_no_time_is_none():
+    windows = Windows(ready_us_per_mb=2.2e-313)
+    assert make_problem("reduce", **RING, chunks=1, windows=windows).problem.ready_us is None

@@ -48,6 +48,7 @@ from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
+from taccl.model.tolerance import ULPS
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +75,10 @@ class Order:
         timed, routes = self.timed, self.routes
         start_us, end_us = timed.start_us, timed.end_us
         if self.backwards:
-            start_us, end_us = self.makespan_us - end_us, self.makespan_us - start_us
+            last_us = self.makespan_us
+            if self.problem.ready_us is not None:  # a difference may be rounded to before its input is ready
+                last_us += ULPS * np.spacing(last_us)
+            start_us, end_us = last_us - end_us, last_us - start_us
         order = np.argsort(-timed.turn if self.backwards else timed.turn, kind="stable")
         group = np.unique(timed.leader, return_inverse=True)[1].ravel()
         rows = of_row = order

@@ -7,8 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from engine_runs import checked
+from registered import routes_at_once
 from small_problems import problem, ring
 
+from taccl import make_problem
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.routes import routes
 from taccl.encoding.instance import Instance
@@ -73,3 +75,12 @@ def test_the_largest_chunk_goes_the_way_of_its_own() -> None:
     large = (collective.source == 0) & (collective.destination == 2)
     schedule = fastest(replace(plain, sizes=np.where(large, 4.0, 1.0)))
     assert schedule.makespan_us == pytest.approx(8.0)
+
+
+def test_sums_that_are_planned_backwards_wait_for_inputs_to_the_last_step_of_the_clock() -> None:
+    """Times of such numbers are differences of larger ones, and rounded."""
+    whole = make_problem("reduce", topology="ring:4", size="4MB", executor=False, chunks=1).problem
+    late = replace(whole, ready_us=np.full(4, 4 * 1.8934086502937713), tail_us=np.array([80.0]))
+    for update in routes_at_once(late, SearchOptions(), Budget.of_work(20), None):
+        assert update.schedule is not None
+        update.schedule.check()
