@@ -135,6 +135,7 @@ def library(
     sizes: str | Sequence[str | int] = "1KB,64KB,1MB,16MB,256MB,1GB",
     root: int | None = None,
     time_limit: float = 20.0,
+    effort: int | None = None,
 ) -> LibraryTable:
     """What the algorithms of NCCL, RCCL and MPI take on a machine: links alone, next to a bound.
 
@@ -147,7 +148,7 @@ def library(
     name : of one algorithm, or part of its name, in any case; `all`.
     topology, nodes, without, root : as in `taccl.Request`.
     sizes : as in `taccl.explore`.
-    time_limit : seconds; what would come later is left out.
+    time_limit : seconds; what would come later is left out. effort : units of work in place of seconds.
 
     Raises
     ------
@@ -155,7 +156,8 @@ def library(
     """
     if not name:
         raise TacclError("the name of an algorithm is empty", hint=f"{ALL}, ring")
-    budget = Budget(check_time_limit(time_limit, example="20"))
+    check_time_limit(time_limit, example="20")
+    budget = Budget(time_limit) if effort is None else Budget.of_work(effort, time_limit)
     request = Request(collective, topology=topology, nodes=nodes, without=without, root=root, executor=False)
     question, notes = question_of(request, (None,), OutputOptions(file=False), sizes_of(sizes))
     bounds = bounds_of(question, budget.share(_FOR_BOUNDS))

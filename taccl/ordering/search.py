@@ -140,8 +140,10 @@ class _Search:
 
     def _begin(self, turn: int) -> Order:
         """The best, or every third time any order."""
-        hosts = self._traffic.num_hosts
-        return tuple(self._rng.permutation(hosts).tolist()) if turn % 3 == 2 else self.best[1]
+        return self._any_order() if turn % 3 == 2 else self.best[1]
+
+    def _any_order(self) -> Order:
+        return tuple(self._rng.permutation(self._traffic.num_hosts).tolist())
 
     def _round(self, order: Order) -> None:
         """Anneal, colder each time, and time what comes out of each."""
@@ -157,6 +159,7 @@ class _Search:
         self._climb(order)
         if self.best[1] != order:
             self._climb(self.best[1])
+        self._climb(self._any_order())  # what is annealed ends in one valley of the estimate
 
     def _climb(self, order: Order) -> None:
         """Random moves from an order on, by exact times: of small plans many, of large ones few."""

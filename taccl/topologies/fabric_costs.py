@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +25,9 @@ _COST_COLUMNS = ("beta_us_per_mb", "bandwidth_gbps")
 
 
 @dataclass(frozen=True)
-class _Cost:
+class Cost:
+    """Of one way, and the line that says it."""
+
     alpha_us: float
     beta_us_per_mb: float
     line: int
@@ -49,8 +51,30 @@ def links_with_costs(place: Node, nics: Sequence[Sequence[str]]) -> tuple[list[D
     FileError : the file cannot be read.
     TopologyError : with its line; also for a pair without a row.
     """
-    path = _alongside(place)
+    path = alongside(place)
     costs = _costs(path, nics)
+
+    def cost(a: str, b: str) -> Cost:
+        found = costs.get((a, b)) or costs.get((b, a))
+        if found is None:
+            raise TopologyError(
+                f"there is no row from {a} to {b}", path=path, hint="each pair of nodes needs one"
+            )
+        return found
+
+    return links_between(place, nics, cost)
+
+
+def links_between(
+    place: Node, nics: Sequence[Sequence[str]], cost: Callable[[str, str], Cost]
+) -> tuple[list[Device], list[Link]]:
+    """A link for each two NICs of different nodes, and a way out and in for each NIC.
+
+    Parameters
+    ----------
+    place : of the file, for messages.
+    cost : from one NIC to another.
+    """
     pairs = [
         (a, b)
         for here, names in enumerate(nics)
@@ -65,14 +89,10 @@ def links_with_costs(place: Node, nics: Sequence[Sequence[str]]) -> tuple[list[D
     into: dict[str, float] = {}
     links: list[Link] = []
     for a, b in pairs:
-        cost = costs.get((a, b)) or costs.get((b, a))
-        if cost is None:
-            raise TopologyError(
-                f"there is no row from {a} to {b}", path=path, hint="each pair of nodes needs one"
-            )
-        out[a] = min(out.get(a, math.inf), cost.beta_us_per_mb)
-        into[b] = min(into.get(b, math.inf), cost.beta_us_per_mb)
-        links.append(Link(f"{a}.out", f"{b}.in", cost.alpha_us, cost.beta_us_per_mb))
+        found = cost(a, b)
+        out[a] = min(out.get(a, math.inf), found.beta_us_per_mb)
+        into[b] = min(into.get(b, math.inf), found.beta_us_per_mb)
+        links.append(Link(f"{a}.out", f"{b}.in", found.alpha_us, found.beta_us_per_mb))
     ends = [(name, f"{name}.out", beta) for name, beta in out.items()]
     ends += [(f"{name}.in", name, beta) for name, beta in into.items()]
     names = [*(f"{name}.out" for name in out), *(f"{name}.in" for name in into)]
@@ -80,14 +100,14 @@ def links_with_costs(place: Node, nics: Sequence[Sequence[str]]) -> tuple[list[D
     return devices, [*(Link(src, dst, 0.0, beta) for src, dst, beta in ends), *links]
 
 
-def _alongside(place: Node) -> Path:
+def alongside(place: Node) -> Path:
     """The file that `place` names, from the folder of the YAML file that names it."""
     folder = Path() if place.source.path is None else Path(place.source.path).parent
     return folder / place.string()
 
 
-def _costs(path: Path, nics: Sequence[Sequence[str]]) -> dict[tuple[str, str], _Cost]:
-    costs: dict[tuple[str, str], _Cost] = {}
+def _costs(path: Path, nics: Sequence[Sequence[str]]) -> dict[tuple[str, str], Cost]:
+    costs: dict[tuple[str, str], Cost] = {}
     for line, row in _rows(path):
         cost = _cost(path, line, row)
         for a in _ends(path, line, row["from"], nics):
@@ -135,18 +155,29 @@ def _check_header(path: Path, line: int, header: Sequence[str]) -> None:
         )
 
 
-def _cost(path: Path, line: int, row: dict[str, str]) -> _Cost:
+def _cost(path: Path, line: int, row: dict[str, str]) -> Cost:
     alpha = _number(path, line, row, "alpha_us")
     column = next(name for name in _COST_COLUMNS if name in row)
-    value = _number(path, line, row, column)
+    return cost_of(path, line, alpha, column, _number(path, line, row, column))
+
+
+def cost_of(path: Path, line: int, alpha: float, column: str, value: float) -> Cost:
+    """A cost, checked.
+
+    Parameters
+    ----------
+    column : whether `value` is a `bandwidth_gbps` or a `beta_us_per_mb`.
+
+    Raises
+    ------
+    TopologyError : one that no link can have.
+    """
     if not 0 <= alpha <= MAX_ALPHA_US:
         raise TopologyError(f"an alpha of {alpha:g} us cannot be", path=path, line=line)
     beta = MB / (value * 1e3) if column == "bandwidth_gbps" and value > 0 else value
     if not MIN_BETA_US_PER_MB <= beta <= MAX_BETA_US_PER_MB:
-        raise TopologyError(
-            f"{column} must be positive and possible, not {row[column]}", path=path, line=line
-        )
-    return _Cost(alpha, beta, line)
+        raise TopologyError(f"{column} must be positive and possible, not {value:g}", path=path, line=line)
+    return Cost(alpha, beta, line)
 
 
 def _number(path: Path, line: int, row: dict[str, str], column: str) -> float:

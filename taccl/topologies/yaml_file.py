@@ -20,6 +20,7 @@ from taccl.topologies.devices import MAX_GPUS, MAX_LINKS, NO_NODE, Device, Devic
 from taccl.topologies.executor_section import read_executor
 from taccl.topologies.fabric import Fabric, joined, one_switch_for_nodes
 from taccl.topologies.fabric_costs import links_with_costs
+from taccl.topologies.fabric_matrices import has_matrices, links_with_matrices
 from taccl.topologies.fabric_yaml import read_domain, read_levels
 from taccl.topologies.helpers_yaml import Helpers, Surroundings, read_helpers
 from taccl.topologies.link_costs import COST_KEYS, read_alpha, read_cost
@@ -186,6 +187,8 @@ def _fabric(keys: dict[str, Node], template: _Template, nodes: int) -> tuple[lis
     if given.kind == "text":
         return links_with_costs(given, names)
     known = given.mapping((*COST_KEYS, "levels"), required=("alpha_us",))
+    if has_matrices(known):
+        return links_with_matrices(given, known, names)
     cost = read_cost(given, known)
     if "levels" not in known:
         return joined(Fabric(*cost), names)

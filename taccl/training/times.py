@@ -20,7 +20,7 @@ from taccl.model.collectives import make_collective
 from taccl.support.arguments import shown
 from taccl.support.budget import Budget
 from taccl.topologies import PhysicalTopology
-from taccl.training.tuning import LEAST_BYTES, SIZE_STEP, SYNTHESIS_EFFORT
+from taccl.training.tuning import LEAST_BYTES, LIBRARY_EFFORT, SIZE_STEP, SYNTHESIS_EFFORT
 
 NCCL, SYNTHESIZE = "nccl", "synthesize"
 
@@ -103,7 +103,14 @@ class Timer:
         else:
             name = ALL if self.machine.num_members == 2 else self.plan  # of two ranks, all are one
             rows = (
-                library(name, collective, topology=self.machine, sizes=sizes, time_limit=self.seconds)
+                library(
+                    name,
+                    collective,
+                    topology=self.machine,
+                    sizes=sizes,
+                    time_limit=self.seconds,
+                    effort=LIBRARY_EFFORT,
+                )
                 .report()
                 .rows
             )

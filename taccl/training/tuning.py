@@ -11,3 +11,5 @@ BUCKET_STEP = 2
 FOR_BOUNDS = 0.3
 #: Units of work that a synthesis of one collective is given where no effort is named.
 SYNTHESIS_EFFORT = 20_000
+#: Units of work for the algorithms of a library on one machine: a ring of 16 GPUs takes some hundreds.
+LIBRARY_EFFORT = 10_000
