@@ -13,7 +13,12 @@ from functools import cached_property
 
 import numpy as np
 
-from taccl.encoding.bounds.tuning import CUTS_MOST_FAST_PORTS, CUTS_MOST_NODES, CUTS_MOST_RANKS
+from taccl.encoding.bounds.tuning import (
+    CUTS_MOST_FAST_PORTS,
+    CUTS_MOST_NODES,
+    CUTS_MOST_RANKS,
+    CUTS_MOST_ROOTS,
+)
 from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.problem import Problem
@@ -62,6 +67,15 @@ def node_cuts(instance: Instance) -> list[Cut]:
         cuts.append(Cut(inside, f"into node {node}"))
         cuts.append(Cut(everyone - inside, f"out of node {node}"))
     return cuts
+
+
+def root_cuts(instance: Instance) -> list[Cut]:
+    """All ranks but one at which most of the chunks start: what has one root crosses no narrower line."""
+    starts, ranks = instance.demand.starts, instance.problem.num_ranks
+    many = np.bincount(starts.rank, minlength=ranks)
+    roots = np.flatnonzero(2 * many > instance.demand.num_chunks).tolist() if ranks > 1 else []
+    everyone = frozenset(range(ranks))
+    return [Cut(everyone - {root}, f"out of rank {root}") for root in roots[:CUTS_MOST_ROOTS]]
 
 
 def half_cuts(problem: Problem) -> list[Cut]:

@@ -60,12 +60,11 @@ import numpy as np
 
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.capacity import Cover, Covers, name_ports
-from taccl.encoding.bounds.cuts import Crossing, Crossings, Cut, fast_port_cuts, members, node_cuts
+from taccl.encoding.bounds.cuts import Crossing, Crossings, Cut, fast_port_cuts, members, node_cuts, root_cuts
 from taccl.encoding.bounds.tuning import (
     RELAY_FARTHEST,
     RELAY_LOOKS,
     RELAY_MOST_GROUPS,
-    RELAY_MOST_ROOTS,
     RELAY_UNITS,
 )
 from taccl.encoding.bounds.views import View
@@ -160,7 +159,7 @@ class Way:
 def _ways(view: View, budget: Budget) -> Iterator[tuple[Way, str]]:
     """What comes into each set of ranks that is worth a look, with its name."""
     instance, problem = view.instance, view.problem
-    for cut in [*node_cuts(instance), *fast_port_cuts(problem), *_out_of_roots(instance)]:
+    for cut in [*node_cuts(instance), *fast_port_cuts(problem), *root_cuts(instance)]:
         if not budget.remaining_s():
             return
         inside = members(problem.num_ranks, cut.ranks)
@@ -168,15 +167,6 @@ def _ways(view: View, budget: Budget) -> Iterator[tuple[Way, str]]:
             way = _way(view, inside, crossing)
             if way is not None:
                 yield way, _named(view, cut, crossing, way)
-
-
-def _out_of_roots(instance: Instance) -> list[Cut]:
-    """All ranks but one at which most of the chunks start: what has one root crosses no narrower line."""
-    starts, ranks = instance.demand.starts, instance.problem.num_ranks
-    many = np.bincount(starts.rank, minlength=ranks)
-    roots = np.flatnonzero(2 * many > instance.demand.num_chunks).tolist() if ranks > 1 else []
-    everyone = frozenset(range(ranks))
-    return [Cut(everyone - {root}, f"out of rank {root}") for root in roots[:RELAY_MOST_ROOTS]]
 
 
 def _way(view: View, inside: BoolArray, crossing: Crossing) -> Way | None:

@@ -38,7 +38,7 @@ import numpy as np
 
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.capacity import name_ports
-from taccl.encoding.bounds.cuts import Crossing, Crossings, Cut, members, node_cuts
+from taccl.encoding.bounds.cuts import Crossing, Crossings, Cut, members, node_cuts, root_cuts
 from taccl.encoding.bounds.entering import Entering
 from taccl.encoding.bounds.staged_copies import CopiesEntering
 from taccl.encoding.bounds.staged_late import late_us
@@ -174,8 +174,8 @@ def _of_cuts(view: View, known_us: float, budget: Budget, closer: bool) -> Itera
     if not known_us or is_too_large(view.problem):
         return
     cuts = node_cuts(instance)
-    if view.problem.collective.is_reduction:
-        cuts = [*cuts, *instance.once(Crossings).cuts]
+    more = instance.once(Crossings).cuts if view.problem.collective.is_reduction else root_cuts(instance)
+    cuts = [*cuts, *more]
     for cut in one_of_each_orbit(instance, cuts)[:STAGED_CUT_MOST_CUTS]:
         if not budget.remaining_s():
             return
@@ -187,7 +187,7 @@ STAGED_CUT = Bound(
     name="staged-cut",
     about="a node: the time before its narrow links in, on them (over all groupings) and after them, where "
     "chunks of a group share the network (a staged cut: gather, cross, scatter); what comes last, and what "
-    "leaves first through all ports, gathered at once. For sums also a rank and all but it",
+    "leaves first through all ports, gathered at once. Also all but a root; for sums a rank and all but it",
     remedy="more or faster links there, or shorter routes to and from there",
     prove=_prove,
     features=RELAXED,

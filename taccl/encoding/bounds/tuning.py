@@ -43,6 +43,8 @@ CUT_UNITS, CUT_UNITS_PER_ROW = 0.3, 2e-5
 CUTS_MOST_RANKS, CUTS_MOST_NODES = 32, 8
 #: With more trunks (ports faster than their links) than this, one alone is hardly a bottleneck.
 CUTS_MOST_FAST_PORTS = 64
+#: Where most chunks start at several ranks each, no more of these than so many are looked at.
+CUTS_MOST_ROOTS = 4
 
 # --- flow
 
@@ -97,8 +99,6 @@ PORT_TURNS_UNITS, PORT_TURNS_UNITS_PER_WAY = 0.05, 2e-4
 #: How many times are looked at as that in which something is late, each time nearer to the best of them; the
 #: first ones are up to so many times what the cut alone takes, and such a part of it.
 RELAY_LOOKS, RELAY_FARTHEST = 24, 1000.0
-#: Where chunks start at many ranks each, no more of these than so many are looked at.
-RELAY_MOST_ROOTS = 4
 #: With more groups than this in that time alphas say nothing.
 RELAY_MOST_GROUPS = 4000
 #: Units of work for a line: 0.004 s of one core.
