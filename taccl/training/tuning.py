@@ -1,7 +1,7 @@
 """Numbers of predictions of steps, with what they were measured on (benchmarks/stalls.py)."""
 
 #: Sizes at which a plan is timed besides the buckets asked for: each so many times the one before. Between
-#: two, times are interpolated; for the rings of p3 the largest error was 2%.
+#: two, times are interpolated.
 SIZE_STEP = 4
 #: Bytes of the smallest size in a table of times, and of the least bucket that is tried.
 LEAST_BYTES, LEAST_BUCKET = 2**14, 2**20
