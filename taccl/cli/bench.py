@@ -38,9 +38,14 @@ _SETTING = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 )
 @click.option("--warmup", type=click.IntRange(min=0), default=5, show_default=True, help="Calls before.")
 @click.option("--iterations", type=click.IntRange(min=1), default=20, show_default=True)
+@click.option(
+    "--pipelined", is_flag=True, help="More rounds, in which links of unlike speeds are busy at once."
+)
 @click.option("--csv", type=FILE, help="Times of the plans, for taccl topology fit --runs.")
 @json_option
-def bench(plans: tuple[Path, ...], backend: str, sizes: str, as_json: bool, **options: Any) -> None:
+def bench(
+    plans: tuple[Path, ...], backend: str, sizes: str, pipelined: bool, as_json: bool, **options: Any
+) -> None:
     """Measure PLANS, the folder of a bundle or files, in a job that torchrun or mpirun started, next to the
     collectives of its library. Medians of the rank that takes longest; each result is compared with those.
 
@@ -49,7 +54,7 @@ def bench(plans: tuple[Path, ...], backend: str, sizes: str, as_json: bool, **op
     mpirun -n 8 taccl bench bundle --backend mpi
     """
     csv = options.pop("csv")
-    read = read_plans(plans[0] if len(plans) == 1 else plans)
+    read = read_plans(plans[0] if len(plans) == 1 else plans, pipelined=pipelined)
     rows_of = _over_mpi if backend == "mpi" else _in_torch
     rows: list[Benched] = []
     speaks = False

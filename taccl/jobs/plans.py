@@ -21,6 +21,27 @@ from taccl.errors import FileError, TacclError
 from taccl.support.files import read_bytes
 
 
+@dataclass(frozen=True)
+class AsRounds:
+    """How files become rounds; it has to be the same on all ranks.
+
+    Parameters
+    ----------
+    most_operations : sends and receives of a rank that are posted at once.
+    pipelined : rounds in the order of the file, each message waiting only for those that it needs, so that
+        links of unlike speeds are busy at once; else the fewest rounds, one after the other.
+    """
+
+    most_operations: int = MOST_OPERATIONS
+    pipelined: bool = False
+
+    def rounds_of(self, call: OneCall, *, in_place: bool) -> Rounds:
+        """Verified."""
+        return lower_to_rounds(
+            call, in_place=in_place, pipelined=self.pipelined, most_operations=self.most_operations
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class JobPlan:
     """A verified file, and the calls that take it.
@@ -35,7 +56,7 @@ class JobPlan:
     call: OneCall = field(repr=False)
     min_bytes: int
     max_bytes: int
-    most_operations: int
+    how: AsRounds
 
     @property
     def collective(self) -> str:
@@ -64,12 +85,12 @@ class JobPlan:
     @cached_property
     def in_place(self) -> Rounds:
         """For calls whose input and output are one memory."""
-        return lower_to_rounds(self.call, in_place=True, most_operations=self.most_operations)
+        return self.how.rounds_of(self.call, in_place=True)
 
     @cached_property
     def out_of_place(self) -> Rounds:
         """For all others."""
-        return lower_to_rounds(self.call, most_operations=self.most_operations)
+        return self.how.rounds_of(self.call, in_place=False)
 
     def rounds(self, *, in_place: bool) -> Rounds:
         """As it is called."""
@@ -108,30 +129,34 @@ class JobPlans:
 
 
 def read_plans(
-    source: str | Path | Iterable[str | Path], *, most_operations: int = MOST_OPERATIONS
+    source: str | Path | Iterable[str | Path],
+    *,
+    most_operations: int = MOST_OPERATIONS,
+    pipelined: bool = False,
 ) -> JobPlans:
     """The plans in a bundle's folder, in a file, or in several files.
 
     Parameters
     ----------
-    most_operations : sends and receives of a rank that are posted at once.
+    most_operations, pipelined : as in `AsRounds`.
 
     Raises
     ------
     FileError : one cannot be read, or is not what the manifest of its bundle says.
     TacclError : a file is not right, or its parts are unequal; so nobody would run it.
     """
+    how = AsRounds(most_operations, pipelined)
     if isinstance(source, (str, Path)) and Path(source).is_dir():
-        return _of_bundle(Path(source), most_operations)
+        return _of_bundle(Path(source), how)
     paths = [source] if isinstance(source, (str, Path)) else list(source)
     if not paths:
         raise TacclError("no plans were given", hint="the folder of a bundle, or files")
     contents = {Path(path): read_bytes(path) for path in paths}
-    plans = [_plan(path, content, None, most_operations) for path, content in contents.items()]
-    return JobPlans(tuple(plans), _digest(contents))
+    plans = [_plan(path, content, None, how) for path, content in contents.items()]
+    return JobPlans(tuple(plans), _digest(contents, how))
 
 
-def _of_bundle(folder: Path, most_operations: int) -> JobPlans:
+def _of_bundle(folder: Path, how: AsRounds) -> JobPlans:
     """A plan for each window that has a file: the first of its files, whichever runtime it is for."""
     manifest: Manifest = read_manifest(folder / MANIFEST)
     contents: dict[Path, bytes] = {}
@@ -147,11 +172,11 @@ def _of_bundle(folder: Path, most_operations: int) -> JobPlans:
             )
         contents[Path(path)] = content
         sizes = (window.min_bytes, window.max_bytes)
-        plans.append(_plan(folder / path, content, sizes, most_operations))
-    return JobPlans(tuple(plans), _digest(contents))
+        plans.append(_plan(folder / path, content, sizes, how))
+    return JobPlans(tuple(plans), _digest(contents, how))
 
 
-def _plan(path: Path, content: bytes, sizes: tuple[int, int] | None, most_operations: int) -> JobPlan:
+def _plan(path: Path, content: bytes, sizes: tuple[int, int] | None, how: AsRounds) -> JobPlan:
     unfolded = unfold_file(path, content, "run in a job")
     try:
         call = unfolded.one_call(None, None)
@@ -159,12 +184,12 @@ def _plan(path: Path, content: bytes, sizes: tuple[int, int] | None, most_operat
         error.path = error.path or str(path)
         raise
     least, most = sizes or (unfolded.min_bytes, unfolded.max_bytes)
-    return JobPlan(path.name, call, least, most, most_operations)
+    return JobPlan(path.name, call, least, most, how)
 
 
-def _digest(contents: Mapping[Path, bytes]) -> str:
-    """Of names and contents, in order."""
-    whole = hashlib.sha256()
+def _digest(contents: Mapping[Path, bytes], how: AsRounds) -> str:
+    """Of names and contents, in order, and of what becomes of them."""
+    whole = hashlib.sha256(repr(how).encode())
     for path, content in contents.items():
         whole.update(path.name.encode() + b"\0" + hashlib.sha256(content).digest())
     return whole.hexdigest()

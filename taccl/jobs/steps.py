@@ -8,9 +8,13 @@ from typing import Any
 
 from taccl.backend.program import Buffer
 from taccl.backend.rounds.rounds import Local, Place, Round, Rounds
+from taccl.jobs.under_way import UnderWay
 
 #: A buffer (0: input, 1: output, 2: scratch), the first chunk there, and the number of chunks.
 Range = tuple[int, int, int]
+#: Messages of a rank that are posted at once, over all rounds; or as many as a round has. So the oldest of
+#: more is one of an earlier round.
+_MOST_UNDER_WAY = 256
 _NUMBER = {Buffer.INPUT: 0, Buffer.OUTPUT: 1, Buffer.SCRATCH: 2}
 
 
@@ -81,9 +85,9 @@ def _range(place: Place, count: int) -> Range:
 
 #: A range of a rank's buffers, as an array of NumPy or a tensor of torch.
 View = Callable[[Range], Any]
-#: What carries out the messages of a round. When it has returned, what was received may be used: on a GPU by
-#: what the current stream does next.
-Exchange = Callable[[RankRound, View], None]
+#: What carries out the messages of a round. Before each it waits for what is under way in the same memory,
+#: then notes what it posted; or it waits for all of the round itself, on a GPU by what the stream does next.
+Exchange = Callable[[RankRound, View, UnderWay], None]
 
 
 def run_steps(
@@ -92,30 +96,47 @@ def run_steps(
     chunk: int,
     reduce: Callable[..., Any] | None,
     exchange: Exchange,
+    *,
+    as_needed: bool = False,
 ) -> None:
     """Go through all rounds.
+
+    A rank may be rounds ahead of another with `as_needed`: each message and sum waits for those that it
+    reads or overwrites, and not for its whole round. Nothing hangs: of all messages that somebody has not
+    posted, one of the earliest round waits for messages of earlier rounds alone, which both their ends have
+    posted, so they end. And between two ranks messages are posted in one order on both.
 
     Parameters
     ----------
     buffers : input, output and scratch, flat. chunk : elements of a chunk.
     reduce : how two parts of a sum become one, with `out=`; None: there are none.
-    exchange : its errors are raised as they are.
+    exchange : its errors are raised as they are. as_needed : see above; else a round ends before the next.
     """
+    largest = max((len(each.sends) + len(each.receives) for each in steps.rounds), default=0)
+    under_way = UnderWay(max(largest, _MOST_UNDER_WAY))
 
     def view(place: Range) -> Any:
         buffer, first, count = place
         return buffers[buffer][first * chunk : (first + count) * chunk]
 
-    _do_sums(steps.before, view, reduce)
+    _do_sums(steps.before, view, reduce, under_way)
     for each in steps.rounds:
-        exchange(each, view)
-        _do_sums(each.after, view, reduce)
+        exchange(each, view, under_way)
+        if not as_needed:
+            under_way.end()
+        _do_sums(each.after, view, reduce, under_way)
+    under_way.end()
 
 
-def _do_sums(sums: tuple[Sum, ...], view: View, reduce: Callable[..., Any] | None) -> None:
+def _do_sums(
+    sums: tuple[Sum, ...], view: View, reduce: Callable[..., Any] | None, under_way: UnderWay
+) -> None:
     for each in sums:
         target = view(each.target)
-        first, *others = (view(source) for source in each.sources)
+        first, *others = parts = [view(source) for source in each.sources]
+        under_way.before(target, writes=True)
+        for part in parts:
+            under_way.before(part, writes=False)
         if not others:
             target[:] = first
             continue

@@ -64,7 +64,8 @@ def _planned(plan: JobPlan, elements: int, world: World) -> _Call:
     def call(output: _Array, given: _Array) -> _Array:
         target = given if in_place else output
         scratch = np.empty(steps.scratch * chunk, given.dtype)
-        run_steps(steps, (given, target, scratch), chunk, np.add, exchange)
+        buffers = given, target, scratch
+        run_steps(steps, buffers, chunk, np.add, exchange, as_needed=plan.how.pipelined)
         return target
 
     return call

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from taccl.jobs.steps import Exchange, RankRound, View
+from taccl.jobs.under_way import UnderWay, Wait
 from taccl.mpi.world import World
 
 #: Between two ranks messages are told apart by their order alone.
@@ -25,22 +26,28 @@ def messages_of(world: World, look: Callable[[], None] | None = None) -> Exchang
     """
     comm, byte = world.comm, world.mpi.BYTE
 
-    def exchange(each: RankRound, view: View) -> None:
-        requests = [
-            comm.Irecv([view(place).view(np.uint8), byte], peer, _TAG) for peer, place in each.receives
-        ]
-        requests += [comm.Isend([view(place).view(np.uint8), byte], peer, _TAG) for peer, place in each.sends]
-        if look is None:
-            world.mpi.Request.Waitall(requests)
-        else:
-            _wait(world, requests, look)
+    def exchange(each: RankRound, view: View, under_way: UnderWay) -> None:
+        for peer, place in each.receives:
+            memory = view(place).view(np.uint8)
+            under_way.before(memory, writes=True)
+            under_way.add(memory, _wait_of(comm.Irecv([memory, byte], peer, _TAG), look), writes=True)
+        for peer, place in each.sends:
+            memory = view(place).view(np.uint8)
+            under_way.before(memory, writes=False)
+            under_way.add(memory, _wait_of(comm.Isend([memory, byte], peer, _TAG), look), writes=False)
 
     return exchange
 
 
-def _wait(world: World, requests: list[Any], look: Callable[[], None]) -> None:
-    nap = _FIRST_NAP_S
-    while not world.mpi.Request.Testall(requests):
-        look()
-        time.sleep(nap)
-        nap = min(2 * nap, _LONGEST_NAP_S)
+def _wait_of(request: Any, look: Callable[[], None] | None) -> Wait:
+    if look is None:
+        return request.Wait  # type: ignore[no-any-return]
+
+    def wait() -> None:
+        nap = _FIRST_NAP_S
+        while not request.Test():
+            look()
+            time.sleep(nap)
+            nap = min(2 * nap, _LONGEST_NAP_S)
+
+    return wait

@@ -26,6 +26,7 @@ def load(
     group: dist.ProcessGroup | None = None,
     *,
     most_operations: int = MOST_OPERATIONS,
+    pipelined: bool = False,
     one_sided: bool = False,
 ) -> Collectives:
     """Plans for a group, read, verified and compared on all of its ranks, each of which has to call this.
@@ -35,6 +36,7 @@ def load(
     plans : the folder that `taccl bundle` wrote, a file, or several files.
     group : None: the default one. Its backend moves the messages, and runs what no plan is for.
     most_operations : sends and receives of a rank that are posted at once.
+    pipelined : more rounds, in which links of unlike speeds are busy at once; else the fewest.
     one_sided : messages between GPUs are writes into symmetric memory (`taccl.torch.puts`) and not the
         backend's, for ranks that reach each other's memory: one node, or one NVLink domain.
 
@@ -43,7 +45,8 @@ def load(
     TacclError : a file cannot be run, is for another number of ranks, or differs from rank to rank; there is
         no symmetric memory.
     """
-    return Collectives(read_plans(plans, most_operations=most_operations), group, one_sided=one_sided)
+    read = read_plans(plans, most_operations=most_operations, pipelined=pipelined)
+    return Collectives(read, group, one_sided=one_sided)
 
 
 class Collectives:

@@ -150,18 +150,21 @@ def new_group(
     plans: str | Path | Iterable[str | Path],
     ranks: list[int] | None = None,
     timeout: datetime.timedelta | None = None,
+    *,
+    pipelined: bool = False,
 ) -> dist.ProcessGroup:
     """A process group with plans, as `torch.distributed.new_group`: every rank of the job calls it.
 
     Parameters
     ----------
     plans : the folder that `taccl bundle` wrote, a file, or several files. ranks : None: all.
+    pipelined : more rounds, in which links of unlike speeds are busy at once; else the fewest.
 
     Raises
     ------
     TacclError : a file cannot be run, is for another number of ranks, or differs from rank to rank.
     """
-    read = read_plans(plans)
+    read = read_plans(plans, pipelined=pipelined)
     read.check_ranks(dist.get_world_size() if ranks is None else len(ranks))
     return dist.new_group(ranks, timeout=timeout, backend=_NAME, pg_options=read)
 

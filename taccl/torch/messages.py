@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from taccl.jobs.steps import Exchange, RankRound, View
+from taccl.jobs.under_way import UnderWay
 
 #: What nobody else is likely to send with. Between two ranks messages are told apart by their order alone,
 #: as NCCL has no tags.
@@ -16,13 +17,24 @@ def messages_of(backend: Any) -> Exchange:
     groups (NCCL).
     """
 
-    def exchange(each: RankRound, view: View) -> None:
-        together = bool(each.sends or each.receives) and backend.supports_coalescing
-        if together:
-            backend._start_coalescing()
-        works = [backend.recv([view(place)], peer, _TAG) for peer, place in each.receives]
-        works += [backend.send([view(place)], peer, _TAG) for peer, place in each.sends]
-        for work in [backend._end_coalescing()] if together else works:
-            work.wait()
+    def exchange(each: RankRound, view: View, under_way: UnderWay) -> None:
+        for peer, place in each.receives:
+            memory = view(place)
+            under_way.before(memory, writes=True)
+            under_way.add(memory, backend.recv([memory], peer, _TAG).wait, writes=True)
+        for peer, place in each.sends:
+            memory = view(place)
+            under_way.before(memory, writes=False)
+            under_way.add(memory, backend.send([memory], peer, _TAG).wait, writes=False)
 
-    return exchange
+    def in_a_group(each: RankRound, view: View, under_way: UnderWay) -> None:
+        if not each.sends and not each.receives:
+            return
+        backend._start_coalescing()
+        for peer, place in each.receives:
+            backend.recv([view(place)], peer, _TAG)
+        for peer, place in each.sends:
+            backend.send([view(place)], peer, _TAG)
+        backend._end_coalescing().wait()
+
+    return in_a_group if backend.supports_coalescing else exchange

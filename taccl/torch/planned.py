@@ -134,7 +134,9 @@ class Planned:
             source = source.clone()
         target = output.view(-1) if is_whole else output.new_zeros(steps.outputs * chunk)
         scratch = inputs.new_empty(steps.scratch * chunk)
-        run_steps(steps, (source, target, scratch), chunk, reduce, self.exchange_for(inputs.device))
+        exchange = self.exchange_for(inputs.device)
+        buffers = source, target, scratch
+        run_steps(steps, buffers, chunk, reduce, exchange, as_needed=plan.how.pipelined)
         if not is_whole:
             rows = target.view(parts[1], -1)[:, : output.numel() // parts[1]]
             output.copy_(rows.reshape(output.shape))

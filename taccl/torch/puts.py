@@ -19,6 +19,7 @@ import torch.distributed as dist
 
 from taccl.errors import TacclError
 from taccl.jobs.steps import Range, RankRound, View
+from taccl.jobs.under_way import UnderWay
 
 #: Signals: slot 0 or 1 is full, slot 0 or 1 is free.
 _FULL, _FREE = 0, 2
@@ -44,7 +45,7 @@ class Puts:
         self._sent: Counter[int] = Counter()
         self._taken: Counter[int] = Counter()
 
-    def __call__(self, each: RankRound, view: View) -> None:
+    def __call__(self, each: RankRound, view: View, under_way: UnderWay) -> None:
         """Carry out the messages of a round."""
         sends = self._pieces(each.sends, view)
         receives = self._pieces(each.receives, view)

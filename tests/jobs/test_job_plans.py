@@ -41,6 +41,13 @@ def test_plans_for_another_number_of_ranks_are_refused(files):
         read_plans(files).check_ranks(4)
 
 
+def test_pipelined_rounds_are_other_plans_on_all_ranks(files):
+    fewest, more = read_plans(files), read_plans(files, pipelined=True)
+    assert fewest.digest != more.digest
+    for a, b in zip(fewest.plans, more.plans, strict=True):
+        assert len(a.rounds(in_place=False).rounds) <= len(b.rounds(in_place=False).rounds)
+
+
 def test_other_files_have_another_digest(files):
     assert read_plans(files).digest == read_plans(files).digest
     assert read_plans(files).digest != read_plans(files[::-1]).digest
