@@ -48,8 +48,8 @@ _LOST = """\
 A rank waits for all of its messages of a round before it posts the next. A schedule counts on no such
 waits: on the torus, the AllGather of 3 MB takes 481 ms by its schedule's own times, and 722 as rounds (its
 ring by hand, whose rounds are all alike: 575). So a plan that is faster than the best ring as a schedule
-may be slower as rounds, and is predicted to be. What would mend it is to wait for what a message reads, and
-for no more.
+may be slower as rounds, and is predicted to be. Waiting for what a message reads, and for no more
+(`pipelined=True`), mends it: [plans that run ahead](testbed_pipelined.md).
 """
 
 
