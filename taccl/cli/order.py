@@ -26,12 +26,20 @@ from taccl.ordering.ordered import best_order
 @click.option("--nodes", type=int, help="Number of nodes. Default: the topology's.")
 @click.option(
     "--plan",
+    shell_complete=completion.files,
     default="ring",
     show_default=True,
     metavar="NAME|FILE",
     help="ring, tree, nccl (what NCCL picks at this size), a textbook algorithm, a schedule or a file.",
 )
-@click.option("--collective", default="allreduce", show_default=True, metavar="NAME", help="Of a named plan.")
+@click.option(
+    "--collective",
+    shell_complete=completion.collectives,
+    default="allreduce",
+    show_default=True,
+    metavar="NAME",
+    help="Of a named plan.",
+)
 @click.option("--size", required=True, metavar="BYTES", help="What nccl-tests prints as size, such as 64MB.")
 @click.option("--chunks", type=int, metavar="N", help="Pieces of one rank's part.  [default: 1]")
 @click.option("--root", type=int, help="Of a rooted collective.")

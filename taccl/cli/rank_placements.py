@@ -22,7 +22,13 @@ from taccl.training.placements import rank_placements as ranked
     help="The cluster: a machine of the catalogue or a YAML file.",
 )
 @click.option("--nodes", type=int, help="Number of nodes. Default: the topology's.")
-@click.option("--job", required=True, metavar="FILE", help="The job, as taccl stall takes it.")
+@click.option(
+    "--job",
+    required=True,
+    shell_complete=completion.files,
+    metavar="FILE",
+    help="The job, as taccl stall takes it.",
+)
 @click.option("--candidates", type=FILE, required=True, metavar="FILE", help="Allocations, one a line.")
 @click.option(
     "--iterations", type=int, default=1000, show_default=True, metavar="N", help="Steps of the job."

@@ -52,7 +52,12 @@ from taccl.training.stalled import stall as stall_of
     show_default=True,
     help="When sums are due: at the end of the step (DDP), or before each layer's own next forward pass.",
 )
-@click.option("--one-node", metavar="NAME|FILE", help="One node with as many GPUs, to compare with.")
+@click.option(
+    "--one-node",
+    shell_complete=completion.machines,
+    metavar="NAME|FILE",
+    help="One node with as many GPUs, to compare with.",
+)
 @click.option("--price", type=float, metavar="DOLLARS", help="Of one node for an hour; with --samples.")
 @click.option("--samples", type=int, metavar="N", help="Of one epoch.")
 @click.option(

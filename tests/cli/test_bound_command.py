@@ -31,8 +31,8 @@ def test_each_bound_stands_with_its_bandwidths_and_witness_those_for_any_chunks_
     rows = [(float(line.split()[1]), "this chunk count" in line) for line in lines[5:16]]
     assert rows == sorted(rows, key=lambda row: (row[1], -row[0]))
     assert [line.split()[0] for line in lines[5:12]] == [
-        *("cut", "volume", "strength", "latency"),
-        *("staged-cut", "cut", "relay"),
+        *("cut", "volume", "relay", "strength", "latency"),
+        *("staged-cut", "cut"),
     ]
 
 
