@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from taccl.backend.program import Buffer
@@ -86,7 +87,7 @@ def _range(place: Place, count: int) -> Range:
 #: A range of a rank's buffers, as an array of NumPy or a tensor of torch.
 View = Callable[[Range], Any]
 #: What carries out the messages of a round. Before each it waits for what is under way in the same memory,
-#: then notes what it posted; or it waits for all of the round itself, on a GPU by what the stream does next.
+#: then notes what it posted; or it finishes all before and waits for the round itself, on a GPU by its stream.
 Exchange = Callable[[RankRound, View, UnderWay], None]
 
 
@@ -103,8 +104,8 @@ def run_steps(
 
     A rank may be rounds ahead of another with `as_needed`: each message and sum waits for those that it
     reads or overwrites, and not for its whole round. Nothing hangs: of all messages that somebody has not
-    posted, one of the earliest round waits for messages of earlier rounds alone, which both their ends have
-    posted, so they end. And between two ranks messages are posted in one order on both.
+    posted, one of the earliest round waits for messages of earlier rounds alone, by itself or behind sums. Both
+    their ends have posted these, so they end. And between two ranks messages are posted in one order on both.
 
     Parameters
     ----------
@@ -120,11 +121,15 @@ def run_steps(
         return buffers[buffer][first * chunk : (first + count) * chunk]
 
     _do_sums(steps.before, view, reduce, under_way)
+    if not as_needed:
+        under_way.end()
     for each in steps.rounds:
         exchange(each, view, under_way)
         if not as_needed:
             under_way.end()
         _do_sums(each.after, view, reduce, under_way)
+        if not as_needed:
+            under_way.end()
     under_way.end()
 
 
@@ -132,15 +137,16 @@ def _do_sums(
     sums: tuple[Sum, ...], view: View, reduce: Callable[..., Any] | None, under_way: UnderWay
 ) -> None:
     for each in sums:
-        target = view(each.target)
-        first, *others = parts = [view(source) for source in each.sources]
-        under_way.before(target, writes=True)
-        for part in parts:
-            under_way.before(part, writes=False)
-        if not others:
-            target[:] = first
-            continue
-        assert reduce is not None
-        for other in others:
-            reduce(first, other, out=target)
-            first = target
+        target, parts = view(each.target), [view(source) for source in each.sources]
+        under_way.add_sum(target, parts, partial(_make, target, parts, reduce))
+
+
+def _make(target: Any, parts: list[Any], reduce: Callable[..., Any] | None) -> None:
+    first, *others = parts
+    if not others:
+        target[:] = first
+        return
+    assert reduce is not None
+    for other in others:
+        reduce(first, other, out=target)
+        first = target

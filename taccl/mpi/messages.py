@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from taccl.jobs.steps import Exchange, RankRound, View
-from taccl.jobs.under_way import UnderWay, Wait
+from taccl.jobs.under_way import Finish, UnderWay
 from taccl.mpi.world import World
 
 #: Between two ranks messages are told apart by their order alone.
@@ -39,7 +39,7 @@ def messages_of(world: World, look: Callable[[], None] | None = None) -> Exchang
     return exchange
 
 
-def _wait_of(request: Any, look: Callable[[], None] | None) -> Wait:
+def _wait_of(request: Any, look: Callable[[], None] | None) -> Finish:
     if look is None:
         return request.Wait  # type: ignore[no-any-return]
 

@@ -28,6 +28,7 @@ def messages_of(backend: Any) -> Exchange:
             under_way.add(memory, backend.send([memory], peer, _TAG).wait, writes=False)
 
     def in_a_group(each: RankRound, view: View, under_way: UnderWay) -> None:
+        under_way.end()
         if not each.sends and not each.receives:
             return
         backend._start_coalescing()

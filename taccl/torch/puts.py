@@ -47,6 +47,7 @@ class Puts:
 
     def __call__(self, each: RankRound, view: View, under_way: UnderWay) -> None:
         """Carry out the messages of a round."""
+        under_way.end()
         sends = self._pieces(each.sends, view)
         receives = self._pieces(each.receives, view)
         for turn in range(max(map(len, [*sends.values(), *receives.values()]), default=0)):
