@@ -87,7 +87,7 @@ def _range(place: Place, count: int) -> Range:
 #: A range of a rank's buffers, as an array of NumPy or a tensor of torch.
 View = Callable[[Range], Any]
 #: What carries out the messages of a round. Before each it waits for what is under way in the same memory,
-#: then notes what it posted; or it finishes all before and waits for the round itself, on a GPU by its stream.
+#: then notes what it posted; or it finishes what is before, and the round itself, on a GPU by its stream.
 Exchange = Callable[[RankRound, View, UnderWay], None]
 
 
@@ -104,8 +104,8 @@ def run_steps(
 
     A rank may be rounds ahead of another with `as_needed`: each message and sum waits for those that it
     reads or overwrites, and not for its whole round. Nothing hangs: of all messages that somebody has not
-    posted, one of the earliest round waits for messages of earlier rounds alone, by itself or behind sums. Both
-    their ends have posted these, so they end. And between two ranks messages are posted in one order on both.
+    posted, one of the earliest round waits for messages of earlier rounds alone, by itself or behind sums;
+    these both their ends have posted, so they end. And between two ranks messages have one order on both.
 
     Parameters
     ----------
