@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from taccl.encoding.bounds.views import View
 from taccl.encoding.instance import Instance
+from taccl.model.problem import Problem
 from taccl.support.budget import Budget
 
 
@@ -38,6 +39,10 @@ RELAXED = frozenset({"reductions", "helpers", "sizes", "ready_times", "tails"})
 Prove = Callable[[View, float, Budget], Iterator[Proof]]
 
 
+def _never(problem: Problem) -> bool:
+    return False
+
+
 @dataclass(frozen=True)
 class Bound:
     """An argument why no schedule is faster.
@@ -52,6 +57,7 @@ class Bound:
         so a new feature makes a bound absent and never wrong.
     is_quick : whether it is there at once, on any machine.
     has_any_chunks : whether it begins with proofs that hold for any number of equal chunks.
+    is_late : problems of which others say more with the same work: there it comes behind them.
     """
 
     name: str
@@ -61,6 +67,7 @@ class Bound:
     features: frozenset[str] = frozenset()
     is_quick: bool = False
     has_any_chunks: bool = False
+    is_late: Callable[[Problem], bool] = _never
 
     def proof(self, value_us: float, witness: str, *, any_chunks: bool = False) -> Proof:
         """What this argument proves; `any_chunks` says that it holds for any number of equal chunks."""

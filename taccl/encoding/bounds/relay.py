@@ -70,6 +70,7 @@ from taccl.encoding.bounds.tuning import (
 from taccl.encoding.bounds.views import View
 from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray
+from taccl.model.problem import Problem
 from taccl.support.budget import Budget
 
 #: Taken off, against float error.
@@ -225,6 +226,12 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
             yield RELAY.proof(way.least_us(), witness, any_chunks=True)
 
 
+def _both_ways(problem: Problem) -> bool:
+    """Whether sums are made and spread: both phases share the time, which lines of one of them do not see."""
+    collective = problem.collective
+    return bool((collective.reduces & (collective.num_wanted > 1)).any())
+
+
 RELAY = Bound(
     name="relay",
     about="what comes into a set of ranks in groups is passed on there, however it is cut: large groups are "
@@ -233,4 +240,5 @@ RELAY = Bound(
     prove=_prove,
     features=RELAXED,
     has_any_chunks=True,
+    is_late=_both_ways,
 )

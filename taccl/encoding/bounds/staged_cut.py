@@ -174,8 +174,10 @@ def _of_cuts(view: View, known_us: float, budget: Budget, closer: bool) -> Itera
     if not known_us or is_too_large(view.problem):
         return
     cuts = node_cuts(instance)
-    more = instance.once(Crossings).cuts if view.problem.collective.is_reduction else root_cuts(instance)
-    cuts = [*cuts, *more]
+    if view.problem.collective.is_reduction:
+        cuts = [*cuts, *instance.once(Crossings).cuts]
+    elif closer:
+        cuts = [*cuts, *root_cuts(instance)]
     for cut in one_of_each_orbit(instance, cuts)[:STAGED_CUT_MOST_CUTS]:
         if not budget.remaining_s():
             return

@@ -22,7 +22,7 @@ class BoundsAlongside:
     def __init__(self, instance: Instance, journal: Journal) -> None:
         self._instance, self._journal = instance, journal
         known = known_bounds(lambda name, fault: journal.fails(f"bound {name}", fault))
-        self._waiting = deque(known)
+        self._waiting = deque(sorted(known, key=lambda bound: bound.is_late(instance.problem)))
         for name, reason in declined(instance, known):
             journal.declines(f"bound {name}", reason)
 

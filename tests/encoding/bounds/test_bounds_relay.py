@@ -26,6 +26,11 @@ def chain(size_mb: float, alpha_us: float, ranks: int = 2) -> float:
     return Way(size_mb, ranks, (entry,), (inside,)).least_us()
 
 
+def test_it_comes_last_where_sums_are_made_and_spread() -> None:
+    late = {name: RELAY.is_late(problem(full(3), name)) for name in ("allreduce", "broadcast", "reduce")}
+    assert late == {"allreduce": True, "broadcast": False, "reduce": False}
+
+
 def test_without_alphas_a_pipeline_is_filled_at_once() -> None:
     assert chain(100.0, 0.0) == pytest.approx(100.0)
 
