@@ -26,7 +26,7 @@ from taccl.synthesis.job import Job, formulate
 from taccl.synthesis.output_options import OutputOptions
 from taccl.synthesis.request import MachineKeywords, Request
 from taccl.synthesis.result import Result
-from taccl.synthesis.search import Found, Observer, Status
+from taccl.synthesis.search import Found, Observer
 from taccl.synthesis.searcher import Alone
 
 if TYPE_CHECKING:
@@ -185,5 +185,7 @@ def found_from(
     except (KeyboardInterrupt, TacclError) as end:
         if first is None:
             raise
-        status: Status = "interrupted" if isinstance(end, KeyboardInterrupt) else "engine failed"
-        return Found(first, instance.bound_us, "", status, 0.0)
+        if isinstance(end, KeyboardInterrupt):
+            return Found(first, instance.bound_us, "", "interrupted", 0.0)
+        note = f"the search after mending failed: {end.message}"
+        return Found(first, instance.bound_us, "", "engine failed", 0.0, note)

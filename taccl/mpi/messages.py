@@ -41,7 +41,8 @@ def messages_of(world: World, look: Callable[[], None] | None = None) -> Exchang
 
 def _wait_of(request: Any, look: Callable[[], None] | None) -> Finish:
     if look is None:
-        return request.Wait  # type: ignore[no-any-return]
+        whole: Finish = request.Wait
+        return whole
 
     def wait() -> None:
         nap = _FIRST_NAP_S

@@ -83,6 +83,8 @@ class _Mending:
         ):
             if not collective.reduces[chunk]:
                 self._holders[chunk].add(rank)
+        self._costs = costs_of(topology)
+        self._durations: dict[float, FloatArray] = {}
         self._distances: dict[float, FloatArray] = {}
         self._detours = np.zeros(topology.num_links)
 
@@ -165,8 +167,10 @@ class _Mending:
         return links
 
     def _duration_us(self, mb: float) -> FloatArray:
-        costs = costs_of(self._problem.topology)
-        return np.asarray(costs.alpha_us + costs.beta_us * mb)
+        """Of a send of so many MB over each link."""
+        if mb not in self._durations:
+            self._durations[mb] = self._costs.alpha_us + self._costs.beta_us * mb
+        return self._durations[mb]
 
     def _distance_us(self, mb: float) -> FloatArray:
         """Between all ranks, for a send of so many MB."""
