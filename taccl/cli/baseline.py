@@ -13,8 +13,14 @@ from taccl.analysis.baseline import baseline as baseline_of
 from taccl.analysis.baseline_size import BaselineSize
 from taccl.baselines.nccl import RELEASES
 from taccl.baselines.nccl.communicator import CPUS
-from taccl.cli import completion
-from taccl.cli.options import FILE, json_option, without_option
+from taccl.cli.options import (
+    FILE,
+    collective_option,
+    json_option,
+    nodes_option,
+    topology_option,
+    without_option,
+)
 from taccl.cli.output import STDOUT, claim_outputs, show_json, show_reported, show_table, write_output
 from taccl.cli.sections import Sectioned
 from taccl.exploration.library_table import library as library_of
@@ -26,22 +32,11 @@ from taccl.tuners.writer import USE, to_csv
 
 @click.command(cls=Sectioned)
 @click.argument("library", metavar="nccl|rccl|all|ALGORITHM")
-@click.option(
-    "--topology",
-    shell_complete=completion.machines,
-    required=True,
-    metavar="NAME|FILE",
-    help="A machine of the catalogue or a YAML file.",
-)
-@click.option("--nodes", type=int, help="Number of nodes. Default: the topology's.")
+@topology_option()
+@nodes_option
 @without_option
-@click.option(
-    "--collective",
-    shell_complete=completion.collectives,
-    default="allreduce",
-    show_default=True,
-    metavar="NAME",
-    help="allreduce, allgather, reducescatter, broadcast or reduce; others are sent from point to point.",
+@collective_option(
+    "allreduce, allgather, reducescatter, broadcast or reduce; others are sent from point to point."
 )
 @click.option(
     "--size",

@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 import click
 
 from taccl.cli import completion
-from taccl.cli.options import without_option
+from taccl.cli.options import nodes_option, without_option
 from taccl.cli.targets import protocol_option
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _OPTIONS = (
-    click.option("--nodes", type=int, help="Number of nodes. Default: the topology's."),
+    nodes_option,
     click.option(
         "--sketch",
         multiple=True,

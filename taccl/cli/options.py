@@ -45,6 +45,30 @@ without_option = click.option(
     help="Leave out a helper (nvswitch, pbox3) or a link (gpu0-nic0) of the machine; may be repeated.",
 )
 
+nodes_option = click.option("--nodes", type=int, help="Number of nodes. Default: the topology's.")
+
+
+def topology_option(
+    help: str = "A machine of the catalogue or a YAML file.",
+) -> Callable[[_Command], _Command]:
+    """`--topology`, for commands that need a machine and take no sketch."""
+    return click.option(
+        "--topology", required=True, shell_complete=completion.machines, metavar="NAME|FILE", help=help
+    )
+
+
+def collective_option(help: str) -> Callable[[_Command], _Command]:
+    """`--collective`, for commands whose collectives are known by name."""
+    return click.option(
+        "--collective",
+        shell_complete=completion.collectives,
+        default="allreduce",
+        show_default=True,
+        metavar="NAME",
+        help=help,
+    )
+
+
 _MACHINE = (
     click.option(
         "--sketch",

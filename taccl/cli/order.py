@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from taccl.cli import completion
-from taccl.cli.options import FILE, json_option
+from taccl.cli.options import FILE, collective_option, json_option, nodes_option, topology_option
 from taccl.cli.output import claim_outputs, output_name, show_reported, write_output
 from taccl.cli.sections import Sectioned
 from taccl.ordering.hostfile import FORMATS, Format
@@ -16,14 +16,8 @@ from taccl.ordering.ordered import best_order
 
 
 @click.command(cls=Sectioned)
-@click.option(
-    "--topology",
-    required=True,
-    shell_complete=completion.machines,
-    metavar="NAME|FILE",
-    help="A machine of the catalogue or a YAML file, which may name a CSV of measured costs.",
-)
-@click.option("--nodes", type=int, help="Number of nodes. Default: the topology's.")
+@topology_option("A machine of the catalogue or a YAML file, which may name a CSV of measured costs.")
+@nodes_option
 @click.option(
     "--plan",
     shell_complete=completion.files,
@@ -32,14 +26,7 @@ from taccl.ordering.ordered import best_order
     metavar="NAME|FILE",
     help="ring, tree, nccl (what NCCL picks at this size), a textbook algorithm, a schedule or a file.",
 )
-@click.option(
-    "--collective",
-    shell_complete=completion.collectives,
-    default="allreduce",
-    show_default=True,
-    metavar="NAME",
-    help="Of a named plan.",
-)
+@collective_option("Of a named plan.")
 @click.option("--size", required=True, metavar="BYTES", help="What nccl-tests prints as size, such as 64MB.")
 @click.option("--chunks", type=int, metavar="N", help="Pieces of one rank's part.  [default: 1]")
 @click.option("--root", type=int, help="Of a rooted collective.")

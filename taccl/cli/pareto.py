@@ -12,7 +12,7 @@ import click
 from taccl.analysis.pareto import Frontier, FrontierPoint
 from taccl.analysis.pareto import pareto as find_frontier
 from taccl.cli import completion
-from taccl.cli.options import FILE
+from taccl.cli.options import FILE, nodes_option, topology_option
 from taccl.cli.output import (
     STDOUT,
     Attempts,
@@ -43,14 +43,8 @@ _HEADER = (
 
 
 @click.command(cls=Sectioned)
-@click.option(
-    "--topology",
-    shell_complete=completion.machines,
-    required=True,
-    metavar="NAME|FILE",
-    help="A machine of the catalogue or a YAML file.",
-)
-@click.option("--nodes", type=int, help="Number of nodes. Default: the topology's.")
+@topology_option()
+@nodes_option
 @click.option("--profile", type=FILE, help="A TACCL profile (JSON) with measured costs of the links.")
 @click.option(
     "--collective",

@@ -9,8 +9,7 @@ import click
 from taccl.backend.program import Protocol
 from taccl.calibration.probe import Probe
 from taccl.calibration.probe import probe as probe_machine
-from taccl.cli import completion
-from taccl.cli.options import FILE, json_option
+from taccl.cli.options import FILE, json_option, nodes_option, topology_option
 from taccl.cli.output import show_json, show_table
 from taccl.cli.sections import Sectioned
 from taccl.model import units
@@ -18,14 +17,8 @@ from taccl.support.files import check_folder
 
 
 @click.command(cls=Sectioned)
-@click.option(
-    "--topology",
-    required=True,
-    shell_complete=completion.machines,
-    metavar="NAME|FILE",
-    help="The machine to measure: a name of the catalogue or a YAML file.",
-)
-@click.option("--nodes", type=int, help="Number of nodes. Default: the topology's.")
+@topology_option("The machine to measure: a name of the catalogue or a YAML file.")
+@nodes_option
 @click.option(
     "--protocol",
     "protocols",

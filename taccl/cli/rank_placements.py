@@ -7,21 +7,15 @@ from typing import Any
 import click
 
 from taccl.cli import completion
-from taccl.cli.options import FILE, json_option
+from taccl.cli.options import FILE, json_option, nodes_option, topology_option
 from taccl.cli.output import show_reported
 from taccl.cli.sections import Sectioned
 from taccl.training.placements import rank_placements as ranked
 
 
 @click.command(name="rank-placements", cls=Sectioned)
-@click.option(
-    "--topology",
-    required=True,
-    shell_complete=completion.machines,
-    metavar="NAME|FILE",
-    help="The cluster: a machine of the catalogue or a YAML file.",
-)
-@click.option("--nodes", type=int, help="Number of nodes. Default: the topology's.")
+@topology_option("The cluster: a machine of the catalogue or a YAML file.")
+@nodes_option
 @click.option(
     "--job",
     required=True,

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from taccl.cli import completion
-from taccl.cli.options import FILE, json_option
+from taccl.cli.options import FILE, json_option, nodes_option
 from taccl.cli.output import STDOUT, claim_outputs, show_json, show_table, write_output
 from taccl.errors import CollectiveError, FileError, InfeasibleError
 from taccl.model.collectives import COLLECTIVES, chunk_bytes, make_collective
@@ -132,7 +132,7 @@ def _try(design: Sketch, machine: PhysicalTopology, name: str) -> dict[str, Any]
 
 @sketch.command()
 @click.argument("topology", shell_complete=completion.machines)
-@click.option("--nodes", type=int, help="Number of nodes. Default: the topology's.")
+@nodes_option
 @click.option(
     "-o", "--output", type=FILE, help="Write to a file that is not there yet; - for standard output."
 )

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from taccl.cli import completion
-from taccl.cli.options import json_option
+from taccl.cli.options import json_option, nodes_option, topology_option
 from taccl.cli.output import show_json, show_table
 from taccl.cli.sections import Sectioned
 from taccl.training.stalled import Stalled
@@ -16,14 +16,8 @@ from taccl.training.stalled import stall as stall_of
 
 @click.command(cls=Sectioned)
 @click.argument("job", metavar="JOB")
-@click.option(
-    "--topology",
-    required=True,
-    shell_complete=completion.machines,
-    metavar="NAME|FILE",
-    help="A machine of the catalogue or a YAML file.",
-)
-@click.option("--nodes", type=int, help="Number of nodes. Default: the topology's.")
+@topology_option()
+@nodes_option
 @click.option(
     "--plan",
     default="ring",

@@ -9,7 +9,7 @@ import click
 import numpy as np
 
 from taccl.cli import completion
-from taccl.cli.options import FILE, json_option
+from taccl.cli.options import FILE, json_option, nodes_option
 from taccl.cli.output import claim_outputs, output_name, show_json, show_table, write_output
 from taccl.cli.topology_check import check
 from taccl.cli.topology_fit import fit
@@ -73,7 +73,7 @@ def list_topologies(as_json: bool) -> None:
 
 @topology.command()
 @click.argument("name", shell_complete=completion.machines)
-@click.option("--nodes", type=int, help="Number of nodes. Default: the topology's.")
+@nodes_option
 @click.option("--profile", type=FILE, help="A TACCL profile (JSON).")
 @click.option(
     "--executor", "with_defaults", is_flag=True, help="Also what executing costs by default on its GPUs."

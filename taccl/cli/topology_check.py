@@ -10,7 +10,7 @@ from taccl.analysis.failures import Failures
 from taccl.analysis.failures import failures as failures_of
 from taccl.analysis.machine_check import SIZES, MachineBound, MachineCheck, check_machine
 from taccl.cli import completion
-from taccl.cli.options import FILE, json_option, without_option
+from taccl.cli.options import FILE, json_option, nodes_option, without_option
 from taccl.cli.output import show_json, show_table
 from taccl.cli.sections import Sectioned
 from taccl.model import units
@@ -23,7 +23,7 @@ _NOT_WHOLE = 4
 
 @click.command(cls=Sectioned)
 @click.argument("name", shell_complete=completion.machines)
-@click.option("--nodes", type=int, help="Number of nodes. Default: the topology's.")
+@nodes_option
 @click.option("--profile", type=FILE, help="A TACCL profile (JSON).")
 @click.option(
     "--occupancy",

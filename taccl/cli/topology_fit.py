@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from taccl.cli import completion
-from taccl.cli.options import FILE, json_option
+from taccl.cli.options import FILE, json_option, nodes_option
 from taccl.cli.output import claim_outputs, output_name, show_json, show_table, write_output
 from taccl.cli.sections import Sectioned
 from taccl.model.units import format_size
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     metavar="NAME|FILE",
     help="A machine of the catalogue or a YAML file, whose numbers the measured ones replace.",
 )
-@click.option("--nodes", type=int, help="Number of nodes. Default: the topology's.")
+@nodes_option
 @click.option("--profile", type=FILE, help="A TACCL profile (JSON) with costs of the links before the fit.")
 @click.option(
     "--at", metavar="SIZE", help="Size of the messages that will be sent: 1MB. Default: the largest."
