@@ -9,15 +9,14 @@ from pathlib import Path
 from taccl.errors import TacclError
 from taccl.model import units
 from taccl.support.arguments import number, word
-from taccl.support.budget import Budget, check_time_limit
+from taccl.support.budget import Budget, check_effort, check_time_limit
 from taccl.support.report import Report, Reported, Table
 from taccl.synthesis.inputs import choose_topology
 from taccl.topologies import PhysicalTopology
 from taccl.topologies.select import select
 from taccl.topologies.without import without_helpers
 from taccl.training.recurrence import Step, Until, exposed_bound_us, run_step
-from taccl.training.times import BoundTable, Timer, bound_table
-from taccl.training.times import Table as Times
+from taccl.training.times import BoundTable, Timer, TimeTable, bound_table
 from taccl.training.tuning import BUCKET_STEP, FOR_BOUNDS, LEAST_BUCKET
 from taccl.training.workload import DDP_BUCKET, Bucket, Call, Workload
 from taccl.training.workload_file import load_workload
@@ -145,10 +144,11 @@ class Stalled(Reported):
 
     def _cells(self, each: Planned) -> tuple[str, ...]:
         step = each.step
+        of_bound = f"{step.step_us / self.bound_us:.3f}x" if self.bound_us > 0 else "-"
         return (
             *(each.plan, units.format_size(each.bucket_bytes), str(len(step.buckets))),
             *(f"{step.compute_us:.0f}", f"{step.exposed_us:.0f}", f"{step.step_us:.0f}"),
-            *(f"{100 * step.stall:.1f}%", f"{self.bound_us:.0f}", f"{step.step_us / self.bound_us:.3f}x"),
+            *(f"{100 * step.stall:.1f}%", f"{self.bound_us:.0f}", of_bound),
         )
 
     def bucket_cells(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
@@ -200,6 +200,12 @@ def stall(
     TacclError : the job, the machine, a plan or an option is wrong.
     """
     check_time_limit(time_limit, example="60")
+    if effort is not None:
+        check_effort(effort)
+    if price is not None:
+        number(price, "the price", TacclError, least=0.0, most=1e9)
+    if samples is not None:
+        number(samples, "samples", TacclError, least=1, most=1e15)
     word(until, "until", ("step", "next-forward"), TacclError)
     workload = _workload(job, gradients, batch)
     machine = without_helpers(choose_topology(topology, nodes=nodes, executor=False))
@@ -281,23 +287,21 @@ def _planned(
     calls = _call_times(workload, Timer(sharing, plan, *limits))
     steps = {size: _step(workload, cut[size], gradients, calls, until) for size in sizes}
     best = min(sizes, key=lambda size: steps[size].step_us)
+    if steps[best].step_us <= 0:
+        raise TacclError(f"a step of {workload.name} takes no time, so no part of it is a stall")
     curve = tuple((size, steps[size].step_us) for size in sizes) if len(sizes) > 1 else ()
     return Planned(plan, best, steps[best], curve)
 
 
-def _call_times(workload: Workload, timer: Timer) -> dict[str, Times]:
-    called: dict[str, set[int]] = {}
-    for layer in workload.layers:
-        for call in layer.calls:
-            called.setdefault(call.collective, set()).add(call.num_bytes)
-    return {name: timer.table(name, sizes) for name, sizes in called.items()}
+def _call_times(workload: Workload, timer: Timer) -> dict[str, TimeTable]:
+    return {name: timer.table(name, sizes) for name, sizes in workload.sizes_called.items()}
 
 
 def _step(
     workload: Workload,
     buckets: Sequence[Bucket],
-    gradients: Times | BoundTable | None,
-    calls: dict[str, Times],
+    gradients: TimeTable | BoundTable | None,
+    calls: dict[str, TimeTable],
     until: Until,
 ) -> Step:
     def call_us(call: Call) -> float:
@@ -311,11 +315,10 @@ def _step(
 
 def _exposed_bound_us(workload: Workload, machine: PhysicalTopology, until: Until, budget: Budget) -> float:
     summing, sharing = _groups(workload, machine)
-    called: dict[str, set[int]] = {}
-    for layer in workload.layers:
-        for call in layer.calls:
-            called.setdefault(call.collective, set()).add(call.num_bytes)
-    of_calls = {name: bound_table(sharing, name, sizes, budget.share(0.5)) for name, sizes in called.items()}
+    of_calls = {
+        name: bound_table(sharing, name, sizes, budget.share(0.5))
+        for name, sizes in workload.sizes_called.items()
+    }
     last = next((layer.gradient_bytes for layer in workload.layers if layer.gradient_bytes), 0)
     sums = bound_table(summing, "allreduce", {last, workload.gradient_bytes}, budget) if last else None
     return exposed_bound_us(
@@ -332,8 +335,6 @@ def _cost_of_epoch(
     """Dollars of as many steps as an epoch has."""
     if price is None or samples is None:
         return None
-    number(price, "the price", TacclError, least=0.0, most=1e9)
-    number(samples, "samples", TacclError, least=1, most=1e15)
     copies = machine.num_members / workload.group
     steps = samples / (workload.batch * copies)
     return steps * step_us / _US_PER_HOUR * price * machine.num_nodes

@@ -26,7 +26,7 @@ NCCL, SYNTHESIZE = "nccl", "synthesize"
 
 
 @dataclass(frozen=True)
-class Table:
+class TimeTable:
     """Microseconds by size; straight lines join the sizes, and below the first it is what that takes.
 
     Parameters
@@ -75,9 +75,9 @@ class Timer:
     plan: str
     seconds: float
     effort: int | None = None
-    _known: dict[tuple[str, tuple[int, ...]], Table] = field(default_factory=dict)
+    _known: dict[tuple[str, tuple[int, ...]], TimeTable] = field(default_factory=dict)
 
-    def table(self, collective: str, sizes: Iterable[int]) -> Table:
+    def table(self, collective: str, sizes: Iterable[int]) -> TimeTable:
         """Times at these sizes, and at some between the least and the most.
 
         Raises
@@ -90,9 +90,9 @@ class Timer:
             self._known[key] = self._timed(collective, wanted)
         return self._known[key]
 
-    def _timed(self, collective: str, sizes: tuple[int, ...]) -> Table:
+    def _timed(self, collective: str, sizes: tuple[int, ...]) -> TimeTable:
         if self.machine.num_members == 1:
-            return Table(sizes, (0.0,) * len(sizes))
+            return TimeTable(sizes, (0.0,) * len(sizes))
         if self.plan == NCCL:
             found = baseline(collective, topology=self.machine, sizes=sizes, time_limit=1.0)
             times = {each.size_bytes: each.time_us for each in found.sizes if each.time_us is not None}
@@ -121,7 +121,7 @@ class Timer:
         if not times:
             raise TacclError(f"there is no {shown(self.plan)} of {collective} on {self.machine.name}")
         known = sorted(times)
-        return Table(tuple(known), tuple(float(times[size]) for size in known))
+        return TimeTable(tuple(known), tuple(float(times[size]) for size in known))
 
 
 def bound_table(

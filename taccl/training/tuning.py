@@ -1,4 +1,4 @@
-"""Numbers of predictions of steps, with what they were measured on (benchmarks/stalls.py)."""
+"""Numbers of predictions of steps, chosen by judgement but where a measurement is named."""
 
 #: Sizes at which a plan is timed besides the buckets asked for: each so many times the one before. Between
 #: two, times are interpolated.

@@ -10,10 +10,10 @@ from taccl.errors import TacclError
 from taccl.support.arguments import number
 
 Phase = Literal["forward", "backward"]
-#: What PyTorch's DDP cuts gradients into by default: bytes of a bucket, and of the first.
-DDP_BUCKET, DDP_FIRST_BUCKET = 25 * 2**20, 2**20
+#: What PyTorch's DDP cuts gradients into by default: bytes of a bucket.
+DDP_BUCKET = 25 * 2**20
 #: A step of a day is a slip of the pen; so are a petabyte of gradients and a billion of samples.
-_MOST_US, _MOST_BYTES, _MOST_BATCH = 86_400e6, 2**50, 1e9
+MOST_US, MOST_BYTES, _MOST_BATCH = 86_400e6, 2**50, 1e9
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ class Layer:
     calls: tuple[Call, ...] = ()
 
     def __post_init__(self) -> None:
-        number(self.gradient_bytes, f"bytes of {self.name}", TacclError, least=0, most=_MOST_BYTES)
+        number(self.gradient_bytes, f"bytes of {self.name}", TacclError, least=0, most=MOST_BYTES)
         for what, value in (("forward_us", self.forward_us), ("backward_us", self.backward_us)):
-            number(value, f"{what} of {self.name}", TacclError, least=0.0, most=_MOST_US, unit="us")
+            number(value, f"{what} of {self.name}", TacclError, least=0.0, most=MOST_US, unit="us")
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Workload:
         if not self.layers:
             raise TacclError(f"the workload {self.name} has no layer")
         number(self.batch, "the batch", TacclError, least=1e-6, most=_MOST_BATCH)
-        number(self.idle_us, "idle_us", TacclError, least=0.0, most=_MOST_US, unit="us")
+        number(self.idle_us, "idle_us", TacclError, least=0.0, most=MOST_US, unit="us")
 
     @property
     def forward_us(self) -> float:
@@ -112,6 +112,15 @@ class Workload:
     def gradient_bytes(self) -> int:
         """Of all layers."""
         return sum(layer.gradient_bytes for layer in self.layers)
+
+    @property
+    def sizes_called(self) -> dict[str, set[int]]:
+        """The sizes, in bytes, of each collective that layers wait for."""
+        sizes: dict[str, set[int]] = {}
+        for layer in self.layers:
+            for call in layer.calls:
+                sizes.setdefault(call.collective, set()).add(call.num_bytes)
+        return sizes
 
     def with_batch(self, batch: float) -> Workload:
         """The same with another batch: times and calls, but no gradients, are in proportion.

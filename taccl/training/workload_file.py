@@ -11,12 +11,11 @@ from taccl.topologies.strict_yaml import Node, parse_yaml
 from taccl.training.astra_text import is_astra_text, read_astra_text
 from taccl.training.kineto import is_kineto, read_kineto
 from taccl.training.transformer import is_transformer, transformer_of
-from taccl.training.workload import Call, Layer, Phase, Workload
+from taccl.training.workload import MOST_BYTES, MOST_US, Call, Layer, Phase, Workload
 
 MAX_BYTES = 2**28
 _KEYS = ("name", "batch", "layers", "group", "idle_us")
 _LAYER_KEYS = ("name", "bytes", "forward_us", "backward_us", "calls")
-_MOST_BYTES, _MOST_US = 2**50, 86_400e6
 
 
 def load_workload(source: str | Path | Workload) -> Workload:
@@ -52,7 +51,7 @@ def _of_yaml(root: Node) -> Workload:
         keys["batch"].number(above=0) if "batch" in keys else 1,
         layers,
         keys["group"].integer(1, 2**20) if "group" in keys else 1,
-        keys["idle_us"].number(0, _MOST_US) if "idle_us" in keys else 0.0,
+        keys["idle_us"].number(0, MOST_US) if "idle_us" in keys else 0.0,
     )
 
 
@@ -60,9 +59,9 @@ def _layer(item: Node) -> Layer:
     keys = item.mapping(_LAYER_KEYS, required=("name", "bytes", "forward_us", "backward_us"))
     return Layer(
         keys["name"].string(),
-        keys["bytes"].integer(0, _MOST_BYTES),
-        keys["forward_us"].number(0, _MOST_US),
-        keys["backward_us"].number(0, _MOST_US),
+        keys["bytes"].integer(0, MOST_BYTES),
+        keys["forward_us"].number(0, MOST_US),
+        keys["backward_us"].number(0, MOST_US),
         tuple(_call(each) for each in keys["calls"].elements()) if "calls" in keys else (),
     )
 
@@ -73,4 +72,4 @@ def _call(item: Node) -> Call:
     name = plain_name(keys["collective"].string())
     if name not in COLLECTIVES:
         raise keys["collective"].error(f"{name!r} is no collective", hint=", ".join(COLLECTIVES))
-    return Call(keys["phase"].choice(phases), name, keys["bytes"].integer(1, _MOST_BYTES))
+    return Call(keys["phase"].choice(phases), name, keys["bytes"].integer(1, MOST_BYTES))

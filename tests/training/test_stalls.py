@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from taccl.topologies import load_topology
 from taccl.topologies.select import select
 from taccl.training.recurrence import exposed_bound_us, run_step
 from taccl.training.stalled import stall
-from taccl.training.times import BoundTable, Table
+from taccl.training.times import BoundTable, TimeTable
 from taccl.training.workload import Bucket, Call, Layer, Workload
 from taccl.training.workload_file import load_workload
 
@@ -84,8 +85,8 @@ def test_no_cut_into_buckets_exposes_less_than_the_bound(seed: int, until: str) 
 
 
 def test_tables_between_sizes() -> None:
-    assert Table((10, 20), (1.0, 3.0)).at(15) == 2
-    assert Table((10, 20), (1.0, 3.0)).at(40) == 6
+    assert TimeTable((10, 20), (1.0, 3.0)).at(15) == 2
+    assert TimeTable((10, 20), (1.0, 3.0)).at(40) == 6
     bounds = BoundTable((10, 20), (4.0, 5.0))
     assert [bounds.at(size) for size in (5, 10, 12, 20, 40)] == [2.0, 4.0, 4.0, 5.0, 5.0]
 
@@ -184,6 +185,21 @@ def test_wrong_lines_of_a_job_are_named(tmp_path: Path, before: str, after: str,
     path.write_text(YAML.replace(before, after, 1))
     with pytest.raises(TacclError, match=rf"job.yaml:4: .*{said}"):
         load_workload(path)
+
+
+@pytest.mark.parametrize(
+    ("forward_us", "wrong", "said"),
+    [
+        (0, {}, "takes no time"),
+        (1, {"effort": 0}, "an effort"),
+        (1, {"price": -1.0}, "the price"),
+        (1, {"samples": 0}, "samples"),
+    ],
+)
+def test_what_no_step_can_have_is_refused(forward_us: float, wrong: dict[str, Any], said: str) -> None:
+    job = Workload("job", 1, (Layer("a", 0, forward_us, 0.0),))
+    with pytest.raises(TacclError, match=said):
+        stall(job, topology="ring:4", **wrong)
 
 
 def test_selected_gpus_are_a_machine() -> None:
