@@ -8,7 +8,14 @@ from typing import Any
 import click
 
 from taccl.cli import completion
-from taccl.cli.options import FILE, collective_option, json_option, nodes_option, topology_option
+from taccl.cli.options import (
+    FILE,
+    collective_option,
+    json_option,
+    nodes_option,
+    topology_option,
+    without_option,
+)
 from taccl.cli.output import claim_outputs, output_name, show_reported, write_output
 from taccl.cli.sections import Sectioned
 from taccl.ordering.hostfile import FORMATS, Format
@@ -18,6 +25,7 @@ from taccl.ordering.ordered import best_order
 @click.command(cls=Sectioned)
 @topology_option("A machine of the catalogue or a YAML file, which may name a CSV of measured costs.")
 @nodes_option
+@without_option
 @click.option(
     "--plan",
     shell_complete=completion.files,

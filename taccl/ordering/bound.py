@@ -49,8 +49,7 @@ def plan_bound(traffic: Traffic) -> PlanBound:
 def _host_traffic(traffic: Traffic, amount: FloatArray) -> FloatArray:
     """What goes from position to position, shape (hosts, hosts), none from a host to itself."""
     pairs, hosts = traffic.pairs, traffic.num_hosts
-    host_of = np.empty(traffic.hosts.size, dtype=np.int64)
-    host_of[traffic.hosts] = np.arange(hosts)[:, None]
+    host_of = traffic.host_of
     matrix = np.zeros((hosts, hosts))
     np.add.at(matrix, (host_of[pairs.src], host_of[pairs.dst]), amount)
     np.fill_diagonal(matrix, 0.0)
@@ -86,10 +85,8 @@ class _Cuts:
 def _cuts(traffic: Traffic) -> list[PlanBound]:
     """One for each port that is on all ways out of, or into, a set of hosts."""
     topology, costs, hosts = traffic.problem.topology, traffic.costs, traffic.num_hosts
-    host_of = np.empty(traffic.hosts.size, dtype=np.int64)
-    host_of[traffic.hosts] = np.arange(hosts)[:, None]
     mb, count = (_Cuts(_host_traffic(traffic, each)) for each in (traffic.pairs.mb, traffic.pairs.count))
-    src, dst = host_of[topology.src], host_of[topology.dst]
+    src, dst = traffic.host_of[topology.src], traffic.host_of[topology.dst]
     links_between = np.zeros((hosts, hosts), dtype=np.int64)
     np.add.at(links_between, (src, dst), 1)
     np.fill_diagonal(links_between, 0)

@@ -88,9 +88,8 @@ class Estimator:
     def of(traffic: Traffic) -> Estimator:
         """For the pairs of a plan."""
         pairs, (hosts, per) = traffic.pairs, traffic.hosts.shape
-        host_of = np.empty(hosts * per, dtype=np.int64)
+        host_of = traffic.host_of
         gpu_of = np.empty(hosts * per, dtype=np.int64)
-        host_of[traffic.hosts] = np.arange(hosts)[:, None]
         gpu_of[traffic.hosts] = np.arange(per)[None, :]
         total_us = float(traffic.even_us.sum())
         share = traffic.even_chain_us / total_us if total_us > 0 else 0.0

@@ -94,7 +94,6 @@ class Ring:
     ----------
     tour : the positions in the order of the ring.
     hop_us : what all sends of a hop take on the link between two hosts, shape (hosts, hosts).
-    hops : of the longest chain, as a part of one turn: how often it passes each hop.
     """
 
     tour: IntArray

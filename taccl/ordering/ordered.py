@@ -17,8 +17,9 @@ from taccl.ordering.hostfile import Format, host_names, hosts_text
 from taccl.ordering.plans import traffic_for
 from taccl.ordering.search import Found, find_order
 from taccl.ordering.traffic import Traffic
+from taccl.ordering.tuning import FOR_BOUNDS
 from taccl.support.arguments import whole_number
-from taccl.support.budget import Budget, check_time_limit
+from taccl.support.budget import Budget, check_effort, check_time_limit
 from taccl.support.report import Report, Reported, Table
 from taccl.support.schemas import finite
 from taccl.synthesis.inputs import inputs_of
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
 _COLUMNS = ("rank", "host", "gpu")
 _HEADER = ("", "time(us)", "why")
-#: The part of the time for what no algorithm beats.
-_FOR_BOUNDS = 0.2
 _LEAVES_OUT = "links alone: launches, protocols and what else is on the network take time of their own"
 
 
@@ -179,12 +178,13 @@ def best_order(
     """
     check_time_limit(time_limit, example="30")
     if effort is not None:
-        whole_number(effort, "effort", TacclError, least=1, most=10**9)
+        check_effort(effort)
+    whole_number(seed, "the seed", TacclError, least=0, most=2**63 - 1)
     budget = Budget(time_limit) if effort is None else Budget.of_work(effort)
-    request = Request(collective, size=size, chunks=chunks or 1, root=root, **machine)
+    request = Request(collective, size=size, chunks=1 if chunks is None else chunks, root=root, **machine)
     request = replace(request, executor=False)
     traffic = traffic_for(plan, request)
-    found = find_order(traffic, budget.share(1 - _FOR_BOUNDS), seed)
+    found = find_order(traffic, budget.share(1 - FOR_BOUNDS), seed)
     topology = traffic.problem.topology
     if not math.isfinite(found.time_us):
         raise NoScheduleInTime(
@@ -196,8 +196,10 @@ def best_order(
         names = host_names(hosts, traffic.num_hosts)
     elif hosts is not None:
         names = tuple(hosts)
-        if len(set(names)) != traffic.num_hosts:
-            raise TacclError(f"{len(set(names))} hosts are named, and {traffic.num_hosts} are ordered")
+        if len(names) != traffic.num_hosts:
+            raise TacclError(f"{len(names)} hosts are named, and {traffic.num_hosts} are ordered")
+        if len(set(names)) != len(names):
+            raise TacclError("two hosts have one name")
     return Ordered(traffic, found, names, _any_algorithm(traffic, request, budget))
 
 

@@ -56,6 +56,7 @@ def traffic_for(plan: str | Path, request: Request) -> Traffic:
     if isinstance(plan, Path) or "/" in plan or plan.endswith((".xml", ".json")):
         return _of_file(Path(plan), request)
     problem = make_problem(request).problem
+    hosts_of(problem.topology)  # what cannot be ordered is refused before a plan is sought
     name = _picked(request, problem) if plan == NCCL else _ALGORITHMS.get(plan, plan)
     crossbar = replace(problem, topology=_crossbar(problem.topology), symmetry=(), limits=RoutingLimits())
     try:

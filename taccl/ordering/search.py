@@ -190,8 +190,7 @@ class _Search:
         """Hosts that are near each other at positions that talk to each other: both by Fiedler's vector."""
         traffic = self._traffic
         topology, hosts = traffic.problem.topology, traffic.num_hosts
-        host_of = np.empty(traffic.hosts.size, dtype=np.int64)
-        host_of[traffic.hosts] = np.arange(hosts)[:, None]
+        host_of = traffic.host_of
         near = np.zeros((hosts, hosts))
         mb = float(traffic.pairs.mb.mean() / traffic.pairs.count.mean())
         work = traffic.costs.alpha_us + mb * np.bincount(

@@ -79,6 +79,13 @@ class Traffic:
         return tuple(range(self.num_hosts))
 
     @cached_property
+    def host_of(self) -> IntArray:
+        """The host of each rank, shape (ranks,)."""
+        host_of = np.empty(self.hosts.size, dtype=np.int64)
+        host_of[self.hosts] = np.arange(self.num_hosts)[:, None]
+        return host_of
+
+    @cached_property
     def costs(self) -> Costs:
         """Of the machine's links and ports."""
         return costs_of(self.problem.topology)
@@ -161,7 +168,10 @@ def hosts_of(network: LogicalTopology) -> IntArray:
     TopologyError : nodes of different numbers of GPUs, which no order can exchange.
     """
     if network.num_helpers:
-        raise TopologyError(f"{network.name} has helpers, which have no place in an order of hosts")
+        raise TopologyError(
+            f"{network.name} has helpers, which have no place in an order of hosts",
+            hint="leave them out: --without NAME",
+        )
     hosts = np.arange(network.num_ranks)[:, None] if network.num_nodes == 1 else network.equal_nodes
     if hosts is None:
         raise TopologyError(

@@ -1,4 +1,8 @@
-"""Numbers of the search for an order, with what they were measured on (benchmarks/orders.py)."""
+"""Numbers of the search for an order.
+
+They were chosen by judgement but where a measurement is named; how near all of them together come to the
+best order is measured by benchmarks/orders.py.
+"""
 
 #: Up to so many hosts every order is compared: 9! are 362,880, and what is bounded away is not timed.
 MOST_EXHAUSTIVE = 9
@@ -30,3 +34,5 @@ LONGEST_MOVE = 24
 MISSING = 4.0
 #: A least cut is computed exactly of graphs with so many pairs at most; a ring of 4,000 hosts has as many.
 MOST_CUT_EDGES = 4_000
+#: The part of the time for what no algorithm beats.
+FOR_BOUNDS = 0.2

@@ -2,6 +2,7 @@
 
 from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -144,3 +145,18 @@ def test_wrong_lists_of_hosts_are_refused(tmp_path: Path, text: str, said: str) 
 def test_what_is_no_plan_is_refused(plan: str, said: str) -> None:
     with pytest.raises(TacclError, match=said):
         best_order(plan, size="1MB", topology="ring:4", effort=10)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"seed": -1}, "seed must be"),
+        ({"chunks": 0}, "one chunk"),
+        ({"hosts": ("a", "b", "c", "d", "d")}, "5 hosts are named"),
+        ({"hosts": ("a", "b", "c", "c")}, "two hosts have one name"),
+        ({"topology": "dgx-h100", "nodes": 1}, "has helpers"),
+    ],
+)
+def test_wrong_numbers_and_names_are_refused(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(TacclError, match=said):
+        best_order(**{"size": "1MB", "topology": "ring:4", "effort": 10, **wrong})
