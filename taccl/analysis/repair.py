@@ -15,6 +15,7 @@ from taccl.encoding.core.mending import mended, share_kept
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.instance import Instance
 from taccl.errors import ScheduleError, TacclError
+from taccl.model.collective import Collective
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
 from taccl.model.schedule.saved import read_schedule
@@ -46,7 +47,8 @@ class Repaired:
     first_us, first_s : of the old schedule with other ways for what is broken, its time and when it was
         there, in seconds from the call; None: it could not be mended, and `why` says why.
     kept : the share of the old transfers that are transfers still.
-    at_us : when the collective was interrupted; the result is its rest. None: it begins anew.
+    at_us, from_us : when the collective was interrupted, and when its rest begins, which is the result: then
+        all that was under way has ended. None: it begins anew.
     """
 
     result: Result
@@ -55,6 +57,7 @@ class Repaired:
     first_s: float | None
     kept: float
     at_us: float | None
+    from_us: float | None = None
     why: str = ""
 
     def to_dict(self) -> dict[str, Any]:
@@ -67,6 +70,7 @@ class Repaired:
             "size_bytes": result.size_bytes,
             "before_us": self.before_us,
             "at_us": self.at_us,
+            "from_us": self.from_us,
             "first_us": self.first_us,
             "first_s": None if self.first_s is None else round(self.first_s, 3),
             "not_mended": self.why or None,
@@ -103,7 +107,7 @@ def repair(
     ----------
     path : what `--schedule` of `taccl synthesize` wrote.
     at_us : when the machine changed, in a call that began at 0. Chunks are then where they had arrived, those
-        under way on links that are left still arrive, and the rest is planned. Copies only.
+        under way on links that are left still arrive, and the rest is planned from there on. Copies only.
     time_limit, effort, gap, seed, target, file, on_progress : as in `taccl.synthesize`.
     machine : topology, nodes, without and so on, as in `taccl.Request`: the machine now.
 
@@ -114,11 +118,12 @@ def repair(
     """
     began_s = time.monotonic()
     old = read_schedule(path).schedule
-    before = old
+    before, from_us = old, None
     options = SearchOptions(time_limit_s=time_limit, gap=gap, seed=seed, effort=effort)
     job = _job(old, target, OutputOptions(file=file and at_us is None), machine)
     if at_us is not None:
-        old = rest_of(old, at_us, job.network.topology)
+        rest = rest_of(old, at_us, job.network.topology)
+        old, from_us = rest.schedule, rest.from_us
     formulated = _formulated(job, old)
     first, why = first_of(old, formulated.problem)
     first_s = time.monotonic() - began_s
@@ -135,6 +140,7 @@ def repair(
         None if first is None else first_s,
         share_kept(old, result.schedule),
         at_us,
+        from_us,
         why,
     )
 
@@ -146,16 +152,27 @@ def _job(old: Schedule, target: str, output: OutputOptions, machine: MachineKeyw
     words |= {name: value for name, value in machine.items() if value is not None}
     if words["executor"]:
         raise TacclError("a schedule is repaired by links alone", hint="leave --executor out")
-    request = Request(collective=problem.collective, size=problem.size_bytes, target=target, **words)
+    request = Request(
+        collective=_of_members(problem.collective), size=problem.size_bytes, target=target, **words
+    )
     return formulate(request, output)
+
+
+def _of_members(collective: Collective) -> Collective:
+    """The collective without the helpers of the machine that it was for; the machine now brings its own."""
+    members = collective.num_ranks - collective.num_helpers
+    return replace(
+        collective, num_ranks=members, num_helpers=0, in_place_shift=collective.in_place_shift[:members]
+    )
 
 
 def _formulated(job: Job, old: Schedule) -> Formulated:
     """The problem now, with the sizes and moments of the old one."""
     formulated, before = job.problem(job.configurations[0]), old.problem
+    helpers = formulated.problem.topology.num_helpers
     problem = replace(
         formulated.problem,
-        collective=before.collective,
+        collective=_of_members(before.collective).with_helpers(helpers),
         chunk_mb=before.chunk_mb,
         sizes=before.sizes,
         ready_us=before.ready_us,
@@ -171,7 +188,7 @@ def first_of(old: Schedule, problem: Problem) -> tuple[Schedule | None, str]:
         first = mended(old, problem)
         first.check()
     except ScheduleError as fault:
-        return None, fault.message
+        return None, "; ".join((fault.message, *fault.findings[:1]))
     return first, ""
 
 

@@ -81,11 +81,11 @@ def repair(
 
 def _summary(done: Repaired, written: list[Path]) -> str:
     first = "not mended" if done.first_us is None else f"{done.first_us:.2f} us, after {done.first_s:.2f} s"
+    stopped = ""
+    if done.at_us is not None:
+        stopped = f", stopped at {done.at_us:g} us; the rest begins at {done.from_us:g} us"
     rows = [
-        (
-            "before",
-            f"{done.before_us:.2f} us" + ("" if done.at_us is None else f", stopped at {done.at_us:g} us"),
-        ),
+        ("before", f"{done.before_us:.2f} us{stopped}"),
         ("mended", first),
         ("kept", f"{100 * done.kept:.1f}% of the transfers"),
     ]

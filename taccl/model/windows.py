@@ -100,7 +100,7 @@ def compute_alone_us(problem: Problem) -> float:
         earliest[chunk] = min(earliest[chunk], ready_us)
     made = np.where(collective.reduces, latest, earliest)[collective.outputs.chunk]
     tail = 0.0 if problem.tail_us is None else problem.tail_us
-    return float(max((made + tail).max(initial=0.0), latest.max(initial=0.0)))
+    return float((made + tail).max(initial=0.0))
 
 
 def exposure(problem: Problem, time_us: float) -> dict[str, float | None]:

@@ -67,8 +67,59 @@ def test_on_the_same_machine_the_rest_ends_when_the_whole_would_have(saved):
     old = read_schedule(saved / "allgather.json").schedule
     at_us = 0.4 * old.makespan_us
     rest = rest_of(old, at_us, old.problem.topology)
-    assert rest.makespan_us <= old.makespan_us - at_us + 1e-6
-    assert np.isin(rest.chunk, old.chunk).all()
+    ends = old.end_us[old.start_us < at_us]
+    assert rest.from_us == pytest.approx(max(at_us, ends.max()))
+    assert rest.from_us + rest.schedule.makespan_us >= old.makespan_us - 1e-6
+    assert rest.schedule.makespan_us <= old.makespan_us - at_us + 1e-6
+    assert np.isin(rest.schedule.chunk, old.chunk).all()
+
+
+SHARED = """
+name: shared
+node: {gpus: 3, switches: 1, links: [{from: gpus, to: switches, alpha_us: 0.5, beta_us_per_mb: 100}]}
+"""
+
+
+@pytest.mark.parametrize(("beta", "from_us"), [(100, 101.0), (1000, 50 + 51 / 101 * 1001)])
+def test_a_port_is_busy_until_what_is_under_way_has_ended(tmp_path, beta, from_us):
+    """A Scatter of two chunks through one port: at 50 us the second still waits for the first."""
+    (tmp_path / "shared.yaml").write_text(SHARED)
+    (tmp_path / "now.yaml").write_text(SHARED.replace("100}", f"{beta}}}"))
+    found = synthesize(
+        "scatter", topology=tmp_path / "shared.yaml", size="3MB", chunks=1, effort=50, file=False
+    )
+    assert found.time_us == pytest.approx(202.0)
+    found.write_schedule(tmp_path / "old.json")
+    done = repair(tmp_path / "old.json", at_us=50.0, topology=tmp_path / "now.yaml", effort=50)
+    assert done.from_us == pytest.approx(from_us)
+    assert done.result.time_us == pytest.approx(1 + beta)
+    assert done.result.exposed_us is None
+
+
+def test_when_all_has_arrived_nothing_is_left(saved):
+    done = repair(saved / "allgather.json", at_us=1e6, topology="ring:4", effort=20)
+    assert (done.result.time_us, done.result.status) == (0.0, "optimal")
+
+
+@pytest.mark.parametrize(("before", "now"), [(None, ("nvswitch",)), (("nvswitch",), None)])
+def test_with_other_switches_that_sum_it_is_searched_anew(tmp_path, before, now):
+    words = {"topology": "dgx-h100", "nodes": 1}
+    found = synthesize(
+        "allreduce", size="8MB", chunks=1, effort=100, file=False, executor=False, without=before, **words
+    )
+    found.write_schedule(tmp_path / "old.json")
+    done = repair(tmp_path / "old.json", without=now, effort=100, file=False, **words)
+    assert done.first_us is None
+    assert "ranks and" in done.why
+
+
+def test_what_came_to_a_switch_alone_is_sent_again(tmp_path):
+    words = {"topology": "dgx-h100", "nodes": 1}
+    found = synthesize("broadcast", size="8MB", chunks=2, effort=100, file=False, executor=False, **words)
+    found.write_schedule(tmp_path / "old.json")
+    done = repair(tmp_path / "old.json", at_us=0.3 * found.time_us, effort=100, **words)
+    assert done.result.schedule.problem.collective.num_helpers == 2
+    done.result.schedule.check()
 
 
 def test_what_is_left_of_sums_is_refused(saved):

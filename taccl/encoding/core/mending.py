@@ -83,6 +83,8 @@ class _Mending:
         ):
             if not collective.reduces[chunk]:
                 self._holders[chunk].add(rank)
+        #: Ranks that were sent a sum of these contributions to a chunk.
+        self._got: dict[tuple[int, int], set[int]] = defaultdict(set)
         self._costs = costs_of(topology)
         self._durations: dict[float, FloatArray] = {}
         self._distances: dict[float, FloatArray] = {}
@@ -116,8 +118,7 @@ class _Mending:
         before = self._schedule.problem.topology
         source, target = int(before.src[decision.link]), int(before.dst[decision.link])
         if decision.reduce:
-            for link in self._way({source}, target, decision):
-                yield replace(decision, link=link)
+            yield from self._sums_instead(decision, source, target)
             return
         for chunk in decision.chunks:
             self._holders[chunk].add(source)
@@ -133,6 +134,29 @@ class _Mending:
                 yield _of(replace(wanted, link=link), lacking)
             for chunk in lacking:
                 self._holders[chunk].add(receiver)
+
+    def _sums_instead(self, decision: Decision, source: int, target: int) -> Iterator[Decision]:
+        """The same of partial sums, each of which a rank gets once."""
+        if decision.sums is None:
+            for link in self._way({source}, target, decision):
+                yield replace(decision, link=link)
+            return
+        sums = dict(zip(decision.chunks, decision.sums, strict=True))
+
+        def lack(rank: int, chunks: tuple[int, ...]) -> tuple[int, ...]:
+            return tuple(chunk for chunk in chunks if rank not in self._got[chunk, sums[chunk]])
+
+        wanted = lack(target, decision.chunks)
+        if not wanted:
+            return
+        have = set.intersection(*(self._got[chunk, sums[chunk]] for chunk in wanted)) | {source}
+        for link in self._way(have, target, _of(decision, wanted)):
+            receiver = int(self._problem.topology.dst[link])
+            lacking = lack(receiver, wanted)
+            if lacking:
+                yield _of(replace(decision, link=link), lacking)
+            for chunk in lacking:
+                self._got[chunk, sums[chunk]].add(receiver)
 
     def _lacking(self, chunks: tuple[int, ...], rank: int) -> tuple[int, ...]:
         return tuple(chunk for chunk in chunks if rank not in self._holders[chunk])

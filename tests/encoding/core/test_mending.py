@@ -83,3 +83,12 @@ def test_whatever_link_is_gone_the_schedule_is_valid_again(collective, machine, 
     new.check()
     gone = (new.src == topology.src[link]) & (new.dst == topology.dst[link])
     assert not gone.any()
+
+
+@pytest.mark.parametrize("machine", ["torus:3x3", "full:3"])
+def test_a_rank_gets_no_partial_sum_twice(machine):
+    """Small AllReduces, in which everybody sends what it has to everybody, and a link is gone."""
+    words = {"topology": machine, "size": "9KB", "chunks": 1, "executor": False}
+    old = synthesize("allreduce", file=False, effort=200, **words).schedule
+    now = make_problem("allreduce", without=("gpu1->gpu0",), **words).problem
+    mended(old, now).check()
