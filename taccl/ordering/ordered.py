@@ -17,7 +17,7 @@ from taccl.ordering.hostfile import Format, host_names, hosts_text
 from taccl.ordering.plans import traffic_for
 from taccl.ordering.search import Found, find_order
 from taccl.ordering.traffic import Traffic
-from taccl.ordering.tuning import FOR_BOUNDS
+from taccl.ordering.tuning import FOR_BOUNDS, OF_WIRES
 from taccl.support.arguments import whole_number
 from taccl.support.budget import Budget, check_effort, check_time_limit
 from taccl.support.report import Report, Reported, Table
@@ -206,7 +206,7 @@ def best_order(
 def _any_algorithm(traffic: Traffic, request: Request, budget: Budget) -> Proof | None:
     """What no algorithm beats, however finely it cuts the size; None: nothing was proved."""
     problem = traffic.problem
-    proved = [wires_bound(problem, 1.0)]
+    proved = [wires_bound(problem, 1.0, budget.share(OF_WIRES))]
     if problem.collective.name in COLLECTIVES and problem.collective.root in (None, 0):
         machine = inputs_of(request).topology
         proved += [

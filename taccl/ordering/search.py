@@ -14,8 +14,8 @@ from scipy.linalg import eigh
 from taccl.model.network import FloatArray
 from taccl.ordering.bound import PlanBound, plan_bound
 from taccl.ordering.estimate import Estimator
-from taccl.ordering.exact import Ring, fastest_of_all, least_bottleneck, least_sum
-from taccl.ordering.routing import routed_tour
+from taccl.ordering.exact import fastest_of_all
+from taccl.ordering.tours import Ring, least_bottleneck, least_sum, routed_tour
 from taccl.ordering.traffic import Order, Traffic
 from taccl.ordering.tuning import (
     CLIMB_MOVES,
@@ -30,7 +30,7 @@ from taccl.ordering.tuning import (
     SENDS_PER_UNIT,
     TIMED_PER_ROUND,
 )
-from taccl.support.budget import Budget
+from taccl.support.budget import MAX_TIME_LIMIT_S, Budget
 from taccl.support.jit import ahead_of_time
 
 
@@ -102,25 +102,18 @@ class _Search:
         ring, none = self._ring, PlanBound(0.0, "")
         if ring is None or self._traffic.num_hosts > MOST_RING_PROVED:
             return none
-        bottleneck = least_bottleneck(ring, ring.hop_us if self._is_serial else self._busy_us(ring))
+        bottleneck = least_bottleneck(ring, self._seconds_left())
         if bottleneck is None:
             return none
         self._time(ring.order_of(bottleneck.hosts))
-        bound = PlanBound(bottleneck.bound_us, "the slowest hop of any tour")
-        tour = least_sum(ring, bottleneck.bound_us * 1.001)
+        tour = least_sum(ring, bottleneck.bound_us * 1.001, self._seconds_left())
         if tour is not None:
             self._time(ring.order_of(tour.hosts))
-        return bound
+        return PlanBound(bottleneck.bound_us, "the slowest hop of any tour")
 
-    @property
-    def _is_serial(self) -> bool:
-        return self._traffic.problem.topology.is_serial
-
-    def _busy_us(self, ring: Ring) -> FloatArray:
-        """What all sends of a hop keep a pipelined port busy, which is less than they take."""
-        topology, pairs = self._traffic.problem.topology, self._traffic.pairs
-        busy = np.append(pairs.mb[0] * topology.beta_us_per_mb, np.inf)
-        return np.asarray(busy[self._traffic.link_table])
+    def _seconds_left(self) -> float:
+        """For a solver that counts work of its own; where work is counted here, it has no other limit."""
+        return MAX_TIME_LIMIT_S if self._budget.counts_work else max(0.0, self._budget.remaining_s())
 
     def run(self, bound_us: float) -> None:
         """Anneal until the time is over, the bound is reached, or round after round is in vain."""

@@ -26,6 +26,7 @@ from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem
 from taccl.model.tolerance import contradicts
 from taccl.model.units import MB
+from taccl.support.budget import Budget
 from taccl.synthesis.search import relative_gap
 
 #: Rounds that are executed where those of a usual execution contradict a bound.
@@ -201,12 +202,12 @@ def _executor_of(network: LogicalTopology) -> Executor:
     return network.executor
 
 
-def wires_bound(problem: Problem, wire: float) -> Proof:
+def wires_bound(problem: Problem, wire: float, limit: float | Budget = 10.0) -> Proof:
     """What bytes through ports take at least, however finely they are cut: pieces go through in rounds.
 
     Parameters
     ----------
-    wire : bytes on the wire for each of data.
+    wire : bytes on the wire for each of data. limit : seconds or a budget, after which no proof is begun.
     """
     network = problem.topology
     fluid = replace(
@@ -218,7 +219,7 @@ def wires_bound(problem: Problem, wire: float) -> Proof:
         else tuple(tuple(beta * wire for beta in betas) for betas in network.port_betas),
         occupancy="pipelined",
     )
-    every = all_bounds(replace(problem, topology=fluid, symmetry=()), any_chunks=True)
+    every = all_bounds(replace(problem, topology=fluid, symmetry=()), limit, any_chunks=True)
     return next((proof for proof in every if proof.holds_for_any_chunks), NOTHING)
 
 

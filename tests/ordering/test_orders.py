@@ -12,6 +12,7 @@ from taccl.ordering.bound import plan_bound
 from taccl.ordering.hostfile import FORMATS, host_names, hosts_text
 from taccl.ordering.ordered import best_order
 from taccl.ordering.plans import traffic_for
+from taccl.ordering.tours import Ring, least_bottleneck
 from taccl.ordering.traffic import Traffic
 from taccl.synthesis.request import Request
 
@@ -160,3 +161,27 @@ def test_what_is_no_plan_is_refused(plan: str, said: str) -> None:
 def test_wrong_numbers_and_names_are_refused(wrong: dict[str, Any], said: str) -> None:
     with pytest.raises(TacclError, match=said):
         best_order(**{"size": "1MB", "topology": "ring:4", "effort": 10, **wrong})
+
+
+@pytest.mark.parametrize("collective", ["allreduce", "allgather", "reducescatter"])
+@pytest.mark.parametrize("hosts", [3, 5])
+def test_the_tour_with_the_fastest_slowest_hop_is_found_and_bounds_every_order(
+    tmp_path: Path, collective: str, hosts: int
+) -> None:
+    """An AllReduce sums one way round and gathers the other, so both directions of a hop count."""
+    moved = traffic(machine(tmp_path, random_costs(hosts, seed=7)), "ring", collective)
+    ring = Ring.of(moved)
+    assert ring is not None
+    found = least_bottleneck(ring, 60.0)
+    assert found is not None
+    slowest = {
+        order: max(ring.busy_us[a, b] for a, b in zip(order, (*order[1:], order[0]), strict=True))
+        for order in permutations(range(hosts))
+    }
+    assert found.bound_us == pytest.approx(min(slowest.values()), rel=1e-5)
+    assert slowest[tuple(found.hosts)] == pytest.approx(min(slowest.values()), rel=1e-5)
+    assert found.bound_us <= min(moved.time_us(order) for order in slowest) * (1 + 1e-9)
+
+
+def test_a_tree_is_no_ring(tmp_path: Path) -> None:
+    assert Ring.of(traffic(machine(tmp_path, random_costs(4, seed=1)), "tree")) is None
