@@ -1,7 +1,8 @@
 """Every bound against the fastest of all programs, on random tiny problems.
 
     python -m benchmarks.fuzz_bounds [--copies N] [--sums N] [--most-sends N] [--seed N]
-    python -m benchmarks.fuzz_bounds --clusters N, or --features N, or --helpers N, or --truth KIND FIRST N
+    python -m benchmarks.fuzz_bounds --clusters N, or --features N, --helpers N, --joint N
+    python -m benchmarks.fuzz_bounds --truth KIND FIRST N
 
 A problem is drawn by tests/encoding/random_problems.py, bounded by `all_bounds`, and searched exhaustively by
 tests/encoding/brute_force.py, which knows nothing but the cost model. Problems whose search would try too
@@ -9,11 +10,12 @@ many sends say nothing and are drawn again; they are counted. A bound above the 
 How tight the largest bound is, is its part of the optimum, where that is not 0.
 
 With `--clusters` only this many small clusters are drawn, a third of them with sums, with `--features` only
-this many problems with sizes, ready times, tails and helpers, half of them with sums, and with `--helpers`
-only this many with switches and servers that sum or copy, two thirds of them with sums; then only their
-section of the page is written anew, and else all of them stay as they are. `--truth` only looks for
-programs that are faster than the largest bound, which is sooner done, and prints how many problems it
-searched: plain ones, clusters, featured ones or `helped` ones, numbered from FIRST on.
+this many problems with sizes, ready times, tails and helpers, half of them with sums, with `--helpers`
+only this many with switches and servers that sum or copy, two thirds of them with sums, and with `--joint`
+only this many of several collectives at once, half of them with sums; then only their section of the page is
+written anew, and else all of them stay as they are. `--truth` only looks for programs that are faster than
+the largest bound, which is sooner done, and prints how many problems it searched: `plain` ones, of a
+`cluster`, `featured`, `helped` or `joint` ones, numbered from FIRST on.
 """
 
 from __future__ import annotations
@@ -123,6 +125,7 @@ def _look_for_faster(kind: str, numbers: range, most_sends: int) -> None:
         "cluster": random_problems.random_cluster_problem,
         "featured": random_problems.random_featured_problem,
         "helped": random_problems.random_helped_problem,
+        "joint": random_problems.random_joint_problem,
     }[kind]
     counted: Counter[str] = Counter()
     for number in numbers:
@@ -215,6 +218,12 @@ servers that sum, copy, do both or neither, in one pass or as two faces, on port
 the ranks, at speeds of their own; of a face that sums to one rank, a sum passes its way out too. A rank that
 may not copy uses each part of a sum once. {minutes:.0f} minutes in all."""
 
+_INTRO_OF_JOINT = """\
+The same for two or three collectives at once, each among some of the ranks of a random network or a small
+cluster, with chunks of a size of its own; in part ready late, as a whole or input by input, in part with
+something after them; now and then made and used at the rates of kernels (`--windows`).
+{minutes:.0f} minutes in all."""
+
 
 @dataclass(frozen=True)
 class _Section:
@@ -248,6 +257,13 @@ _SECTIONS = (
         2 / 3,
         random_problems.random_helped_problem,
         _INTRO_OF_HELPERS,
+    ),
+    _Section(
+        "joint",
+        "\n## Several at once\n\n",
+        1 / 2,
+        random_problems.random_joint_problem,
+        _INTRO_OF_JOINT,
     ),
 )
 

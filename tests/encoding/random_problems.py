@@ -10,8 +10,10 @@ from small_problems import custom, helped_switch, machine
 
 from taccl.model.collective import Collective
 from taccl.model.collectives import make_collective
+from taccl.model.demand import Demand, Part, together
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem, RoutingLimits
+from taccl.model.windows import Windows
 
 #: Costs that meet in ties, measured ones with many decimals, and links that take no time at all.
 _ALPHAS = (0.0, 1.0, 2.0, 0.7318529411764706)
@@ -125,6 +127,62 @@ def random_featured_problem(draw: random.Random, sums: bool) -> Problem:
         if draw.random() < 0.5
     }
     return replace(plain, topology=replace(topology, **may), collective=collective, **used)
+
+
+#: Sizes of chunks in MB, when parts and chunks are ready, and computing, us or us per MB.
+_CHUNKS_MB, _MOMENTS, _COMPUTING = (0.25, 0.5, 1.0, 1.0, 1.85), (0.0, 0.0, 0.25, 1.0), (0.0, 0.5, 2.0)
+
+
+def random_joint_problem(draw: random.Random, sums: bool) -> Problem:
+    """Two or three collectives at once, each among some ranks, with its own chunks, moments and computing.
+
+    A third of the networks are clusters. A collective is ready as a whole, or input by input, and what
+    follows it is the same for all outputs, or each one's own; now and then all are made and used at the
+    rates of kernels.
+    """
+    topology = (random_cluster if draw.random() < 1 / 3 else random_network)(draw)
+    ranks = topology.num_ranks
+    most = _MOST_OF_SUMS if sums else _MOST_TRANSFERS
+    while True:
+        many = draw.choice([2, 2, 3])
+        with_sums = [sums and (part == 0 or draw.random() < 0.6) for part in range(many)]
+        parts = [_random_part(draw, ranks, summed) for summed in with_sums]
+        demand = together("joint", ranks, parts)
+        if _least_transfers(demand.collective) <= most:
+            break
+    chunk_mb = demand.chunk_bytes / 2**20
+    if draw.random() < 0.3:
+        made, then = draw.choice(_COMPUTING), draw.choice(_COMPUTING)
+        demand = Windows(ready_us_per_mb=made, then_us_per_mb=then).applied(demand, chunk_mb)
+    plain = Problem(
+        topology,
+        demand.collective,
+        chunk_mb,
+        limits=_limits(draw, topology) if not topology.node_of.any() else RoutingLimits(),
+        max_group=draw.choice([1, 2, 71]),
+    )
+    return demand.stated(plain)
+
+
+def _random_part(draw: random.Random, ranks: int, sums: bool) -> Part:
+    members = draw.sample(range(ranks), draw.randint(2, ranks))
+    if draw.random() < 0.75:
+        names = _SUMS if sums else _COPIES
+        collective = make_collective(draw.choice(names), len(members), draw.choice([1, 1, 2]))
+    else:
+        chunks = _chunks(draw, len(members), sums)[:2]
+        collective = custom(len(members), [(*places, sums) for *places, _ in chunks])
+
+    def moments(rows: int) -> np.ndarray | None:
+        if draw.random() < 0.6:
+            return None
+        each = [draw.choice(_MOMENTS) for _ in range(rows if draw.random() < 0.5 else 1)]
+        return np.resize(np.array(each), rows)
+
+    ready_us, tail_us = moments(len(collective.inputs)), moments(len(collective.outputs))
+    size = draw.choice(_CHUNKS_MB) * 2**20
+    demand = Demand(collective, ready_us=ready_us, tail_us=tail_us, chunk_bytes=size)
+    return Part(demand, np.array(members, dtype=np.int64))
 
 
 #: Nodes of clusters, by how many ranks they have.

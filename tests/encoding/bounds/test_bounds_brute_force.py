@@ -14,6 +14,7 @@ from random_problems import (
     random_cluster_problem,
     random_featured_problem,
     random_helped_problem,
+    random_joint_problem,
     random_problem,
 )
 from registered import greedy, reducing
@@ -68,7 +69,9 @@ def test_no_program_with_sums_beats_a_bound(seed: int) -> None:
 @settings(max_examples=_EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32 - 1), st.booleans())
 def test_no_program_with_sizes_ready_times_tails_and_helpers_beats_a_bound(seed: int, sums: bool) -> None:
-    nothing_beats_the_bounds(random_featured_problem(random.Random(seed), sums), _MOST_SENDS)
+    """Of one collective, or of several at once that each have their own."""
+    drawn = random_joint_problem if seed % 2 else random_featured_problem
+    nothing_beats_the_bounds(drawn(random.Random(seed), sums), _MOST_SENDS)
 
 
 @settings(max_examples=_EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
