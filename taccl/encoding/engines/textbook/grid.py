@@ -51,6 +51,18 @@ def sides(num_ranks: int) -> Iterator[IntArray]:
         yield np.arange(num_ranks).reshape(shape)
 
 
+def cubes(num_ranks: int) -> Iterator[IntArray]:
+    """Tori with sides of two and four as cubes: a ring of four is a square, whose sides are its links.
+
+    Ranks that differ in one axis of a cube are neighbours, so what doubles along its axes has a link at each
+    step, and another one at each.
+    """
+    for torus in sides(num_ranks):
+        if 4 in torus.shape and set(torus.shape) <= {2, 4}:
+            round_the_square = (np.array([0, 1, 3, 2])[:side] % side for side in torus.shape)
+            yield torus[np.ix_(*round_the_square)].reshape((2,) * (num_ranks.bit_length() - 1))
+
+
 def _factors(number: int, count: int) -> Iterator[tuple[int, ...]]:
     if count == 1:
         yield (number,)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise, permutations, product
+from itertools import permutations, product
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from taccl.encoding.engines.textbook.bruck import BRUCK, PAT
 from taccl.encoding.engines.textbook.cycles import chains, cycles, disjoint, is_ring, through_doors
 from taccl.encoding.engines.textbook.doubling import DOUBLING, DOUBLING_FAR_FIRST
 from taccl.encoding.engines.textbook.gateways import by_gateways, by_sum_gateways
-from taccl.encoding.engines.textbook.grid import GridAlgorithm, by_nodes, sends_of, sides
+from taccl.encoding.engines.textbook.grid import GridAlgorithm, by_nodes, cubes, sends_of, sides
 from taccl.encoding.engines.textbook.leaders import by_leaders
 from taccl.encoding.engines.textbook.line import LineAlgorithm
 from taccl.encoding.engines.textbook.parts import Parts
@@ -227,6 +227,9 @@ def _on_grids(problem: Problem, parts: Parts) -> Iterator[Plans]:
         if parts.kind == "summed":
             yield from _whole(grid, combined)
         yield from _staged(grid, combined, _lines(parts))
+    if problem.topology.num_nodes == 1:
+        for grid in cubes(problem.num_ranks):
+            yield from _turned(grid, parts)
 
 
 def _lines(parts: Parts) -> Lines:
@@ -235,25 +238,52 @@ def _lines(parts: Parts) -> Lines:
 
 def _staged(grid: IntArray, combined: bool, lines: Lines) -> Iterator[Plans]:
     """Plans of stages only: along one axis, and then along the next."""
-    orders = list(permutations(range(grid.ndim)))
     for algorithms in _for_axes(grid, lines, combined):
-        plans = [GridAlgorithm(grid, tuple((axis, algorithms[axis]) for axis in order)) for order in orders]
-        yield from ((plan,) for plan in plans)
+        for order in permutations(range(grid.ndim)):
+            yield (GridAlgorithm(grid, tuple((axis, algorithms[axis]) for axis in order)),)
         if len(set(algorithms)) == 1:
-            # Each part of the data begins along another axis, so that all axes have work at all times.
-            yield tuple(plan for order, plan in zip(orders, plans, strict=True) if _is_turned(order))
+            yield _in_turns(grid, algorithms[0], grid.ndim, ALL_PAIRS)
 
 
 def _whole(grid: IntArray, combined: bool) -> Iterator[Plans]:
     """Sums made at all ranks by all of them: of whole buffers, or of the shares of a ReduceScatter."""
     axes = range(grid.ndim)
-    for count in range(grid.ndim):
+    for count in axes:
         for stages in permutations(axes, count):
             whole = tuple(axis for axis in axes if axis not in stages)
             for first in _for_axes(grid, _spreads, combined, stages):
                 for then in _for_axes(grid, _totals, combined, whole):
                     staged = tuple((axis, first[axis]) for axis in stages)
                     yield (GridAlgorithm(grid, staged, tuple((axis, then[axis]) for axis in whole)),)
+    if len(set(grid.shape)) == 1:
+        size = grid.shape[0]
+        for then, count in product(_totals(size), axes):
+            for first in _spreads(size) if count else (ALL_PAIRS,):
+                yield _in_turns(grid, first, count, then)
+
+
+def _turned(cube: IntArray, parts: Parts) -> Iterator[Plans]:
+    """Plans on sides of two: exchanges along one axis after another, each part along another first."""
+    for count in range(cube.ndim) if parts.kind == "summed" else ():
+        yield _in_turns(cube, ALL_PAIRS, count, ALL_PAIRS)
+    yield _in_turns(cube, ALL_PAIRS, cube.ndim, ALL_PAIRS)
+
+
+def _in_turns(grid: IntArray, first: LineAlgorithm, count: int, then: LineAlgorithm) -> Plans:
+    """Stages along `count` axes and whole shares along the others.
+
+    Each part of the data begins along another axis, so that all axes have work at all times.
+    """
+    axes = range(grid.ndim)
+    orders = [tuple((axis + turn) % grid.ndim for axis in axes) for turn in axes]
+    return tuple(
+        GridAlgorithm(
+            grid,
+            tuple((axis, first) for axis in order[:count]),
+            tuple((axis, then) for axis in order[count:]),
+        )
+        for order in orders
+    )
 
 
 def _for_axes(
@@ -268,11 +298,6 @@ def _for_axes(
         return
     for algorithm in max(choices, key=len):
         yield tuple(algorithm if algorithm in choice else choice[0] for choice in choices)
-
-
-def _is_turned(order: tuple[int, ...]) -> bool:
-    """Whether the axes stand in their order, begun somewhere."""
-    return all((after - before) % len(order) == 1 for before, after in pairwise(order))
 
 
 def _ring_orders(problem: Problem, nodes: IntArray) -> Iterator[list[int]]:

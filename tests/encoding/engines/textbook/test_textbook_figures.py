@@ -48,6 +48,22 @@ def test_two_nodes_with_rails_double_three_times_inside_and_once_across(size: st
     assert best_us(problem) <= by_hand_us + 1e-3
 
 
+@pytest.mark.parametrize(
+    ("collective", "steps", "mb_a_link"),
+    [("allgather", 4, 15 / 64), ("alltoall", 4, 1 / 2), ("allreduce", 4, 1), ("allreduce", 6, 1 / 2)],
+)
+def test_on_a_torus_with_sides_of_four_each_step_uses_another_link_for_each_part(
+    collective: str, steps: int, mb_a_link: float
+) -> None:
+    """Rings of four are squares, so each rank has four axes to exchange along: one for each part of 1 MB.
+
+    Sums of whole parts take four steps; six where parts are halved along two axes first.
+    """
+    problem = make_problem(collective, topology="torus:4x4", size="1MB", chunks=4).problem
+    found = [made.makespan_us for name, made in built(Instance(problem), Budget(60.0)) if "2x2x2x2" in name]
+    assert any(us == pytest.approx(steps * 0.5 + mb_a_link * 20.97152, abs=2e-3) for us in found)
+
+
 @pytest.mark.parametrize("chunks", [1, 2, 8])
 def test_a_ring_round_two_cpus_keeps_every_gpu_busy(chunks: int) -> None:
     """Seven eighths of 1 GB at 25 GB/s, and seven times the 1.5 us from CPU to CPU."""
