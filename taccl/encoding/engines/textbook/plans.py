@@ -257,9 +257,9 @@ def _whole(grid: IntArray, combined: bool) -> Iterator[Plans]:
                     yield (GridAlgorithm(grid, staged, tuple((axis, then[axis]) for axis in whole)),)
     if len(set(grid.shape)) == 1:
         size = grid.shape[0]
-        for then, count in product(_totals(size), axes):
-            for first in _spreads(size) if count else (ALL_PAIRS,):
-                yield _in_turns(grid, first, count, then)
+        for total, count in product(_totals(size), axes):
+            for stage in _spreads(size) if count else (ALL_PAIRS,):
+                yield _in_turns(grid, stage, count, total)
 
 
 def _turned(cube: IntArray, parts: Parts) -> Iterator[Plans]:
@@ -269,7 +269,7 @@ def _turned(cube: IntArray, parts: Parts) -> Iterator[Plans]:
     yield _in_turns(cube, ALL_PAIRS, cube.ndim, ALL_PAIRS)
 
 
-def _in_turns(grid: IntArray, first: LineAlgorithm, count: int, then: LineAlgorithm) -> Plans:
+def _in_turns(grid: IntArray, stage: LineAlgorithm, count: int, total: LineAlgorithm) -> Plans:
     """Stages along `count` axes and whole shares along the others.
 
     Each part of the data begins along another axis, so that all axes have work at all times.
@@ -279,8 +279,8 @@ def _in_turns(grid: IntArray, first: LineAlgorithm, count: int, then: LineAlgori
     return tuple(
         GridAlgorithm(
             grid,
-            tuple((axis, first) for axis in order[:count]),
-            tuple((axis, then) for axis in order[count:]),
+            tuple((axis, stage) for axis in order[:count]),
+            tuple((axis, total) for axis in order[count:]),
         )
         for order in orders
     )
