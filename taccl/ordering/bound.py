@@ -16,6 +16,7 @@ sender's fastest link at best; which hosts those are is an assignment, the cheap
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import networkx as nx
 import numpy as np
@@ -63,16 +64,26 @@ class _Cuts:
         out, into = matrix.sum(axis=1), matrix.sum(axis=0)
         self._hosts = len(matrix)
         self._least = float(out.min()), float(into.min())
-        self._is_even = bool(np.allclose(out, into))
-        self._whole = self._lambda_2 = 0.0
-        if self._is_even and self._hosts > 2:
-            both = matrix + matrix.T
-            laplacian = np.diag(both.sum(axis=1)) - both
-            second = eigh(laplacian, eigvals_only=True, subset_by_index=(1, 1))
-            self._lambda_2 = max(0.0, float(second[0]))
-            graph = nx.from_numpy_array(both)
-            if graph.number_of_edges() <= MOST_CUT_EDGES and nx.is_connected(graph):
-                self._whole = float(nx.stoer_wagner(graph)[0])
+        self._both = matrix + matrix.T if self._hosts > 2 and np.allclose(out, into) else None
+
+    @cached_property
+    def _lambda_2(self) -> float:
+        """The second eigenvalue of the Laplacian; 0 where a cut may be crossed one way only."""
+        if self._both is None:
+            return 0.0
+        laplacian = np.diag(self._both.sum(axis=1)) - self._both
+        second = eigh(laplacian, eigvals_only=True, subset_by_index=(1, 1))
+        return max(0.0, float(second[0]))
+
+    @cached_property
+    def _whole(self) -> float:
+        """The least cut, of whatever size; 0 where it is not known."""
+        if self._both is None:
+            return 0.0
+        graph = nx.from_numpy_array(self._both)
+        if graph.number_of_edges() > MOST_CUT_EDGES or not nx.is_connected(graph):
+            return 0.0
+        return float(nx.stoer_wagner(graph)[0])
 
     def least(self, size: int, *, is_out: bool) -> float:
         """Out of (or into) any `size` positions."""
@@ -85,28 +96,35 @@ class _Cuts:
 def _cuts(traffic: Traffic) -> list[PlanBound]:
     """One for each port that is on all ways out of, or into, a set of hosts."""
     topology, costs, hosts = traffic.problem.topology, traffic.costs, traffic.num_hosts
-    mb, count = (_Cuts(_host_traffic(traffic, each)) for each in (traffic.pairs.mb, traffic.pairs.count))
+    pairs = traffic.pairs
+    mb, per_mb = _Cuts(_host_traffic(traffic, pairs.mb)), pairs.count / pairs.mb
+    if np.allclose(per_mb, per_mb[0], rtol=1e-12):  # sends of one size: what is cut is in proportion
+        count, times = mb, float(per_mb.min())
+    else:
+        count, times = _Cuts(_host_traffic(traffic, pairs.count)), 1.0
     src, dst = traffic.host_of[topology.src], traffic.host_of[topology.dst]
-    links_between = np.zeros((hosts, hosts), dtype=np.int64)
+    links_between = np.zeros((hosts, hosts))
     np.add.at(links_between, (src, dst), 1)
     np.fill_diagonal(links_between, 0)
     found = []
+    of_host = links_between.sum(axis=1), links_between.sum(axis=0)
     for port, links in enumerate(topology.port_links):
-        used = np.array(links, dtype=np.int64)
-        if len(used) < hosts - 1:  # fewer than leave a single host
+        if len(links) < hosts - 1:  # fewer than leave a single host
             continue
+        used = np.array(links, dtype=np.int64)
         for side, other, is_out in ((src, dst, True), (dst, src, False)):
             is_inside = np.zeros(hosts, dtype=np.bool_)
             is_inside[side[used]] = True
-            across = (
-                links_between[is_inside][:, ~is_inside] if is_out else links_between[~is_inside][:, is_inside]
-            )
-            if not across.size or (~is_inside[other[used]]).sum() != across.sum():
-                continue  # all hosts are inside, or there are other ways out
+            if is_inside.all():
+                continue
+            among = links_between[np.ix_(is_inside, is_inside)].sum()
+            across = of_host[0 if is_out else 1][is_inside].sum() - among
+            if (~is_inside[other[used]]).sum() != across:
+                continue  # there are other ways out
             pair = np.flatnonzero(costs.port == port)
             beta, alpha = float(costs.busy_beta_us[pair].min()), float(costs.busy_alpha_us[pair].min())
             size = int(is_inside.sum())
-            value_us = beta * mb.least(size, is_out=is_out) + alpha * count.least(size, is_out=is_out)
+            value_us = beta * mb.least(size, is_out=is_out) + alpha * times * count.least(size, is_out=is_out)
             what = "a host" if size == 1 else f"{size} hosts"
             name = topology.port_names[port]
             found.append(PlanBound(value_us, f"what {what} must pass through {name}"))

@@ -21,6 +21,7 @@ from taccl.ordering.tuning import (
     CLIMB_MOVES,
     CLIMB_SENDS,
     COLDEST,
+    FOR_ROUTING,
     HOTTEST,
     MOST_EXHAUSTIVE,
     MOST_RING_PROVED,
@@ -30,7 +31,7 @@ from taccl.ordering.tuning import (
     SENDS_PER_UNIT,
     TIMED_PER_ROUND,
 )
-from taccl.support.budget import MAX_TIME_LIMIT_S, Budget
+from taccl.support.budget import MAX_TIME_LIMIT_S, UNITS_PER_S, Budget
 from taccl.support.jit import ahead_of_time
 
 
@@ -119,7 +120,8 @@ class _Search:
         """Anneal until the time is over, the bound is reached, or round after round is in vain."""
         starts = [self._spectral()]
         if self._ring is not None:
-            starts.append(self._ring.order_of(routed_tour(self._ring.hop_us)))
+            limit_s = MAX_TIME_LIMIT_S if self._budget.counts_work else self._seconds_left() * FOR_ROUTING
+            starts.append(self._ring.order_of(routed_tour(self._ring.hop_us, limit_s)))
         for start in starts:
             self._time(start)
         in_vain, turn = 0, 0
@@ -145,7 +147,11 @@ class _Search:
         for _ in range(TIMED_PER_ROUND):
             if self._budget.remaining_s() <= 0:
                 return
-            self._budget.spend(proposals * self._estimator.ports_of_a_look / PORTS_PER_UNIT)
+            units = proposals * self._estimator.ports_of_a_look / PORTS_PER_UNIT
+            if not self._budget.counts_work:  # one run is no longer than what is left
+                part = min(1.0, self._budget.remaining_s() * UNITS_PER_S / units)
+                proposals = max(1, int(proposals * part))
+            self._budget.spend(units)
             order, _ = self._estimator.annealed(order, proposals, hottest, COLDEST, self._rng)
             self._time(order)
             hottest /= 10

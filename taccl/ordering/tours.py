@@ -158,12 +158,13 @@ class _Circuit:
         return Tour(tour, max(0.0, solver.best_objective_bound) * self._step_us)
 
 
-def routed_tour(hop_us: FloatArray) -> list[int]:
-    """Hosts around a ring with a small sum of hops; the same one every time, whatever else runs.
+def routed_tour(hop_us: FloatArray, limit_s: float) -> list[int]:
+    """Hosts around a ring with a small sum of hops; within the limit the same one every time.
 
     Parameters
     ----------
     hop_us : of each hop, shape (hosts, hosts); inf: there is none.
+    limit_s : seconds after which it goes on with no further solution; what it has by then is a tour.
     """
     hosts = len(hop_us)
     finite = np.isfinite(hop_us)
@@ -177,6 +178,7 @@ def routed_tour(hop_us: FloatArray) -> list[int]:
     parameters = pywrapcp.DefaultRoutingSearchParameters()
     parameters.first_solution_strategy = routing_enums_pb2.FirstSolutionStrategy.PATH_CHEAPEST_ARC
     parameters.solution_limit = ROUTING_SOLUTIONS
+    parameters.time_limit.FromMilliseconds(max(1, round(1000 * limit_s)))
     solution = routing.SolveWithParameters(parameters)
     if solution is None:
         return list(range(hosts))

@@ -24,6 +24,8 @@ MOST_RING_PROVED = 24
 CP_SAT_SECONDS = 10.0
 #: Solutions that OR-tools' routing looks at for a first tour; the annealing does the rest.
 ROUTING_SOLUTIONS = 200
+#: The part of the time left that routing may take: of 512 hosts it takes about 10 s.
+FOR_ROUTING = 0.3
 #: One unit of work (a nominal millisecond) for so many ports of pairs looked at by annealing, or sends timed.
 PORTS_PER_UNIT, SENDS_PER_UNIT = 50_000, 3_000
 #: Moves by exact times in each round, for each host; and the most sends that they may time together.

@@ -9,11 +9,13 @@ NIC one each way, and a trunk between switches that is faster than the GPUs one 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain, pairwise
 
 import numpy as np
+from scipy.sparse import csr_array
 
-from taccl.model.collective import IntArray
+from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray, LogicalTopology
 from taccl.sketch.equal_nodes import paths_of_equal_nodes
 from taccl.sketch.layout import Layout
@@ -156,21 +158,26 @@ def _intranode_paths(sketch: Sketch, topology: PhysicalTopology, layout: Layout)
 
 
 def _paths(topology: PhysicalTopology, sources: Sequence[int], ends: Sequence[int]) -> Iterator[Path]:
-    """From each source to each end that it has a path to; of many ends it may be few."""
-    wanted = frozenset(ends)
+    """From each source to each end that it has a path to."""
     for src in sources:
         paths = topology.paths_from(src)
-        reached = paths if len(paths) < len(ends) else ends
-        yield from (paths[end] for end in reached if end in wanted and end in paths and end != src)
+        if len(paths) < len(ends):
+            wanted = frozenset(ends)
+            yield from (path for end, path in paths.items() if end in wanted)
+        else:
+            yield from (paths[end] for end in ends if end in paths)
 
 
 def _internode_paths(sketch: Sketch, topology: PhysicalTopology, layout: Layout) -> Iterator[Path]:
+    if sketch.internode.strategy == "none":
+        node_of = layout.node_of.tolist()
+        for src in range(layout.num_ranks):
+            ways = topology.paths_from(src)
+            yield from (path for end, path in ways.items() if node_of[end] != node_of[src])
+        return
     for here in layout.ranks:
         for there in layout.ranks:
             if here is there:
-                continue
-            if sketch.internode.strategy == "none":
-                yield from _paths(topology, here, there)
                 continue
             for sender, receiver, line in _pairs(sketch.internode, len(here), len(there)):
                 path = topology.host_path(here[sender], there[receiver])
@@ -225,30 +232,21 @@ def _ports(
         else p.links
         for link, p in enumerate(paths)
     ]
-    beta_of = {port: topology.links[port].beta_us_per_mb for ports in used for port in ports if port >= 0}
-    beta_of |= {-1 - link: float(each) for link, each in enumerate(beta)}
-    own = _own_betas(paths)
-    links_of: dict[int, set[int]] = {}
-    for link, physical in enumerate(used):
-        for port in physical:
-            links_of.setdefault(port, set()).add(link)
-    kept = sorted(port for port in links_of if not _is_covered(port, used, links_of, beta_of, own))
-    number = {port: position for position, port in enumerate(kept)}
-    ports = tuple(tuple(number[port] for port in physical if port in number) for physical in used)
-    betas = tuple(
-        tuple(own.get(link, beta_of)[port] for port in physical if port in number)
-        for link, physical in enumerate(used)
-    )
-    return ports, tuple(_port_name(port, paths, topology) for port in kept), betas
-
-
-def _own_betas(paths: Sequence[Path]) -> dict[int, dict[int, float]]:
-    """The betas of the ports of paths to and from helpers, whose rates on a link are not the link's."""
-    return {
-        number: dict(zip(path.links, path.betas, strict=True))
-        for number, path in enumerate(paths)
-        if path.betas is not None
-    }
+    link = np.repeat(np.arange(len(used)), [len(physical) for physical in used])
+    port = np.fromiter(chain.from_iterable(used), np.int64, len(link))
+    cost = np.array([*(each.beta_us_per_mb for each in topology.links), 0.0])
+    betas = np.where(port >= 0, cost[np.maximum(port, -1)], beta[link])
+    first = np.searchsorted(link, np.arange(len(used)))
+    for number, path in enumerate(paths):
+        if path.betas is not None:  # helpers' own rates
+            betas[first[number] : first[number] + len(path.links)] = path.betas
+    numbers, place = np.unique(port, return_inverse=True)
+    is_kept = ~_covered(link, place, betas)
+    kept = is_kept[place]
+    ends = np.concatenate([[0], np.cumsum(np.bincount(link[kept], minlength=len(used)))]).tolist()
+    columns = (np.cumsum(is_kept) - 1)[place[kept]].tolist(), betas[kept].tolist()
+    ports, rates = (tuple(tuple(column[a:b]) for a, b in pairwise(ends)) for column in columns)
+    return ports, tuple(_port_name(each, paths, topology) for each in numbers[is_kept].tolist()), rates
 
 
 def _between_switches(topology: PhysicalTopology) -> frozenset[int]:
@@ -276,29 +274,39 @@ def _into_domains(topology: PhysicalTopology) -> frozenset[int]:
     return frozenset(number for number, link in enumerate(topology.links) if link.dst in shared)
 
 
-def _is_covered(
-    port: int,
-    used: Sequence[tuple[int, ...]],
-    links_of: dict[int, set[int]],
-    beta_of: dict[int, float],
-    own: Mapping[int, dict[int, float]],
-) -> bool:
+def _covered(link: IntArray, port: IntArray, beta: FloatArray) -> BoolArray:
     """Whether another port, as slow or slower for every link of this one, keeps all of them apart; of equal
-    ports the first stays.
+    ports the first stays. Shape (ports,).
+
+    Parameters
+    ----------
+    link, port, beta : of each use of a port by a link, by links, and how slow it is.
     """
-    links = links_of[port]
-    others = set.intersection(*(set(used[link]) for link in links)) - {port}
-    if not others:
-        return False
-    rates = [beta_of, *(own[link] for link in links if link in own)]
-    if len(rates) > len(links):
-        del rates[0]  # all links have rates of their own
+    many = np.bincount(port)
+    used = csr_array((np.ones(len(link), dtype=np.int64), (link, port)))
+    both = (used.T @ used).tocoo()
+    is_on_all = (both.data == many[both.row]) & (both.row != both.col)
+    one, other = both.row[is_on_all], both.col[is_on_all]
+    of_port = np.argsort(port, kind="stable")  # uses by port
+    begin = np.cumsum(many) - many
+    use = of_port[_ranges(begin[one], many[one])]
+    at = np.repeat(np.arange(len(one)), many[one])
+    key = link * len(many) + port
+    by_key = np.argsort(key, kind="stable")
+    wanted = link[use] * len(many) + other[at]
+    slower = beta[by_key[np.searchsorted(key[by_key], wanted)]] - beta[use]
+    least, most = np.full(len(one), np.inf), np.full(len(one), -np.inf)
+    np.minimum.at(least, at, slower)
+    np.maximum.at(most, at, slower)
+    covers = (least >= 0) & ((many[other] > many[one]) | (most > 0) | (other < one))
+    found = np.zeros(len(many), dtype=np.bool_)
+    found[one[covers]] = True
+    return found
 
-    def covers(other: int) -> bool:
-        slower = [rate[other] - rate[port] for rate in rates]
-        return min(slower) >= 0 and (len(links_of[other]) > len(links) or max(slower) > 0 or other < port)
 
-    return any(covers(other) for other in others)
+def _ranges(first: IntArray, many: IntArray) -> IntArray:
+    """`many` numbers from each `first` on, one range after another."""
+    return np.repeat(first - (np.cumsum(many) - many), many) + np.arange(many.sum())
 
 
 def _port_name(port: int, paths: Sequence[Path], topology: PhysicalTopology) -> str:

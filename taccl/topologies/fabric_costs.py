@@ -108,11 +108,17 @@ def alongside(place: Node) -> Path:
 
 def _costs(path: Path, nics: Sequence[Sequence[str]]) -> dict[tuple[str, str], Cost]:
     costs: dict[tuple[str, str], Cost] = {}
+    node_of = {name: node for node, names in enumerate(nics) for name in names}
+    named: dict[str, Sequence[str]] = {}  # of each word, the NICs that it stands for
     for line, row in _rows(path):
         cost = _cost(path, line, row)
-        for a in _ends(path, line, row["from"], nics):
-            for b in _ends(path, line, row["to"], nics):
-                if a.split(".")[0] == b.split(".")[0]:
+        ends = row["from"], row["to"]
+        for word in ends:
+            if word not in named:
+                named[word] = _ends(path, line, word, nics)
+        for a in named[ends[0]]:
+            for b in named[ends[1]]:
+                if node_of[a] == node_of[b]:
                     continue
                 if (a, b) in costs:
                     raise TopologyError(
@@ -157,7 +163,7 @@ def _check_header(path: Path, line: int, header: Sequence[str]) -> None:
 
 def _cost(path: Path, line: int, row: dict[str, str]) -> Cost:
     alpha = _number(path, line, row, "alpha_us")
-    column = next(name for name in _COST_COLUMNS if name in row)
+    column = _COST_COLUMNS[0] if _COST_COLUMNS[0] in row else _COST_COLUMNS[1]
     return cost_of(path, line, alpha, column, _number(path, line, row, column))
 
 

@@ -10,7 +10,7 @@ of the switch, at costs of its own where it says so.
 
 The order (largest beta, sum of alphas) has no optimal substructure, so a search finds the least
 largest beta to every end first, and then, for each such beta, the least alpha over the links that
-are no worse than it.
+are no worse than it and lead to an end of that beta. On a tree there is one way, and nothing to search.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 from taccl.topologies.devices import (
     BETWEEN_NODES,
@@ -44,6 +45,20 @@ Distance = tuple[int, int]
 Kinds = tuple[DeviceKind, ...]
 
 
+class _Reach(NamedTuple):
+    """What ways from one device may use.
+
+    Parameters
+    ----------
+    leaving, into : device -> the links that leave it, or lead to it; the nearest devices first.
+    is_tree : whether links, with those back, close no circle: then there is one way to each device.
+    """
+
+    leaving: dict[int, list[int]]
+    into: dict[int, list[int]]
+    is_tree: bool
+
+
 class PathFinder:
     """Paths of one machine, searched once per source and then remembered."""
 
@@ -51,6 +66,7 @@ class PathFinder:
         self.devices = devices
         at_switches = links_at_switches(devices, links)
         self.links = [*links, *(link for link, _ in at_switches)]
+        self._num_own = len(links)
         # The machine's links that each of these uses.
         self._used = [*((index,) for index in range(len(links))), *(used for _, used in at_switches)]
         index = {device.name: i for i, device in enumerate(devices)}
@@ -67,6 +83,7 @@ class PathFinder:
         self.gpus = [i for kind in RANKS for i, device in enumerate(devices) if device.kind == kind]
         self._rank_of = {gpu: rank for rank, gpu in enumerate(self.gpus)}
         self._exit_of = [self._exited(src, dst) for src, dst in self.ends]
+        self._staying = [[link for link in links if self._exit_of[link] is None] for links in self.leaving]
         self._from_rank: dict[int, dict[int, Path]] = {}
         self._from_nic: dict[int, dict[int, Way]] = {}
 
@@ -113,102 +130,124 @@ class PathFinder:
 
     def _path(self, src_rank: int, dst_rank: int, way: Way) -> Path:
         ends = (self.gpus[src_rank], self.gpus[dst_rank])
-        behind = sorted({self._behind[end] for end in ends if end in self._behind})
+        behind = sorted({self._behind[end] for end in ends if end in self._behind}) if self._behind else []
         links = [self.links[link] for link in (*way, *behind)]
-        used = [(number, self.links[link]) for link in (*way, *behind) for number in self._used[link]]
-        numbers = tuple(number for number, _ in used)
-        betas = tuple(link.beta_us_per_mb for _, link in used)
-        return Path(
-            src_rank,
-            dst_rank,
-            numbers,
-            alpha_us=math.fsum(link.alpha_us for link in links),
-            beta_us_per_mb=max(betas),
-            betas=None if numbers == way else betas,
-        )
+        alpha_us = math.fsum([link.alpha_us for link in links])
+        if not behind and max(way) < self._num_own:
+            return Path(src_rank, dst_rank, way, alpha_us, max([link.beta_us_per_mb for link in links]))
+        every = (*way, *behind)
+        used = [(number, self.links[link].beta_us_per_mb) for link in every for number in self._used[link]]
+        numbers, betas = zip(*used, strict=True)
+        return Path(src_rank, dst_rank, numbers, alpha_us, max(betas), betas)
 
     def _routes(self, start: int, end_kinds: Kinds, passed: frozenset[DeviceKind]) -> dict[int, Way]:
         """The best way to every reachable device of `end_kinds`, through devices of the kinds `passed`."""
-        betas = self._least_betas(start, end_kinds, passed)
-        routes = {}
-        for beta in sorted(set(betas.values())):
-            last_links = self._last_links(
-                self._least_alphas(start, end_kinds, passed, beta), start, passed, beta
-            )
-            for end in (end for end, least in betas.items() if least == beta):
+        reach = self._reach(start, end_kinds, passed)
+        ends = [end for end in reach.into if end != start and self.devices[end].kind in end_kinds]
+        if reach.is_tree:
+            return self._ways_down(start, ends, reach)
+        routes: dict[int, Way] = {}
+        betas = self._least_betas(start, ends, reach)
+        of_beta: dict[float, list[int]] = {}
+        for end, beta in betas.items():
+            of_beta.setdefault(beta, []).append(end)
+        for beta, those in of_beta.items():
+            leaving = self._leading_to(those, beta, reach)
+            last_links = self._last_links(self._least_alphas(start, leaving), leaving)
+            for end in those:
                 routes[end] = self._walk_back(start, end, last_links)
         return routes
 
-    def _least_betas(self, start: int, end_kinds: Kinds, passed: frozenset[DeviceKind]) -> dict[int, float]:
+    def _reach(self, start: int, end_kinds: Kinds, passed: frozenset[DeviceKind]) -> _Reach:
+        """The links that ways from `start` may use."""
+        home, entered = self.devices[start].node, passed.union(end_kinds)
+        leaving: dict[int, list[int]] = {}
+        into: dict[int, list[int]] = {}
+        seen, queue, joined = {start}, [start], set[tuple[int, int]]()
+        for device in queue:
+            if device != start and self.devices[device].kind not in passed:
+                continue
+            is_home = self.devices[device].node == home
+            for link in (self.leaving if is_home else self._staying)[device]:
+                end = self.ends[link][1]
+                if self.devices[end].kind in entered:
+                    leaving.setdefault(device, []).append(link)
+                    into.setdefault(end, []).append(link)
+                    joined.add((device, end) if device < end else (end, device))
+                    if end not in seen:
+                        seen.add(end)
+                        queue.append(end)
+        return _Reach(leaving, into, len(joined) == len(seen) - 1)
+
+    def _ways_down(self, start: int, ends: Sequence[int], reach: _Reach) -> dict[int, Way]:
+        """The one way to each end on a tree, where devices come after those that lead to them."""
+        ways: dict[int, Way] = {start: ()}
+        for device, links in reach.into.items():
+            if device != start:
+                ways[device] = (*ways[self.ends[links[0]][0]], links[0])
+        return {end: ways[end] for end in ends}
+
+    def _least_betas(self, start: int, ends: Sequence[int], reach: _Reach) -> dict[int, float]:
         """End -> the least largest beta on any way to it."""
         best: dict[int, float] = {}
-        home = self.devices[start].node
         queue = [(0.0, start)]
         while queue:
             beta, device = heapq.heappop(queue)
             if device in best:
                 continue
             best[device] = beta
-            if device != start and self.devices[device].kind not in passed:
-                continue
-            for link in self.leaving[device]:
-                if self._exit_of[link] not in (None, home):
-                    continue
+            for link in reach.leaving.get(device, ()):
                 step = (max(beta, self.links[link].beta_us_per_mb), self.ends[link][1])
-                if step[1] not in best and self._may_enter(step[1], end_kinds, passed):
+                if step[1] not in best:
                     heapq.heappush(queue, step)
-        return {end: beta for end, beta in best.items() if self._is_end(end, start, end_kinds)}
+        return {end: best[end] for end in ends}
 
-    def _least_alphas(
-        self, start: int, end_kinds: Kinds, passed: frozenset[DeviceKind], beta: float
-    ) -> dict[int, Distance]:
-        """Device -> (alpha in ticks, links) of the best way over links no worse than `beta`."""
+    def _leading_to(self, ends: Sequence[int], beta: float, reach: _Reach) -> dict[int, list[int]]:
+        """Device -> the links that leave it, of those no worse than `beta` that lead to some of `ends`."""
+        leaving: dict[int, list[int]] = {}
+        seen, queue = set(ends), list(ends)
+        for device in queue:
+            for link in reach.into.get(device, ()):
+                if self.links[link].beta_us_per_mb <= beta:
+                    before = self.ends[link][0]
+                    leaving.setdefault(before, []).append(link)
+                    if before not in seen:
+                        seen.add(before)
+                        queue.append(before)
+        return {device: sorted(links) for device, links in leaving.items()}
+
+    def _least_alphas(self, start: int, leaving: Mapping[int, Sequence[int]]) -> dict[int, Distance]:
+        """Device -> (alpha in ticks, links) of the best way over these links."""
         best: dict[int, Distance] = {}
-        home = self.devices[start].node
         queue: list[tuple[Distance, int]] = [((0, 0), start)]
         while queue:
             (ticks, hops), device = heapq.heappop(queue)
             if device in best:
                 continue
             best[device] = (ticks, hops)
-            if device != start and self.devices[device].kind not in passed:
-                continue
-            for link in self.leaving[device]:
+            for link in leaving.get(device, ()):
                 end = self.ends[link][1]
-                if end in best or self.links[link].beta_us_per_mb > beta:
-                    continue
-                if self._exit_of[link] not in (None, home):
-                    continue
-                if self._may_enter(end, end_kinds, passed):
+                if end not in best:
                     heapq.heappush(queue, ((ticks + self._ticks[link], hops + 1), end))
         return best
 
     def _last_links(
-        self, best: dict[int, Distance], start: int, passed: frozenset[DeviceKind], beta: float
+        self, best: Mapping[int, Distance], leaving: Mapping[int, Sequence[int]]
     ) -> dict[int, list[int]]:
         """Device -> the links that a best way to it may end with."""
         last: dict[int, list[int]] = {}
-        home = self.devices[start].node
         for device, (ticks, hops) in best.items():
-            if device != start and self.devices[device].kind not in passed:
-                continue
-            for link in self.leaving[device]:
+            for link in leaving.get(device, ()):
                 end = self.ends[link][1]
-                if (
-                    best.get(end) == (ticks + self._ticks[link], hops + 1)
-                    and self.links[link].beta_us_per_mb <= beta
-                    and self._exit_of[link] in (None, home)
-                ):
+                if best.get(end) == (ticks + self._ticks[link], hops + 1):
                     last.setdefault(end, []).append(link)
         return last
 
-    def _walk_back(self, start: int, end: int, last_links: dict[int, list[int]]) -> Way:
+    def _walk_back(self, start: int, end: int, last_links: Mapping[int, Sequence[int]]) -> Way:
         way: list[int] = []
         device = end
         while device != start:
-            candidates = [
-                link for link in last_links[device] if self._may_leave(self.ends[link][0], start, end)
-            ]
+            candidates = last_links[device]
             taken = candidates[0] if len(candidates) == 1 else self._taken(candidates, start, end)
             way.append(taken)
             device = self.ends[taken][0]
@@ -233,18 +272,6 @@ class PathFinder:
             node is not None and self.devices[src].kind == "switch"
             for node, (src, _) in zip(self._exit_of, self.ends, strict=True)
         )
-
-    def _may_enter(self, device: int, end_kinds: Kinds, passed: frozenset[DeviceKind]) -> bool:
-        kind = self.devices[device].kind
-        return kind in end_kinds or kind in passed
-
-    def _may_leave(self, device: int, start: int, end: int) -> bool:
-        """Whether a way may go on from here: other ends of the same search are only ends."""
-        kind, ends = self.devices[device].kind, self.devices[end].kind
-        return device == start or (kind not in RANKS and kind != ends)
-
-    def _is_end(self, device: int, start: int, end_kinds: Kinds) -> bool:
-        return device != start and self.devices[device].kind in end_kinds
 
     def _nic_misfit(self, device: int, start: int, end: int) -> int:
         """How far a NIC's number is from the one that the GPU on its side prefers; else 0."""
