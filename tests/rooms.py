@@ -228,6 +228,7 @@ BACKEND = (
         "rings and trees that stock libraries take: of schedules and machines, written, read back, verified",
         ("two_sided", "target"),
     ),
+    Room("placement", "which chunk is summed where, for servers that aggregate", ("target",)),
     Room(
         "traces",
         "programs and actions as traces for simulators of others",
@@ -236,7 +237,7 @@ BACKEND = (
     Room(
         "targets",
         "each target's row, and the registry of all",
-        ("lower_plan", "flat_json", "graphs", "two_sided", "one_sided"),
+        ("lower_plan", "flat_json", "graphs", "placement", "two_sided", "one_sided"),
     ),
 )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import click
@@ -12,34 +11,23 @@ from taccl.analysis.server_curve import ServerCurve, what_servers_buy
 from taccl.backend.target import THREAD_BLOCKS
 from taccl.backend.targets.registry import DEFAULT_TARGET
 from taccl.cli.hints import pointing_to_explain
-from taccl.cli.options import chunks_option, json_option, request_options, symmetry_option
+from taccl.cli.options import (
+    chunks_option,
+    helper_counts_option,
+    json_option,
+    request_options,
+    symmetry_option,
+)
 from taccl.cli.output import show_json, show_table
 from taccl.cli.sections import Sectioned
 from taccl.cli.targets import TARGET_OF_PROBLEM, target_option
 from taccl.encoding.bounds import Proof
 from taccl.model import units
-from taccl.support.arguments import shown
-
-
-def _count_or_range(ctx: click.Context, option: click.Parameter, value: str | None) -> int | range | None:
-    """The number of servers, or the numbers to compare."""
-    if value is None:
-        return None
-    match = re.fullmatch(r"([0-9]{1,4})(?:\.\.([0-9]{1,4}))?", value)
-    if match is None or int(match[2] or match[1]) < int(match[1]):
-        raise click.BadParameter(f"{shown(value)} is neither a number nor a range such as 0..8")
-    return range(int(match[1]), int(match[2]) + 1) if match[2] else int(match[1])
 
 
 @click.command(cls=Sectioned)
 @request_options
-@click.option(
-    "--helpers",
-    metavar="N|A..B",
-    callback=_count_or_range,
-    help="With this many servers that aggregate, or a table of what each buys: 0..8. Default: those of the "
-    "machine's file.",
-)
+@helper_counts_option
 @symmetry_option
 @chunks_option
 @target_option(TARGET_OF_PROBLEM, default=DEFAULT_TARGET.name)

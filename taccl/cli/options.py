@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,6 +14,7 @@ from taccl.cli import completion
 from taccl.model.collectives import COLLECTIVES
 from taccl.model.network import OCCUPANCIES
 from taccl.sketch.model import NIC_SHARINGS
+from taccl.support.arguments import shown
 from taccl.synthesis.request import SYMMETRIES
 
 
@@ -169,7 +171,26 @@ def chunks_option(command: _Command) -> _Command:
     return _CHUNKS(command)
 
 
-#: Of commands that take one machine; `taccl bound` compares several.
+def _count_or_range(ctx: click.Context, option: click.Parameter, value: str | None) -> int | range | None:
+    """The number of servers, or the numbers to compare."""
+    if value is None:
+        return None
+    match = re.fullmatch(r"([0-9]{1,4})(?:\.\.([0-9]{1,4}))?", value)
+    if match is None or int(match[2] or match[1]) < int(match[1]):
+        raise click.BadParameter(f"{shown(value)} is neither a number nor a range such as 0..8")
+    return range(int(match[1]), int(match[2]) + 1) if match[2] else int(match[1])
+
+
+#: Of commands that compare machines with several numbers of servers.
+helper_counts_option = click.option(
+    "--helpers",
+    metavar="N|A..B",
+    callback=_count_or_range,
+    help="With this many servers that aggregate, or a table of what each buys: 0..8. Default: those of the "
+    "machine's file.",
+)
+
+#: Of commands that take one machine.
 helpers_option = click.option(
     "--helpers",
     type=click.IntRange(min=0),

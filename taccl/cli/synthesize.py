@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from taccl import api
+from taccl.analysis.server_curve import ServerCurve, searched_with_servers
 from taccl.backend.target import THREAD_BLOCKS, AnyTarget
 from taccl.backend.targets.registry import DEFAULT_TARGET
 from taccl.cli import completion
 from taccl.cli.hints import pointing_to_explain
-from taccl.cli.options import FILE, helpers_option, json_option, request_options, symmetry_option
+from taccl.cli.options import FILE, helper_counts_option, json_option, request_options, symmetry_option
 from taccl.cli.output import (
     STDOUT,
     Attempts,
@@ -34,11 +36,12 @@ from taccl.exploration.compared import Compared, compared, shares_of
 from taccl.model import units
 from taccl.model.collectives import COLLECTIVES, plain_name
 from taccl.support.arguments import shown
-from taccl.support.budget import Budget
+from taccl.support.budget import Budget, check_effort, check_time_limit
 from taccl.synthesis.output_options import AUTO, OutputOptions
 from taccl.synthesis.request import Request
 from taccl.synthesis.result import Result
 
+_Found = TypeVar("_Found", Result, ServerCurve)
 _REQUEST = {field.name for field in fields(Request)}
 _OUTPUT = {field.name for field in fields(OutputOptions)}
 
@@ -67,7 +70,7 @@ def _ranks(ctx: click.Context, option: click.Parameter, value: str | None) -> ra
 
 @click.command(cls=Sectioned)
 @request_options
-@helpers_option
+@helper_counts_option
 @symmetry_option
 @click.option(
     "--chunks",
@@ -220,8 +223,15 @@ def synthesize(
         request["time_limit"], request["effort"], for_library = shares_of(
             request["time_limit"], request["effort"]
         )
+    curve: ServerCurve | None = None
     with pointing_to_explain(request), progress_reports(quiet=quiet, verbose=verbose) as report:
-        result = _found(schedule, **request, **of_file, on_progress=report)
+        if isinstance(request["helpers"], range):
+            words = request | of_file | {"on_progress": report}
+            curve = _found(schedule, partial(_with_servers, **words))
+            result, request["helpers"] = curve.best, curve.best_count
+        else:
+            search = partial(api.synthesize, **request, **of_file, on_progress=report)
+            result = _found(schedule, search)
     for each in result.found.declined if verbose else ():
         click.echo(f"{each.name} did not run: {each.reason}", err=True)
     attempts = Attempts()
@@ -234,9 +244,11 @@ def synthesize(
     with undisturbed():
         if as_json:
             more = {} if today is None else today.to_dict()
+            more |= {} if curve is None else {"servers": curve.rows()}
             attempts.of(lambda: show_json(_as_json(result, request["target"], written, kept) | more))
         else:
             lines = [result.summary(verbose), *(() if today is None else (f"{'today':<12} {today.line}",))]
+            lines += [] if curve is None else ["", str(curve.report().table)]
             lines.append(_what_next(result, written, kept, requested=output is not None))
             attempts.of(lambda: click.echo("\n".join(lines), err=aside))
         attempts.end()
@@ -250,16 +262,27 @@ def _check_outputs(output: Path | None, ranks: range | None, *, no_file: bool) -
         raise click.UsageError("--no-file makes no file, and --output asks for one")
 
 
-def _found(schedule: Path | None, **words: Any) -> Result:
-    """What `taccl.synthesize` finds. What has no file is written as a schedule all the same."""
+def _found(schedule: Path | None, search: Callable[[], _Found]) -> _Found:
+    """What a search finds. What has no file is written as a schedule all the same."""
     try:
-        return api.synthesize(**words)
+        return search()
     except CheckError as fault:  # no file can hold what was found, or none may: it is kept all the same
         if schedule is not None and isinstance(fault.kept, Result):
             with undisturbed():
                 _write_schedule(fault.kept, schedule)
             fault.hint = f"{fault.hint or '--no-file'}; the schedule is kept in {schedule}"
         raise
+
+
+def _with_servers(*, helpers: range, **words: Any) -> ServerCurve:
+    """What is found with each number of servers, which share the time alike."""
+    request = Request(**{name: words.pop(name) for name in list(words) if name in _REQUEST})
+    many = len(helpers)
+    if words["time_limit"] is not None:
+        words["time_limit"] = check_time_limit(words["time_limit"]) / many
+    if words["effort"] is not None:
+        words["effort"] = max(1, check_effort(words["effort"]) // many)
+    return searched_with_servers(helpers, request, lambda each: api.synthesize(each, **words))
 
 
 def _compared(result: Result, of_file: dict[str, Any], budget: Budget, **requested: Any) -> Compared:
@@ -273,6 +296,8 @@ def _show_stages(*outputs: Path | None, as_json: bool, engine: str, **requested:
     """The table of engines for a problem, before any search."""
     if as_json or any(output is not None for output in outputs):
         raise click.UsageError("--explain-stages shows a table and searches nothing: it has nothing to write")
+    if isinstance(requested["helpers"], range):
+        raise click.UsageError("--explain-stages shows one machine: give --helpers a number")
     request = Request(**{name: requested[name] for name in requested if name in _REQUEST})
     with pointing_to_explain(requested):
         stages = api.stages_of(request, engine)

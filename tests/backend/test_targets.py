@@ -93,7 +93,7 @@ def test_an_unknown_target_is_refused_with_those_that_there_are(name: object) ->
         find_target(name)
     assert (
         caught.value.hint
-        == "one of all, msccl, executor, rccl, json, mscclpp, rccl-trees, rccl-rings, nccl-graph"
+        == "one of all, msccl, executor, rccl, json, placement, mscclpp, rccl-trees, rccl-rings, nccl-graph"
     )
 
 
@@ -246,9 +246,8 @@ def test_json_lists_the_files_of_any_target(taccl: Taccl, installed: None) -> No
 
 
 def test_help_completion_and_refusals_name_the_targets_that_there_are(taccl: Taccl, installed: None) -> None:
-    assert "[all|msccl|executor|rccl|json|mscclpp|rccl-trees|rccl-rings|nccl-graph|listing]" in " ".join(
-        taccl("synthesize", "--help").stdout.split()
-    )
+    names = "all|msccl|executor|rccl|json|placement|mscclpp|rccl-trees|rccl-rings|nccl-graph|listing"
+    assert f"[{names}]" in " ".join(taccl("synthesize", "--help").stdout.split())
     refused = taccl("synthesize", *RING, "--target", "nccl")
     assert (refused.exit_code, "listing" in refused.stderr) == (2, True)
     assert offered("synthesize", "li") == offered("verify", "li") == ["listing"]
@@ -264,6 +263,7 @@ def test_where_it_is_not_installed_a_target_is_unknown(taccl: Taccl) -> None:
         "executor",
         "rccl",
         "json",
+        "placement",
         "mscclpp",
         "rccl-trees",
         "rccl-rings",

@@ -76,6 +76,7 @@ OTHERWISE = {
     "topology.cluster": "topology.import",
     "topology.fit.runs": "topology.fit",
     "bound.helpers": "bound",
+    "placement": "synthesize",
     "baseline.library": "baseline",
 }
 DUMP = (
@@ -110,6 +111,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("synthesize", *RING, "--chunks", "auto", "--gap", "0.2", "--time-limit", "3", "-q", "--no-file"),
         ("synthesize", "--sketch", "ndv2-n1-sk-1", *QUICK, "--no-file"),
         ("synthesize", "--topology", "executed.yaml", "--size", "1MB", *QUICK, "--chunks", "1"),
+        ("synthesize", "--topology", "switch:3", *QUICK, "--size", "3KB", "--helpers", "0..1", "--no-file"),
     ),
     "taccl.explain/1": (
         ("explain", *RING, "--time-limit", "5"),
@@ -141,6 +143,9 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "taccl.repair/1": (
         ("repair", "ag.json", *RING[:2], "--without", "gpu0->gpu1", "--effort", "50", "-q"),
         ("repair", "ag.json", *RING[:2], "--at", "1", "--effort", "50", "-q", "--schedule", "rest.json"),
+    ),
+    "taccl.placement/1": (
+        ("synthesize", *RING, *QUICK, "--collective", "allreduce", "--target", "placement", "-o", "-"),
     ),
     "taccl.bound.helpers/1": (("bound", "--topology", "switch:4", "--size", "1MB", "--helpers", "0..2"),),
     "taccl.bound/1": (
@@ -306,7 +311,7 @@ def inputs(taccl: Taccl, filled: Path) -> Taccl:
     ids=lambda value: value if isinstance(value, str) else " ".join(value),
 )
 def test_an_output_is_what_its_schema_says(inputs: Taccl, name: str, command: tuple[str, ...]) -> None:
-    done = inputs(*command, "--json")
+    done = inputs(*command, *(() if command[-1] == "-" else ("--json",)))
     assert done.stdout, done.stderr
     shown = json.loads(done.stdout)
     assert next(iter(shown)) == "schema"

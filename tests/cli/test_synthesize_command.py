@@ -15,6 +15,7 @@ from taccl.encoding.portfolio.solve import solve as real_solve
 from taccl.errors import ProgramLimitError
 from taccl.model.problem import Problem
 from taccl.model.schedule import read_schedule
+from taccl.model.units import format_count
 
 Taccl = Callable[..., Result]
 
@@ -318,3 +319,30 @@ def test_a_schedule_as_parquet_is_shown_and_simulated_and_damage_in_it_is_told(t
         damaged = taccl(command, "ag.parquet")
         assert damaged.exit_code == 2
         assert "error: ag.parquet: this is not a Parquet file that can be read" in damaged.stderr
+
+
+def test_each_number_of_servers_has_a_row_and_the_fastest_is_written(taccl: Taccl) -> None:
+    words = ("--topology", "switch:4", "--collective", "allreduce", "--size", "4MB", "--chunks", "1", "-q")
+    options = (
+        "--helpers",
+        "0..2",
+        "--engine",
+        "routes",
+        "--effort",
+        "900",
+        "--target",
+        "placement",
+        "-o",
+        "placement.json",
+    )
+    done = taccl("synthesize", *words, *options, "--json")
+    rows = json.loads(done.stdout)["servers"]
+    assert [row["helpers"] for row in rows] == [0, 1, 2]
+    least = min(row["time_us"] for row in rows)
+    assert json.loads(done.stdout)["time_us"] == least
+    first = next(row for row in rows if row["time_us"] == least)
+    assert json.loads(done.stdout)["topology"] == f"switch:4 with {format_count(first['helpers'], 'server')}"
+    assert all(row["lower_bound_us"] <= row["time_us"] for row in rows)
+    assert taccl("verify", "placement.json").exit_code == 0
+    refused = taccl("synthesize", *words, "--helpers", "0..2", "--explain-stages")
+    assert (refused.exit_code, "one machine" in refused.stderr) == (2, True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from taccl.backend.target import AnyTarget, Target
-from taccl.backend.targets import flat_json, graphs, msccl_xml, mscclpp
+from taccl.backend.targets import flat_json, graphs, msccl_xml, mscclpp, placement
 from taccl.backend.unfolded import Unfolded
 from taccl.errors import CollectiveError, TacclError
 from taccl.model.executor import RuntimeName
@@ -18,7 +18,13 @@ from taccl.support.plugins import Note, added
 GROUP = "taccl.targets"
 
 #: The first is what is meant where nothing is said.
-TARGETS: tuple[AnyTarget, ...] = (*msccl_xml.TARGETS, *flat_json.TARGETS, *mscclpp.TARGETS, *graphs.TARGETS)
+TARGETS: tuple[AnyTarget, ...] = (
+    *msccl_xml.TARGETS,
+    *flat_json.TARGETS,
+    *placement.TARGETS,
+    *mscclpp.TARGETS,
+    *graphs.TARGETS,
+)
 DEFAULT_TARGET = TARGETS[0]
 
 

@@ -23,6 +23,7 @@ SchemaName = Literal[
     "taccl.baseline/1",
     "taccl.baseline.library/1",
     "taccl.bound.helpers/1",
+    "taccl.placement/1",
     "taccl.order/1",
     "taccl.stall/1",
     "taccl.repair/1",
