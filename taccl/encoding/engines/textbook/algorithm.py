@@ -55,10 +55,12 @@ class InVariants(Algorithm):
     ----------
     routes : one way for each variant; each part's pieces are dealt to the variants in turn.
     first : shape (num_ranks,); the variant that the first piece of each rank's part goes to.
+    is_combined : whether what several variants send over a link in one step is one send.
     """
 
     routes: tuple[Way, ...]
     first: IntArray
+    is_combined: bool = False
     _known: dict[tuple[int, bytes, bytes], Sends] = field(default_factory=dict)
 
     def numbers_of_batches(self, parts: Parts) -> Iterator[int]:
@@ -74,12 +76,13 @@ class InVariants(Algorithm):
         variants = len(self.routes)
         cut = parts.cut(self.first % variants, variants, batches * self.shares)
         known = self._known if self.rows <= KEPT_ROWS else {}
-        streams = list[Sends]()
+        streams = dict[int, list[Sends]]()
         for batch, variant, units in cut.streams(self.shares):
             begin, end = cut.begin[units], cut.end[units]
             # Batches mostly differ in which units they are, not in where these begin and end.
             key = variant, begin.tobytes(), end.tobytes()
             if key not in known:
                 known[key] = self.routes[variant](begin, end)
-            streams.append(known[key].of_units(units).later(batch))
-        return cut, together(streams)
+            streams.setdefault(batch, []).append(known[key].of_units(units).later(batch))
+        some = [together(each) for each in streams.values()]
+        return cut, together([each.combined() for each in some] if self.is_combined else some)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import permutations, product
+from itertools import pairwise, permutations, product
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from taccl.encoding.engines.textbook.ring import RING, RING_BOTH_DIRECTIONS
 from taccl.encoding.engines.textbook.scattered import by_scattering
 from taccl.encoding.engines.textbook.trees import on_trees
 from taccl.model.collective import IntArray
+from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem
 
 #: All algorithms for a line.
@@ -32,6 +33,8 @@ LINE_ALGORITHMS = (RING, RING_BOTH_DIRECTIONS, ALL_PAIRS, DOUBLING, DOUBLING_FAR
 
 #: One algorithm as plans: one for each variant.
 Plans = tuple[GridAlgorithm, ...]
+#: Axes with the algorithms along them.
+Along = tuple[tuple[int, LineAlgorithm], ...]
 #: From a number of ranks, the line algorithms for a line of this many.
 Lines = Callable[[int], tuple[LineAlgorithm, ...]]
 
@@ -103,6 +106,7 @@ def _algorithm(plans: Plans, parts: Parts) -> Algorithm:
         routes=routes,
         first=plans[0].position.sum(axis=1),
         is_explicit=bool(plans[0].whole),
+        is_combined=len(plans) > 1 and plans[0].grid.ndim > 1,
         of_libraries=plans[0].grid.ndim == 1,
     )
 
@@ -227,9 +231,8 @@ def _on_grids(problem: Problem, parts: Parts) -> Iterator[Plans]:
         if parts.kind == "summed":
             yield from _whole(grid, combined)
         yield from _staged(grid, combined, _lines(parts))
-    if problem.topology.num_nodes == 1:
-        for grid in cubes(problem.num_ranks):
-            yield from _turned(grid, parts)
+    if _has_several_ways(problem.topology):
+        yield from _on_cubes(problem, parts)
 
 
 def _lines(parts: Parts) -> Lines:
@@ -238,11 +241,13 @@ def _lines(parts: Parts) -> Lines:
 
 def _staged(grid: IntArray, combined: bool, lines: Lines) -> Iterator[Plans]:
     """Plans of stages only: along one axis, and then along the next."""
+    orders = list(permutations(range(grid.ndim)))
     for algorithms in _for_axes(grid, lines, combined):
-        for order in permutations(range(grid.ndim)):
-            yield (GridAlgorithm(grid, tuple((axis, algorithms[axis]) for axis in order)),)
+        plans = [GridAlgorithm(grid, tuple((axis, algorithms[axis]) for axis in order)) for order in orders]
+        yield from ((plan,) for plan in plans)
         if len(set(algorithms)) == 1:
-            yield _in_turns(grid, algorithms[0], grid.ndim, ALL_PAIRS)
+            # Each part of the data begins along another axis, so that all axes have work at all times.
+            yield tuple(plan for order, plan in zip(orders, plans, strict=True) if _is_turned(order))
 
 
 def _whole(grid: IntArray, combined: bool) -> Iterator[Plans]:
@@ -255,35 +260,45 @@ def _whole(grid: IntArray, combined: bool) -> Iterator[Plans]:
                 for then in _for_axes(grid, _totals, combined, whole):
                     staged = tuple((axis, first[axis]) for axis in stages)
                     yield (GridAlgorithm(grid, staged, tuple((axis, then[axis]) for axis in whole)),)
-    if len(set(grid.shape)) == 1:
-        size = grid.shape[0]
-        for total, count in product(_totals(size), axes):
-            for stage in _spreads(size) if count else (ALL_PAIRS,):
-                yield _in_turns(grid, stage, count, total)
 
 
-def _turned(cube: IntArray, parts: Parts) -> Iterator[Plans]:
-    """Plans on sides of two: exchanges along one axis after another, each part along another first."""
-    for count in range(cube.ndim) if parts.kind == "summed" else ():
-        yield _in_turns(cube, ALL_PAIRS, count, ALL_PAIRS)
-    yield _in_turns(cube, ALL_PAIRS, cube.ndim, ALL_PAIRS)
+def _on_cubes(problem: Problem, parts: Parts) -> Iterator[Plans]:
+    """Exchanges along one axis of a cube after another, each part along another first; also in nodes."""
+    nodes = by_nodes(problem.topology)
+    if nodes is None:
+        for cube in cubes(problem.num_ranks) if problem.topology.num_nodes == 1 else ():
+            for count in range(cube.ndim + 1) if parts.kind == "summed" else (cube.ndim,):
+                yield _in_turns(cube, range(cube.ndim), count)
+        return
+    for cube in cubes(nodes.shape[1]):
+        grid, axes = nodes[:, cube], range(1, cube.ndim + 1)
+        if parts.kind == "summed":
+            for total, count in product(_totals(len(nodes)), range(cube.ndim + 1)):
+                yield _in_turns(grid, axes, count, whole=((0, total),))
+            continue
+        for across in _lines(parts)(len(nodes)):
+            yield _in_turns(grid, axes, cube.ndim, before=((0, across),))
+            yield _in_turns(grid, axes, cube.ndim, after=((0, across),))
 
 
-def _in_turns(grid: IntArray, stage: LineAlgorithm, count: int, total: LineAlgorithm) -> Plans:
-    """Stages along `count` axes and whole shares along the others.
+def _in_turns(
+    grid: IntArray, axes: Sequence[int], count: int, before: Along = (), after: Along = (), whole: Along = ()
+) -> Plans:
+    """Stages along `count` of the axes, which are pairs, and whole shares along the others.
 
-    Each part of the data begins along another axis, so that all axes have work at all times.
+    Each part of the data begins along another of these axes, so that all have work at all times.
     """
-    axes = range(grid.ndim)
-    orders = [tuple((axis + turn) % grid.ndim for axis in axes) for turn in axes]
+    orders = [[*axes[turn:], *axes[:turn]] for turn in range(len(axes))]
+    pairs = [tuple((axis, ALL_PAIRS) for axis in order) for order in orders]
     return tuple(
-        GridAlgorithm(
-            grid,
-            tuple((axis, stage) for axis in order[:count]),
-            tuple((axis, total) for axis in order[count:]),
-        )
-        for order in orders
+        GridAlgorithm(grid, (*before, *each[:count], *after), (*whole, *each[count:])) for each in pairs
     )
+
+
+def _has_several_ways(topology: LogicalTopology) -> bool:
+    """Whether no port is on all ways out of a rank to its node: one link at a time leaves others idle."""
+    out = np.flatnonzero((topology.src == topology.src[0]) & ~topology.internode)
+    return len(out) > 1 and not set.intersection(*(set(topology.ports[link]) for link in out))
 
 
 def _for_axes(
@@ -298,6 +313,11 @@ def _for_axes(
         return
     for algorithm in max(choices, key=len):
         yield tuple(algorithm if algorithm in choice else choice[0] for choice in choices)
+
+
+def _is_turned(order: tuple[int, ...]) -> bool:
+    """Whether the axes stand in their order, begun somewhere."""
+    return all((after - before) % len(order) == 1 for before, after in pairwise(order))
 
 
 def _ring_orders(problem: Problem, nodes: IntArray) -> Iterator[list[int]]:

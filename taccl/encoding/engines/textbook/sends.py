@@ -106,6 +106,18 @@ class Sends:
         """The same as partial sums; `since` : for each step, the one before which they were complete."""
         return replace(self, adds=np.ones_like(self.adds), since=since[self.step])
 
+    def combined(self) -> Sends:
+        """The same, where sends of one step that go from one rank to another as one are one."""
+        since = np.zeros_like(self.step) if self.since is None else self.since
+        columns = np.stack([self.step, self.src, self.dst, self.adds, since])
+        first, number = np.unique(columns, axis=1, return_index=True, return_inverse=True)[1:]
+        if len(first) == len(self.step):
+            return self
+        order = np.argsort(number.ravel(), kind="stable")
+        units = self.units.take(order)
+        count = np.bincount(number.ravel(), self.units.count).astype(np.int64)
+        return replace(self.take(first), units=Ragged(units.values, count))
+
     def backwards(self) -> Sends:
         """Copies read backwards on links turned round: the sums of what they spread, where that began."""
         step = self.num_steps - 1 - self.step

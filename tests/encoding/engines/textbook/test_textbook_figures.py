@@ -64,6 +64,15 @@ def test_on_a_torus_with_sides_of_four_each_step_uses_another_link_for_each_part
     assert any(us == pytest.approx(steps * 0.5 + mb_a_link * 20.97152, abs=2e-3) for us in found)
 
 
+def test_between_two_tori_what_several_parts_send_across_is_one_send() -> None:
+    """Four steps inside before it and after it, 15 of 64 MB a link each time; one sixteenth of 1 MB a NIC."""
+    problem = make_problem(
+        "allreduce", topology="trn2", nodes=2, size="1MB", chunks=4, executor=False
+    ).problem
+    inside_us = 4 * 0.7 + 15 / 64 * 8.192
+    assert best_us(problem) == pytest.approx(2 * inside_us + 18 + 41.943 / 16, abs=1e-3)
+
+
 @pytest.mark.parametrize("chunks", [1, 2, 8])
 def test_a_ring_round_two_cpus_keeps_every_gpu_busy(chunks: int) -> None:
     """Seven eighths of 1 GB at 25 GB/s, and seven times the 1.5 us from CPU to CPU."""
