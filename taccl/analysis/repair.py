@@ -19,6 +19,7 @@ from taccl.model.collective import Collective
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
 from taccl.model.schedule.saved import read_schedule
+from taccl.support.gc_paused import gc_paused
 from taccl.support.schemas import stamped
 from taccl.synthesis.autotune.file_choice import Searched, unpredicted
 from taccl.synthesis.emit import emit
@@ -185,8 +186,9 @@ def _formulated(job: Job, old: Schedule) -> Formulated:
 def first_of(old: Schedule, problem: Problem) -> tuple[Schedule | None, str]:
     """The old schedule mended and checked; or why that cannot be."""
     try:
-        first = mended(old, problem)
-        first.check()
+        with gc_paused():
+            first = mended(old, problem)
+            first.check()
     except ScheduleError as fault:
         return None, "; ".join((fault.message, *fault.findings[:1]))
     return first, ""

@@ -191,7 +191,7 @@ def _sends_of(schedule: Schedule) -> Sends:
         return sends_that_wait(link, mb, np.zeros(len(link)), predecessors(problem, decisions))
     sends = schedule.sends
     place = np.empty(len(sends), dtype=np.int64)
-    place[np.lexsort((sends.end_us, sends.start_us))] = np.arange(len(sends))
+    place[sends.by_start] = np.arange(len(sends))
     of_row = place[sends.of_row]
     rows = np.argsort(of_row, kind="stable")
     columns = schedule.chunk[rows], schedule.link[rows], schedule.reduce[rows], of_row[rows]

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 
 from taccl.encoding.core.costs import costs_of
 from taccl.encoding.core.distance import distances_us
-from taccl.encoding.core.timing import Decision, decisions_of, in_order, list_schedule
+from taccl.encoding.core.timing import Decision, decisions_of, in_order, list_schedule, predecessors
 from taccl.errors import ScheduleError
 from taccl.model.network import FloatArray, LogicalTopology
 from taccl.model.problem import Problem
@@ -43,8 +42,9 @@ def mended(schedule: Schedule, problem: Problem) -> Schedule:
             hint="a machine of as many GPUs, switches that sum and servers",
         )
     decisions = _Mending(schedule, problem).decisions()
-    in_old_order = in_order(problem, decisions)
-    by_tails = list_schedule(problem, decisions)
+    waits_for = predecessors(problem, decisions)
+    in_old_order = in_order(problem, decisions, waits_for)
+    by_tails = list_schedule(problem, decisions, before=waits_for)
     return min((in_old_order, by_tails), key=lambda each: each.makespan_us)
 
 
@@ -72,10 +72,6 @@ class _Mending:
         self._schedule, self._problem = schedule, problem
         self._now = links_now(schedule.problem.topology, problem.topology)
         topology, collective = problem.topology, problem.collective
-        self._link_of = {
-            (int(src), int(dst)): link
-            for link, (src, dst) in enumerate(zip(topology.src, topology.dst, strict=True))
-        }
         #: Ranks that have a chunk; of a sum, the whole of it.
         self._holders: dict[int, set[int]] = defaultdict(set)
         for chunk, rank in zip(
@@ -89,25 +85,42 @@ class _Mending:
         self._durations: dict[float, FloatArray] = {}
         self._distances: dict[float, FloatArray] = {}
         self._detours = np.zeros(topology.num_links)
+        self._worse: dict[tuple[int, float], bool] = {}
 
     def decisions(self) -> list[Decision]:
-        """All sends, in an order in which they can happen."""
-        old = decisions_of(self._schedule)
-        if any(each.reduce and self._is_worse(each) for each in old):
-            old = decisions_of(self._schedule, explicit=True)
-        return [new for decision in old for new in self._instead(decision)]
+        """All sends, in an order in which they can happen.
 
-    def _is_worse(self, decision: Decision) -> bool:
-        """Whether its link is gone, or is slower than it was and there is a faster way."""
-        before, mb = self._schedule.problem.topology, self._mb(decision)
-        now = self._now[decision.link]
+        Who has what is only followed of chunks that some send brings by another way; all others stay.
+        """
+        schedule, sends = self._schedule, self._schedule.sends
+        sizes = zip(sends.link.tolist(), sends.size_mb.tolist(), strict=True)
+        is_worse = np.array([self._is_worse(*each) for each in sizes], dtype=np.bool_)
+        explicit = bool((is_worse & sends.reduce).any())
+        followed = set(schedule.chunk[is_worse[sends.of_row]].tolist())
+        decisions: list[Decision] = []
+        for old in decisions_of(schedule, explicit=explicit):
+            now = self._now[old.link]
+            if now is not None and followed.isdisjoint(old.chunks):
+                decisions.append(old if now == old.link else _over(old, now, old.chunks))
+            else:
+                decisions.extend(self._instead(old))
+        return decisions
+
+    def _is_worse(self, link: int, mb: float) -> bool:
+        """Whether a link is gone, or is slower for so many MB than it was and there is a faster way."""
+        if (link, mb) not in self._worse:
+            self._worse[link, mb] = self._has_faster_way(link, mb)
+        return self._worse[link, mb]
+
+    def _has_faster_way(self, link: int, mb: float) -> bool:
+        before, now = self._schedule.problem.topology, self._now[link]
         if now is None:
             return True
-        took = before.alpha_us[decision.link] + before.beta_us_per_mb[decision.link] * mb
+        took = before.alpha_us[link] + before.beta_us_per_mb[link] * mb
         takes = self._duration_us(mb)[now]
         if takes <= took * (1 + EQUAL):
             return False
-        src, dst = int(before.src[decision.link]), int(before.dst[decision.link])
+        src, dst = int(before.src[link]), int(before.dst[link])
         return bool(self._distance_us(mb)[src, dst] < takes * (1 - EQUAL))
 
     def _mb(self, decision: Decision) -> float:
@@ -123,15 +136,15 @@ class _Mending:
         for chunk in decision.chunks:
             self._holders[chunk].add(source)
         wanted = decision
-        if self._is_worse(decision):
-            wanted = _of(decision, self._lacking(decision.chunks, target))
+        if self._is_worse(decision.link, self._mb(decision)):
+            wanted = _over(decision, decision.link, self._lacking(decision.chunks, target))
         if not wanted.chunks:
             return
         for link in self._way(self._all_have(wanted.chunks), target, wanted):
             receiver = int(self._problem.topology.dst[link])
             lacking = self._lacking(wanted.chunks, receiver)
             if lacking:
-                yield _of(replace(wanted, link=link), lacking)
+                yield _over(wanted, link, lacking)
             for chunk in lacking:
                 self._holders[chunk].add(receiver)
 
@@ -139,7 +152,7 @@ class _Mending:
         """The same of partial sums, each of which a rank gets once."""
         if decision.sums is None:
             for link in self._way({source}, target, decision):
-                yield replace(decision, link=link)
+                yield _over(decision, link, decision.chunks)
             return
         sums = dict(zip(decision.chunks, decision.sums, strict=True))
 
@@ -150,11 +163,11 @@ class _Mending:
         if not wanted:
             return
         have = set.intersection(*(self._got[chunk, sums[chunk]] for chunk in wanted)) | {source}
-        for link in self._way(have, target, _of(decision, wanted)):
+        for link in self._way(have, target, _over(decision, decision.link, wanted)):
             receiver = int(self._problem.topology.dst[link])
             lacking = lack(receiver, wanted)
             if lacking:
-                yield _of(replace(decision, link=link), lacking)
+                yield _over(decision, link, lacking)
             for chunk in lacking:
                 self._got[chunk, sums[chunk]].add(receiver)
 
@@ -170,7 +183,7 @@ class _Mending:
         Of equally fast ways, the one over links with fewest detours so far.
         """
         now, mb = self._now[decision.link], self._mb(decision)
-        if now is not None and not self._is_worse(decision):
+        if now is not None and not self._is_worse(decision.link, mb):
             return [now]
         distance, duration = self._distance_us(mb), self._duration_us(mb)
         at = min(sources, key=lambda rank: (float(distance[rank, target]), rank))
@@ -205,9 +218,10 @@ class _Mending:
         return self._distances[mb]
 
 
-def _of(decision: Decision, chunks: tuple[int, ...]) -> Decision:
-    """A send of some of its chunks."""
-    if decision.sums is None or chunks == decision.chunks:
-        return replace(decision, chunks=chunks)
-    sums = dict(zip(decision.chunks, decision.sums, strict=True))
-    return replace(decision, chunks=chunks, sums=tuple(sums[chunk] for chunk in chunks))
+def _over(decision: Decision, link: int, chunks: tuple[int, ...]) -> Decision:
+    """A send of some of its chunks over a link."""
+    sums = decision.sums
+    if sums is not None and chunks != decision.chunks:
+        named = dict(zip(decision.chunks, sums, strict=True))
+        sums = tuple(named[chunk] for chunk in chunks)
+    return Decision(chunks, link, decision.reduce, sums)

@@ -146,7 +146,7 @@ def as_copies(reversed_problem: Problem, sums: Schedule) -> Schedule | None:
 def _by_end(schedule: Schedule) -> list[Decision]:
     sends = schedule.sends
     order = np.lexsort((sends.start_us, sends.end_us))
-    rank = np.argsort(np.lexsort((sends.end_us, sends.start_us)))
+    rank = np.argsort(sends.by_start)
     decisions = decisions_of(schedule)
     return [decisions[rank[send]] for send in order]
 

@@ -62,7 +62,6 @@ def decisions_of(schedule: Schedule, *, explicit: bool = False) -> list[Decision
     for row, send in enumerate(sends.of_row.tolist()):
         chunks[send].append(int(schedule.chunk[row]))
         carried[send].append(sets[row])
-    order = np.lexsort((sends.end_us, sends.start_us)).tolist()
     return [
         Decision(
             tuple(chunks[i]),
@@ -70,7 +69,7 @@ def decisions_of(schedule: Schedule, *, explicit: bool = False) -> list[Decision
             bool(sends.reduce[i]),
             tuple(carried[i]) if explicit else None,
         )
-        for i in order
+        for i in sends.by_start.tolist()
     ]
 
 

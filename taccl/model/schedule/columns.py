@@ -152,3 +152,8 @@ class Sends:
 
     def __len__(self) -> int:
         return len(self.link)
+
+    @cached_property
+    def by_start(self) -> IntArray:
+        """Their numbers in the order of their starts, and of their ends where they start together."""
+        return np.asarray(np.lexsort((self.end_us, self.start_us)))

@@ -23,7 +23,7 @@ def as_genes(orbits: OrbitInstance, schedule: Schedule, with_chunks: bool = Fals
     orbit_of, sends = orbit_of_links(orbits), schedule.sends
     is_first = np.zeros(len(orbit_of), dtype=np.bool_)
     is_first[orbits.links[:, 0]] = True
-    order = np.lexsort((sends.end_us, sends.start_us))
+    order = sends.by_start
     order = order[is_first[sends.link[order]]]
     if not with_chunks:
         return [SendGene(orbit) for orbit in orbit_of[sends.link[order]].tolist()]

@@ -124,7 +124,7 @@ class _Search:
     def _take(self, schedule: Schedule) -> None:
         self.best = schedule
         sends = schedule.sends
-        order = np.lexsort((sends.end_us, sends.start_us))
+        order = sends.by_start
         self._starts: list[float] = sends.start_us[order].tolist()
         self._ends: list[float] = sends.end_us[order].tolist()
         self._decisions = decisions_of(schedule)
