@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from taccl.backend.target import AnyTarget
+from taccl.backend.targets.registry import DEFAULT_TARGET
 from taccl.cli import completion
 from taccl.cli.options import (
     FILE,
@@ -18,8 +20,10 @@ from taccl.cli.options import (
 )
 from taccl.cli.output import claim_outputs, output_name, show_reported, write_output
 from taccl.cli.sections import Sectioned
+from taccl.cli.targets import target_option
 from taccl.ordering.hostfile import FORMATS, Format
 from taccl.ordering.ordered import best_order
+from taccl.synthesis.lowering import write_files
 
 
 @click.command(cls=Sectioned)
@@ -56,8 +60,20 @@ from taccl.ordering.ordered import best_order
     show_default=True,
     help="Of --output: hosts with slots, a rank on each line, or a host on each line for each task.",
 )
+@target_option(
+    "Write no order, but the plan with its ranks renamed, as a verified file for this target. "
+    "Of an --output FILE.xml it is all.",
+    default=None,
+)
 @json_option
-def order(output: Path | None, format: Format, hosts: Path | None, as_json: bool, **requested: Any) -> None:
+def order(
+    output: Path | None,
+    format: Format,
+    target: AnyTarget | None,
+    hosts: Path | None,
+    as_json: bool,
+    **requested: Any,
+) -> None:
     """Find the order of hosts in which a plan is fastest, with what this plan takes in any order at least,
     and what any algorithm takes at least.
 
@@ -67,14 +83,20 @@ def order(output: Path | None, format: Format, hosts: Path | None, as_json: bool
     \b
     taccl order --topology cloud.yaml --plan ring --size 64MB -o hosts.txt
     taccl order --topology cloud.yaml --plan plan.xml --size 64MB --format slurm -o hosts.txt
+    taccl order --topology cloud.yaml --plan tree --size 64MB --target mscclpp -o tree.json
     """
+    if target is None and output is not None and output.suffix == ".xml":
+        target = DEFAULT_TARGET
     inputs = (requested["topology"], requested["plan"], hosts)
     claim_outputs((output,), inputs, as_json=as_json)
     found = best_order(hosts=hosts, **requested)
-    if output is not None:
+    if output is not None and target is not None:
+        for path in write_files(found.files(target), output):
+            click.echo(f"wrote {path}", err=True)
+    elif output is not None:
         write_output(output, found.text(format))
         click.echo(f"wrote {output_name(output)}", err=True)
     if output != Path("-"):
         show_reported(found, as_json=as_json)
-        for note in () if as_json else ("times are by links alone",):
+        for note in () if as_json else found.notes:
             click.echo(f"note: {note}")

@@ -1,22 +1,23 @@
 """The best order of few hosts, proved: all orders are compared.
 
 Of few hosts every order is bounded from below by the loads of its ports and timed unless that is already more
-than the best. Hosts that can change places without the machine noticing keep their order, so only one of such
-orders is looked at.
+than the best. Of orders that differ by hosts that can change places without the machine noticing, or by an
+automorphism of the plan, only one is looked at.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice, pairwise, permutations
+from itertools import islice, permutations
 
 import numpy as np
 
 from taccl.model.automorphism import broken_by
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
+from taccl.ordering.automorphisms import are_first, automorphisms
 from taccl.ordering.traffic import Order, Traffic
-from taccl.ordering.tuning import ORDERS_AT_ONCE, SENDS_PER_UNIT
+from taccl.ordering.tuning import ORDERS_AT_ONCE, SENDS_OF_ORDERS, SENDS_PER_UNIT
 from taccl.support.budget import Budget
 
 
@@ -37,32 +38,37 @@ def equal_hosts(traffic: Traffic) -> list[list[int]]:
     return classes
 
 
-def different_orders(traffic: Traffic) -> Iterator[Order]:
-    """Every order, but one of those in which equal hosts have changed places."""
-    before = {b: a for known in equal_hosts(traffic) for a, b in pairwise(known)}
-    for order in permutations(traffic.own_order):
-        place = {host: position for position, host in enumerate(order)} if before else {}
-        if all(place[a] < place[b] for b, a in before.items()):
-            yield order
+def different_orders(traffic: Traffic) -> Iterator[IntArray]:
+    """All orders in blocks, shape (orders, hosts): of those in which the plan does the same, the first."""
+    plan, equal = automorphisms(traffic), equal_hosts(traffic)
+    every, sends = permutations(traffic.own_order), max(1, len(traffic.sends.link))
+    at_once = max(1, min(ORDERS_AT_ONCE, SENDS_OF_ORDERS // sends))
+    while block := list(islice(every, at_once)):
+        orders = np.array(block)
+        first = are_first(orders, plan, equal)
+        if first.any():
+            yield orders[first]
 
 
 def fastest_of_all(traffic: Traffic, best: tuple[float, Order], budget: Budget) -> tuple[float, Order, bool]:
     """The fastest order and its time; and whether all were compared, or the time was over before."""
-    every, meter = different_orders(traffic), budget.meter()
-    while orders := list(islice(every, ORDERS_AT_ONCE)):
-        least_us = load_bounds_us(traffic, np.array(orders))
+    meter = budget.meter()
+    for orders in different_orders(traffic):
+        least_us = bounds_us(traffic, orders)
         for place in np.argsort(least_us, kind="stable").tolist():
             if least_us[place] >= best[0]:
                 break
             if not meter.goes_on(len(traffic.sends.link) / SENDS_PER_UNIT):
                 return (*best, False)
-            time_us = traffic.time_us(orders[place])
-            best = min(best, (time_us, orders[place]), key=lambda each: each[0])
+            order = tuple(orders[place].tolist())
+            best = min(best, (traffic.time_us(order), order), key=lambda each: each[0])
     return (*best, True)
 
 
-def load_bounds_us(traffic: Traffic, orders: IntArray) -> FloatArray:
-    """What the busiest port of each order is busy at least, shape (orders,); inf where a link is missing."""
+def bounds_us(traffic: Traffic, orders: IntArray) -> FloatArray:
+    """What each order takes at least, shape (orders,): its busiest port, and its longest chain of sends that
+    wait for each other; inf where a link is missing.
+    """
     pairs, costs = traffic.pairs, traffic.costs
     ranks = np.empty((len(orders), traffic.hosts.size), dtype=np.int64)
     ranks[:, traffic.hosts.ravel()] = traffic.hosts[orders].reshape(len(orders), -1)
@@ -75,4 +81,21 @@ def load_bounds_us(traffic: Traffic, orders: IntArray) -> FloatArray:
         busy = np.where(has[link], costs.busy_alpha_us[row][link] * pairs.count, 0.0)
         busy += np.where(has[link], costs.busy_beta_us[row][link] * pairs.mb, 0.0)
         np.add.at(load, (np.arange(len(orders))[:, None], costs.port[row][link]), busy)
-    return np.where((link < 0).any(axis=1), np.inf, load.max(axis=1))
+    least_us = np.maximum(load.max(axis=1), _chains_us(traffic, link))
+    return np.where((link < 0).any(axis=1), np.inf, least_us)
+
+
+def _chains_us(traffic: Traffic, link: IntArray) -> FloatArray:
+    """The longest chain of each order, shape (orders,); `link` : of each order and pair."""
+    sends, costs, ranks = traffic.sends, traffic.costs, traffic.problem.num_ranks
+    pair = np.searchsorted(traffic.pairs.src * ranks + traffic.pairs.dst, traffic.src * ranks + traffic.dst)
+    ends_us: list[FloatArray] = []
+    for send, before in enumerate(traffic.before):
+        if before and max(before) >= send:  # not in a sequence in which they can happen
+            return np.zeros(len(link))
+        over = link[:, pair[send]]
+        start_us = np.full(len(link), sends.ready_us[send])
+        for each in before:
+            np.maximum(start_us, ends_us[each], out=start_us)
+        ends_us.append(start_us + costs.alpha_us[over] + costs.beta_us[over] * sends.mb[send])
+    return np.asarray(np.max(ends_us, axis=0))

@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from taccl.analysis.any_cutting import any_cutting_bounds
+from taccl.backend.target import AnyTarget
+from taccl.backend.targets.registry import DEFAULT_TARGET
 from taccl.encoding.bounds import Proof
 from taccl.errors import NoScheduleInTime, TacclError
 from taccl.model import units
 from taccl.model.collectives import COLLECTIVES
 from taccl.ordering.hostfile import Format, host_names, hosts_text
 from taccl.ordering.plans import traffic_for
+from taccl.ordering.renamed import files_of_plan, renamed
 from taccl.ordering.search import Found, find_order
 from taccl.ordering.traffic import Traffic
 from taccl.ordering.tuning import FOR_BOUNDS, OF_WIRES
@@ -23,6 +26,7 @@ from taccl.support.budget import Budget, check_effort, check_time_limit
 from taccl.support.report import Report, Reported, Table
 from taccl.support.schemas import finite
 from taccl.synthesis.inputs import inputs_of
+from taccl.synthesis.lowering import OutputFile
 from taccl.synthesis.predicted import wires_bound
 from taccl.synthesis.request import MachineKeywords, Request
 
@@ -40,10 +44,12 @@ class Ordered(Reported):
 
     Parameters
     ----------
+    request : the machine and so on.
     names : of the hosts, in the machine's own order.
     any_algorithm : what no algorithm beats on this machine, in whatever order; None: nothing was proved.
     """
 
+    request: Request
     traffic: Traffic
     found: Found
     names: tuple[str, ...]
@@ -80,6 +86,11 @@ class Ordered(Reported):
         return None if self.any_algorithm is None else self.any_algorithm.value_us
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """What the times leave out."""
+        return (_LEAVES_OUT,)
+
+    @property
     def orders_gpus(self) -> bool:
         """Whether the GPUs of one node are ordered, and not hosts."""
         return self.traffic.problem.topology.num_nodes == 1
@@ -97,6 +108,15 @@ class Ordered(Reported):
                 "a file of hosts cannot order the GPUs of one node", hint=f"CUDA_VISIBLE_DEVICES={devices}"
             )
         return hosts_text(self.hosts, self.traffic.hosts.shape[1], format)
+
+    def files(self, target: str | AnyTarget = DEFAULT_TARGET.name) -> tuple[OutputFile, ...]:
+        """Verified files of the plan with its ranks renamed, for launchers that take no order.
+
+        Raises
+        ------
+        TacclError : as `renamed` and `files_of_plan`.
+        """
+        return files_of_plan(renamed(self.traffic, self.found.order), self.request, target)
 
     def report(self) -> Report:
         """The times and bounds, and one row for each rank."""
@@ -119,7 +139,7 @@ class Ordered(Reported):
             "any_algorithm_bound_source": None if self.any_algorithm is None else self.any_algorithm.witness,
             "before_us": finite(found.before_us),
             "is_exact": found.is_exact,
-            "notes": [_LEAVES_OUT],
+            "notes": list(self.notes),
         }
         size = units.format_size(problem.size_bytes)
         title = f"{self.traffic.name} for {problem.collective.name}, {size}, on {problem.topology.name}"
@@ -200,7 +220,7 @@ def best_order(
             raise TacclError(f"{len(names)} hosts are named, and {traffic.num_hosts} are ordered")
         if len(set(names)) != len(names):
             raise TacclError("two hosts have one name")
-    return Ordered(traffic, found, names, _any_algorithm(traffic, request, budget))
+    return Ordered(request, traffic, found, names, _any_algorithm(traffic, request, budget))
 
 
 def _any_algorithm(traffic: Traffic, request: Request, budget: Budget) -> Proof | None:

@@ -59,6 +59,7 @@ class Traffic:
     sends : in their sequence; their links are none of the machine's.
     src, dst : the ranks of the plan between which each send goes, shape (num_sends,).
     hosts : the ranks of each host, shape (hosts, GPUs of a host).
+    schedule : the plan, whose sends by their starts are `sends`; None: only its sends are known.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Traffic:
     src: IntArray
     dst: IntArray
     hosts: IntArray
+    schedule: Schedule | None = None
 
     @property
     def num_hosts(self) -> int:
@@ -118,6 +120,19 @@ class Traffic:
         """What each send waits for."""
         return graph_of(self.sends)
 
+    @cached_property
+    def before(self) -> list[frozenset[int]]:
+        """The sends that each send waits for."""
+        sends = self.sends
+        givers: list[list[int]] = [[] for _ in range(sends.num_cells)]
+        for send, cells in enumerate(np.split(sends.give, sends.first_give[1:-1])):
+            for cell in cells.tolist():
+                givers[cell].append(send)
+        return [
+            frozenset(giver for cell in cells.tolist() for giver in givers[cell])
+            for cells in np.split(sends.need, sends.first_need[1:-1])
+        ]
+
     def in_order(self, order: Order) -> Graph | None:
         """The same sends over the links of an order; None where a link is missing."""
         ranks = self.rank_map(order)
@@ -157,7 +172,8 @@ def traffic_of(name: str, schedule: Schedule, problem: Problem) -> Traffic:
     TopologyError : as `hosts_of`.
     """
     sends, own = _sends_of(schedule), schedule.problem.topology
-    return Traffic(name, problem, sends, own.src[sends.link], own.dst[sends.link], hosts_of(problem.topology))
+    src, dst = own.src[sends.link], own.dst[sends.link]
+    return Traffic(name, problem, sends, src, dst, hosts_of(problem.topology), schedule)
 
 
 def hosts_of(network: LogicalTopology) -> IntArray:

@@ -8,6 +8,10 @@ best order is measured by benchmarks/orders.py.
 MOST_EXHAUSTIVE = 9
 #: Orders whose loads are computed at once, a table of so many rows: 40,000 take 100 MB at 9 hosts.
 ORDERS_AT_ONCE = 40_000
+#: Times the sends of a plan: so many ends of sends are computed at once, 160 MB.
+SENDS_OF_ORDERS = 20_000_000
+#: Permutations that keep amounts and are tried as automorphisms, and those that are used: a ring of 9 has 9.
+MOST_CANDIDATES, MOST_AUTOMORPHISMS = 2_000, 32
 #: Proposals of one annealing run for each host.
 PROPOSALS_PER_HOST = 2_000
 #: Temperatures of a run, first and last, as parts of the estimate at its begin.

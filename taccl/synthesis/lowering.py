@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from taccl.backend.target import AnyTarget, Lowered, LoweringOptions
 from taccl.errors import TacclError
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
+from taccl.support.files import ensure_writable, write_atomically
 from taccl.synthesis.configurations import Configuration
 
 
@@ -31,6 +33,23 @@ class OutputFile:
     def format(self) -> str:
         """The kind of file in a word: `xml`."""
         return self.target.format
+
+
+def paths_of(files: Sequence[OutputFile], path: str | Path) -> tuple[Path, ...]:
+    """Where `write_files` puts each: the first at `path`, others at `NAME.READER.xml`."""
+    path = Path(path)
+    others = (path.with_name(f"{path.stem}.{file.readers[0]}{path.suffix}") for file in files[1:])
+    return (path, *others) if files else ()
+
+
+def write_files(files: Sequence[OutputFile], path: str | Path) -> tuple[Path, ...]:
+    """Write all of them, or, where one cannot be written (`FileError`), none; returns where they are."""
+    paths = paths_of(files, path)
+    for each in paths:
+        ensure_writable(each)
+    for file, each in zip(files, paths, strict=True):
+        write_atomically(each, file.text)
+    return paths
 
 
 class Lowering:

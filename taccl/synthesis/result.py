@@ -17,13 +17,13 @@ from taccl.model.schedule import SavedSchedule, Schedule, schedule_file, schedul
 from taccl.model.template import Template
 from taccl.model.tolerance import is_above
 from taccl.model.windows import exposed_row, exposure
-from taccl.support.files import ensure_writable, write_atomically
+from taccl.support.files import write_atomically
 from taccl.support.report import Report, Reported, Table
 from taccl.support.schemas import finite
 from taccl.synthesis.autotune.files_tried import FileTried
 from taccl.synthesis.autotune.trials import ChunksTried
 from taccl.synthesis.by_links import by_links
-from taccl.synthesis.lowering import OutputFile
+from taccl.synthesis.lowering import OutputFile, paths_of, write_files
 from taccl.synthesis.predicted import Execution
 from taccl.synthesis.search import Found, Status, relative_gap
 from taccl.synthesis.searcher import TaskRun
@@ -182,9 +182,7 @@ class Result(Reported):
 
     def paths(self, path: str | Path) -> tuple[Path, ...]:
         """Where `write(path)` puts each of `files`: the first at `path`, others at `NAME.READER.xml`."""
-        path = Path(path)
-        others = (path.with_name(f"{path.stem}.{file.readers[0]}{path.suffix}") for file in self.files[1:])
-        return (path, *others) if self.files else ()
+        return paths_of(self.files, path)
 
     def write(self, path: str | Path) -> tuple[Path, ...]:
         """Write the file to `path` (and see `paths`); returns the files written.
@@ -195,12 +193,7 @@ class Result(Reported):
         """
         if self.by_rank is not None and not self.files:
             return self.by_rank.write(path)
-        paths = self.paths(path)
-        for each in paths:
-            ensure_writable(each)
-        for file, each in zip(self.files, paths, strict=True):
-            write_atomically(each, file.text)
-        return paths
+        return write_files(self.files, path)
 
     def write_schedule(self, path: str | Path) -> None:
         """Write the schedule, as Parquet if the name ends in `.parquet`, else as JSON.

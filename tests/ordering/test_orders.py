@@ -7,11 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from taccl.backend.targets.registry import unfold_file
 from taccl.errors import FileError, TacclError
+from taccl.ordering.automorphisms import are_first, automorphisms
 from taccl.ordering.bound import plan_bound
+from taccl.ordering.exact import bounds_us, different_orders
 from taccl.ordering.hostfile import FORMATS, host_names, hosts_text
 from taccl.ordering.ordered import best_order
 from taccl.ordering.plans import traffic_for
+from taccl.ordering.renamed import renamed
 from taccl.ordering.tours import Ring, least_bottleneck
 from taccl.ordering.traffic import Traffic
 from taccl.synthesis.request import Request
@@ -58,6 +62,29 @@ def test_the_order_is_the_fastest_of_all_machines_renumbered(
     assert times[found.found.order] == pytest.approx(found.time_us)
     assert found.before_us == pytest.approx(times[tuple(range(hosts))])
     assert found.bound_us == found.time_us
+
+
+@pytest.mark.parametrize(("plan", "collective"), [("ring", "allreduce"), ("ring", "allgather")])
+def test_an_automorphism_of_the_plan_changes_no_time(tmp_path: Path, plan: str, collective: str) -> None:
+    known = traffic(machine(tmp_path, random_costs(5, seed=9)), plan, collective)
+    same = automorphisms(known)
+    assert len(same) == 5 and same[0] == known.own_order
+    orders = np.concatenate(list(different_orders(known)))
+    assert len(orders) == 24
+    for order in orders[:6]:
+        times = {known.time_us(tuple(order[list(places)].tolist())) for places in same}
+        assert max(times) == pytest.approx(min(times))
+        assert bounds_us(known, order[None])[0] <= min(times) * (1 + 1e-9)
+
+
+def test_equal_hosts_and_automorphisms_leave_one_order_of_all_that_do_the_same() -> None:
+    every = np.array(list(permutations(range(5))))
+    turns = [tuple(np.roll(range(5), turn).tolist()) for turn in range(5)]
+    equal = [[0, 3], [1, 2, 4]]
+    word = np.array(["a", "b", "b", "a", "b"])
+    necklaces = {min("".join(word[order[list(turn)]]) for turn in turns) for order in every}
+    assert are_first(every, turns, equal).sum() == len(necklaces)
+    assert are_first(every, turns, [[host] for host in range(5)]).sum() == 24
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -185,3 +212,26 @@ def test_the_tour_with_the_fastest_slowest_hop_is_found_and_bounds_every_order(
 
 def test_a_tree_is_no_ring(tmp_path: Path) -> None:
     assert Ring.of(traffic(machine(tmp_path, random_costs(4, seed=1)), "tree")) is None
+
+
+@pytest.mark.parametrize("collective", ["allreduce", "allgather", "reducescatter", "alltoall"])
+def test_a_renamed_plan_takes_what_its_order_takes(tmp_path: Path, collective: str) -> None:
+    known = traffic(machine(tmp_path, random_costs(6, seed=2)), "ring", collective, size="6MB")
+    for order in ((0, 1, 2, 3, 4, 5), (3, 1, 4, 0, 5, 2)):
+        found = renamed(known, order)  # checked: it is the collective, of the machine's own ranks
+        assert found.makespan_us == pytest.approx(known.time_us(order))
+        assert found.problem.topology is known.problem.topology
+
+
+def test_files_of_renamed_plans_are_verified(tmp_path: Path) -> None:
+    path = machine(tmp_path, random_costs(4, seed=2))
+    found = best_order("tree", size="4MB", topology=path, effort=500)
+    (file,) = found.files("json")
+    assert unfold_file(tmp_path / "plan.json", file.text.encode(), "tested").num_ranks == 4
+    with pytest.raises(TacclError, match="another collective"):
+        renamed(traffic(path, "tree", "broadcast"), (1, 0, 2, 3))
+    (tmp_path / "plan.xml").write_text(found.files()[0].text)
+    as_file = best_order(tmp_path / "plan.xml", size="4MB", topology=path, effort=500)
+    assert as_file.found.is_exact and as_file.time_us == pytest.approx(found.time_us, rel=0.05)
+    with pytest.raises(TacclError, match="cannot be renamed"):
+        as_file.files()
