@@ -137,6 +137,7 @@ def _quotient(problem: Problem, growing: Growing) -> Quotient:
         sizes=None if problem.sizes is None else problem.sizes[chosen],
         ready_us=None if problem.ready_us is None else problem.ready_us[chosen[inputs]],
         tail_us=None if problem.tail_us is None else problem.tail_us[chosen[outputs]],
+        sum_work_us=None if problem.sum_work_us is None else problem.sum_work_us[chosen],
     )
     images = growing.images_of_chunks(np.flatnonzero(chosen))
     return Quotient(problem, part, images, growing.images_of_links, growing.is_exact)

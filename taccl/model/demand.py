@@ -22,7 +22,7 @@ class Demand:
 
     Parameters
     ----------
-    sizes, ready_us, tail_us : as in `Problem`.
+    sizes, ready_us, tail_us, sum_work_us : as in `Problem`.
     chunk_bytes : bytes of a chunk of size 1, where the demand itself says so; None: a request's size does.
     """
 
@@ -31,6 +31,7 @@ class Demand:
     ready_us: FloatArray | None = None
     tail_us: FloatArray | None = None
     chunk_bytes: float | None = None
+    sum_work_us: FloatArray | None = None
 
     @property
     def units_per_size(self) -> float:
@@ -43,9 +44,10 @@ class Demand:
 
         Symmetries that move a chunk to one of another size, or of another moment, are left out.
         """
-        if self.sizes is None and self.ready_us is None and self.tail_us is None:
+        columns = {name: getattr(self, name) for name in ("sizes", "ready_us", "tail_us", "sum_work_us")}
+        if all(column is None for column in columns.values()):
             return problem
-        stated = replace(problem, symmetry=(), sizes=self.sizes, ready_us=self.ready_us, tail_us=self.tail_us)
+        stated = replace(problem, symmetry=(), **columns)
         kept = tuple(ranks for ranks in problem.symmetry if stated.chunk_map(ranks) is not None)
         return replace(stated, symmetry=kept) if kept else stated
 

@@ -18,9 +18,11 @@ from taccl.support.arguments import column, number, whole_number
 
 #: What a problem may use beyond copies of equal chunks among members, all there at 0 and done on arrival:
 #: sums; helpers, or ranks that may not sum or not copy; chunks of unequal sizes; inputs that are there later;
-#: outputs after which something follows.
-Feature = Literal["reductions", "helpers", "sizes", "ready_times", "tails"]
+#: outputs after which something follows; work on sums before they are copied on.
+Feature = Literal["reductions", "helpers", "sizes", "ready_times", "tails", "sum_work"]
 FEATURES: frozenset[Feature] = frozenset(get_args(Feature))
+#: Those that say when computing has a part in it.
+COMPUTING: frozenset[Feature] = frozenset({"ready_times", "tails", "sum_work"})
 
 
 #: As `max_group`: a send takes any number of chunks.
@@ -113,6 +115,8 @@ class Problem:
         `inputs` is there, so that nothing can be done with it before.
     tail_us : shape (len(outputs),) or None for 0; what still follows once each row of the collective's
         `outputs` is there. A schedule ends when all that follows has ended.
+    sum_work_us : shape (num_chunks,) or None for 0; the work on each finished sum where it is made, which has
+        to be over before the sum is copied on or there. Such sums are made once (the compact form).
 
     Raises
     ------
@@ -129,6 +133,7 @@ class Problem:
     sizes: FloatArray | None = None
     ready_us: FloatArray | None = None
     tail_us: FloatArray | None = None
+    sum_work_us: FloatArray | None = None
 
     def __post_init__(self) -> None:
         number(self.chunk_mb, "chunk_mb", TopologyError, most=_MAX_CHUNK_MB)
@@ -137,6 +142,7 @@ class Problem:
             ("sizes", self.num_chunks, "chunk", 1.0),
             ("ready_us", len(self.collective.inputs), "row of the inputs", 0.0),
             ("tail_us", len(self.collective.outputs), "row of the outputs", 0.0),
+            ("sum_work_us", self.num_chunks, "chunk", 0.0),
         ):
             if getattr(self, name) is not None:
                 self._check_column(name, rows, of, usual)
@@ -191,6 +197,7 @@ class Problem:
             "sizes": self.sizes is not None,
             "ready_times": self.ready_us is not None,
             "tails": self.tail_us is not None,
+            "sum_work": self.sum_work_us is not None,
         }
         return frozenset(name for name, is_used in uses.items() if is_used)
 
@@ -211,8 +218,9 @@ class Problem:
 
     @cached_property
     def _chunk_classes(self) -> ChunkClasses:
-        sizes = np.ones(self.num_chunks) if self.sizes is None else self.sizes
-        return self.collective.chunk_classes(np.unique(sizes, return_inverse=True)[1].ravel())
+        usual = ((self.sizes, 1.0), (self.sum_work_us, 0.0))
+        columns = [np.full(self.num_chunks, value) if given is None else given for given, value in usual]
+        return self.collective.chunk_classes(np.unique(columns, axis=1, return_inverse=True)[1].ravel())
 
     def units(self, chunks: Sequence[int]) -> float:
         """The size of a group of chunks, in units of `chunk_mb`: their number, where all are equal."""

@@ -14,7 +14,7 @@ from taccl.errors import CollectiveError
 from taccl.model.collective import Collective, IntArray, Placement
 from taccl.model.demand import Demand
 from taccl.model.network import FloatArray
-from taccl.model.problem import Problem
+from taccl.model.problem import COMPUTING, Problem
 from taccl.model.units import MAX_TIME_US
 from taccl.support.arguments import number
 
@@ -30,7 +30,7 @@ class Windows:
     ready_us_per_mb : each rank makes its inputs one after another, in the order in which they lie.
     ready_us : in its place, for an (offset, rank) the moment from which the chunk there is ready; others: 0.
         Offsets count the chunks of a collective of one chunk in each part; finer chunks are ready with it.
-    at_root_us_per_mb : what is done with a sum where it is wanted, once it is made.
+    at_root_us_per_mb : what is done with a sum where it is made, before it is copied on.
     then_us_per_mb : what each rank does with each chunk that it got.
 
     Raises
@@ -56,23 +56,27 @@ class Windows:
 
         Raises
         ------
-        CollectiveError : work on sums where there are none, or where they are copied on; an (offset, rank)
-            where no chunk starts.
+        CollectiveError : work on sums where there are none; an (offset, rank) where no chunk starts.
         """
         collective = demand.collective
-        if self.at_root_us_per_mb and not _sums_end_where_made(collective):
+        if self.at_root_us_per_mb and not collective.reduces.any():
             raise CollectiveError(
-                f"at_root is work on a sum that stays where it is made, and {collective.name} has none",
-                hint="reducescatter or reduce; of an allreduce, `then` is done by every rank",
+                f"at_root is work on a sum where it is made, and {collective.name} makes none",
+                hint="allreduce, reducescatter or reduce; `then` is done with any chunk that came",
             )
         sizes = np.ones(collective.num_chunks) if demand.sizes is None else demand.sizes
         size_mb = sizes * chunk_mb
         ready_us = self._ready_us(collective, size_mb)
-        tail_us = (self.at_root_us_per_mb + self.then_us_per_mb) * size_mb[collective.outputs.chunk]
+        work_us = self.at_root_us_per_mb * size_mb * collective.reduces
+        is_copied = collective.num_wanted > 1
+        tail_us = self.then_us_per_mb * size_mb + np.where(
+            is_copied, 0.0, work_us
+        )  # of one rank it is a tail
         return replace(
             demand,
             ready_us=_sum(demand.ready_us, ready_us),
-            tail_us=_sum(demand.tail_us, np.asarray(tail_us)),
+            tail_us=_sum(demand.tail_us, np.asarray(tail_us[collective.outputs.chunk])),
+            sum_work_us=_sum(demand.sum_work_us, np.where(is_copied, work_us, 0.0)),
         )
 
     def _ready_us(self, collective: Collective, size_mb: FloatArray) -> FloatArray:
@@ -99,13 +103,15 @@ def compute_alone_us(problem: Problem) -> float:
         latest[chunk] = max(latest[chunk], ready_us)
         earliest[chunk] = min(earliest[chunk], ready_us)
     made = np.where(collective.reduces, latest, earliest)[collective.outputs.chunk]
+    if problem.sum_work_us is not None:
+        made = made + problem.sum_work_us[collective.outputs.chunk]
     tail = 0.0 if problem.tail_us is None else problem.tail_us
     return float((made + tail).max(initial=0.0))
 
 
 def exposure(problem: Problem, time_us: float) -> dict[str, float | None]:
     """What a schedule that takes so long adds to computing alone; None where nothing is said of computing."""
-    if problem.features.isdisjoint(("ready_times", "tails")):
+    if problem.features.isdisjoint(COMPUTING):
         return {"compute_alone_us": None, "exposed_us": None}
     alone_us = compute_alone_us(problem)
     return {"compute_alone_us": alone_us, "exposed_us": max(0.0, time_us - alone_us)}
@@ -131,10 +137,6 @@ def _made_mb(inputs: Placement, size_mb: FloatArray) -> FloatArray:
     made = np.empty(len(order))
     made[order] = total - total[first] + mb[first]
     return made
-
-
-def _sums_end_where_made(collective: Collective) -> bool:
-    return bool(collective.reduces.any() and (collective.num_wanted[collective.reduces] == 1).all())
 
 
 def _sum(given: FloatArray | None, more: FloatArray) -> FloatArray | None:

@@ -1,7 +1,7 @@
 """Windows of computing in a YAML file.
 
 ready: {us_per_mb: 85}        # each rank makes its chunks in order; or ready: times.csv (offset, rank, us)
-at_root: {us_per_mb: 9.3}     # work on a finished sum where it is made: reducescatter, reduce
+at_root: {us_per_mb: 9.3}     # work on a finished sum where it is made, before it is copied on
 then: {us_per_mb: 20}         # what each rank still does with each chunk that it got
 """
 

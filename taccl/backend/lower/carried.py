@@ -9,6 +9,7 @@ FEATURES: frozenset[Feature] = frozenset({"reductions", "sizes", "tails"})
 REASONS: dict[Feature, str] = {
     "helpers": "its ranks all hold data, sum and copy, and nothing does it for them",
     "ready_times": "it takes all inputs to be there when the call begins",
+    "sum_work": "its sums are copied on as they are, and what is done with them is a kernel of one's own",
 }
 
 #: The same of MSCCL-XML.

@@ -136,7 +136,7 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
         sides = [sides_of(view.problem, cut)]
         yield fluid_cut_bound(view, [cut])
         yield fluid_volume_bound(view.instance, sides)
-        yield cut_bound(view.instance, [cut])
+        yield cut_bound(view.instance, [cut], moments=view.moments)
         yield volume_bound(view.instance, sides)
 
 

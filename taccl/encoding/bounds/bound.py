@@ -32,7 +32,7 @@ class Proof:
 
 
 #: What the bounds of this room allow for: sums by `views`, and the rest by being relaxed there.
-RELAXED = frozenset({"reductions", "helpers", "sizes", "ready_times", "tails"})
+RELAXED = frozenset({"reductions", "helpers", "sizes", "ready_times", "tails", "sum_work"})
 
 #: From a view, a bound that is known already (microseconds, a yardstick) and a budget: what is proved of the
 #: view, better and better. It looks at the budget inside and stops when that is over.

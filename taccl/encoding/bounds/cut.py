@@ -3,8 +3,10 @@ r"""Bounds from cuts: what must pass a narrow place, how early it can be there, 
 Let W be a set of ranks and C the chunks that must enter W (`cuts`). Every chunk of C enters W at least once,
 over some link of E(W). Write, for a chunk c with sources U(c) and wanting ranks D(c),
 
-    head(c) = min over links l in E(W) of dist(U(c), src(l)),
-    tail(c) = max over r in D(c) and W of min over l in E(W) of dist(dst(l), r).
+    head(c) = min over u in U(c) of ready(c, u) + min over links l in E(W) of dist(u, src(l)),
+    tail(c) = max over r in D(c) and W of min over l in E(W) of dist(dst(l), r) + tail(c, r),
+
+with the ready times and tails of the problem as it is requested, 0 where it has none.
 
 The entry that first serves the farthest rank starts no earlier than head(c) and ends at least
 tail(c) before the schedule does. Links that share a port take turns, so by time T, between h and
@@ -31,30 +33,38 @@ from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.capacity import Covers, least_time, name_ports
 from taccl.encoding.bounds.cuts import Crossing, Crossings, Cut, members
 from taccl.encoding.bounds.tuning import CUT_MOST_THRESHOLDS, CUT_UNITS, CUT_UNITS_PER_ROW
-from taccl.encoding.bounds.views import View
+from taccl.encoding.bounds.views import AT_ONCE, Moments, View
 from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray
 from taccl.model.network import FloatArray
 from taccl.support.budget import Budget
 
 
-def cut_bound(instance: Instance, cuts: Sequence[Cut], budget: Budget | None = None) -> Proof:
-    """The best bound over the given cuts, of those that the budget lets it come to."""
+def cut_bound(
+    instance: Instance,
+    cuts: Sequence[Cut],
+    budget: Budget | None = None,
+    moments: Moments = AT_ONCE,
+) -> Proof:
+    """The best bound over the given cuts, of those that the budget lets it come to.
+
+    `moments` : ready times and tails of the problem, which the instance may leave out.
+    """
     best = CUT.proof(0.0, "nothing has to move")
     for cut in cuts:
         if budget is not None and not budget.remaining_s():
             break
         for crossing in instance.once(Crossings).of(cut):
-            proof = _at(instance, cut, crossing)
+            proof = _at(instance, cut, crossing, moments)
             best = proof if proof.value_us > best.value_us else best
         if budget is not None:
             budget.spend(CUT_UNITS + CUT_UNITS_PER_ROW * len(instance.demand.wants))
     return best
 
 
-def _at(instance: Instance, cut: Cut, crossing: Crossing) -> Proof:
+def _at(instance: Instance, cut: Cut, crossing: Crossing, moments: Moments) -> Proof:
     problem = instance.problem
-    head, tail = _heads_and_tails(instance, members(problem.num_ranks, cut.ranks), crossing)
+    head, tail = _heads_and_tails(instance, members(problem.num_ranks, cut.ranks), crossing, moments)
     covers = instance.once(Covers).of(crossing.links)
     best, count, through = 0.0, 0, name_ports(problem, covers[0].ports)
     heads, tails = _thresholds(head), _thresholds(tail)
@@ -72,7 +82,7 @@ def _at(instance: Instance, cut: Cut, crossing: Crossing) -> Proof:
 
 
 def _heads_and_tails(
-    instance: Instance, inside: BoolArray, crossing: Crossing
+    instance: Instance, inside: BoolArray, crossing: Crossing, moments: Moments
 ) -> tuple[FloatArray, FloatArray]:
     """The head and tail of each chunk of a crossing, microseconds, two of shape (len(chunks),)."""
     topology, distance_us = instance.problem.topology, instance.distances_us
@@ -82,18 +92,28 @@ def _heads_and_tails(
     nearest = np.full(demand.num_chunks, np.inf)
     farthest, tail = np.full((2, demand.num_chunks), -np.inf)
     # What is the same for all chunks is looked at once: there may be a row for each pair of ranks.
-    if demand.all_start_at is not None:
+    if moments.ready_us is not None:
+        inputs = instance.problem.collective.inputs
+        starts = np.flatnonzero(~inside[inputs.rank])
+        comes_us = moments.ready_us[starts] + to_cut[inputs.rank[starts]]
+        np.minimum.at(nearest, inputs.chunk[starts], comes_us)
+        np.maximum.at(farthest, inputs.chunk[starts], comes_us)
+    elif demand.all_start_at is not None:
         outside = to_cut[demand.all_start_at[~inside[demand.all_start_at]]]
         nearest[:], farthest[:] = outside.min(initial=np.inf), outside.max(initial=-np.inf)
     else:
-        starts = demand.starts.some(~inside[demand.starts.rank])
-        np.minimum.at(nearest, starts.chunk, to_cut[starts.rank])
-        np.maximum.at(farthest, starts.chunk, to_cut[starts.rank])
-    if demand.all_wanted_by is not None:
+        begin = demand.starts.some(~inside[demand.starts.rank])
+        np.minimum.at(nearest, begin.chunk, to_cut[begin.rank])
+        np.maximum.at(farthest, begin.chunk, to_cut[begin.rank])
+    if moments.tail_us is not None:
+        outputs = instance.problem.collective.outputs
+        wants = np.flatnonzero(inside[outputs.rank])
+        np.maximum.at(tail, outputs.chunk[wants], from_cut[outputs.rank[wants]] + moments.tail_us[wants])
+    elif demand.all_wanted_by is not None:
         tail[:] = from_cut[demand.all_wanted_by[inside[demand.all_wanted_by]]].max(initial=-np.inf)
     else:
-        wants = demand.wants.some(inside[demand.wants.rank])
-        np.maximum.at(tail, wants.chunk, from_cut[wants.rank])
+        end = demand.wants.some(inside[demand.wants.rank])
+        np.maximum.at(tail, end.chunk, from_cut[end.rank])
     head = np.where(demand.reduces, farthest, nearest)
     return head[chunks], tail[chunks]
 
@@ -128,7 +148,7 @@ def fluid_cut_bound(view: View, cuts: Sequence[Cut], budget: Budget | None = Non
 def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
     cuts = view.instance.once(Crossings).cuts
     yield fluid_cut_bound(view, cuts, budget)
-    yield cut_bound(view.instance, cuts, budget)
+    yield cut_bound(view.instance, cuts, budget, view.moments)
 
 
 CUT = Bound(

@@ -31,6 +31,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -38,6 +39,20 @@ from taccl.encoding.instance import Instance
 from taccl.model.collective import Collective, IntArray, Placement
 from taccl.model.network import FloatArray, LogicalTopology
 from taccl.model.problem import Problem
+
+
+class Moments(NamedTuple):
+    """When each row of a collective's inputs is ready, and what follows each row of its outputs (us).
+
+    None: all are there at 0, and nothing follows.
+    """
+
+    ready_us: FloatArray | None
+    tail_us: FloatArray | None
+
+
+#: Inputs are there at 0, and nothing follows the outputs.
+AT_ONCE = Moments(None, None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +91,20 @@ class View:
         known = requested.problem.topology
         return replace(topology, is_helper=known.is_helper) if is_backwards else known
 
+    @cached_property
+    def moments(self) -> Moments:
+        """When inputs of the view are ready and what follows its outputs, in the problem in question.
+
+        Read backwards, a sum for one rank leaves that rank once its tail is over, and its contributions are
+        there only before what is left of the time when they are ready.
+        """
+        if self.requested is None:
+            return AT_ONCE
+        problem = self.requested.problem
+        if self.problem.collective.is_reduction != problem.collective.is_reduction:
+            return Moments(problem.tail_us, problem.ready_us)
+        return Moments(problem.ready_us, problem.tail_us)
+
 
 def views(instance: Instance) -> tuple[View, ...]:
     """The problem; its sums, each for one of the ranks that want it; copies, each sum as one contribution."""
@@ -103,6 +132,7 @@ def _relaxed(instance: Instance) -> Instance:
             sizes=None,
             ready_us=None,
             tail_us=None,
+            sum_work_us=None,
         )
     )
 

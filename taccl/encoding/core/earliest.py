@@ -42,6 +42,8 @@ def earliest_us(problem: Problem, kinds: ChunkKinds) -> FloatArray:
     inputs, outputs = collective.inputs, collective.outputs
     ready = np.zeros(len(inputs)) if problem.ready_us is None else problem.ready_us
     tail = np.zeros(len(outputs)) if problem.tail_us is None else problem.tail_us
+    if problem.sum_work_us is not None:  # each contribution passes the rank where its sum is worked on
+        tail = tail + problem.sum_work_us[outputs.chunk]
     distances, kind, _ = kinds
     starts, wanted = (np.argsort(placement.chunk, kind="stable") for placement in (inputs, outputs))
     first, first_wanted = (

@@ -57,6 +57,7 @@ def phases(problem: Problem, owners: IntArray | None, group: Callable[[], Symmet
     start = _both(at_owner, collective.inputs.where(~summed[collective.inputs.chunk]))
     copies = replace(collective, name="broadcast phase", inputs=start, reduces=np.zeros_like(summed))
     kept = replace(problem, symmetry=_keeping(problem, copies, group), ready_us=None, tail_us=None)
+    kept = replace(kept, sum_work_us=None)  # of neither phase alone: what joins them knows it
     # A sum's inputs are late in the reduce phase; what follows outputs, follows copies.
     late = {cell: us for cell, us in problem.ready_at.items() if summed[cell[0]]}
     alone = {cell: us for cell, us in problem.ready_at.items() if not summed[cell[0]]}

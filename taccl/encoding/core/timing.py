@@ -26,6 +26,7 @@ from taccl.encoding.core.scheduler import (
     sends_that_wait,
     starts_in_sequence,
     tails_us,
+    work_of_sends,
 )
 from taccl.errors import ScheduleError
 from taccl.model.collective import BoolArray, IntArray
@@ -183,7 +184,7 @@ def _waiting(problem: Problem, decisions: Sequence[Decision], before: Sequence[S
     link = np.array([decision.link for decision in decisions], dtype=np.int64)
     mb = np.array([problem.units(decision.chunks) * problem.chunk_mb for decision in decisions])
     ready_us = np.array([_own_ready_us(problem, decision) for decision in decisions], dtype=np.float64)
-    return sends_that_wait(link, mb, ready_us, before)
+    return sends_that_wait(link, mb, ready_us, before, work_of_sends(problem, *_rows(decisions)))
 
 
 def _at(

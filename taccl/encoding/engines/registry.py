@@ -42,6 +42,8 @@ from taccl.support.plugins import Note, added, reported_as_of
 #: The group of entry points under which other packages add theirs.
 GROUP = "taccl.engines"
 
+#: Of engines that decide sums and copies apart: what joins both knows of the work in between.
+_OF_PHASES = COPIES_AND_SUMS | {"sum_work"}
 #: What the scheduling model for CP-SAT knows.
 _OF_THE_MODEL = COPIES_AND_SUMS | {"sizes", "ready_times", "tails"}
 #: What it knows of whole problems: local search asks it about parts of a schedule, and no helpers.
@@ -83,7 +85,7 @@ _routes = Engine(
 _greedy = Engine(
     name="greedy",
     about="list scheduling under many policies",
-    features=COPIES_AND_SUMS,
+    features=_OF_PHASES,
     serves=everything,
     run=greedy.greedy,
     at_once=greedy.greedy_at_once,
@@ -93,7 +95,7 @@ _greedy = Engine(
 _combining = Engine(
     name="combining",
     about="few large sends, by simulated annealing",
-    features=COPIES_AND_SUMS,
+    features=_OF_PHASES,
     serves=combining.serves,
     run=beginning_with(greedy.greedy, combining.combine),
     at_once=combining.combine_at_once,
@@ -173,7 +175,7 @@ ENGINES: tuple[Engine, ...] = (
     Engine(
         name="milp",
         about="routes by mixed-integer programming, orders by list scheduling, after TACCL",
-        features=COPIES_AND_SUMS,
+        features=_OF_PHASES,
         serves=milp.serves,
         run=beginning_with(greedy.greedy, milp.milp),
         needs=(FEW_OUTPUTS, NOT_HUGE),

@@ -73,6 +73,10 @@ def _columns_are_well_formed(schedule: Transfers) -> str | None:
     bad = first_true(schedule.start_us < -ULPS * np.spacing(makespan_us(schedule)))
     if bad is not None:
         return f"row {bad}: starts before 0, at {schedule.start_us[bad]} us"
+    if schedule.sums is not None and problem.sum_work_us is not None:
+        return (
+            "sums that are worked on before they are copied are made once, and these name their contributions"
+        )
     return None if schedule.sums is None else sums_are_well_formed(schedule, schedule.sums)
 
 

@@ -75,6 +75,12 @@ class Facts:
 
         is_origin[root[root >= 0]] = True
         held = np.where(is_origin, partial_ready, NEVER)
+        work_us = schedule.problem.sum_work_us
+        if work_us is not None:
+            worked = np.flatnonzero((root >= 0) & (work_us > 0))
+            held[root[worked]] = over_us(
+                np.maximum(held[root[worked]], 0.0) + work_us[worked], work_us[worked]
+            )
         for rows in blocks(len(schedule)):
             np.minimum.at(held, dst[rows], np.where(copies[rows], _arrives_us(schedule, rows), NEVER))
         return Facts(

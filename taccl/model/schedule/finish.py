@@ -7,6 +7,7 @@ from collections import defaultdict
 import numpy as np
 
 from taccl.model.network import FloatArray
+from taccl.model.problem import COMPUTING
 from taccl.model.schedule.columns import Transfers
 from taccl.model.schedule.derivation import sets_of_rows
 from taccl.model.schedule.partial_sums import Holdings, contributors
@@ -16,7 +17,7 @@ def arrivals_us(schedule: Transfers) -> FloatArray:
     """When each row of the collective's outputs is there, shape (len(outputs),); inf: never.
 
     A copy is there when the first transfer of it ends, or its own input is ready; a sum when the last part of
-    it is there. For a schedule that is not valid, this is anything.
+    it is there, and the work on it is done. For a schedule that is not valid, this is anything.
     """
     problem = schedule.problem
     collective, ranks = problem.collective, problem.num_ranks
@@ -34,7 +35,11 @@ def arrivals_us(schedule: Transfers) -> FloatArray:
         else:
             copied[cell] = min(copied.get(cell, np.inf), end_us)
     wanted = (collective.outputs.chunk * ranks + collective.outputs.rank).tolist()
-    arrival = np.array([copied.get(cell, there.get(cell, np.inf)) for cell in wanted], dtype=np.float64)
+    work_us = np.zeros(collective.num_chunks) if problem.sum_work_us is None else problem.sum_work_us
+    arrival = np.array(
+        [copied.get(cell, there.get(cell, np.inf) + work_us[cell // ranks]) for cell in wanted],
+        dtype=np.float64,
+    )
     if schedule.sums is not None:
         summed = np.flatnonzero(collective.reduces[collective.outputs.chunk])
         arrival[summed] = _made_us(schedule)[summed]
@@ -66,7 +71,7 @@ def _made_us(schedule: Transfers) -> FloatArray:
 
 def makespan_us(schedule: Transfers) -> float:
     """The largest end, with what follows an output; 0 if nothing has to move and nothing is late."""
-    if schedule.problem.features.isdisjoint(("ready_times", "tails")):
+    if schedule.problem.features.isdisjoint(COMPUTING):
         return float(schedule.end_us.max(initial=0.0))
     tail_us = schedule.problem.tail_us
     ends = arrivals_us(schedule) + (0.0 if tail_us is None else tail_us)

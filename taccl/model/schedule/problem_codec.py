@@ -36,7 +36,7 @@ _HELPERS = ("is_helper", "may_sum", "may_copy")
 _NAMES = "helper_names"
 #: MB that each rank can hold; null: anything.
 _MEMORY = "memory_mb"
-_MOMENTS = ("sizes", "ready_us", "tail_us")
+_MOMENTS = ("sizes", "ready_us", "tail_us", "sum_work_us")
 _LIMITS = ("may_use", "own_first", "link_preference", "spread_load")
 #: The keys of a problem in a file, and those that it may have.
 PROBLEM_KEYS = ("topology", "collective", "chunk_mb", "max_group", "symmetry", "limits")

@@ -23,6 +23,7 @@ from taccl.encoding.core.scheduler.graph import (
     tails_of_rows,
     tails_us,
     work_behind_us,
+    work_of_sends,
 )
 from taccl.encoding.core.scheduler.matching import matched
 from taccl.encoding.core.scheduler.pipeline import Detours, Timed, is_compiled, pipelined
@@ -63,4 +64,5 @@ __all__ = [
     "tails_us",
     "warm_up",
     "work_behind_us",
+    "work_of_sends",
 ]

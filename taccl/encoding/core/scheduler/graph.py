@@ -26,6 +26,7 @@ class Sends(NamedTuple):
     Parameters
     ----------
     link, mb, ready_us : shape (num_sends,); its link, its size, and when its sender's inputs are ready.
+    delay_us : shape (num_sends,); what is done with what it needs once that is there, and before it goes.
     first_need, need : the cells that each send needs.
     first_give, give : the cells that each gives when it ends.
     num_cells : of all sends.
@@ -34,6 +35,7 @@ class Sends(NamedTuple):
     link: IntArray
     mb: FloatArray
     ready_us: FloatArray
+    delay_us: FloatArray
     first_need: IntArray
     need: IntArray
     first_give: IntArray
@@ -87,11 +89,16 @@ def graph_of(
 
 
 def sends_that_wait(
-    link: IntArray, mb: FloatArray, ready_us: FloatArray, before: Sequence[Sequence[int]]
+    link: IntArray,
+    mb: FloatArray,
+    ready_us: FloatArray,
+    before: Sequence[Sequence[int]],
+    delay_us: FloatArray | None = None,
 ) -> Sends:
-    """Sends that wait for the ends of others: `before` has their numbers."""
+    """Sends that wait for the ends of others: `before` has their numbers; `delay_us` None: and no longer."""
+    delay_us = np.zeros(len(link)) if delay_us is None else delay_us
     every = np.arange(len(link) + 1)
-    return Sends(link, mb, ready_us, *flat(before), every, every[:-1], len(link))
+    return Sends(link, mb, ready_us, delay_us, *flat(before), every, every[:-1], len(link))
 
 
 def sends_of_rows(
@@ -121,6 +128,7 @@ def sends_of_rows(
     if backwards:
         src, dst = dst, src
     ready_us = ready_of_rows(problem, chunk, src, backwards)
+    delay_us = work_of_rows(problem, chunk, src, dst, is_sum)
     kind = 0 if by_sequence else is_sum.astype(np.int64)
     given, give = different((chunk * topology.num_ranks + dst) * 2 + kind)
     wanted = (chunk * topology.num_ranks + src) * 2
@@ -134,17 +142,22 @@ def sends_of_rows(
     if send is None:
         first_need = np.concatenate([[0], np.cumsum(need >= 0)])
         sends = Sends(
-            link, mb, ready_us, first_need, need[need >= 0], np.append(rows, len(rows)), give, len(given)
+            *(link, mb, ready_us, delay_us, first_need, need[need >= 0]),
+            *(np.append(rows, len(rows)), give, len(given)),
         )
         return sends, cells
     many = int(send[-1]) + 1 if len(send) else 0
     first = np.searchsorted(send, np.arange(many + 1))
     first_need = np.concatenate([[0], np.cumsum(np.bincount(send[need >= 0], minlength=many))])
-    latest_us = np.zeros(many)
+    latest_us, longest_us = np.zeros((2, many))
     np.maximum.at(latest_us, send, ready_us)
+    np.maximum.at(longest_us, send, delay_us)
     of_send = np.asarray(np.bincount(send, mb, many), dtype=np.float64)
     return (
-        Sends(link[first[:-1]], of_send, latest_us, first_need, need[need >= 0], first, give, len(given)),
+        Sends(
+            *(link[first[:-1]], of_send, latest_us, longest_us, first_need, need[need >= 0]),
+            *(first, give, len(given)),
+        ),
         cells,
     )
 
@@ -164,6 +177,29 @@ def ready_of_rows(problem: Problem, chunk: IntArray, rank: IntArray, backwards: 
     order = np.argsort(key)
     at = _position(chunk * problem.num_ranks + rank, key[order])
     return np.where(at >= 0, times_us[order][at], 0.0)
+
+
+def work_of_rows(
+    problem: Problem, chunk: IntArray, src: IntArray, dst: IntArray, is_sum: BoolArray
+) -> FloatArray:
+    """What is done with a sum before each row copies it on: only where no copy of it came, shape (rows,)."""
+    if problem.sum_work_us is None:
+        return np.zeros(len(chunk))
+    came = np.unique((chunk * problem.num_ranks + dst)[~is_sum])
+    is_first = ~is_sum & (_position(chunk * problem.num_ranks + src, came) < 0)
+    return np.where(is_first, problem.sum_work_us[chunk], 0.0)
+
+
+def work_of_sends(
+    problem: Problem, chunk: IntArray, link: IntArray, is_sum: BoolArray, send: IntArray
+) -> FloatArray | None:
+    """The same of sends, of all rows of each the longest; None: there is no such work."""
+    if problem.sum_work_us is None:
+        return None
+    work_us = np.zeros(int(send.max(initial=-1)) + 1)
+    ends = problem.topology.src[link], problem.topology.dst[link]
+    np.maximum.at(work_us, send, work_of_rows(problem, chunk, *ends, is_sum))
+    return work_us
 
 
 def _position(values: IntArray, among: IntArray) -> IntArray:

@@ -109,7 +109,7 @@ def _run_matching(graph: Any, costs: Any, tail_us: Any, state: Any, match: Any) 
         happens, event = next_event(state.clock, until_us)
         while happens:
             if event >= many:  # its sender's input is ready
-                _come(graph, tail_us, state, event - many)
+                _wait(graph, tail_us, state, event - many)
             elif event >= 0:
                 _arrive(graph, tail_us, state, event)
             happens, event = next_event(state.clock, until_us)
@@ -118,10 +118,16 @@ def _run_matching(graph: Any, costs: Any, tail_us: Any, state: Any, match: Any) 
 
 def _come(graph: Any, tail_us: Any, state: Any, e: int) -> None:
     """All cells that a send needs are complete."""
-    if graph.sends.ready_us[e] > state.clock.now_us[0]:
-        expect(state.clock, graph.sends.ready_us[e], len(graph.sends.link) + e)
+    ready_us = max(graph.sends.ready_us[e], state.clock.now_us[0]) + graph.sends.delay_us[e]
+    if ready_us > state.clock.now_us[0]:
+        expect(state.clock, ready_us, len(graph.sends.link) + e)
     else:
-        enter(state.waiting, graph.sends.link[e], -tail_us[e], e)
+        _wait(graph, tail_us, state, e)
+
+
+def _wait(graph: Any, tail_us: Any, state: Any, e: int) -> None:
+    """A send waits for its ports alone."""
+    enter(state.waiting, graph.sends.link[e], -tail_us[e], e)
 
 
 def _arrive(graph: Any, tail_us: Any, state: Any, e: int) -> None:
@@ -271,6 +277,6 @@ def _augment(costs: Any, match: Any, number: int) -> None:
 
 _matching = Loop(
     _run_matching,
-    (*PARTS, _come, _arrive, _send_first, _choose, _is_open, _take, _by_urgency, _pair_up, _augment),
+    (*PARTS, _come, _wait, _arrive, _send_first, _choose, _is_open, _take, _by_urgency, _pair_up, _augment),
     eager=True,
 )

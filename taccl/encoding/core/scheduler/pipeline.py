@@ -245,8 +245,9 @@ def _run_pipeline(
 
 def _come(graph: Any, key: Any, joins: Any, state: Any, e: int) -> None:
     """All cells that a send needs are complete."""
-    if graph.sends.ready_us[e] > state.clock.now_us[0]:
-        expect(state.clock, graph.sends.ready_us[e], len(graph.sends.link) + e)
+    ready_us = max(graph.sends.ready_us[e], state.clock.now_us[0]) + graph.sends.delay_us[e]
+    if ready_us > state.clock.now_us[0]:
+        expect(state.clock, ready_us, len(graph.sends.link) + e)
     else:
         _offer(graph, key, joins, state, e)
 

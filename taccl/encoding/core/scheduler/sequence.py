@@ -27,10 +27,11 @@ def starts_in_sequence(sends: Sends, costs: Costs) -> FloatArray:
 def _run_starts(sends: Any, costs: Any, there: Any, free: Any, start_us: Any) -> Any:
     for e in range(len(sends.link)):
         link, mb, now = sends.link[e], sends.mb[e], sends.ready_us[e]
-        for pair in range(costs.first[link], costs.first[link + 1]):
-            now = max(now, free[costs.port[pair]])
         for row in range(sends.first_need[e], sends.first_need[e + 1]):
             now = max(now, there[sends.need[row]])
+        now += sends.delay_us[e]
+        for pair in range(costs.first[link], costs.first[link + 1]):
+            now = max(now, free[costs.port[pair]])
         start_us[e] = now
         for pair in range(costs.first[link], costs.first[link + 1]):
             free[costs.port[pair]] = now + costs.busy_alpha_us[pair] + mb * costs.busy_beta_us[pair]

@@ -106,7 +106,8 @@ def _columns(
     mb = (np.array(sends.last) - np.array(sends.first)) * cluster.problem.chunk_mb
     need = flat([after[each] for each in order.tolist()])
     first = np.arange(len(order) + 1)
-    return Columns(link[order], mb[order % len(sends)], np.zeros(len(order)), *need, first, order, len(order))
+    at_once = np.zeros(len(order))
+    return Columns(link[order], mb[order % len(sends)], at_once, at_once, *need, first, order, len(order))
 
 
 def _whoever_can(cluster: Cluster, sends: Sends, costs: Costs) -> FloatArray:

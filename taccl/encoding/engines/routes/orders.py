@@ -239,8 +239,10 @@ class Open:
         return np.asarray(duration * busiest[sends.link] ** power + 1e-3 * duration)
 
     def _detours(self, cells: Cells, graph: Graph) -> Detours | None:
-        """Copies of the last chunks may go over other links."""
+        """Copies of the last chunks may go over other links; not those of sums that are worked on first."""
         problem, routes = self.problem, self.routes
+        if problem.sum_work_us is not None:
+            return None
         topology = problem.topology
         src, dst = (topology.dst, topology.src) if self.backwards else (topology.src, topology.dst)
         copies = np.flatnonzero(routes.is_sum == self.backwards)
