@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from taccl.synthesis.output_options import OutputOptions as OutputOptions
     from taccl.synthesis.request import Request as Request
     from taccl.synthesis.result import Result as Result
+    from taccl.synthesis.traffic import TrafficPlan as TrafficPlan
+    from taccl.synthesis.traffic import plan_traffic as plan_traffic
     from taccl.topologies import PhysicalTopology as PhysicalTopology
     from taccl.topologies import load_topology as load_topology
 
@@ -93,6 +95,7 @@ _PUBLIC = {
     "synthesis.request": "Request",
     "synthesis.result": "Result",
     "synthesis.formulated": "Formulated",
+    "synthesis.traffic": "TrafficPlan plan_traffic",
     "topologies": "PhysicalTopology load_topology",
 }
 _HOME = {name: module for module, names in _PUBLIC.items() for name in names.split()}

@@ -22,6 +22,7 @@ class Choice:
     turns_back : whether pipelines are scheduled again from their ends.
     matches : whether matchings are tried, too.
     behind : how much all work that waits for a row may count in a pipeline, next to the rest of its way.
+    waves : of pipelines, where the turns say more than those that are usual; empty: the usual ones.
     """
 
     routes: Routes
@@ -31,6 +32,7 @@ class Choice:
     turns_back: bool = False
     matches: bool = False
     behind: tuple[float, ...] = (0.0,)
+    waves: tuple[float, ...] = ()
 
 
 #: Yields routes for an instance, others for each seed; nothing where it finds none in time.

@@ -1,7 +1,7 @@
 """The engine of routes and orders: routes by several choosers, put in order by one scheduler.
 
-    choosers    forests of trees at prices, trees at the optimum of programs, paths at prices, flows, ways of
-                least load past helpers, shortest
+    choosers    forests of trees at prices, trees at the optimum of programs, rails between nodes, paths at
+                prices, flows, ways of least load past helpers, shortest
     orders      pipelines of whatever can go, matchings of what goes together
 
 Where some rank may not sum or not copy, sums whose parts stay apart (`apart`) are tried, too.
@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from taccl.encoding.core import scheduler
+from taccl.encoding.core.dealing import dealing_is_compiled, warm_up_dealing
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
@@ -24,6 +25,7 @@ from taccl.encoding.engines.routes import spanning
 from taccl.encoding.engines.routes.apart import schedules_apart
 from taccl.encoding.engines.routes.choice import Choice, Chooser, by_phases, powers_of_two
 from taccl.encoding.engines.routes.columns import Routes
+from taccl.encoding.engines.routes.crossings import crossings, serves_crossings
 from taccl.encoding.engines.routes.flow import flow, has_flow
 from taccl.encoding.engines.routes.forests import forests, serves_forests
 from taccl.encoding.engines.routes.load_program import by_load_program, one_by_one, serves_load_program
@@ -78,6 +80,7 @@ def routes(
         yield Update("routes", note=why)
         return
     scheduler.warm_up()
+    warm_up_dealing()
     best_us = np.inf if incumbent is None else incumbent.makespan_us
     for schedule in _apart(instance, incumbent):
         if schedule.makespan_us < best_us - TOLERANCE_US:
@@ -141,7 +144,8 @@ def _needs_the_whole(instance: Instance) -> bool:
 
 def is_compiled() -> bool:
     """Whether its loops are machine code already, here or on disk."""
-    return spanning.choosing_is_compiled() and by_pairs.choosing_is_compiled() and scheduler.is_compiled()
+    choosing = spanning.choosing_is_compiled() and by_pairs.choosing_is_compiled() and dealing_is_compiled()
+    return choosing and scheduler.is_compiled()
 
 
 def choosers_of(instance: Instance) -> list[Chooser]:
@@ -149,6 +153,7 @@ def choosers_of(instance: Instance) -> list[Chooser]:
     phases = [each for each in (instance.phases.reduce_phase, instance.phases.broadcast_phase) if each]
     collective, choosers = instance.problem.collective, list[Chooser]()
     if instance.demand.moves_pairwise:
+        choosers += [crossings] if serves_crossings(instance) else []
         choosers += [pairs] if len(instance.demand.from_one_to_another) else []
     elif "helpers" not in instance.features:  # trees span all ranks, and helpers may be no part of one
         choosers += [forests] if serves_forests(instance) else []

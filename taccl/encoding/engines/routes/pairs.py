@@ -90,11 +90,19 @@ def _ends(problem: Problem, chunks: IntArray, kind: IntArray) -> Ends:
     """The chunks by source and kind; those for one node are in company, where it has several ranks."""
     collective, node_of = problem.collective, problem.topology.node_of
     source, target = collective.source[chunks], collective.destination[chunks]
-    piece = np.arange(len(chunks)) % collective.chunks_per_rank
+    piece, many = _pieces(source * problem.num_ranks + target)
     company = node_of[target] if len(np.unique(node_of)) > 1 else target
-    company = company * collective.chunks_per_rank + piece
+    company = company * many + piece
     order = np.lexsort((chunks, company, kind, source))
     return Ends(*(column[order] for column in (chunks, source, target, kind, company)))
+
+
+def _pieces(part: IntArray) -> tuple[IntArray, int]:
+    """For each chunk, how many before it are of its part; and of how many a part is at most."""
+    order = np.argsort(part, kind="stable")
+    piece = np.empty_like(part)
+    piece[order] = np.arange(len(part)) - np.searchsorted(part[order], part[order])
+    return piece, int(piece.max(initial=0)) + 1
 
 
 @dataclass(frozen=True, eq=False)

@@ -194,7 +194,7 @@ class _Stream:
 
     def _first_settings(self, choice: Choice) -> list[_Setting]:
         """All pipelines and matchings, the likeliest first."""
-        waves = WAVES_BOTH if self._search.both else WAVES_ONE
+        waves = choice.waves or (WAVES_BOTH if self._search.both else WAVES_ONE)
         pipelines: list[_Setting] = [
             _Pipeline(wave, power, most, behind)
             for most in range(len(choice.most))

@@ -124,6 +124,8 @@ MOST_TOGETHER = 64
 #: copied, and where they go one way.
 WAVES_BOTH = (0.6, 0.3, 1.0, 0.1, 0.03, 0.0)
 WAVES_ONE = (0.03, 0.0, 0.1, 0.3, 0.6, 1.0)
+#: Waves where turns are moments: those of a matching.
+CROSSINGS_WAVES = (2.0, 0.5, 8.0)
 #: How much the load of the ports on the rest of a chunk's way counts next to its time, by a power of the
 #: load: where each chunk goes to one rank.
 POWERS = (0.0, 1.0, 2.0, 8.0)
