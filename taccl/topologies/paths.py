@@ -122,11 +122,20 @@ class PathFinder:
             (self._rank_of[end], end) for end in {*direct, *inside, *between} if end in self._rank_of
         )
         for rank, gpu in reached:
-            routes = inside if self.devices[gpu].node == node else between
+            routes = inside if self.devices[gpu].node == node != NO_NODE else between
             way = direct.get(gpu, routes.get(gpu))
-            if way is not None and (switch is None or self.devices[gpu].at != switch):
+            if way is None or (switch is not None and self.devices[gpu].at == switch):
+                continue
+            if gpu in direct or not self._are_servers_of_one_switch(start, gpu):
                 found[rank] = self._path(src_rank, rank, way)
         return found
+
+    def _are_servers_of_one_switch(self, one: int, other: int) -> bool:
+        """Whether two helpers of no node hang on the same switch: then neither has what the other lacks."""
+        if not self.devices[one].kind == self.devices[other].kind == "helper":
+            return False
+        ends = [{self.ends[link][1] for link in self.leaving[server]} for server in (one, other)]
+        return self.devices[one].node == self.devices[other].node == NO_NODE and bool(ends[0] & ends[1])
 
     def _path(self, src_rank: int, dst_rank: int, way: Way) -> Path:
         ends = (self.gpus[src_rank], self.gpus[dst_rank])

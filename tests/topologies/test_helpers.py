@@ -321,3 +321,42 @@ def test_wrong_helpers_of_a_machine_are_refused(helpers, message):
 def test_helpers_at_the_fabric_of_one_node_are_refused():
     with pytest.raises(TopologyError, match="there is none between these nodes"):
         parse_topology(SHARP, nodes=1)
+
+
+RACKS = """\
+name: two-racks
+occupancy: pipelined
+nodes: 4
+node: {gpus: 1, nics: 1, links: [{from: gpus, to: nics, alpha_us: 0, bandwidth_gbps: 12.5}]}
+fabric:
+  alpha_us: 5
+  bandwidth_gbps: 12.5
+  levels: [{name: rack, nodes: 2, oversubscription: 2, alpha_us: 1}, {name: spine}]
+helpers:
+  - {name: one, count: 2, to: rack0, alpha_us: 2.5, bandwidth_gbps: 40}
+  - {name: two, to: rack1, alpha_us: 2.5, bandwidth_gbps: 40}
+"""
+
+
+def test_servers_of_two_racks_have_ways_to_each_other_and_those_of_one_switch_none():
+    machine = parse_topology(RACKS)
+    one, other, two = (machine.num_members + helper for helper in range(3))
+    assert machine.path(one, two) is not None
+    assert machine.path(two, other) is not None
+    assert machine.path(one, other) is None
+
+
+def test_servers_in_each_rack_make_its_sums_before_they_cross():
+    """Every byte leaves a GPU once, and an uplink of two GPUs' half once: a ring takes half as long again."""
+    machine = parse_topology(RACKS.replace("count: 2, ", ""))
+    result = synthesize(
+        "allreduce", topology=machine, size="16MB", chunks=4, engine="routes", effort=600, target="placement"
+    )
+    ring = synthesize(
+        "allreduce", topology=machine, without=("one", "two"), size="16MB", chunks=4, effort=300
+    )
+    assert result.time_us < 0.9 * ring.time_us
+    (file,) = result.files
+    assert {at >= machine.num_members for at in file.program.at} == {True}
+    across = {each.to for rank in file.program.ranks[4:] for each in rank.sums}
+    assert across <= {4, 5}
