@@ -28,6 +28,15 @@ from taccl.training.placements import rank_placements as ranked
     "--iterations", type=int, default=1000, show_default=True, metavar="N", help="Steps of the job."
 )
 @click.option("--wait", metavar="TIME", help="Until as many GPUs are free on fewest nodes: 40min.")
+@click.option(
+    "--policy",
+    type=FILE,
+    metavar="FILE",
+    help="Waits of jobs with as many GPUs, in leases, one a line: Dally's tuner says how long to hold out.",
+)
+@click.option(
+    "--leases", type=int, default=100, show_default=True, metavar="N", help="In which these jobs waited."
+)
 @click.option("--plan", default="ring", show_default=True, metavar="NAME", help="As of taccl stall.")
 @click.option("--bucket", default="25MB", show_default=True, metavar="BYTES|auto", help="As of taccl stall.")
 @click.option("--batch", type=float, metavar="N", help="Samples of a GPU. Default: the job's.")
@@ -55,5 +64,7 @@ def rank_placements(as_json: bool, **requested: Any) -> None:
     show_reported(found, as_json=as_json)
     if not as_json:
         click.echo(found.advice)
+        if found.policy is not None:
+            click.echo(found.policy.advice)
         for note in found.notes:
             click.echo(f"note: {note}")

@@ -161,10 +161,38 @@ def library(
     request = Request(collective, topology=topology, nodes=nodes, without=without, root=root, executor=False)
     question, notes = question_of(request, (None,), OutputOptions(file=False), sizes_of(sizes))
     bounds = bounds_of(question, budget.share(_FOR_BOUNDS))
+    curves, more = _curves(name, question, budget)
+    return LibraryTable(question, bounds, curves, (*notes, *more))
+
+
+def library_times_us(
+    name: str,
+    collective: str,
+    *,
+    topology: PhysicalTopology,
+    sizes: Sequence[int],
+    time_limit: float,
+    effort: int,
+) -> dict[int, float]:
+    """What the fastest variant of an algorithm takes at each size, microseconds, without bounds.
+
+    Raises
+    ------
+    TacclError : as `library`.
+    """
+    budget = Budget.of_work(effort, time_limit)
+    request = Request(collective, topology=topology, executor=False)
+    question, _ = question_of(request, (None,), OutputOptions(file=False), sizes_of(sizes))
+    curves, _ = _curves(name, question, budget)
+    fastest = (min(curve.times_us[place] for curve in curves) for place in range(len(question.sizes)))
+    times = zip(question.sizes, fastest, strict=True)
+    return {size: time_us for size, time_us in times if math.isfinite(time_us)}
+
+
+def _curves(name: str, question: Question, budget: Budget) -> tuple[tuple[Curve, ...], tuple[str, ...]]:
+    """The algorithms of a name, and what the user should know of them."""
     known = Library(question, budget, name="" if name == ALL else name)
     every = tuple(known)
-    if not known.is_whole:
-        notes = (*notes, NOT_WHOLE)
     curves = tuple(curve for curve in every if name == ALL or name.lower() in curve.name.lower())
     if not curves:
         every = tuple(Library(question, budget))
@@ -172,4 +200,4 @@ def library(
             raise TacclError(f"libraries have no algorithm for {question.name}")
         names = few(sorted({curve.name for curve in every}), 12)
         raise TacclError(f"there is no algorithm {shown(name)} for {question.name}", hint=f"one of {names}")
-    return LibraryTable(question, bounds, curves, notes)
+    return curves, (() if known.is_whole else (NOT_WHOLE,))

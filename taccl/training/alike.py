@@ -4,15 +4,20 @@ Devices are coloured by what they are, and then again and again by the colours o
 costs of the links to them (colour refinement: Weisfeiler and Leman). Of machines that are trees, equal
 colours prove an isomorphism; that a link leaves its node is part of its cost, and says which devices are of
 one node where those are linked. Of other machines an isomorphism is built: a device of a colour that several
-have is singled out in both, colours are refined again, and so on until each colour is of one device; then
-links are compared one by one. Where that fails, the two allocations count as different.
+have is singled out, colours are refined again, and so on until each colour is of one device; then links are
+compared one by one, in the order of colours. Where they differ, two allocations count as different.
+
+Before that, nodes and GPUs that can change places with all else where it is stand for each other: on nodes
+with a switch for all GPUs, allocations differ by how many GPUs they have of which node.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import networkx as nx
 import numpy as np
@@ -43,7 +48,7 @@ class Alike:
     """
 
     machine: PhysicalTopology
-    _classes: dict[bytes, list[tuple[int, ...]]] = field(default_factory=dict)
+    _classes: dict[bytes, tuple[int, ...]] = field(default_factory=dict)
     _known: dict[tuple[tuple[int, tuple[int, ...]], ...], tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -84,21 +89,56 @@ class Alike:
 
     def _first_alike(self, ordered: tuple[int, ...]) -> tuple[int, ...]:
         kept = self._kept(ordered)
-        colours = self._refined(kept, self._kind.copy())
-        known = self._classes.setdefault(np.sort(colours[kept]).tobytes(), [])
-        for other in known:
-            if self._is_forest or self._isomorphic(ordered, other):
-                return other
-        known.append(ordered)
-        return ordered
+        part, kind = self._part(kept), self._kind[kept]
+        looks = np.sort(part.refined(kind)).tobytes() if self._is_forest else part.looks(kind)
+        return self._classes.setdefault(looks, ordered)
 
     def _up_to_equal_nodes(self, ranks: tuple[int, ...]) -> tuple[tuple[int, tuple[int, ...]], ...]:
-        """What is chosen of each node, which of equal nodes it is left out."""
+        """What is chosen of each node, which of equal nodes and of equal GPUs of a node it is left out."""
         chosen: dict[int, list[int]] = {}
         for rank in ranks:
-            gpu = self.machine.gpus[rank]
-            chosen.setdefault(gpu.node, []).append(gpu.local)
-        return tuple(sorted((self._equal_to[node], tuple(of)) for node, of in chosen.items()))
+            node, place = self._place_of[rank]
+            chosen.setdefault(node, []).append(self._equal_gpu[self._equal_to[node], place])
+        return tuple(sorted((self._equal_to[node], tuple(sorted(of))) for node, of in chosen.items()))
+
+    @cached_property
+    def _equal_gpu(self) -> dict[tuple[int, int], int]:
+        """For each GPU, by node and place in it, the first of the node that can change places with it, while
+        all other GPUs stay where they are; of nodes that are equal to no other before them.
+        """
+        of_node: dict[int, list[int]] = {}
+        for rank, (node, _) in enumerate(self._place_of):
+            if self._equal_to[node] == node:
+                of_node.setdefault(node, []).append(rank)
+        first: dict[tuple[int, int], int] = {}
+        for ranks in of_node.values():
+            known: list[int] = []
+            for rank in ranks:
+                other = next((each for each in known if self._may_swap(rank, each)), rank)
+                if other == rank:
+                    known.append(rank)
+                first[self._place_of[rank]] = self._place_of[other][1]
+        return first
+
+    @cached_property
+    def _place_of(self) -> list[tuple[int, int]]:
+        """The node of each GPU, and how many GPUs of the node stand before it."""
+        before: Counter[int] = Counter()
+        places = []
+        for gpu in self.machine.gpus:
+            places.append((gpu.node, before[gpu.node]))
+            before[gpu.node] += 1
+        return places
+
+    def _may_swap(self, one: int, other: int) -> bool:
+        """Whether an isomorphism of the whole machine exchanges two GPUs and leaves all others in place."""
+        marks = np.zeros((2, len(self._kind)), dtype=np.uint64)
+        marks[:, self._gpu] = np.arange(1, len(self._gpu) + 1)
+        swapped = self._gpu[[one, other]]
+        marks[1, swapped] = marks[1, swapped[::-1]]
+        whole = self._part(np.ones(len(self._kind), dtype=np.bool_))
+        one_looks, other_looks = (whole.looks(_mixed(each) ^ self._kind) for each in marks)
+        return one_looks == other_looks
 
     @cached_property
     def _equal_to(self) -> dict[int, int]:
@@ -110,13 +150,14 @@ class Alike:
         first: dict[int, int] = {}
         every = np.ones(len(self._kind), dtype=np.bool_)
         every[len(self.machine.devices) :] = False  # nodes themselves: their devices move together
-        own = np.flatnonzero(every)
+        whole, own = self._part(every), np.flatnonzero(every)
+        kind, links = self._kind[every], whole.in_order(own)
         for node, devices in of_node.items():
             for other in dict.fromkeys(first.values()):
                 if len(of_node[other]) == len(devices):
                     swapped = own.copy()
                     swapped[devices], swapped[of_node[other]] = of_node[other], devices
-                    if self._maps((every, every), own, swapped):
+                    if np.array_equal(kind, kind[swapped]) and np.array_equal(links, whole.in_order(swapped)):
                         first[node] = other
                         break
             first.setdefault(node, node)
@@ -132,49 +173,62 @@ class Alike:
         kept[chosen] = True
         return kept
 
-    def _refined(self, kept: BoolArray, colours: _Colours) -> _Colours:
+    def _part(self, kept: BoolArray) -> _Part:
+        """What is left of the machine, with its devices numbered anew."""
+        number = np.cumsum(kept) - 1
         used = kept[self._src] & kept[self._dst]
-        src, dst, cost = self._src[used], self._dst[used], self._mixed_cost[used]
+        src, dst = number[self._src[used]], number[self._dst[used]]
+        return _Part(src, dst, self._cost[used], self._mixed_cost[used])
+
+
+class _Part(NamedTuple):
+    """A part of a machine: links by the numbers of their devices, and what they cost."""
+
+    src: IntArray
+    dst: IntArray
+    cost: IntArray
+    mixed_cost: _Colours
+
+    def refined(self, colours: _Colours) -> _Colours:
+        """Colours that also say what is linked to a device, and to that, and so on."""
         many = 0
-        while (now := len(np.unique(colours[kept]))) > many:
+        while (now := _how_many(colours)) > many:
             many = now
             out, into = np.zeros_like(colours), np.zeros_like(colours)
-            np.add.at(out, src, _mixed(colours[dst] * _ODD + cost))
-            np.add.at(into, dst, _mixed(colours[src] * _OTHER + cost))
+            np.add.at(out, self.src, _mixed(colours[self.dst] * _ODD + self.mixed_cost))
+            np.add.at(into, self.dst, _mixed(colours[self.src] * _OTHER + self.mixed_cost))
             colours = _mixed(colours * _ODD + out + into * _OTHER)
         return colours
 
-    def _isomorphic(self, one: tuple[int, ...], other: tuple[int, ...]) -> bool:
-        """Whether an isomorphism was built from what is left of one allocation to that of the other."""
-        kept = self._kept(one), self._kept(other)
-        colours = [self._refined(each, self._kind.copy()) for each in kept]
-        for turn in range(int(kept[0].sum())):
-            places = [np.flatnonzero(each) for each in kept]
-            sorted_places = [
-                place[np.argsort(colour[place], kind="stable")]
-                for place, colour in zip(places, colours, strict=True)
-            ]
-            ranked = [colour[place] for colour, place in zip(colours, sorted_places, strict=True)]
-            if not np.array_equal(ranked[0], ranked[1]):
-                return False
-            twins = np.flatnonzero(ranked[0][1:] == ranked[0][:-1])
-            if not len(twins):
-                return self._maps(kept, sorted_places[0], sorted_places[1])
-            for side in (0, 1):
-                colours[side][sorted_places[side][twins[0]]] ^= _mixed(np.array([turn + 1], np.uint64))[0]
-                colours[side] = self._refined(kept[side], colours[side])
-        return False
+    def looks(self, kind: _Colours) -> bytes:
+        """Kinds of devices and links in an order of the devices by what they look like: where two parts have
+        the same, the devices at one place of both are an isomorphism.
 
-    def _maps(self, kept: tuple[BoolArray, BoolArray], one: IntArray, other: IntArray) -> bool:
-        """Whether devices in these orders have the same links."""
-        rows = []
-        for has, order in zip(kept, (one, other), strict=True):
-            number = np.full(len(has), -1, dtype=np.int64)
-            number[order] = np.arange(len(order))
-            used = has[self._src] & has[self._dst]
-            columns = np.stack([number[self._src[used]], number[self._dst[used]], self._cost[used]])
-            rows.append(columns[:, np.lexsort(columns)])
-        return np.array_equal(rows[0], rows[1]) and np.array_equal(self._kind[one], self._kind[other])
+        Devices of one colour are singled out one after another. Where it matters which of them comes first,
+        two parts may be isomorphic all the same.
+        """
+        colours = self.refined(kind)
+        for turn in range(1, len(colours) + 1):
+            order = np.argsort(colours, kind="stable")
+            ranked = colours[order]
+            twins = np.flatnonzero(ranked[1:] == ranked[:-1])
+            if not len(twins):
+                break
+            colours[order[twins[0]]] ^= _mixed(np.array([turn], np.uint64))[0]
+            colours = self.refined(colours)
+        return kind[order].tobytes() + self.in_order(order).tobytes()
+
+    def in_order(self, order: IntArray) -> IntArray:
+        """The links with devices numbered in this order, sorted."""
+        number = np.empty(len(order), dtype=np.int64)
+        number[order] = np.arange(len(order))
+        columns = np.stack([number[self.src], number[self.dst], self.cost])
+        return columns[:, np.lexsort(columns)]
+
+
+def _how_many(colours: _Colours) -> int:
+    ordered = np.sort(colours)
+    return int((ordered[1:] != ordered[:-1]).sum()) + 1
 
 
 def _is_forest(machine: PhysicalTopology) -> bool:

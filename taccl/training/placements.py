@@ -16,6 +16,7 @@ from taccl.topologies.select import select
 from taccl.topologies.without import without_helpers
 from taccl.training.alike import Alike
 from taccl.training.allocations import Allocation, AllocationReader, compact, load_allocations, shape_of
+from taccl.training.policy import Policy, load_waits, policy_of
 from taccl.training.recurrence import Until
 from taccl.training.stalled import NOTES, stall
 from taccl.training.workload import DDP_BUCKET, Workload
@@ -72,6 +73,7 @@ class Ranked(Reported):
     iterations : steps of the job.
     wait_s : until the ideal allocation is there; None: that is not known.
     num_classes : allocations that do not look alike.
+    policy : for how many leases a scheduler should hold out; None: no waits of other jobs are known.
     """
 
     workload: Workload
@@ -82,6 +84,7 @@ class Ranked(Reported):
     wait_s: float | None
     num_classes: int
     notes: tuple[str, ...]
+    policy: Policy | None = None
 
     @property
     def worth_waiting_s(self) -> float:
@@ -125,6 +128,7 @@ class Ranked(Reported):
             "worth_waiting_s": self.worth_waiting_s,
             "wait_s": self.wait_s,
             "advice": self.advice,
+            "policy": None if self.policy is None else self.policy.to_dict(),
             "notes": list(self.notes),
         }
         cells = [
@@ -149,6 +153,8 @@ def rank_placements(
     nodes: int | None = None,
     iterations: int = 1000,
     wait: str | float | None = None,
+    policy: str | Path | Sequence[float] | None = None,
+    leases: int = 100,
     plan: str = "ring",
     bucket: str | int = DDP_BUCKET,
     gradients: str | None = None,
@@ -168,6 +174,8 @@ def rank_placements(
     candidates : a file with one allocation a line, or the allocations: `n0.gpu[0-4],n1.gpu[0-2]`.
     topology, nodes : the cluster.
     iterations : steps of the job. wait : until as many GPUs are free on as few nodes as can be: `40min`.
+    policy : waits of other jobs with as many GPUs, in leases, or their file; then Dally's tuner says how long
+        a scheduler should hold out. leases : the last so many, in which they waited.
     time_limit : seconds for each allocation that differs.
 
     Raises
@@ -178,6 +186,8 @@ def rank_placements(
     workload = load_workload(job)
     whole_number(iterations, "iterations", TacclError, least=1, most=_MOST_ITERATIONS)
     wait_s = None if wait is None else seconds_of(wait)
+    waits = load_waits(policy) if isinstance(policy, str | Path) else policy
+    tuned = None if waits is None else policy_of(waits, leases)
     if isinstance(candidates, str | Path):
         offered = load_allocations(candidates, machine)
     else:
@@ -209,7 +219,7 @@ def rank_placements(
     different = len(known)
     ideal = placed(compact(machine, len(offered[0].ranks)))
     notes = (*workload.notes, *NOTES, "other jobs on the same switches are not counted")
-    return Ranked(workload, machine, rows, ideal, iterations, wait_s, different, notes)
+    return Ranked(workload, machine, rows, ideal, iterations, wait_s, different, notes, tuned)
 
 
 def _check_sizes(offered: Sequence[Allocation]) -> None:

@@ -15,7 +15,7 @@ from taccl.analysis.any_cutting import any_cutting_bounds
 from taccl.analysis.baseline import baseline
 from taccl.errors import TacclError
 from taccl.exploration.explore import explore
-from taccl.exploration.library_table import ALL, library
+from taccl.exploration.library_table import ALL, library_times_us
 from taccl.model.collectives import make_collective
 from taccl.support.arguments import shown
 from taccl.support.budget import Budget
@@ -102,22 +102,14 @@ class Timer:
             times = {row["size_bytes"]: row["time_us"] for row in table.best if row["time_us"] is not None}
         else:
             name = ALL if self.machine.num_members == 2 else self.plan  # of two ranks, all are one
-            rows = (
-                library(
-                    name,
-                    collective,
-                    topology=self.machine,
-                    sizes=sizes,
-                    time_limit=self.seconds,
-                    effort=LIBRARY_EFFORT,
-                )
-                .report()
-                .rows
+            times = library_times_us(
+                name,
+                collective,
+                topology=self.machine,
+                sizes=sizes,
+                time_limit=self.seconds,
+                effort=LIBRARY_EFFORT,
             )
-            times = {}
-            for row in rows:
-                size, time_us = int(str(row["size_bytes"])), float(str(row["time_us"]))
-                times[size] = min(times.get(size, time_us), time_us)
         if not times:
             raise TacclError(f"there is no {shown(self.plan)} of {collective} on {self.machine.name}")
         known = sorted(times)

@@ -66,6 +66,10 @@ def test_a_stall_and_a_ranking_are_tables(taccl: Taccl, files: Path) -> None:
         ("rank-placements --topology two.yaml --job job.yaml --candidates job.yaml", "job.yaml:1"),
         ("rank-placements --topology two.yaml --job job.yaml --candidates offers.txt --wait soon", "no time"),
         (
+            "rank-placements --topology two.yaml --job job.yaml --candidates offers.txt --policy job.yaml",
+            "no number of leases",
+        ),
+        (
             "rank-placements --topology two.yaml --job job.yaml --candidates offers.txt --iterations 0",
             "iterations",
         ),

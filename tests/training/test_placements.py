@@ -13,6 +13,7 @@ from taccl.topologies.select import select
 from taccl.training.alike import Alike
 from taccl.training.allocations import AllocationReader, compact, load_allocations, shape_of
 from taccl.training.placements import rank_placements, seconds_of
+from taccl.training.policy import load_waits, policy_of
 from taccl.training.workload import Layer, Workload
 
 RACKS = """\
@@ -124,3 +125,26 @@ def test_times_to_wait() -> None:
     for wrong in ("40", "-1s", "soon"):
         with pytest.raises(UnitError):
             seconds_of(wrong)
+
+
+def test_the_tuner_is_that_of_dally(tmp_path: Path) -> None:
+    (tmp_path / "waits.txt").write_text("# leases\n10\n14 # of two racks\n\n12\n")
+    waits = load_waits(tmp_path / "waits.txt")
+    tuned = policy_of(waits, 100)
+    assert (tuned.mean, tuned.rack_wait, tuned.any_wait) == (12, 16, 16)  # 12 + 2 x 1.63
+    assert (policy_of((1.0,), 100).rack_wait, policy_of((1.0,), 100).any_wait) == (6, 12)
+    assert (policy_of((500.0,), 100).rack_wait, policy_of((500.0,), 100).any_wait) == (80, 100)
+    (tmp_path / "waits.txt").write_text("3\nlong\n")
+    with pytest.raises(TacclError, match="no number of leases") as fault:
+        load_waits(tmp_path / "waits.txt")
+    assert fault.value.line == 2
+    for wrong in ((), (-1.0,)):
+        with pytest.raises(TacclError):
+            policy_of(wrong, 100)
+
+
+def test_on_nodes_with_a_switch_for_all_gpus_only_their_numbers_count() -> None:
+    alike = Alike(load_topology("dgx-h100", nodes=8))
+    first = alike.representative((0, 1, 2, 8, 9))
+    assert alike.representative((7, 61, 5, 60, 3)) == first
+    assert alike.representative((0, 1, 2, 3, 8)) != first
