@@ -6,7 +6,7 @@ saved schedule, machine now ──► its sends, broken ones by other ways ─�
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,8 @@ from taccl.synthesis.searcher import Alone
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+#: Why a schedule is not mended of which `rest_of` has none.
+_NO_SUMS = "what it still sends are no sums of what ranks have by then"
 #: Of a search whose schedule is waited for.
 TIME_LIMIT_S = 10.0
 
@@ -50,6 +52,7 @@ class Repaired:
     kept : the share of the old transfers that are transfers still.
     at_us, from_us : when the collective was interrupted, and when its rest begins, which is the result: then
         all that was under way has ended. None: it begins anew.
+    contributions : of the rest of sums, what each input is the sum of (`Rest.contributions`).
     """
 
     result: Result
@@ -60,6 +63,7 @@ class Repaired:
     at_us: float | None
     from_us: float | None = None
     why: str = ""
+    contributions: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -108,7 +112,7 @@ def repair(
     ----------
     path : what `--schedule` of `taccl synthesize` wrote.
     at_us : when the machine changed, in a call that began at 0. Chunks are then where they had arrived, those
-        under way on links that are left still arrive, and the rest is planned from there on. Copies only.
+        under way on links that are left still arrive, and the rest is planned from there on.
     time_limit, effort, gap, seed, target, file, on_progress : as in `taccl.synthesize`.
     machine : topology, nodes, without and so on, as in `taccl.Request`: the machine now.
 
@@ -118,15 +122,16 @@ def repair(
     KeyboardInterrupt : the user stopped it before there was any schedule; later, the best is kept.
     """
     began_s = time.monotonic()
-    old = read_schedule(path).schedule
-    before, from_us = old, None
+    whole = read_schedule(path).schedule
+    old: Schedule | None = whole
+    stated, rest = whole.problem, None
     options = SearchOptions(time_limit_s=time_limit, gap=gap, seed=seed, effort=effort)
-    job = _job(old, target, OutputOptions(file=file and at_us is None), machine)
+    job = _job(whole, target, OutputOptions(file=file and at_us is None), machine)
     if at_us is not None:
-        rest = rest_of(old, at_us, job.network.topology)
-        old, from_us = rest.schedule, rest.from_us
-    formulated = _formulated(job, old)
-    first, why = first_of(old, formulated.problem)
+        rest = rest_of(whole, at_us, job.network.topology)
+        old, stated = rest.schedule, rest.problem
+    formulated = _formulated(job, stated)
+    first, why = (None, _NO_SUMS) if old is None else first_of(old, formulated.problem)
     first_s = time.monotonic() - began_s
     found = found_from(formulated.problem, options.since(began_s), first, on_progress)
     choice = unpredicted(
@@ -136,13 +141,14 @@ def repair(
     result = emit(job, choice, options, Alone(), began_s)
     return Repaired(
         result,
-        before.makespan_us,
+        whole.makespan_us,
         None if first is None else first.makespan_us,
         None if first is None else first_s,
-        share_kept(old, result.schedule),
+        0.0 if old is None else share_kept(old, result.schedule),
         at_us,
-        from_us,
+        None if rest is None else rest.from_us,
         why,
+        {} if rest is None else rest.contributions,
     )
 
 
@@ -167,9 +173,9 @@ def _of_members(collective: Collective) -> Collective:
     )
 
 
-def _formulated(job: Job, old: Schedule) -> Formulated:
+def _formulated(job: Job, before: Problem) -> Formulated:
     """The problem now, with the sizes and moments of the old one."""
-    formulated, before = job.problem(job.configurations[0]), old.problem
+    formulated = job.problem(job.configurations[0])
     helpers = formulated.problem.topology.num_helpers
     problem = replace(
         formulated.problem,

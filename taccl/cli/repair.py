@@ -26,8 +26,7 @@ from taccl.cli.targets import target_option
     "at_us",
     type=float,
     metavar="US",
-    help="The machine changed at this moment of a call: plan what is left of it. "
-    "Copies only; a schedule, no file.",
+    help="The machine changed at this moment of a call: plan what is left of it. A schedule, no file.",
 )
 @click.option(
     "--time-limit",
