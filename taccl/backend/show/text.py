@@ -13,6 +13,7 @@ from taccl.backend.simulate import Simulation
 from taccl.errors import TacclError
 from taccl.model.collective import IntArray
 from taccl.model.schedule import SavedSchedule, Schedule
+from taccl.model.schedule.computing import WORDS, computing_of
 from taccl.model.units import format_count
 
 #: Chunks of one send that are written out.
@@ -58,6 +59,24 @@ def describe_schedule(
             )
         )
     yield from _table(("START us", "END us", "LINK", "CHUNKS"), rows)
+    yield from _computing_lines(schedule, rank)
+
+
+def _computing_lines(schedule: Schedule, rank: int | None) -> Iterator[str]:
+    """What ranks compute before, between and after, if anything is said of that."""
+    computing, collective = computing_of(schedule), schedule.problem.collective
+    columns = zip(*(column.tolist() for column in computing), strict=True)
+    rows = [
+        (
+            *(f"{start_us:.2f}", f"{end_us:.2f}", str(at)),
+            f"{WORDS[what]} {collective.describe_chunk(chunk)}",
+        )
+        for at, chunk, what, start_us, end_us in columns
+        if rank in (None, at)
+    ]
+    if rows:
+        yield ""
+        yield from _table(("START us", "END us", "RANK", "COMPUTES"), rows)
 
 
 def describe_program(

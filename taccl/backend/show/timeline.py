@@ -12,9 +12,10 @@ from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray, LogicalTopology
 
 #: What a bar stands for. A `transfer` is both ends at once; `send` and `receive` are one end each. Who
-#: reads fetches by himself, who waits does nothing else.
-KINDS = ("transfer", "send", "receive", "receive and send", "copy", "reduce", "read", "wait")
-TRANSFER, SEND, RECEIVE, RELAY, COPY, REDUCE, READ, WAIT = range(len(KINDS))
+#: reads fetches by himself, who waits does nothing else; `compute` is what a collective waits for, or what
+#: waits for it.
+KINDS = ("transfer", "send", "receive", "receive and send", "copy", "reduce", "read", "wait", "compute")
+TRANSFER, SEND, RECEIVE, RELAY, COPY, REDUCE, READ, WAIT, COMPUTE = range(len(KINDS))
 
 Unit = Literal["us", "step"]
 

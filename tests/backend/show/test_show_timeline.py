@@ -12,7 +12,7 @@ from strategies import random_network, random_schedule, schedules
 
 from taccl.backend.lower import lower
 from taccl.backend.program import Op
-from taccl.backend.show import program_timeline, schedule_timeline
+from taccl.backend.show import describe_schedule, program_timeline, schedule_timeline, to_trace
 from taccl.backend.show.critical import critical_sends
 from taccl.backend.show.timeline import KINDS, SEND, tracks
 from taccl.backend.simulate import simulate_program
@@ -237,3 +237,37 @@ def test_the_critical_path_of_a_simulation_has_no_gap(schedule: Schedule) -> Non
         assert bars.start[bar] <= reached + 1e-9
         reached = max(reached, bars.end[bar])
     assert abs(reached - timeline.span) < 1e-9
+
+
+def test_computing_has_grey_bars_before_the_links_of_each_rank() -> None:
+    """Two ranks: each makes its part, rank 1 works on the sum, and both use it."""
+    chunk = make_collective("allreduce", 2).only(np.array([True, False]), "one")
+    problem = Problem(
+        network(2, [(0, 1), (1, 0)]),
+        chunk,
+        1.0,
+        ready_us=np.array([3.0, 4.0]),
+        tail_us=np.array([2.0, 2.0]),
+        sum_work_us=np.array([5.0]),
+    )
+    took_us = float(problem.topology.duration_us(np.array([0]), np.array([1.0]))[0])
+    at_root_us = 3.0 + took_us
+    sends = [Send((0,), 0, 3.0, True), Send((0,), 1, max(at_root_us, 4.0) + 5.0)]
+    schedule = schedule_from_sends(problem, sends)
+    schedule.check()
+    timeline = schedule_timeline(SavedSchedule(schedule))
+    bars, compute = timeline.bars, KINDS.index("compute")
+    assert timeline.lane_name == ("computing", "0 → 1", "computing", "1 → 0")
+    shown = bars.kind == compute
+    assert set(bars.source[shown]) == {-1}
+    words = [
+        (timeline.lane_rank[bars.lane[row]], timeline.labels[bars.label[row]])
+        for row in np.flatnonzero(shown)
+    ]
+    assert [(rank, said.split()[0]) for rank, said in words] == [
+        *[(0, "makes"), (0, "uses")],
+        *[(1, "makes"), (1, "works"), (1, "uses")],
+    ]
+    assert bars.end[shown].max() == timeline.span == schedule.makespan_us
+    assert "COMPUTES" in "\n".join(describe_schedule(SavedSchedule(schedule)))
+    assert '"cat":"compute"' in to_trace(timeline)
