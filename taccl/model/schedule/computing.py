@@ -65,4 +65,4 @@ def computing_of(schedule: Transfers) -> Computing:
     rank, chunk, start_us, end_us = (np.concatenate([part[at] for part in parts]) for at in (0, 1, 3, 4))
     what = np.concatenate([np.full(len(part[0]), part[2]) for part in parts])
     order = np.lexsort((chunk, start_us, rank))
-    return Computing(*(column[order] for column in (rank, chunk, what, start_us, end_us)))
+    return Computing(rank[order], chunk[order], what[order], start_us[order], end_us[order])
