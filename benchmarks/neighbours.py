@@ -15,7 +15,7 @@ import sys
 from dataclasses import dataclass, replace
 from functools import cache
 
-from benchmarks import report
+from benchmarks import neighbour_tables, report
 from taccl import load_topology
 from taccl.api import make_problem
 from taccl.baselines.measured import MeasuredRow, MeasuredTable, measured_tables
@@ -145,7 +145,8 @@ def main() -> None:
     for each in above:
         print(f"ABOVE: {each}", file=sys.stderr)
     body = _INTRO_OF_TABLE.format(rows=len(found), above=len(above), coarse=coarse) + "\n\n" + _table(found)
-    report.write("neighbours", "Machines whose switches sum", _INTRO, body)
+    measured = f"{report.measured_now()}\n\n{neighbour_tables.kept()}"
+    report.write("neighbours", "Machines whose switches sum", _INTRO, body, measured)
     if above:
         sys.exit("some bound is above a measurement")
 
