@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from taccl.analysis.machine_check import check_machine as check_machine
     from taccl.analysis.pareto import Frontier as Frontier
     from taccl.analysis.pareto import pareto as pareto
+    from taccl.analysis.several import Several as Several
+    from taccl.analysis.several import several as several
     from taccl.analysis.simulated import simulate_file as simulate_file
     from taccl.analysis.simulated_result import SimulatedFile as SimulatedFile
     from taccl.api import make_problem as make_problem
@@ -70,6 +72,7 @@ _PUBLIC = {
     "analysis.explained": "Explanation explain",
     "analysis.machine_check": "MachineCheck check_machine",
     "analysis.pareto": "Frontier pareto",
+    "analysis.several": "Several several",
     "analysis.simulated": "simulate_file",
     "analysis.simulated_result": "SimulatedFile",
     "api": "make_problem synthesize",

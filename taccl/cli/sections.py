@@ -16,6 +16,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
             "sketch",
             "size",
             "sizes",
+            "requests",
             "windows",
             "root",
             "nodes",

@@ -27,6 +27,7 @@ from taccl.cli.output import (
     write_output,
 )
 from taccl.cli.progress import progress_reports
+from taccl.cli.requests import plan_requests
 from taccl.cli.sections import Sectioned
 from taccl.cli.signals import undisturbed
 from taccl.cli.targets import protocol_option, target_option
@@ -72,6 +73,13 @@ def _ranks(ctx: click.Context, option: click.Parameter, value: str | None) -> ra
 @request_options
 @helper_counts_option
 @symmetry_option
+@click.option(
+    "--requests",
+    type=FILE,
+    metavar="FILE",
+    help="Several collectives at once, from a file with parts (docs/several.md): one after another, their "
+    "plans overlaid, and planned as one, with a bound.",
+)
 @click.option(
     "--chunks",
     callback=_number_or_auto,
@@ -184,6 +192,7 @@ def _ranks(ctx: click.Context, option: click.Parameter, value: str | None) -> ra
 def synthesize(
     output: Path | None,
     schedule: Path | None,
+    requests: Path | None,
     no_file: bool,
     as_json: bool,
     verbose: bool,
@@ -205,6 +214,9 @@ def synthesize(
     taccl synthesize --sketch ndv2-sk-1 --collective allgather --size 16MB -o ag.xml
     taccl synthesize --topology my-machine.yaml --nodes 2 --size 1GB -o ag.xml
     """
+    if requests is not None:
+        plan_requests(requests, schedule, as_json=as_json, quiet=quiet, **request)
+        return
     _check_outputs(output, ranks, no_file=no_file)
     if explain_stages:
         _show_stages(output, schedule, as_json=as_json, **request)

@@ -16,13 +16,7 @@ A chunk may have a `size` (`4MB`, or a number: how many times as large as a chun
 which it is `ready` and a `tail`, what still follows once it is there (microseconds, or a mapping from
 rank to them).
 
-Several collectives at once are `parts` in place of `chunks`, each a standard collective among some ranks:
-
-    collective: step
-    ranks: 8
-    parts:
-      - {collective: allreduce, members: [0, 1, 2, 3], size: 16MB, chunks: 4}
-      - {collective: alltoall, size: 4MB, ready: 50}
+Several collectives at once are `parts` in place of `chunks` (`collective_parts`).
 """
 
 from __future__ import annotations
@@ -37,22 +31,20 @@ import numpy as np
 
 from taccl.backend.lower.unequal import in_elements
 from taccl.backend.machine.expected import MAX_CELLS
-from taccl.errors import CollectiveError, UnitError
-from taccl.model import units
+from taccl.errors import CollectiveError
 from taccl.model.collective import Collective, IntArray, Placement
-from taccl.model.collectives import COLLECTIVES, make_collective, plain_name
-from taccl.model.demand import Demand, Part, alltoallv, together
+from taccl.model.collectives import COLLECTIVES, plain_name
+from taccl.model.demand import Demand, alltoallv, together
 from taccl.model.network import FloatArray
 from taccl.support.arguments import shown, whole_number
 from taccl.support.size_limits import MAX_PLACES
+from taccl.synthesis.collective_parts import AskedPart, asked_parts, parts_alone
+from taccl.synthesis.collective_places import MAX_OFFSET, Places, size_of, time_of
 from taccl.synthesis.size_matrix import SUFFIXES_OF_SIZES, size_matrix
 from taccl.topologies.strict_yaml import Node, load_yaml
 
 #: More ranks are a slip of the pen; what a file for the ranks can hold, its target knows.
 MAX_RANKS = 2**14
-#: No buffer is larger, in chunks.
-_MAX_OFFSET = 2**31
-
 #: A size is that of the smallest chunk times a fraction of at most this denominator.
 _MOST_PARTS = 10**6
 
@@ -103,6 +95,31 @@ def load_demand(path: str | Path, num_ranks: int | None = None, pieces: int = 1)
     ------
     FileError, CollectiveError : with the line that is wrong.
     """
+    name, ranks, keys = _head(path, num_ranks)
+    whole_number(pieces, "chunks", CollectiveError, least=1, most=MAX_PLACES, hint="--chunks 4")
+    if "parts" in keys:
+        return together(name, ranks, parts_alone(keys["parts"], ranks, pieces))
+    return _of_chunks(name, ranks, pieces, keys)
+
+
+def load_parts(
+    path: str | Path, num_ranks: int | None = None, pieces: int = 1
+) -> tuple[str, int, list[AskedPart]]:
+    """The name, the number of ranks and the collectives of a file that has several.
+
+    Raises
+    ------
+    FileError, CollectiveError : as `load_demand`; a file of chunks.
+    """
+    name, ranks, keys = _head(path, num_ranks)
+    whole_number(pieces, "chunks", CollectiveError, least=1, most=MAX_PLACES, hint="--chunks 4")
+    if "parts" not in keys:
+        raise keys["chunks"].error(f"{name} is one collective", hint="'parts' lists several")
+    return name, ranks, asked_parts(keys["parts"], ranks, pieces)
+
+
+def _head(path: str | Path, num_ranks: int | None) -> tuple[str, int, dict[str, Node]]:
+    """The name of a file's collective, its number of ranks, and the keys, of which one says what is moved."""
     if plain_name(str(path)) in COLLECTIVES and not Path(path).exists():
         raise CollectiveError(
             f"{path} is a standard collective, and this is for the YAML file of a custom one",
@@ -122,15 +139,12 @@ def load_demand(path: str | Path, num_ranks: int | None = None, pieces: int = 1)
             f"{name} is for {ranks} ranks, and the topology has {shown(num_ranks)}",
             hint="--nodes or --topology for as many ranks",
         )
-    whole_number(pieces, "chunks", CollectiveError, least=1, most=MAX_PLACES, hint="--chunks 4")
     if ("chunks" in keys) == ("parts" in keys):
         what = "has both 'chunks' and 'parts'" if "chunks" in keys else "lacks the key 'chunks' or 'parts'"
         raise root.error(f"{name} {what}", hint="'chunks' lists chunks, 'parts' standard collectives")
-    if "parts" in keys:
-        if "chunks_in_size" in keys:
-            raise keys["chunks_in_size"].error("each part has its own size", hint="leave chunks_in_size out")
-        return together(name, ranks, _parts(keys["parts"], ranks, pieces))
-    return _of_chunks(name, ranks, pieces, keys)
+    if "parts" in keys and "chunks_in_size" in keys:
+        raise keys["chunks_in_size"].error("each part has its own size", hint="leave chunks_in_size out")
+    return name, ranks, keys
 
 
 def _of_chunks(name: str, ranks: int, pieces: int, keys: Mapping[str, Node]) -> Demand:
@@ -149,7 +163,7 @@ def _of_chunks(name: str, ranks: int, pieces: int, keys: Mapping[str, Node]) -> 
     inputs = _placed([chunk.starts for chunk in chunks], ranks, "input")
     outputs = _placed([chunk.wanted for chunk in chunks], ranks, "output")
     largest = int(max(inputs.buffer_size(ranks).max(), outputs.buffer_size(ranks).max()))
-    in_size = keys["chunks_in_size"].integer(1, _MAX_OFFSET) if "chunks_in_size" in keys else largest
+    in_size = keys["chunks_in_size"].integer(1, MAX_OFFSET) if "chunks_in_size" in keys else largest
     collective = Collective(
         name=name,
         num_ranks=ranks,
@@ -192,86 +206,6 @@ def _moments(times_us: Sequence[float], pieces: int) -> FloatArray | None:
     return np.repeat(np.array(times_us, dtype=np.float64), pieces) if any(times_us) else None
 
 
-def _parts(node: Node, ranks: int, pieces: int) -> list[Part]:
-    """Standard collectives among some of the ranks."""
-    parts = [_part(each, ranks, pieces) for each in node.elements()]
-    if not parts:
-        raise node.error("a collective has at least one part")
-    return parts
-
-
-def _part(node: Node, ranks: int, pieces: int) -> Part:
-    keys = node.mapping(
-        allowed=("collective", "members", "size", "chunks", "root", "ready", "tail"),
-        required=("collective", "size"),
-    )
-    members = list(range(ranks))
-    if "members" in keys:
-        members = list(_Places.read(keys["members"], ranks).offsets)
-    cut = pieces * (keys["chunks"].integer(1, MAX_PLACES) if "chunks" in keys else 1)
-    root = None
-    if "root" in keys:
-        root = keys["root"].integer(0, ranks - 1)
-        if root not in members:
-            raise keys["root"].error(f"root {root} is no member of {node.name}")
-        root = members.index(root)
-    try:
-        collective = make_collective(keys["collective"].string(), len(members), cut, root)
-    except CollectiveError as error:
-        raise keys["collective"].error(str(error), hint=error.hint) from error
-    ready_us, tail_us = (_time_us(keys[name]) if name in keys else 0.0 for name in ("ready", "tail"))
-    demand = Demand(
-        collective,
-        ready_us=np.full(len(collective.inputs), ready_us),
-        tail_us=np.full(len(collective.outputs), tail_us),
-        chunk_bytes=_size(keys["size"]) / collective.chunks_per_size,
-    )
-    return Part(demand, np.array(members, dtype=np.int64))
-
-
-def _size(node: Node) -> int:
-    try:
-        return units.parse_size(node.raw)
-    except UnitError as error:
-        raise node.error(f"{node.name}: {error.message}", hint=error.hint) from error
-
-
-def _time_us(node: Node) -> float:
-    """Microseconds; 0 is a time, too."""
-    if node.kind in ("integer", "number"):
-        return node.number(minimum=0, maximum=units.MAX_TIME_US)
-    try:
-        return units.parse_time_us(node.raw if node.kind == "text" else "")
-    except UnitError as error:
-        raise node.error(f"{node.name}: {error.message}", hint=error.hint) from error
-
-
-@dataclass(frozen=True)
-class _Places:
-    """The ranks of one `from`, `sum` or `to`, and their offsets where the file gives them."""
-
-    node: Node
-    offsets: dict[int, int | None]
-
-    @staticmethod
-    def read(node: Node, num_ranks: int) -> _Places:
-        last = num_ranks - 1
-        offsets: dict[int, int | None] = {}
-        if node.kind == "text":
-            node.choice(("all",))
-            offsets = dict.fromkeys(range(num_ranks))
-        elif node.kind == "mapping":
-            offsets = {key.integer(0, last): value.integer(0, _MAX_OFFSET) for key, value in node.items()}
-        else:
-            for rank in node.elements() if node.kind == "list" else (node,):
-                if rank.integer(0, last) in offsets:
-                    raise rank.error(f"rank {rank.raw} is named twice in {node.name}")
-                offsets[rank.integer(0, last)] = None
-        if not offsets:
-            raise node.error(f"{node.name} names no rank")
-        return _Places(node, offsets)
-
-
 @dataclass(frozen=True)
 class _Chunk:
     """One chunk: `units` is how large it is among others, or `size_bytes` is not 0.
@@ -280,8 +214,8 @@ class _Chunk:
     """
 
     node: Node
-    starts: _Places
-    wanted: _Places
+    starts: Places
+    wanted: Places
     reduces: bool
     units: float
     size_bytes: int
@@ -296,8 +230,8 @@ class _Chunk:
                 f"{node.name} must have either 'from' or 'sum'",
                 hint="'from: 0' copies rank 0's chunk, 'sum: all' adds up every rank's",
             )
-        starts = _Places.read(keys["sum"] if "sum" in keys else keys["from"], num_ranks)
-        wanted = _Places.read(keys["to"], num_ranks)
+        starts = Places.read(keys["sum"] if "sum" in keys else keys["from"], num_ranks)
+        wanted = Places.read(keys["to"], num_ranks)
         size = keys.get("size")
         is_relative = size is not None and size.kind in ("integer", "number")
         return _Chunk(
@@ -306,7 +240,7 @@ class _Chunk:
             wanted,
             "sum" in keys,
             size.number(above=0) if size is not None and is_relative else 1.0,
-            _size(size) if size is not None and not is_relative else 0,
+            size_of(size) if size is not None and not is_relative else 0,
             _times_us(keys.get("ready"), starts, num_ranks),
             _times_us(keys.get("tail"), wanted, num_ranks),
         )
@@ -317,20 +251,20 @@ class _Chunk:
         return next(iter((self.wanted if self.reduces else self.starts).offsets))
 
 
-def _times_us(node: Node | None, places: _Places, num_ranks: int) -> tuple[float, ...]:
+def _times_us(node: Node | None, places: Places, num_ranks: int) -> tuple[float, ...]:
     """A moment for each of the ranks: one for all, or each its own."""
     if node is None:
         return (0.0,) * len(places.offsets)
     if node.kind != "mapping":
-        return (_time_us(node),) * len(places.offsets)
+        return (time_of(node),) * len(places.offsets)
     given = {key.integer(0, num_ranks - 1): (key, value) for key, value in node.items()}
     for rank, (key, _) in given.items():
         if rank not in places.offsets:
             raise key.error(f"rank {rank} of {node.name} is not in {places.node.name}")
-    return tuple(_time_us(given[rank][1]) if rank in given else 0.0 for rank in places.offsets)
+    return tuple(time_of(given[rank][1]) if rank in given else 0.0 for rank in places.offsets)
 
 
-def _placed(places: list[_Places], num_ranks: int, buffer: str) -> Placement:
+def _placed(places: list[Places], num_ranks: int, buffer: str) -> Placement:
     """Every chunk at the offset that the file gives, or else at the lowest one that is free."""
     taken: list[dict[int, int]] = [{} for _ in range(num_ranks)]  # per rank: offset -> chunk
     for chunk, place in enumerate(places):

@@ -43,6 +43,10 @@ NODES = (
 MEASURED = Path(__file__).parents[1] / "data" / "measurements"
 PLANS = Path(__file__).parents[1] / "data" / "mscclpp"
 SHIFT = "collective: shift\nranks: 3\nchunks:\n  - {from: 0, to: 1}\n  - {from: 1, to: 2}\n"
+PARTS = (
+    "collective: parts\nranks: 3\nparts:\n  - {name: one, collective: allgather, size: 3MB}\n"
+    "  - {collective: broadcast, members: [0, 2], size: 1MB, after: one, weight: 2}\n"
+)
 #: Bandwidths of a table over sizes, under the names that scripts around nccl-tests give them.
 AS_NCCL_TESTS_SPELLS = {"algbw_GBps", "busbw_GBps"}
 #: Of a bundle, what is read of its manifest, and what nccl-tests printed of it.
@@ -112,6 +116,9 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("synthesize", "--sketch", "ndv2-n1-sk-1", *QUICK, "--no-file"),
         ("synthesize", "--topology", "executed.yaml", "--size", "1MB", *QUICK, "--chunks", "1"),
         ("synthesize", "--topology", "switch:3", *QUICK, "--size", "3KB", "--helpers", "0..1", "--no-file"),
+    ),
+    "taccl.requests/1": (
+        ("synthesize", *RING[:2], "--requests", "parts.yaml", "--effort", "20", "-q", "--schedule", "p.json"),
     ),
     "taccl.explain/1": (
         ("explain", *RING, "--time-limit", "5"),
@@ -264,7 +271,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("apart", APART),
         ("nodes", NODES),
     )
-    for name, text in (*machines, ("shift", SHIFT), ("cut-off", CUT_OFF)):
+    for name, text in (*machines, ("shift", SHIFT), ("parts", PARTS), ("cut-off", CUT_OFF)):
         (folder / f"{name}.yaml").write_text(text)
     (folder / "tree.conf").write_text(
         "SwitchName=a Switches=b,c\nSwitchName=b Nodes=n1\nSwitchName=c Nodes=n2\n"
@@ -371,7 +378,7 @@ def test_units_have_one_spelling(name: str) -> None:
         "tolerance",
         "ratio",
     }
-    counted = {*fractions, "kept", "beta_us_per_mb", "value"}
+    counted = {*fractions, "kept", "beta_us_per_mb", "value", "weight"}
     if name in ("taccl.topology.fit/1", "taccl.topology.fit.runs/1"):
         counted |= {"low", "high", "before", "after", "base"}
     if name == "taccl.rank-placements/1":

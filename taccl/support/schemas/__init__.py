@@ -17,6 +17,7 @@ from taccl.errors import TacclError
 #: The words of the command, joined by dots, and the version.
 SchemaName = Literal[
     "taccl.synthesize/1",
+    "taccl.requests/1",
     "taccl.explain/1",
     "taccl.bench/1",
     "taccl.bound/1",
