@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 
+from taccl.backend.show.trace import to_trace
 from taccl.cli import completion
-from taccl.cli.options import json_option, nodes_option, topology_option
-from taccl.cli.output import show_json, show_table
+from taccl.cli.options import FILE, json_option, nodes_option, topology_option
+from taccl.cli.output import claim_outputs, output_name, show_json, show_table, write_output
 from taccl.cli.sections import Sectioned
-from taccl.training.stalled import Stalled
+from taccl.training.stall_report import Stalled
 from taccl.training.stalled import stall as stall_of
+from taccl.training.step_timeline import step_lines, step_timeline
 
 
 @click.command(cls=Sectioned)
@@ -58,8 +61,16 @@ from taccl.training.stalled import stall as stall_of
     "--time-limit", type=float, default=60.0, show_default=True, metavar="SECONDS", help="For each plan."
 )
 @click.option("--effort", type=int, metavar="N", help="Units of work for each collective of synthesize.")
+@click.option(
+    "--trace",
+    type=FILE,
+    metavar="FILE",
+    help="Write the fastest plan's step as a trace for Perfetto; - for standard output.",
+)
 @json_option
-def stall(job: str, price: float | None, samples: int | None, as_json: bool, **requested: Any) -> None:
+def stall(
+    job: str, price: float | None, samples: int | None, trace: Path | None, as_json: bool, **requested: Any
+) -> None:
     """Predict how long a training step waits for its collectives, by plan and size of buckets, with a bound
     that holds for any schedule.
 
@@ -72,10 +83,14 @@ def stall(job: str, price: float | None, samples: int | None, as_json: bool, **r
     """
     if (price is None) != (samples is None):
         raise click.UsageError("--price and --samples go together: dollars an epoch")
+    claim_outputs((trace,), (job, requested["topology"], requested["one_node"]), as_json=as_json)
     found = stall_of(job, price=price, samples=samples, **requested)
+    if trace is not None:
+        write_output(trace, to_trace(step_timeline(found, found.best)))
+        click.echo(f"wrote {output_name(trace)}", err=True)
     if as_json:
         show_json(found.to_dict())
-    else:
+    elif trace != Path("-"):
         _show(found)
 
 
@@ -86,6 +101,9 @@ def _show(found: Stalled) -> None:
     header, rows = found.bucket_cells()
     click.echo(f"\nbuckets of {found.best.plan}:")
     show_table(header, rows)
+    click.echo(f"\na step by {found.best.plan} (F forward, B backward, c calls, digits buckets):")
+    for line in step_lines(found.best.step):
+        click.echo(line)
     for each in found.plans:
         if each.cost_of_epoch is not None:
             click.echo(f"an epoch by {each.plan}: {each.cost_of_epoch:.2f} dollars")

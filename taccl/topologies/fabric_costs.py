@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from taccl.errors import TopologyError
 from taccl.model.units import MAX_ALPHA_US, MAX_BETA_US_PER_MB, MB, MIN_BETA_US_PER_MB
@@ -22,6 +23,13 @@ from taccl.topologies.strict_yaml import Node
 MAX_BYTES = 2**24
 _END = re.compile(r"(?:node)?([0-9]{1,6})(?:\.([A-Za-z][A-Za-z0-9_]{0,39}))?")
 _COST_COLUMNS = ("beta_us_per_mb", "bandwidth_gbps")
+
+
+class At(NamedTuple):
+    """Where a number is written."""
+
+    path: Path | None
+    line: int
 
 
 @dataclass(frozen=True)
@@ -164,11 +172,24 @@ def _check_header(path: Path, line: int, header: Sequence[str]) -> None:
 def _cost(path: Path, line: int, row: dict[str, str]) -> Cost:
     alpha = _number(path, line, row, "alpha_us")
     column = _COST_COLUMNS[0] if _COST_COLUMNS[0] in row else _COST_COLUMNS[1]
-    return cost_of(path, line, alpha, column, _number(path, line, row, column))
+    at = At(path, line)
+    return Cost(checked_alpha(at, alpha), beta_of(at, column, _number(path, line, row, column)), line)
 
 
-def cost_of(path: Path, line: int, alpha: float, column: str, value: float) -> Cost:
-    """A cost, checked.
+def checked_alpha(at: At, alpha_us: float) -> float:
+    """An alpha that a link can have.
+
+    Raises
+    ------
+    TopologyError : at its file and line, for one that none can have.
+    """
+    if not 0 <= alpha_us <= MAX_ALPHA_US:
+        raise TopologyError(f"an alpha of {alpha_us:g} us cannot be", path=at.path, line=at.line)
+    return alpha_us
+
+
+def beta_of(at: At, column: str, value: float) -> float:
+    """A beta that a link can have, us per MB.
 
     Parameters
     ----------
@@ -176,14 +197,14 @@ def cost_of(path: Path, line: int, alpha: float, column: str, value: float) -> C
 
     Raises
     ------
-    TopologyError : one that no link can have.
+    TopologyError : at its file and line, for one that none can have.
     """
-    if not 0 <= alpha <= MAX_ALPHA_US:
-        raise TopologyError(f"an alpha of {alpha:g} us cannot be", path=path, line=line)
     beta = MB / (value * 1e3) if column == "bandwidth_gbps" and value > 0 else value
     if not MIN_BETA_US_PER_MB <= beta <= MAX_BETA_US_PER_MB:
-        raise TopologyError(f"{column} must be positive and possible, not {value:g}", path=path, line=line)
-    return Cost(alpha, beta, line)
+        raise TopologyError(
+            f"{column} must be positive and possible, not {value:g}", path=at.path, line=at.line
+        )
+    return beta
 
 
 def _number(path: Path, line: int, row: dict[str, str], column: str) -> float:

@@ -13,12 +13,20 @@ from pathlib import Path
 from taccl.errors import TopologyError
 from taccl.support.reading import utf8_text
 from taccl.topologies.devices import Device, Link
-from taccl.topologies.fabric_costs import MAX_BYTES, Cost, alongside, cost_of, links_between
+from taccl.topologies.fabric_costs import (
+    MAX_BYTES,
+    At,
+    Cost,
+    alongside,
+    beta_of,
+    checked_alpha,
+    links_between,
+)
 from taccl.topologies.link_costs import COST_KEYS
 from taccl.topologies.strict_yaml import Node
 
-#: One cost: the value from one node to another, and the line that says it.
-_Costs = Callable[[int, int], tuple[float, int]]
+#: One cost: the value from one node to another, and where it is written.
+_Costs = Callable[[int, int], tuple[float, At]]
 
 
 def has_matrices(keys: dict[str, Node]) -> bool:
@@ -43,12 +51,11 @@ def links_with_matrices(
             f"{entry.name} with costs in files has alpha_us and bandwidth_gbps", hint="and no levels"
         )
     alpha, rate = _costs(keys["alpha_us"], len(nics)), _costs(keys[columns[0]], len(nics))
-    path = alongside(next(keys[key] for key in ("alpha_us", columns[0]) if keys[key].kind == "text"))
     number = {name: node for node, names in enumerate(nics) for name in names}
 
     def cost(a: str, b: str) -> Cost:
-        (alpha_us, line), (value, other) = alpha(number[a], number[b]), rate(number[a], number[b])
-        return cost_of(path, max(line, other), alpha_us, columns[0], value)
+        (alpha_us, at), (value, other) = alpha(number[a], number[b]), rate(number[a], number[b])
+        return Cost(checked_alpha(at, alpha_us), beta_of(other, columns[0], value), at.line)
 
     return links_between(entry, nics, cost)
 
@@ -57,7 +64,8 @@ def _costs(node: Node, nodes: int) -> _Costs:
     """What a key says: one number for all pairs, or a table."""
     if node.kind != "text":
         value = node.number(minimum=0)
-        return lambda a, b: (value, node.line)
+        here = At(None if node.source.path is None else Path(node.source.path), node.line)
+        return lambda a, b: (value, here)
     path = alongside(node)
     rows = list(_rows(path))
     for line, row in rows:
@@ -69,7 +77,7 @@ def _costs(node: Node, nodes: int) -> _Costs:
             )
     if len(rows) < nodes:
         raise TopologyError(f"the table has {len(rows)} rows, and there are {nodes} nodes", path=path)
-    return lambda a, b: (_number(path, rows[a][0], rows[a][1][b]), rows[a][0])
+    return lambda a, b: (_number(path, rows[a][0], rows[a][1][b]), At(path, rows[a][0]))
 
 
 def _rows(path: Path) -> list[tuple[int, list[str]]]:

@@ -16,9 +16,10 @@ from typing import Any
 
 from taccl.errors import TacclError
 from taccl.support.json_text import parse_json
-from taccl.training.workload import Layer, Workload
+from taccl.training.workload import NUMBER_BYTES, Layer, Workload
 
 _BYTES = {"float": 4, "float32": 4, "half": 2, "float16": 2, "bfloat16": 2, "double": 8, "int": 4, "long": 8}
+_BYTES |= {"float64": 8, "float8_e4m3fn": 1, "float8_e5m2": 1}
 _SAYS = "times are of the kernels of one rank, without the gaps between them"
 
 
@@ -27,8 +28,12 @@ def is_kineto(text: str) -> bool:
     return text.lstrip()[:1] in ("{", "[") and '"traceEvents"' in text
 
 
-def read_kineto(text: str, path: str | Path | None = None) -> Workload:
+def read_kineto(text: str, path: str | Path | None = None, dtype: str | None = None) -> Workload:
     """The workload of a trace.
+
+    Parameters
+    ----------
+    dtype : fp32, fp16 or bf16, of AllReduces that do not say what they sum; None: these have no size.
 
     Raises
     ------
@@ -48,12 +53,18 @@ def read_kineto(text: str, path: str | Path | None = None) -> Workload:
     )
     sums = [each for each in kernels if "nccl" in str(each.get("name", "")).lower()]
     computing = [each for each in kernels if "nccl" not in str(each.get("name", "")).lower()]
-    gradients = [(float(each["ts"]), size) for each in sums if (size := _size(each))]
+    usual = 0.0 if dtype is None else NUMBER_BYTES.get(dtype, 0.0)
+    numbers = [
+        (float(each["ts"]), many, _number_bytes(each) or usual) for each in sums if (many := _numbers(each))
+    ]
+    gradients = [(at, round(many * each)) for at, many, each in numbers if each]
     if not computing or not gradients:
         raise TacclError(
             "the trace has no computing kernels, or no AllReduce with its size",
             path=path,
-            hint="record on a GPU, with record_shapes=True, several ranks and a recent PyTorch",
+            hint="--gradients says what is summed where the trace does not"
+            if numbers and computing
+            else "record on a GPU, with record_shapes=True, several ranks and a recent PyTorch",
         )
     done_us = [_computed_until(computing, at) for at, _ in gradients]
     whole_us = _computed_until(computing, float("inf"))
@@ -64,8 +75,13 @@ def read_kineto(text: str, path: str | Path | None = None) -> Workload:
     ]
     first = Layer("before the first sum", 0, made[0], 0.0)
     rest = Layer("after the last sum", 0, 0.0, whole_us - done_us[-1])
+    every = sum(many for _, many, each in numbers if each)
     return Workload(
-        "trace" if path is None else Path(path).stem, 1, (rest, *reversed(layers), first), notes=(_SAYS,)
+        "trace" if path is None else Path(path).stem,
+        1,
+        (rest, *reversed(layers), first),
+        notes=(_SAYS,),
+        number_bytes=sum(size for _, size in gradients) / every,
     )
 
 
@@ -88,16 +104,21 @@ def _step_of(events: Sequence[dict[str, Any]]) -> tuple[float, float]:
     return float(step["ts"]), float(step["ts"]) + float(step["dur"])
 
 
-def _size(kernel: dict[str, Any]) -> int:
-    """Bytes of an AllReduce; 0 where it is another collective, or does not say."""
+def _numbers(kernel: dict[str, Any]) -> int:
+    """How many numbers an AllReduce sums; 0 where it is another collective, or does not say."""
     args = kernel.get("args")
     if not isinstance(args, dict) or str(args.get("Collective name", "")).lower() not in (
         "allreduce",
         "allreduce_coalesced",
     ):
         return 0
-    numbers, dtype = args.get("In msg nelems"), str(args.get("dtype", "")).lower()
-    return int(numbers) * _BYTES.get(dtype, 0) if isinstance(numbers, int) and numbers > 0 else 0
+    numbers = args.get("In msg nelems")
+    return numbers if isinstance(numbers, int) and numbers > 0 else 0
+
+
+def _number_bytes(kernel: dict[str, Any]) -> float:
+    """Of one of them; 0 where the trace does not say, or says what nobody knows."""
+    return _BYTES.get(str(kernel["args"].get("dtype", "")).lower().removeprefix("c10::"), 0)
 
 
 def _computed_until(kernels: Sequence[dict[str, Any]], at_us: float) -> float:

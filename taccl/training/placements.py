@@ -183,7 +183,7 @@ def rank_placements(
     TacclError : the job, the machine or an allocation is wrong, or allocations have different sizes.
     """
     machine = without_helpers(choose_topology(topology, nodes=nodes, executor=False))
-    workload = load_workload(job)
+    workload = load_workload(job, gradients)
     whole_number(iterations, "iterations", TacclError, least=1, most=_MOST_ITERATIONS)
     wait_s = None if wait is None else seconds_of(wait)
     waits = load_waits(policy) if isinstance(policy, str | Path) else policy

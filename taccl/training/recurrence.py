@@ -7,7 +7,7 @@ bandwidth, launches) is not counted, and neither is what calls and buckets take 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -36,6 +36,21 @@ class RanBucket:
 
 
 @dataclass(frozen=True)
+class Span:
+    """What a GPU does beside sums of buckets, microseconds from the begin of the step.
+
+    Parameters
+    ----------
+    what : it computes a layer, waits for the calls of one, or is idle (of no layer).
+    """
+
+    what: Literal["forward", "backward", "calls", "idle"]
+    layer: int | None
+    start_us: float
+    end_us: float
+
+
+@dataclass(frozen=True)
 class Step:
     """A step with its collectives.
 
@@ -45,12 +60,14 @@ class Step:
     calls_us : of the calls that layers wait for.
     step_us : of the whole.
     buckets : in their order.
+    spans : what the GPU does beside, in order of time.
     """
 
     compute_us: float
     calls_us: float
     step_us: float
     buckets: tuple[RanBucket, ...]
+    spans: tuple[Span, ...] = ()
 
     @property
     def exposed_us(self) -> float:
@@ -78,7 +95,8 @@ def run_step(
     call_us : what a layer's call takes.
     """
     calls = _calls_us(workload, call_us)
-    ready, end_us = _ready_us(workload, calls)
+    spans = tuple(_spans(workload, calls))
+    ready, end_us = _ready_us(workload, spans)
     ran, free_us = list[RanBucket](), 0.0
     for bucket in buckets:
         ready_us = max(ready[layer] for layer in bucket.layers)
@@ -89,7 +107,7 @@ def run_step(
     due_at_end = until == "step"
     step_us = max(end_us, free_us) if due_at_end else _until_next_forward(workload, calls, ran, end_us)
     calls_us = sum(sum(each.values()) for each in calls)
-    return Step(workload.compute_us, calls_us, step_us, tuple(ran))
+    return Step(workload.compute_us, calls_us, step_us, tuple(ran), spans)
 
 
 def exposed_bound_us(
@@ -101,7 +119,7 @@ def exposed_bound_us(
     backward pass has ended, and cannot be summed in less than a bound for so many bytes.
     """
     calls = _calls_us(workload, call_bound_us)
-    ready, end_us = _ready_us(workload, calls)
+    ready, end_us = _ready_us(workload, tuple(_spans(workload, calls)))
     least_us, size, hidden_us = 0.0, 0, 0.0
     for index, layer in enumerate(workload.layers):
         size += layer.gradient_bytes
@@ -122,16 +140,30 @@ def _calls_us(workload: Workload, call_us: CallTime) -> list[dict[Phase, float]]
     return found
 
 
-def _ready_us(workload: Workload, calls: Sequence[dict[Phase, float]]) -> tuple[list[float], float]:
+def _spans(workload: Workload, calls: Sequence[dict[Phase, float]]) -> Iterator[Span]:
+    """The forward pass, the backward pass from the last layer to the first, and before them what is idle."""
+    now_us = workload.idle_us
+    if now_us:
+        yield Span("idle", None, 0.0, now_us)
+    every = range(len(workload.layers))
+    phases: tuple[tuple[Phase, Sequence[int]], ...] = (("forward", every), ("backward", every[::-1]))
+    for phase, order in phases:
+        for index in order:
+            layer = workload.layers[index]
+            end_us = now_us + (layer.forward_us if phase == "forward" else layer.backward_us)
+            yield Span(phase, index, now_us, end_us)
+            now_us = end_us + calls[index][phase]
+            if now_us > end_us:
+                yield Span("calls", index, end_us, now_us)
+
+
+def _ready_us(workload: Workload, spans: Sequence[Span]) -> tuple[list[float], float]:
     """When each layer's gradients are there, and when the backward pass ends."""
-    now_us = workload.idle_us + sum(
-        layer.forward_us + each["forward"] for layer, each in zip(workload.layers, calls, strict=True)
-    )
     ready = [0.0] * len(workload.layers)
-    for index in reversed(range(len(workload.layers))):
-        now_us += workload.layers[index].backward_us + calls[index]["backward"]
-        ready[index] = now_us
-    return ready, now_us
+    for span in spans:
+        if span.layer is not None:
+            ready[span.layer] = span.end_us  # the last is of the backward pass
+    return ready, spans[-1].end_us
 
 
 def _until_next_forward(

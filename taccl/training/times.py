@@ -98,7 +98,9 @@ class Timer:
             times = {each.size_bytes: each.time_us for each in found.sizes if each.time_us is not None}
         elif self.plan == SYNTHESIZE:
             effort = SYNTHESIS_EFFORT if self.effort is None else self.effort
-            table = explore(collective, topology=self.machine, sizes=sizes, effort=effort)
+            table = explore(
+                collective, topology=self.machine, sizes=sizes, effort=effort, time_limit=self.seconds
+            )
             times = {row["size_bytes"]: row["time_us"] for row in table.best if row["time_us"] is not None}
         else:
             name = ALL if self.machine.num_members == 2 else self.plan  # of two ranks, all are one

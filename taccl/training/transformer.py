@@ -86,7 +86,8 @@ def transformer_of(text: str) -> Workload:
     ]
     if shape.pipeline > 1:
         notes.append("what stages send each other is not counted")
-    return Workload(text.removeprefix(_PREFIX), shape.batch, tuple(held), group, bubble_us, tuple(notes))
+    name = text.removeprefix(_PREFIX)
+    return Workload(name, shape.batch, tuple(held), group, bubble_us, tuple(notes), of_number)
 
 
 def _calls(shape: Shape, activations: int) -> tuple[Call, ...]:

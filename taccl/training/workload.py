@@ -12,6 +12,8 @@ from taccl.support.arguments import number
 Phase = Literal["forward", "backward"]
 #: What PyTorch's DDP cuts gradients into by default: bytes of a bucket.
 DDP_BUCKET = 25 * 2**20
+#: Of one number.
+NUMBER_BYTES = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0}
 #: A step of a day is a slip of the pen; so are a petabyte of gradients and a billion of samples.
 MOST_US, MOST_BYTES, _MOST_BATCH = 86_400e6, 2**50, 1e9
 
@@ -83,6 +85,7 @@ class Workload:
         form such a group, and those at one place of all groups sum gradients.
     idle_us : what a GPU is idle in a step whatever the network does, such as the bubble of a pipeline.
     notes : what was assumed, a sentence each.
+    number_bytes : of one number of the gradients.
     """
 
     name: str
@@ -91,6 +94,7 @@ class Workload:
     group: int = 1
     idle_us: float = 0.0
     notes: tuple[str, ...] = ()
+    number_bytes: float = NUMBER_BYTES["fp32"]
 
     def __post_init__(self) -> None:
         if not self.layers:
@@ -142,13 +146,13 @@ class Workload:
         )
         return replace(self, batch=batch, layers=layers, idle_us=self.idle_us * times)
 
-    def with_gradients(self, bytes_each: float, of: float = 4) -> Workload:
+    def with_gradients(self, number_bytes: float) -> Workload:
         """The same with numbers of another size in its gradients: 2 bytes in place of 4."""
         layers = tuple(
-            replace(layer, gradient_bytes=round(layer.gradient_bytes * bytes_each / of))
+            replace(layer, gradient_bytes=round(layer.gradient_bytes * number_bytes / self.number_bytes))
             for layer in self.layers
         )
-        return replace(self, layers=layers)
+        return replace(self, layers=layers, number_bytes=number_bytes)
 
     def buckets(self, most_bytes: int, first_bytes: int | None = None) -> tuple[Bucket, ...]:
         """As PyTorch's DDP makes them: layers from the last on, closed by the one that reaches the size.

@@ -18,12 +18,13 @@ _KEYS = ("name", "batch", "layers", "group", "idle_us")
 _LAYER_KEYS = ("name", "bytes", "forward_us", "backward_us", "calls")
 
 
-def load_workload(source: str | Path | Workload) -> Workload:
+def load_workload(source: str | Path | Workload, dtype: str | None = None) -> Workload:
     """The workload that `source` names.
 
     Parameters
     ----------
     source : a file, or `transformer:layers=24,hidden=2048,...` (see `transformer_of`).
+    dtype : of gradients, for a trace that does not say.
 
     Raises
     ------
@@ -37,7 +38,7 @@ def load_workload(source: str | Path | Workload) -> Workload:
     if is_astra_text(text):
         return read_astra_text(text, source)
     if is_kineto(text):
-        return read_kineto(text, source)
+        return read_kineto(text, source, dtype)
     return _of_yaml(parse_yaml(text, source, TacclError))
 
 

@@ -358,6 +358,7 @@ def test_units_have_one_spelling(name: str) -> None:
     fractions = {
         "stall",
         "network_stall",
+        "stall_bound",
         "of_best",
         "hours_lost",
         "score",

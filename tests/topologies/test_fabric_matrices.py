@@ -44,8 +44,8 @@ def test_each_pair_has_the_costs_of_its_cells(tmp_path: Path) -> None:
         ("0 1 2\n1 0\n2 1 0\n", BANDWIDTH, r"latency.csv:2: .*not square"),
         ("0 1\n1 0\n", BANDWIDTH, "2 rows, and there are 3 nodes"),
         (LATENCY.replace("8", "x"), BANDWIDTH, r"latency.csv:3: 'x' is no number"),
-        (LATENCY.replace("8", "-1"), BANDWIDTH, "an alpha of -1"),
-        (LATENCY, BANDWIDTH.replace("4", "0"), "bandwidth_gbps must be positive"),
+        (LATENCY.replace("8", "-1"), BANDWIDTH, r"latency.csv:3: an alpha of -1"),
+        (LATENCY, BANDWIDTH.replace("4", "0"), r"bandwidth.csv:\d: bandwidth_gbps must be positive"),
     ],
 )
 def test_wrong_tables_are_refused(tmp_path: Path, latency: str, bandwidth: str, said: str) -> None:

@@ -1,17 +1,20 @@
 """Steps of training: what a recurrence, files and formulas say, held against numbers worked out by hand."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from taccl.backend.show.trace import to_trace
 from taccl.errors import TacclError
 from taccl.topologies import load_topology
 from taccl.topologies.select import select
 from taccl.training.recurrence import exposed_bound_us, run_step
 from taccl.training.stalled import stall
+from taccl.training.step_timeline import step_lines, step_timeline
 from taccl.training.times import BoundTable, TimeTable
 from taccl.training.workload import Bucket, Call, Layer, Workload
 from taccl.training.workload_file import load_workload
@@ -143,6 +146,20 @@ def test_a_trace_of_the_profiler(tmp_path: Path) -> None:
     assert [each.num_bytes for each in job.buckets(1)] == [4000, 2000]
     step = run_step(job, job.buckets(1), lambda size: 0, lambda call: 0)
     assert [each.ready_us for each in step.buckets] == [90, 160]
+    assert job.with_gradients(2).gradient_bytes == 3000
+    for event in events:
+        if "dtype" in event["args"]:
+            event["args"]["dtype"] = "BFloat16"
+    path.write_text(json.dumps({"traceEvents": events}))
+    half = load_workload(path, "fp32")  # the trace knows better
+    assert (half.gradient_bytes, half.number_bytes, half.with_gradients(2)) == (3000, 2, half)
+    for event in events:
+        event["args"].pop("dtype", None)
+    path.write_text(json.dumps({"traceEvents": events}))
+    assert load_workload(path, "fp16").gradient_bytes == 3000
+    with pytest.raises(TacclError, match="no AllReduce with its size") as fault:
+        load_workload(path)
+    assert "--gradients" in str(fault.value.hint)
     path.write_text(json.dumps({"traceEvents": []}))
     with pytest.raises(TacclError, match="no computing kernels"):
         load_workload(path)
@@ -213,3 +230,20 @@ def test_selected_gpus_are_a_machine() -> None:
     for ranks, said in (([], "no GPU"), ([40], "and no 40"), ([1, 1], "named twice")):
         with pytest.raises(TacclError, match=said):
             select(machine, ranks)
+
+
+def test_the_timeline_of_a_step_is_that_of_its_recurrence() -> None:
+    call = Call("forward", "allgather", 2**20)
+    layers = (Layer("a", 2**24, 100, 200, (call,)), Layer("b", 2**22, 100, 0))
+    found = stall(Workload("job", 1, layers, idle_us=50), topology="ring:4", plan="ring,ring", bucket=1)
+    assert [each.plan for each in found.plans] == ["ring"]
+    assert 0 < found.stall_bound <= found.best.step.stall
+    step = found.best.step
+    assert all(a.end_us == b.start_us for a, b in pairwise(step.spans))
+    assert sum(each.end_us - each.start_us for each in step.spans) == step.compute_us + step.calls_us
+    drawn = step_timeline(found, found.best)
+    assert drawn.span == step.step_us == max(each.end_us for each in step.buckets)
+    assert json.loads(to_trace(drawn))["otherData"]["title"] == "a step of job on ring:4, by ring"
+    computing, sums, axis = step_lines(step)
+    assert len({len(computing), len(sums), len(axis) - 3}) <= 2 and {"F", "B", "c", "-"} <= set(computing)
+    assert sums.rstrip(".").endswith("1") and axis.endswith(f"{step.step_us:.0f} us")
