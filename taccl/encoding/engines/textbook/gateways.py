@@ -1,4 +1,4 @@
-"""Gateways: what goes from rank to rank between nodes crosses in few sends, next to what moves inside nodes.
+"""Gateways: what goes between nodes crosses in few sends, next to what moves inside nodes.
 
 On rails each GPU sends to every other node, so each NIC pays an alpha for each. Where a GPU is a *gateway*
 to some nodes only, what is for those is gathered at it inside the node, crosses as one send, and is dealt out
@@ -23,7 +23,7 @@ from itertools import product
 import numpy as np
 
 from taccl.encoding.engines.textbook.algorithm import Algorithm, InVariants
-from taccl.encoding.engines.textbook.grid import GridAlgorithm, by_nodes
+from taccl.encoding.engines.textbook.grid import GridAlgorithm, by_nodes, cubes_turned
 from taccl.encoding.engines.textbook.line import LineAlgorithm, hops, joined
 from taccl.encoding.engines.textbook.parts import Parts
 from taccl.encoding.engines.textbook.sends import Ragged, Sends, in_turn
@@ -80,7 +80,7 @@ class _Gateways:
         deal = grid.on_lines(axis, inside.route(gpus, gateway, to_gpu), end)
         # What crosses last is not dealt out: the others are while it crosses.
         deal = deal._replace(step=deal.step + steps + (self.many < gpus))
-        return Sends.of(joined(gather, across, deal), Ragged(units, np.ones_like(units)), grid.grid.size)
+        return Sends.of(joined(gather, across, deal), _one_each(units), grid.grid.size)
 
     def _turns(self, steps: int, is_own: BoolArray, is_last: BoolArray, is_near: BoolArray) -> IntArray:
         """The step in which each unit crosses; `steps` : those of the gathering."""
@@ -90,6 +90,39 @@ class _Gateways:
             np.where(is_last & ~is_own, steps + 1, steps) if self.apart > 1 else np.full(len(is_own), steps)
         )
         return np.where(is_own, 0, step) if self.apart else step
+
+
+@dataclass(frozen=True, eq=False)
+class _CopyGateways:
+    """An AllGather in which each node's data crosses to another one from a few GPUs that have all of it.
+
+    Parameters
+    ----------
+    nodes : shape (num_nodes, ranks of a node); gateways are dealt to the nodes that follow in this order.
+    inside : the same with nodes on axis 0, and the algorithm inside nodes along axis 1.
+    many : gateways from a node to each other.
+    """
+
+    nodes: IntArray
+    inside: GridAlgorithm
+    many: int
+
+    def way(self, begin: IntArray, end: IntArray) -> Sends:
+        """All over the node, from its gateways across, and from there all over the other nodes."""
+        nodes, gpus = self.nodes.shape
+        node, gpu = np.divmod(np.argsort(self.nodes.ravel())[begin], gpus)
+        before, unit = np.indices((nodes - 1, len(begin))).reshape(2, -1)
+        gateway = (before * self.many + gpu[unit] * self.many // gpus) % gpus
+        out = self.nodes[node[unit], gateway]
+        into = self.nodes[(node[unit] + before + 1) % nodes, gateway]
+        across = Sends.of(hops(0, out, into, np.arange(len(unit))), _one_each(unit), self.nodes.size)
+        return in_turn([self._copies(begin, np.arange(len(begin))), across, self._copies(into, unit)])
+
+    def _copies(self, at: IntArray, units: IntArray) -> Sends:
+        """From these ranks to all of their nodes."""
+        (axis, algorithm), *_ = self.inside.stages
+        spread = algorithm.spread(self.nodes.shape[1], self.inside.position[at, axis])
+        return Sends.of(self.inside.on_lines(axis, spread, at), _one_each(units), self.nodes.size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +147,7 @@ class _SumGateways:
         node, unit = np.indices((nodes, len(begin))).reshape(2, -1)
         team = place * each // gpus
         gateway = ((to_node[unit] - node) % nodes * each + team[unit]) % gpus
-        units, ranks = Ragged(unit, np.ones_like(unit)), grid.grid.size
+        units, ranks = _one_each(unit), grid.grid.size
         at = grid.grid[node, gateway]
         spread = grid.on_lines(axis, inside.spread(gpus, gateway), at)
         copies = Sends.of(spread, units, ranks)
@@ -130,11 +163,47 @@ class _SumGateways:
             [
                 copies.backwards(),
                 Sends.of(hops(0, out, into, crosses), units, ranks).adding(np.zeros(1, dtype=np.int64)),
-                Sends.of(whole, Ragged(unit[: len(begin)], np.ones_like(begin)), ranks).adding(since),
+                Sends.of(whole, _one_each(unit[: len(begin)]), ranks).adding(since),
                 Sends.of(hops(0, into, out, crosses), units, ranks),
                 copies,
             ]
         )
+
+
+def _one_each(units: IntArray) -> Ragged:
+    """Blocks of one unit."""
+    return Ragged(units, np.ones_like(units))
+
+
+def by_copy_gateways(
+    problem: Problem, parts: Parts, spreads: tuple[LineAlgorithm, ...], cube: LineAlgorithm
+) -> Iterator[Algorithm]:
+    """For what is spread from all over several nodes of one size.
+
+    `spreads` : algorithms inside nodes; `cube` : one along the axes of a cube.
+    """
+    nodes, ranks = by_nodes(problem.topology), problem.num_ranks
+    if nodes is None or parts.kind != "spread" or len(nodes) < 3 or not parts.is_between_all(ranks):
+        return
+    others, gpus = len(nodes) - 1, nodes.shape[1]
+    plans = [(GridAlgorithm(nodes, ((1, inside),)),) for inside in spreads]
+    plans += [
+        tuple(GridAlgorithm(nodes[:, turn], ((1, cube),)) for turn in turns) for turns in cubes_turned(gpus)
+    ]
+    for sends in range(1, min(others, GATEWAYS_MOST_SENDS + 1)):
+        many = gpus * sends // others
+        for insides in plans if 0 < many < gpus else ():
+            inside = insides[0].stages[0][1]
+            several = f"{len(insides)} routes: " if len(insides) > 1 else ""
+            yield InVariants(
+                f"{several}{many} gateways to a node, {inside.name} inside",
+                rows=parts.num_parts * ranks,
+                moves=ranks * (2 * inside.sends(gpus) + sends),
+                routes=tuple(_CopyGateways(nodes, each, many).way for each in insides),
+                first=np.arange(ranks),
+                is_combined=len(insides) > 1,
+                of_libraries=False,
+            )
 
 
 def by_sum_gateways(

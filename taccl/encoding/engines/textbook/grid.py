@@ -63,6 +63,16 @@ def cubes(num_ranks: int) -> Iterator[IntArray]:
             yield torus[np.ix_(*round_the_square)].reshape((2,) * (num_ranks.bit_length() - 1))
 
 
+def cubes_turned(num_ranks: int) -> Iterator[list[IntArray]]:
+    """For each cube the orders of its ranks in which numbers that differ in a bit differ in an axis.
+
+    There are as many orders as axes, each with another axis for the lowest bit.
+    """
+    for cube in cubes(num_ranks):
+        axes = range(cube.ndim)
+        yield [cube.transpose([*axes[turn:], *axes[:turn]]).ravel() for turn in axes]
+
+
 def _factors(number: int, count: int) -> Iterator[tuple[int, ...]]:
     if count == 1:
         yield (number,)

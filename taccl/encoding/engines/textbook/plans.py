@@ -15,7 +15,7 @@ from taccl.encoding.engines.textbook.all_pairs import ALL_PAIRS
 from taccl.encoding.engines.textbook.bruck import BRUCK, PAT
 from taccl.encoding.engines.textbook.cycles import chains, cycles, disjoint, is_ring, through_doors
 from taccl.encoding.engines.textbook.doubling import DOUBLING, DOUBLING_FAR_FIRST
-from taccl.encoding.engines.textbook.gateways import by_gateways, by_sum_gateways
+from taccl.encoding.engines.textbook.gateways import by_copy_gateways, by_gateways, by_sum_gateways
 from taccl.encoding.engines.textbook.grid import GridAlgorithm, by_nodes, cubes, sends_of, sides
 from taccl.encoding.engines.textbook.leaders import by_leaders
 from taccl.encoding.engines.textbook.line import LineAlgorithm
@@ -48,6 +48,7 @@ def algorithms(problem: Problem, parts: Parts) -> Iterator[Algorithm]:
     yield from _of_plans(problem, parts, (plans for plans in on_grids if not _is_variant(plans)))
     yield from by_leaders(problem, parts, _spreads(nodes), _totals(nodes))
     yield from by_gateways(problem, parts, _routes(ranks // max(1, nodes)))
+    yield from by_copy_gateways(problem, parts, _spreads(ranks // max(1, nodes)), DOUBLING)
     if nodes > 1:
         inside = _totals(ranks // nodes)
         yield from by_pipelines(problem, parts, inside, _totals(nodes))
