@@ -23,7 +23,7 @@ from itertools import product
 import numpy as np
 
 from taccl.encoding.engines.textbook.algorithm import Algorithm, InVariants
-from taccl.encoding.engines.textbook.grid import GridAlgorithm, by_nodes, cubes_turned
+from taccl.encoding.engines.textbook.grid import GridAlgorithm, by_nodes, cubes_turned, gates_of
 from taccl.encoding.engines.textbook.line import LineAlgorithm, hops, joined
 from taccl.encoding.engines.textbook.parts import Parts
 from taccl.encoding.engines.textbook.sends import Ragged, Sends, in_turn
@@ -80,7 +80,7 @@ class _Gateways:
         deal = grid.on_lines(axis, inside.route(gpus, gateway, to_gpu), end)
         # What crosses last is not dealt out: the others are while it crosses.
         deal = deal._replace(step=deal.step + steps + (self.many < gpus))
-        return Sends.of(joined(gather, across, deal), _one_each(units), grid.grid.size)
+        return Sends.of(joined(gather, across, deal), Ragged.one_each(units), grid.grid.size)
 
     def _turns(self, steps: int, is_own: BoolArray, is_last: BoolArray, is_near: BoolArray) -> IntArray:
         """The step in which each unit crosses; `steps` : those of the gathering."""
@@ -98,81 +98,34 @@ class _CopyGateways:
 
     Parameters
     ----------
-    nodes : shape (num_nodes, ranks of a node); gateways are dealt to the nodes that follow in this order.
-    inside : the same with nodes on axis 0, and the algorithm inside nodes along axis 1.
+    nodes : shape (num_nodes, ranks of a node).
+    gates : the places in a node that may be gateways, dealt in this order to the nodes that follow.
     many : gateways from a node to each other.
+    inside : nodes on axis 0, and the algorithm inside nodes along axis 1.
     """
 
     nodes: IntArray
-    inside: GridAlgorithm
+    gates: IntArray
     many: int
+    inside: GridAlgorithm
 
     def way(self, begin: IntArray, end: IntArray) -> Sends:
         """All over the node, from its gateways across, and from there all over the other nodes."""
         nodes, gpus = self.nodes.shape
         node, gpu = np.divmod(np.argsort(self.nodes.ravel())[begin], gpus)
         before, unit = np.indices((nodes - 1, len(begin))).reshape(2, -1)
-        gateway = (before * self.many + gpu[unit] * self.many // gpus) % gpus
+        number = before * self.many + gpu[unit] * self.many // gpus
+        gateway = self.gates[number % len(self.gates)]
         out = self.nodes[node[unit], gateway]
         into = self.nodes[(node[unit] + before + 1) % nodes, gateway]
-        across = Sends.of(hops(0, out, into, np.arange(len(unit))), _one_each(unit), self.nodes.size)
+        across = Sends.of(hops(0, out, into, np.arange(len(unit))), Ragged.one_each(unit), self.nodes.size)
         return in_turn([self._copies(begin, np.arange(len(begin))), across, self._copies(into, unit)])
 
     def _copies(self, at: IntArray, units: IntArray) -> Sends:
         """From these ranks to all of their nodes."""
         (axis, algorithm), *_ = self.inside.stages
         spread = algorithm.spread(self.nodes.shape[1], self.inside.position[at, axis])
-        return Sends.of(self.inside.on_lines(axis, spread, at), _one_each(units), self.nodes.size)
-
-
-@dataclass(frozen=True, eq=False)
-class _SumGateways:
-    """An AllReduce in which each node sums up a share at as many GPUs as nodes, one for each node's sum.
-
-    Parameters
-    ----------
-    grid : nodes on axis 0, their ranks on axis 1, with the algorithm inside nodes along axis 1.
-    exchange : how the GPUs of a node sum up what came to them.
-    """
-
-    grid: GridAlgorithm
-    exchange: LineAlgorithm
-
-    def way(self, begin: IntArray, end: IntArray) -> Sends:
-        """Sums inside to the gateways, across, from there all over, across and inside back."""
-        grid, (axis, inside) = self.grid, self.grid.stages[0]
-        nodes, gpus = grid.grid.shape
-        to_node, place = grid.position[begin].T
-        each = max(1, gpus // nodes)
-        node, unit = np.indices((nodes, len(begin))).reshape(2, -1)
-        team = place * each // gpus
-        gateway = ((to_node[unit] - node) % nodes * each + team[unit]) % gpus
-        units, ranks = _one_each(unit), grid.grid.size
-        at = grid.grid[node, gateway]
-        spread = grid.on_lines(axis, inside.spread(gpus, gateway), at)
-        copies = Sends.of(spread, units, ranks)
-        crosses = np.flatnonzero(node != to_node[unit])
-        out, into = at[crosses], grid.grid[to_node[unit], gateway][crosses]
-        assert self.exchange.total is not None
-        totals, since = self.exchange.total(min(nodes, gpus))
-        src, dst = (
-            grid.grid[to_node, position[:, None] * each + team] for position in (totals.src, totals.dst)
-        )
-        whole = hops(totals.step[:, None], src, dst, np.arange(len(begin)))
-        return in_turn(
-            [
-                copies.backwards(),
-                Sends.of(hops(0, out, into, crosses), units, ranks).adding(np.zeros(1, dtype=np.int64)),
-                Sends.of(whole, _one_each(unit[: len(begin)]), ranks).adding(since),
-                Sends.of(hops(0, into, out, crosses), units, ranks),
-                copies,
-            ]
-        )
-
-
-def _one_each(units: IntArray) -> Ragged:
-    """Blocks of one unit."""
-    return Ragged(units, np.ones_like(units))
+        return Sends.of(self.inside.on_lines(axis, spread, at), Ragged.one_each(units), self.nodes.size)
 
 
 def by_copy_gateways(
@@ -182,55 +135,27 @@ def by_copy_gateways(
 
     `spreads` : algorithms inside nodes; `cube` : one along the axes of a cube.
     """
-    nodes, ranks = by_nodes(problem.topology), problem.num_ranks
-    if nodes is None or parts.kind != "spread" or len(nodes) < 3 or not parts.is_between_all(ranks):
+    nodes = by_nodes(problem.topology)
+    if nodes is None or parts.kind != "spread" or not parts.is_between_all(problem.num_ranks):
         return
     others, gpus = len(nodes) - 1, nodes.shape[1]
-    plans = [(GridAlgorithm(nodes, ((1, inside),)),) for inside in spreads]
-    plans += [
-        tuple(GridAlgorithm(nodes[:, turn], ((1, cube),)) for turn in turns) for turns in cubes_turned(gpus)
-    ]
-    for sends in range(1, min(others, GATEWAYS_MOST_SENDS + 1)):
-        many = gpus * sends // others
-        for insides in plans if 0 < many < gpus else ():
+    plans: list[tuple[GridAlgorithm, ...]] = [(GridAlgorithm(nodes, ((1, inside),)),) for inside in spreads]
+    for turns in cubes_turned(gpus):
+        plans.append(tuple(GridAlgorithm(nodes[:, turn], ((1, cube),)) for turn in turns))
+    for gates, sends in product(gates_of(problem.topology, nodes), range(1, GATEWAYS_MOST_SENDS + 1)):
+        many = len(gates) * sends // others
+        for insides in plans if 0 < many <= len(gates) and many < gpus else ():
             inside = insides[0].stages[0][1]
             several = f"{len(insides)} routes: " if len(insides) > 1 else ""
+            name = f"{several}{many} of {len(gates)} gateways to a node, {inside.name} inside"
             yield InVariants(
-                f"{several}{many} gateways to a node, {inside.name} inside",
-                rows=parts.num_parts * ranks,
-                moves=ranks * (2 * inside.sends(gpus) + sends),
-                routes=tuple(_CopyGateways(nodes, each, many).way for each in insides),
-                first=np.arange(ranks),
+                *(name, parts.num_parts * problem.num_ranks),
+                moves=problem.num_ranks * (2 * inside.sends(gpus) + sends),
+                routes=tuple(_CopyGateways(nodes, gates, many, each).way for each in insides),
+                first=np.arange(problem.num_ranks),
                 is_combined=len(insides) > 1,
                 of_libraries=False,
             )
-
-
-def by_sum_gateways(
-    problem: Problem, parts: Parts, spreads: tuple[LineAlgorithm, ...], totals: tuple[LineAlgorithm, ...]
-) -> Iterator[Algorithm]:
-    """For sums over several nodes of one size; `spreads`, `totals` : algorithms inside nodes."""
-    nodes = by_nodes(problem.topology)
-    if nodes is None or parts.kind != "summed" or len(nodes) < 3:
-        return
-    gpus, ranks = nodes.shape[1], problem.num_ranks
-    if max(len(nodes), gpus) % min(len(nodes), gpus):
-        return
-    for inside, exchange in product(spreads, totals):
-        if not exchange.fits(min(len(nodes), gpus)):
-            continue
-        way = _SumGateways(GridAlgorithm(nodes, ((1, inside),)), exchange).way
-        crossing = -(-len(nodes) // gpus)
-        moves = ranks * (2 * inside.sends(gpus) + 2 * crossing + exchange.adds(gpus))
-        rows = parts.num_parts * (2 * ranks + 2 * len(nodes) + exchange.adds(gpus) * gpus)
-        name = f"gateways for sums, {inside.name} inside, {exchange.name} between them"
-        yield InVariants(
-            *(name, rows, moves),
-            routes=(way,),
-            first=np.arange(ranks),
-            is_explicit=True,
-            of_libraries=False,
-        )
 
 
 def by_gateways(problem: Problem, parts: Parts, routes: tuple[LineAlgorithm, ...]) -> Iterator[Algorithm]:

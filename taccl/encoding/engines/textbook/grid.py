@@ -83,6 +83,30 @@ def _factors(number: int, count: int) -> Iterator[tuple[int, ...]]:
                 yield (first, *rest)
 
 
+def behind_doors(topology: LogicalTopology, nodes: IntArray) -> list[IntArray]:
+    """Places in a node, one behind each door: the first of each, then the second, and so on.
+
+    Only those that are linked from node to node; all at once where not as many are behind each door.
+    """
+    doors: dict[frozenset[int], list[int]] = {}
+    for place, (rank, other) in enumerate(nodes[:2].T.tolist()):
+        out = [set(topology.ports[link]) for link in topology.links_from[rank] if topology.internode[link]]
+        if (rank, other) in topology.link_index:
+            shared = set.intersection(*out) or {-1 - place}
+            doors.setdefault(frozenset(shared), []).append(place)
+    if len({len(behind) for behind in doors.values()}) > 1:
+        return [np.array(sorted(place for behind in doors.values() for place in behind))]
+    return [np.array(places) for places in zip(*doors.values(), strict=True)]
+
+
+def gates_of(topology: LogicalTopology, nodes: IntArray) -> Iterator[IntArray]:
+    """Places in a node whose GPUs may send to other nodes: all, and where NICs are shared, one for each."""
+    members = behind_doors(topology, nodes)
+    if members:
+        yield np.sort(np.concatenate(members))
+        yield from members[:1] if len(members) > 1 else ()
+
+
 @dataclass(frozen=True, eq=False)
 class GridAlgorithm:
     """Which algorithm runs along which axis, in which order.

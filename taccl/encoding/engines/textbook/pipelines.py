@@ -21,13 +21,12 @@ from itertools import product
 import numpy as np
 
 from taccl.encoding.engines.textbook.algorithm import Algorithm
-from taccl.encoding.engines.textbook.grid import GridAlgorithm, by_nodes, summed
+from taccl.encoding.engines.textbook.grid import GridAlgorithm, behind_doors, by_nodes, summed
 from taccl.encoding.engines.textbook.line import LineAlgorithm
 from taccl.encoding.engines.textbook.parts import Cut, Parts
 from taccl.encoding.engines.textbook.sends import Ragged, Sends, together
 from taccl.encoding.engines.textbook.tuning import PIPELINES_MOST_BATCHES, PIPELINES_STEEPEST
 from taccl.model.collective import IntArray
-from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem
 
 
@@ -87,7 +86,7 @@ def by_pipelines(
         return
     every = [GridAlgorithm(nodes, ((1, each), (0, line))) for each, line in product(inside, across)]
     every += [GridAlgorithm(nodes, ((1, each),), ((0, line),)) for each, line in product(inside, across)]
-    ranks, members = problem.num_ranks, _behind_doors(problem.topology, nodes)
+    ranks, members = problem.num_ranks, behind_doors(problem.topology, nodes)
     if not members:
         return
     for plan, by_door in product(every, (False, True) if len(members) > 1 else (False,)):
@@ -116,19 +115,3 @@ def by_pipelines(
 def _widths(batches: int) -> list[int]:
     """How large batches are, relative to each other: rising and falling by factors of two."""
     return [min(1 << number, 1 << batches - 1 - number, PIPELINES_STEEPEST) for number in range(batches)]
-
-
-def _behind_doors(topology: LogicalTopology, nodes: IntArray) -> list[IntArray]:
-    """Places in a node, one behind each door: the first of each, then the second, and so on.
-
-    Only those that are linked from node to node; all at once where not as many are behind each door.
-    """
-    doors: dict[frozenset[int], list[int]] = {}
-    for place, (rank, other) in enumerate(nodes[:2].T.tolist()):
-        out = [set(topology.ports[link]) for link in topology.links_from[rank] if topology.internode[link]]
-        if (rank, other) in topology.link_index:
-            shared = set.intersection(*out) or {-1 - place}
-            doors.setdefault(frozenset(shared), []).append(place)
-    if len({len(behind) for behind in doors.values()}) > 1:
-        return [np.array(sorted(place for behind in doors.values() for place in behind))]
-    return [np.array(places) for places in zip(*doors.values(), strict=True)]

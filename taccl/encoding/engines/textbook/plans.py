@@ -15,7 +15,7 @@ from taccl.encoding.engines.textbook.all_pairs import ALL_PAIRS
 from taccl.encoding.engines.textbook.bruck import BRUCK, PAT
 from taccl.encoding.engines.textbook.cycles import chains, cycles, disjoint, is_ring, through_doors
 from taccl.encoding.engines.textbook.doubling import DOUBLING, DOUBLING_FAR_FIRST
-from taccl.encoding.engines.textbook.gateways import by_copy_gateways, by_gateways, by_sum_gateways
+from taccl.encoding.engines.textbook.gateways import by_copy_gateways, by_gateways
 from taccl.encoding.engines.textbook.grid import GridAlgorithm, by_nodes, cubes, sends_of, sides
 from taccl.encoding.engines.textbook.leaders import by_leaders
 from taccl.encoding.engines.textbook.line import LineAlgorithm
@@ -23,6 +23,7 @@ from taccl.encoding.engines.textbook.parts import Parts
 from taccl.encoding.engines.textbook.pipelines import by_pipelines
 from taccl.encoding.engines.textbook.ring import RING, RING_BOTH_DIRECTIONS
 from taccl.encoding.engines.textbook.scattered import by_scattering
+from taccl.encoding.engines.textbook.sum_gateways import by_sum_gateways
 from taccl.encoding.engines.textbook.trees import on_trees
 from taccl.model.collective import IntArray
 from taccl.model.network import LogicalTopology

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
+from operator import or_
 
 import numpy as np
 
@@ -136,24 +138,24 @@ def decisions(problem: Problem, sends: Sends, rows: Rows) -> list[Decision]:
 def _carried(sends: Sends) -> list[int]:
     """The sum that each send carries of each of its units (`schedule.partial_sums`); 0 for a copy."""
     assert sends.since is not None
-    #: Of a unit and a rank, the steps after which the rank had more of it, and what it had then.
-    had: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    #: Of a unit and a rank, what came there, in the order of the steps; its own contribution is there before.
+    came: dict[tuple[int, int], list[tuple[int, int]]] = {}
     sums: list[int] = []
-    columns = sends.step, sends.src, sends.dst, sends.adds, sends.since
-    for (step, src, dst, adds, since), units in zip(
+    after = -np.ones_like(sends.step) if sends.after is None else sends.after
+    columns = sends.step, sends.src, sends.dst, sends.adds, sends.since, after
+    for (step, src, dst, adds, since, first), units in zip(
         zip(*(column.tolist() for column in columns), strict=True), sends.units.rows(), strict=True
     ):
         for unit in units.tolist():
             if not adds:
                 sums.append(0)
                 continue
-            mine = had.setdefault((unit, src), [(-1, 1 << src)])
-            theirs = had.setdefault((unit, dst), [(-1, 1 << dst)])
+            mine = came.setdefault((unit, src), [(-1, 1 << src)])
             until = step if since < 0 else since
-            sums.append(next(made for after, made in reversed(mine) if after < until))
+            sums.append(functools.reduce(or_, (each for at, each in mine if first <= at < until), 0))
             if since < 0:
-                mine.append((step, 0))
-            theirs.append((step, theirs[-1][1] | sums[-1]))
+                mine[:] = [each for each in mine if each[0] >= until]
+            came.setdefault((unit, dst), [(-1, 1 << dst)]).append((step, sums[-1]))
     return sums
 
 

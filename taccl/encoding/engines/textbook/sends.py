@@ -25,6 +25,11 @@ class Ragged:
         order = np.argsort(key, kind="stable")
         return Ragged(order if values is None else values[order], np.bincount(key, minlength=rows))
 
+    @staticmethod
+    def one_each(values: IntArray) -> Ragged:
+        """Rows of one value."""
+        return Ragged(values, np.ones_like(values))
+
     @property
     def first(self) -> IntArray:
         """Where each row begins."""
@@ -53,6 +58,7 @@ class Sends:
     since : shape (num_sends,); the step before which the sums that it carries were complete at its sender;
         -1: it carries all that came there so far, of which the sender is then rid.
         None: every sum is made once, and a send carries all of it that ever comes to its sender.
+    after : the step from which on what came to its sender counts; -1, as without: its own contribution does.
     """
 
     step: IntArray
@@ -61,6 +67,7 @@ class Sends:
     units: Ragged
     adds: BoolArray
     since: IntArray | None = None
+    after: IntArray | None = None
 
     @staticmethod
     def of(hops: Hops, blocks: Ragged, num_ranks: int) -> Sends:
@@ -83,9 +90,9 @@ class Sends:
 
     def take(self, sends: IntArray) -> Sends:
         """The given sends, in the given order."""
-        since = None if self.since is None else self.since[sends]
+        since, after = (None if each is None else each[sends] for each in (self.since, self.after))
         columns = self.step[sends], self.src[sends], self.dst[sends]
-        return Sends(*columns, self.units.take(sends), self.adds[sends], since)
+        return Sends(*columns, self.units.take(sends), self.adds[sends], since, after)
 
     def by_steps(self) -> Sends:
         """The same in the order of their steps."""
@@ -95,8 +102,11 @@ class Sends:
 
     def later(self, steps: int) -> Sends:
         """The same, begun this many steps later."""
-        since = None if self.since is None else np.where(self.since < 0, self.since, self.since + steps)
-        return replace(self, step=self.step + steps, since=since)
+        since, after = (
+            None if each is None else np.where(each < 0, each, each + steps)
+            for each in (self.since, self.after)
+        )
+        return replace(self, step=self.step + steps, since=since, after=after)
 
     def of_units(self, units: IntArray) -> Sends:
         """The same with these units for those that it numbers."""
@@ -108,8 +118,8 @@ class Sends:
 
     def combined(self) -> Sends:
         """The same, where sends of one step that go from one rank to another as one are one."""
-        since = np.zeros_like(self.step) if self.since is None else self.since
-        columns = np.stack([self.step, self.src, self.dst, self.adds, since])
+        sums = [each for each in (self.since, self.after) if each is not None]
+        columns = np.stack([self.step, self.src, self.dst, self.adds, *sums])
         first, number = np.unique(columns, axis=1, return_index=True, return_inverse=True)[1:]
         if len(first) == len(self.step):
             return self
@@ -140,11 +150,14 @@ def together(some: Sequence[Sends]) -> Sends:
     if not some:
         none = np.zeros(0, dtype=np.int64)
         return Sends(none, none, none, Ragged(none, none), np.zeros(0, dtype=np.bool_))
-    since = None
-    if any(each.since is not None for each in some):
-        since = np.concatenate(
-            [-np.ones_like(each.step) if each.since is None else each.since for each in some]
+    since, after = (
+        None
+        if all(each is None for each in columns)
+        else np.concatenate(
+            [-np.ones_like(of.step) if each is None else each for of, each in zip(some, columns, strict=True)]
         )
+        for columns in ([each.since for each in some], [each.after for each in some])
+    )
     return Sends(
         step=np.concatenate([each.step for each in some]),
         src=np.concatenate([each.src for each in some]),
@@ -155,6 +168,7 @@ def together(some: Sequence[Sends]) -> Sends:
         ),
         adds=np.concatenate([each.adds for each in some]),
         since=since,
+        after=after,
     ).by_steps()
 
 
