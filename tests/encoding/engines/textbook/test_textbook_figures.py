@@ -143,7 +143,7 @@ def test_gateways_and_pipelines_are_valid_on_nodes_of_all_sizes(nodes: int, gpus
     books = Instance(stated(railed_nodes(nodes, gpus), name, 2, max_group=5)).once(books_of)
     assert books is not None
     made = [each for each in books.algorithms if "gateways" in each.name or "pipeline" in each.name]
-    assert len(made) >= 2
+    assert made
     for algorithm in made:
         for batches in algorithm.numbers_of_batches(books.parts):
             schedule = books.schedule(algorithm, batches, set())
