@@ -235,15 +235,10 @@ def synthesize(
         request["time_limit"], request["effort"], for_library = shares_of(
             request["time_limit"], request["effort"]
         )
-    curve: ServerCurve | None = None
     with pointing_to_explain(request), progress_reports(quiet=quiet, verbose=verbose) as report:
-        if isinstance(request["helpers"], range):
-            words = request | of_file | {"on_progress": report}
-            curve = _found(schedule, partial(_with_servers, **words))
-            result, request["helpers"] = curve.best, curve.best_count
-        else:
-            search = partial(api.synthesize, **request, **of_file, on_progress=report)
-            result = _found(schedule, search)
+        result, curve = _searched(schedule, request | of_file | {"on_progress": report})
+    if curve is not None:
+        request["helpers"] = curve.best_count
     for each in result.found.declined if verbose else ():
         click.echo(f"{each.name} did not run: {each.reason}", err=True)
     attempts = Attempts()
@@ -255,13 +250,12 @@ def synthesize(
         today = _compared(result, of_file, for_library(), **request)
     with undisturbed():
         if as_json:
-            more = {} if today is None else today.to_dict()
-            more |= {} if curve is None else {"servers": curve.rows()}
+            more = ({} if today is None else today.to_dict()) | _servers(curve)
             attempts.of(lambda: show_json(_as_json(result, request["target"], written, kept) | more))
         else:
             lines = [result.summary(verbose), *(() if today is None else (f"{'today':<12} {today.line}",))]
-            lines += [] if curve is None else ["", str(curve.report().table)]
-            lines.append(_what_next(result, written, kept, requested=output is not None))
+            what_next = _what_next(result, written, kept, requested=output is not None)
+            lines += [*(() if curve is None else ("", str(curve.report().table))), what_next]
             attempts.of(lambda: click.echo("\n".join(lines), err=aside))
         attempts.end()
 
@@ -284,6 +278,18 @@ def _found(schedule: Path | None, search: Callable[[], _Found]) -> _Found:
                 _write_schedule(fault.kept, schedule)
             fault.hint = f"{fault.hint or '--no-file'}; the schedule is kept in {schedule}"
         raise
+
+
+def _searched(schedule: Path | None, words: dict[str, Any]) -> tuple[Result, ServerCurve | None]:
+    """What is found, and with a range of servers what is with each number, of which it is the fastest."""
+    if not isinstance(words["helpers"], range):
+        return _found(schedule, partial(api.synthesize, **words)), None
+    curve = _found(schedule, partial(_with_servers, **words))
+    return curve.best, curve
+
+
+def _servers(curve: ServerCurve | None) -> dict[str, object]:
+    return {} if curve is None else {"servers": curve.rows()}
 
 
 def _with_servers(*, helpers: range, **words: Any) -> ServerCurve:

@@ -146,6 +146,8 @@ class Problem:
         ):
             if getattr(self, name) is not None:
                 self._check_column(name, rows, of, usual)
+        if self.sum_work_us is not None and (self.sum_work_us * ~self.collective.reduces).any():
+            raise TopologyError("sum_work_us is work on sums, and some chunk that has any is none")
         if self.topology.num_helpers != self.collective.num_helpers:
             raise TopologyError(
                 f"{self.topology.name!r} has {self.topology.num_helpers} helpers, "

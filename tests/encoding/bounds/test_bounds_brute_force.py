@@ -99,7 +99,9 @@ def schedule_of(stated: Problem) -> Schedule:
 
 @settings(max_examples=_EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32 - 1), st.booleans())
-def test_no_schedule_with_ready_times_tails_and_unequal_sizes_beats_a_bound(seed: int, sums: bool) -> None:
+def test_no_schedule_with_ready_times_tails_work_on_sums_and_unequal_sizes_beats_a_bound(
+    seed: int, sums: bool
+) -> None:
     """The transfers of a schedule of the plain problem, timed anew."""
     random_numbers = np.random.default_rng(seed)
     plain = random_problem(random.Random(seed), sums=sums)
@@ -107,11 +109,14 @@ def test_no_schedule_with_ready_times_tails_and_unequal_sizes_beats_a_bound(seed
     assume((topology.alpha_us + topology.beta_us_per_mb > 0).all())  # engines ask that of every link
     columns = {"sizes": plain.num_chunks, "ready_us": len(plain.collective.inputs)}
     columns["tail_us"] = len(plain.collective.outputs)
+    columns["sum_work_us"] = plain.num_chunks
     changed = {
         name: random_numbers.choice([0.5, 1.0, 3.0, 10.0], rows)
         for name, rows in columns.items()
         if random_numbers.random() < 0.6
     }
+    if "sum_work_us" in changed:
+        changed["sum_work_us"] *= plain.collective.reduces
     stated = replace(plain, **changed)
     schedule = in_order(stated, decisions_of(schedule_of(plain)))
     schedule.check()
