@@ -123,7 +123,7 @@ def _fast_rows(servers: int, seed: int) -> Iterator[list[str]]:
 
 def _fast_row(name: str, path: Path, sizes: IntArray, exponent: float, out_gbps: float) -> list[str]:
     ranks = len(sizes)
-    chunks = 2 if ranks >= _LARGE_RANKS else 256 // ranks
+    chunks = 1 if ranks >= _LARGE_RANKS else 256 // ranks
     first_s: list[float] = []
     began_s = time.monotonic()
     result = synthesize(

@@ -116,7 +116,8 @@ def routes_at_once(
     asks = bool(instance.problem.symmetry) or not _needs_the_whole(instance)
     quotient, small = (instance.quotient, instance.quotient_instance) if asks else (None, None)
     part = instance if small is None else small
-    for schedule in Search(part, choosers_of(part), options.seed).schedules(budget, np.inf):
+    search = Search(part, choosers_of(part), options.seed, must_end=True)
+    for schedule in search.schedules(budget, np.inf):
         yield Update("routes", schedule if quotient is None else quotient.lifted(schedule))
         return
     for schedule in schedules_apart(instance.problem):

@@ -62,17 +62,20 @@ class _NoTimeLeft(Exception):
 class Search:
     """All routes of one problem in all orders.
 
-    `takes_s` : how long the last order took. `units` : of work that are not spent yet.
+    `takes_s` : how long the last order took. `units` : of work that are not spent yet. `must_end` : the first
+    order ends whatever the time is, since others wait for a first schedule.
     """
 
-    def __init__(self, instance: Instance, choosers: list[Chooser], seed: int) -> None:
+    def __init__(
+        self, instance: Instance, choosers: list[Chooser], seed: int, must_end: bool = False
+    ) -> None:
         self.instance, self.problem, self.seed = instance, instance.problem, seed
         self.choosers = choosers
         reduces = self.problem.collective.reduces
         self.both = bool(reduces.any()) and instance.phases.broadcast_phase is not None
         # What begins all at once and ends as a trickle fills links better than its mirror image.
         self.is_backwards = bool(reduces.all()) and not self.both and self.problem.topology.reads_backwards
-        self.takes_s, self.units = 0.0, 0.0
+        self.takes_s, self.units, self.must_end = 0.0, 0.0, must_end
 
     def schedules(self, budget: Budget, best_us: float) -> Iterator[Schedule]:
         """Better and better schedules; where there is none yet, a first order is tried even without time."""
@@ -88,7 +91,7 @@ class Search:
                 streams.remove(stream)
                 is_first &= best_us == np.inf
                 continue
-            is_first = False
+            is_first = self.must_end = False
             makespan_us = order.makespan_us
             stream.best_us = min(stream.best_us, makespan_us)
             if makespan_us < best_us - TOLERANCE_US:
@@ -160,7 +163,7 @@ class _Stream:
         self._settings = self._good_settings(settings, came_us, given_up)
 
     def _look(self) -> None:
-        if not self._budget.remaining_s():
+        if not (self._search.must_end or self._budget.remaining_s()):
             raise _NoTimeLeft
 
     def _good_settings(

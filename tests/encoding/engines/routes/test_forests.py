@@ -173,6 +173,20 @@ def test_an_order_that_has_no_time_left_ends_its_routes(
     assert len(chosen) == (2 if best_us == np.inf else 1), "where there is a schedule, the first alone"
 
 
+def test_an_order_that_others_wait_for_ends_without_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first schedule is asked for with no time at all, and a large order looks at the clock."""
+    instance = Instance(of("mesh:3x3", "allgather", 2))
+    pipeline = Open.pipeline
+
+    def looking(self: Open, *asked: Any, **words: Any) -> Any:
+        self.look()
+        return pipeline(self, *asked, **words)
+
+    monkeypatch.setattr(Open, "pipeline", looking)
+    search = Search(instance, choosers_of(instance)[:1], 0, must_end=True)
+    assert len(list(search.schedules(Budget(0.0), np.inf))) == 1
+
+
 def test_a_link_with_nothing_to_do_takes_a_copy_beside_the_tree() -> None:
     requested = problem(full(3), "allreduce")
     # A chain for each chunk: r, r + 1, r + 2. The last could have its copy from the root at once.
