@@ -283,6 +283,8 @@ def _covered(link: IntArray, port: IntArray, beta: FloatArray) -> BoolArray:
     link, port, beta : of each use of a port by a link, by links, and how slow it is.
     """
     many = np.bincount(port)
+    if not len(link):
+        return np.zeros(0, dtype=np.bool_)
     used = csr_array((np.ones(len(link), dtype=np.int64), (link, port)))
     both = (used.T @ used).tocoo()
     is_on_all = (both.data == many[both.row]) & (both.row != both.col)
