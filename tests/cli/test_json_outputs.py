@@ -81,6 +81,7 @@ OTHERWISE = {
     "topology.fit.runs": "topology.fit",
     "bound.helpers": "bound",
     "placement": "synthesize",
+    "requests": "synthesize",
     "baseline.library": "baseline",
 }
 DUMP = (
