@@ -9,6 +9,7 @@ import click
 from click.core import ParameterSource
 
 from taccl.analysis.several import WAYS, Several, several
+from taccl.cli.options import FILE
 from taccl.cli.output import STDOUT, Attempts, claim_outputs, show_json, show_table, write_output
 from taccl.cli.progress import progress_reports
 from taccl.cli.signals import undisturbed
@@ -20,6 +21,14 @@ from taccl.support.files import write_atomically
 _MACHINE = ("topology", "sketch", "nodes", "profile", "occupancy", "nic_sharing", "without", "helpers")
 _SEARCH = ("chunks", "time_limit", "effort", "gap", "seed")
 _OTHERS = ("requests", "schedule", "no_file", "as_json", "quiet", "verbose")
+
+requests_option = click.option(
+    "--requests",
+    type=FILE,
+    metavar="FILE",
+    help="Several collectives at once, from a file with parts (docs/several.md): one after another, their "
+    "plans overlaid, and planned as one, with a bound.",
+)
 
 
 def plan_requests(path: Path, schedule: Path | None, *, as_json: bool, quiet: bool, **words: Any) -> None:

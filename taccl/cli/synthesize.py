@@ -27,7 +27,7 @@ from taccl.cli.output import (
     write_output,
 )
 from taccl.cli.progress import progress_reports
-from taccl.cli.requests import plan_requests
+from taccl.cli.requests import plan_requests, requests_option
 from taccl.cli.sections import Sectioned
 from taccl.cli.signals import undisturbed
 from taccl.cli.targets import protocol_option, target_option
@@ -73,13 +73,7 @@ def _ranks(ctx: click.Context, option: click.Parameter, value: str | None) -> ra
 @request_options
 @helper_counts_option
 @symmetry_option
-@click.option(
-    "--requests",
-    type=FILE,
-    metavar="FILE",
-    help="Several collectives at once, from a file with parts (docs/several.md): one after another, their "
-    "plans overlaid, and planned as one, with a bound.",
-)
+@requests_option
 @click.option(
     "--chunks",
     callback=_number_or_auto,
@@ -225,11 +219,7 @@ def synthesize(
     aside = claim_outputs((output, schedule), inputs, as_json=as_json)
     if output == STDOUT:
         _check_one_file(request["collective"], request["target"])
-    of_file: dict[str, Any] = {
-        "file": not no_file,
-        "min_bytes": None if min_size is None else units.parse_size(min_size),
-        "max_bytes": None if max_size is None else units.parse_size(max_size),
-    }
+    of_file = _of_file(min_size, max_size, no_file=no_file)
     for_library: Callable[[], Budget] | None = None
     if compare:
         request["time_limit"], request["effort"], for_library = shares_of(
@@ -258,6 +248,15 @@ def synthesize(
             lines += [*(() if curve is None else ("", str(curve.report().table))), what_next]
             attempts.of(lambda: click.echo("\n".join(lines), err=aside))
         attempts.end()
+
+
+def _of_file(min_size: str | None, max_size: str | None, *, no_file: bool) -> dict[str, Any]:
+    """What is asked of the file, as keywords."""
+    return {
+        "file": not no_file,
+        "min_bytes": None if min_size is None else units.parse_size(min_size),
+        "max_bytes": None if max_size is None else units.parse_size(max_size),
+    }
 
 
 def _check_outputs(output: Path | None, ranks: range | None, *, no_file: bool) -> None:
