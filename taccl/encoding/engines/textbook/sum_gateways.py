@@ -18,9 +18,9 @@ import numpy as np
 
 from taccl.encoding.engines.textbook.algorithm import Algorithm, InVariants
 from taccl.encoding.engines.textbook.grid import GridAlgorithm, by_nodes, gates_of
-from taccl.encoding.engines.textbook.line import Hops, LineAlgorithm, hops
+from taccl.encoding.engines.textbook.line import LineAlgorithm, hops
 from taccl.encoding.engines.textbook.parts import Parts
-from taccl.encoding.engines.textbook.sends import Ragged, Sends, in_turn, together
+from taccl.encoding.engines.textbook.sends import Ragged, Sends, in_turn
 from taccl.model.collective import IntArray
 from taccl.model.problem import Problem
 
@@ -71,62 +71,67 @@ class _SumGateways:
 
 
 @dataclass(frozen=True, eq=False)
-class _WholeGateways:
-    """An AllReduce of whole buffers in which each node's sum crosses once to each other node.
+class _NodeSumGateways:
+    """An AllReduce in which each node's sum crosses once to each other node.
 
-    All GPUs of a node sum it up. Those of a *block*, as many gateways as there are nodes, hear from one other
-    node each, but for the first, which stands for its own; what came, they sum up. So a NIC pays an alpha for
-    a node, and not for each doubling.
+    A *block* has as many gateways of a node as there are nodes. Each block has a share of the data, by a
+    ReduceScatter between blocks, or all of it. All that have a share sum up what their node has of it. Then
+    each of a block hears from one other node, but for the first, which stands for its own; what came, they
+    sum up. So a NIC pays an alpha for a node, and not for each doubling.
 
     Parameters
     ----------
     nodes : shape (num_nodes, ranks of a node).
-    gates : the places in a node that may be gateways.
-    inside, between : how all GPUs of a node sum up, and those of a block.
+    blocks : shape (num_blocks, at most num_nodes); places in a node.
+    stage : how blocks spread their shares; None: each has all.
+    inside, between : how those of a node with one share sum up, and those of a block.
     """
 
     nodes: IntArray
-    gates: IntArray
+    blocks: IntArray
+    stage: LineAlgorithm | None
     inside: LineAlgorithm
     between: LineAlgorithm
 
     def way(self, begin: IntArray, end: IntArray) -> Sends:
-        """Sums in nodes, across, in blocks, and from there to GPUs that are in no block."""
-        nodes, gpus = self.nodes.shape
-        block = min(nodes, len(self.gates))
-        blocks = self.gates[: len(self.gates) // block * block].reshape(-1, block)
-        rest = np.setdiff1d(np.arange(gpus), blocks)
-        node, number, before = np.indices((nodes, blocks.size, nodes - 1)).reshape(3, -1)
-        hears = (before + 1 - number) % block == 0
-        node, gpu, to = (each[hears] for each in (node, blocks.ravel()[number], (node + before + 1) % nodes))
-        at_once = np.zeros(1, dtype=np.int64)
-        inside = self._totals(self.inside, self.nodes[:, None])
-        across = hops(0, self.nodes[node, gpu], self.nodes[to, gpu], 0)
-        above = blocks.ravel()[np.arange(len(rest)) % blocks.size]
-        spread = hops(0, self.nodes[:, above], self.nodes[:, rest], 0)
-        phases = (
-            inside,
-            (across, at_once),
-            self._totals(self.between, self.nodes[:, blocks]),
-            (spread, at_once),
-        )
-        first, made = 0, list[Sends]()
-        for moves, since in phases:
-            whole = Ragged(np.arange(len(begin)), np.array([len(begin)]))
-            made.append(Sends.of(moves, whole, self.nodes.size).adding(since).later(first))
-            first += len(since)
-        # Who hears from another node passes on that alone.
-        crossing, is_first = len(inside[1]), np.isin(made[2].src, self.nodes[:, blocks[:, 0]])
-        made[2] = replace(made[2], after=np.where(is_first, -1, crossing))
-        return together(made)
+        """Sums between blocks, in nodes, across, in blocks, and copies to all others."""
+        shares = 1 if self.stage is None else len(self.blocks)
+        share = np.argsort(self.nodes.ravel())[begin] % self.nodes.shape[1] * shares // self.nodes.shape[1]
+        held, of_block = Ragged.by_key(share, shares), np.arange(len(self.blocks)) % shares
+        places = self.nodes[:, self.blocks]
+        inside = self._totals(self.inside, self.nodes[:, None] if self.stage is None else places, held)
+        crossing = in_turn([self._across(of_block, held), self._totals(self.between, places, held)])
+        # Who hears from another node passes on that alone, and not its own node's sum.
+        stands_for_own = (crossing.step == 0) | np.isin(crossing.src, places[..., 0])
+        crossing = replace(crossing, after=np.where(stands_for_own, -1, 0))
+        if self.stage is None:
+            rest = np.setdiff1d(np.arange(self.nodes.shape[1]), self.blocks)
+            above = self.blocks.ravel()[np.arange(len(rest)) % self.blocks.size]
+            others = hops(0, self.nodes[:, above], self.nodes[:, rest], 0)
+            return in_turn([inside, crossing, Sends.of(others, held, self.nodes.size)])
+        node, number, unit = np.indices((*places[:, 0].shape, len(begin))).reshape(3, -1)
+        plan, at = GridAlgorithm(places, ((1, self.stage),)), places[node, share[unit], number]
+        spread = plan.on_lines(1, self.stage.spread(shares, share[unit]), at)
+        copies = Sends.of(spread, Ragged.one_each(unit), self.nodes.size)
+        return in_turn([copies.backwards(), inside, crossing, copies])
 
-    @staticmethod
-    def _totals(algorithm: LineAlgorithm, lines: IntArray) -> tuple[Hops, IntArray]:
-        """Sums of whole buffers at once along the last axis of these ranks."""
+    def _across(self, of_block: IntArray, held: Ragged) -> Sends:
+        """Each node's sums to each other node, from and to the same place; `of_block` : the share of each."""
+        nodes = len(self.nodes)
+        node, block, number, before = np.indices((nodes, *self.blocks.shape, nodes - 1)).reshape(4, -1)
+        hears = (before + 1 - number) % self.blocks.shape[1] == 0
+        node, block, number, before = (each[hears] for each in (node, block, number, before))
+        place, to = self.blocks[block, number], (node + before + 1) % nodes
+        moves = hops(0, self.nodes[node, place], self.nodes[to, place], of_block[block])
+        return Sends.of(moves, held, self.nodes.size).adding(np.zeros(1, dtype=np.int64))
+
+    def _totals(self, algorithm: LineAlgorithm, lines: IntArray, held: Ragged) -> Sends:
+        """Sums along the last axis of these ranks, at all of them; each line of a node has its share."""
         assert algorithm.total is not None
         moves, since = algorithm.total(lines.shape[-1])
-        step = np.broadcast_to(moves.step, (*lines.shape[:-1], len(moves.step)))
-        return hops(step, lines[..., moves.src], lines[..., moves.dst], 0), since
+        share = np.arange(lines.shape[1])[:, None] % len(held.count)
+        columns = moves.step, lines[..., moves.src], lines[..., moves.dst], share
+        return Sends.of(hops(*columns), held, self.nodes.size).adding(since)
 
 
 def by_sum_gateways(
@@ -138,15 +143,22 @@ def by_sum_gateways(
         return
     gpus, ranks = nodes.shape[1], problem.num_ranks
     for gates, inside, between in product(gates_of(problem.topology, nodes), totals, totals):
-        block = min(len(nodes), len(gates))
-        if inside.fits(gpus) and between.fits(block):
-            moves = ranks * (inside.adds(gpus) + -(-len(nodes) // block) + between.adds(block))
-            name = (
-                f"{len(gates)} gateways for whole buffers, {inside.name} inside, {between.name} between them"
-            )
+        size = min(len(nodes), len(gates))
+        blocks = gates[: len(gates) // size * size].reshape(-1, size)
+        stages: list[LineAlgorithm | None] = [None]
+        if len(blocks) > 1 and blocks.size == gpus:
+            stages += [each for each in spreads if each.fits(len(blocks))]
+        for stage in stages if between.fits(size) else ():
+            shares = 1 if stage is None else len(blocks)
+            if not inside.fits(gpus // shares):
+                continue
+            moves = ranks * (inside.adds(gpus // shares) + -(-len(nodes) // size) + between.adds(size))
+            moves += 0 if stage is None else 2 * ranks * stage.sends(shares)
+            name = f"{len(gates)} gateways for node sums, {inside.name} inside, {between.name} between them"
+            name += "" if stage is None else f", {stage.name} of shares"
             yield InVariants(
-                *(name, parts.num_parts * moves, moves),
-                routes=(_WholeGateways(nodes, gates, inside, between).way,),
+                *(name, parts.num_parts * moves // shares, moves),
+                routes=(_NodeSumGateways(nodes, blocks, stage, inside, between).way,),
                 first=np.arange(ranks),
                 is_explicit=True,
                 of_libraries=False,

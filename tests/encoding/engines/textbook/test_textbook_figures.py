@@ -158,10 +158,10 @@ def test_gateways_and_pipelines_are_valid_on_nodes_of_all_sizes(nodes: int, gpus
         ("allgather", "1 of 4 gateways to a node, all-pairs inside", (1 + 1) + (5 + 40) + (1 + 4)),
         ("allgather", "1 of 4 gateways to a node, recursive doubling inside", (2 + 3) + (5 + 40) + (5 + 9)),
         ("reducescatter", "1 of 4 gateways to a node, all-pairs inside", (1 + 4) + (5 + 40) + (1 + 1)),
-        # Whole buffers of sixteen chunks.
+        # All of sixteen chunks, three times.
         (
             "allreduce",
-            "4 gateways for whole buffers, all-pairs inside, all-pairs between them",
+            "4 gateways for node sums, all-pairs inside, all-pairs between them",
             (1 + 16) + (5 + 160) + (1 + 16),
         ),
     ],
@@ -174,3 +174,12 @@ def test_small_messages_cross_once_where_each_gpu_is_the_gateway_to_a_node(
     assert schedule is not None
     schedule.check()
     assert schedule.makespan_us == pytest.approx(by_hand_us)
+
+
+def test_blocks_of_gateways_share_the_data() -> None:
+    """Three nodes of six GPUs: each of two blocks has nine of eighteen chunks."""
+    name = "6 gateways for node sums, all-pairs inside, all-pairs between them, all-pairs of shares"
+    schedule = by_name(Instance(stated(railed_nodes(3, 6), "allreduce")), name)
+    assert schedule is not None
+    schedule.check()
+    assert schedule.makespan_us == pytest.approx(4 * (1 + 9) + (5 + 90))
