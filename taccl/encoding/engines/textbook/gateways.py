@@ -142,9 +142,10 @@ def by_copy_gateways(
     plans: list[tuple[GridAlgorithm, ...]] = [(GridAlgorithm(nodes, ((1, inside),)),) for inside in spreads]
     for turns in cubes_turned(gpus):
         plans.append(tuple(GridAlgorithm(nodes[:, turn], ((1, cube),)) for turn in turns))
-    for gates, sends in product(gates_of(problem.topology, nodes), range(1, GATEWAYS_MOST_SENDS + 1)):
+    for gates in gates_of(problem.topology, nodes):
+        sends = -(-others // len(gates))  # the fewest with which all nodes are served
         many = len(gates) * sends // others
-        for insides in plans if 0 < many <= len(gates) and many < gpus else ():
+        for insides in plans if many < gpus and sends <= GATEWAYS_MOST_SENDS else ():
             inside = insides[0].stages[0][1]
             several = f"{len(insides)} routes: " if len(insides) > 1 else ""
             name = f"{several}{many} of {len(gates)} gateways to a node, {inside.name} inside"

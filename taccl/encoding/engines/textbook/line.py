@@ -73,3 +73,7 @@ class LineAlgorithm:
     mean_hops: Callable[[int], float] = lambda n: 1.0
     fits: Callable[[int], bool] = lambda n: True
     is_variant: bool = False
+
+
+#: From a number of ranks, the line algorithms for a line of this many.
+Lines = Callable[[int], tuple[LineAlgorithm, ...]]

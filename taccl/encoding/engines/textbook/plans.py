@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise, permutations, product
@@ -18,12 +18,12 @@ from taccl.encoding.engines.textbook.doubling import DOUBLING, DOUBLING_FAR_FIRS
 from taccl.encoding.engines.textbook.gateways import by_copy_gateways, by_gateways
 from taccl.encoding.engines.textbook.grid import GridAlgorithm, by_nodes, cubes, sends_of, sides
 from taccl.encoding.engines.textbook.leaders import by_leaders
-from taccl.encoding.engines.textbook.line import LineAlgorithm
+from taccl.encoding.engines.textbook.line import LineAlgorithm, Lines
 from taccl.encoding.engines.textbook.parts import Parts
 from taccl.encoding.engines.textbook.pipelines import by_pipelines
 from taccl.encoding.engines.textbook.ring import RING, RING_BOTH_DIRECTIONS
 from taccl.encoding.engines.textbook.scattered import by_scattering
-from taccl.encoding.engines.textbook.sum_gateways import by_sum_gateways
+from taccl.encoding.engines.textbook.sum_gateways import by_node_sums, by_sum_gateways
 from taccl.encoding.engines.textbook.trees import on_trees
 from taccl.model.collective import IntArray
 from taccl.model.network import LogicalTopology
@@ -36,8 +36,6 @@ LINE_ALGORITHMS = (RING, RING_BOTH_DIRECTIONS, ALL_PAIRS, DOUBLING, DOUBLING_FAR
 Plans = tuple[GridAlgorithm, ...]
 #: Axes with the algorithms along them.
 Along = tuple[tuple[int, LineAlgorithm], ...]
-#: From a number of ranks, the line algorithms for a line of this many.
-Lines = Callable[[int], tuple[LineAlgorithm, ...]]
 
 
 def algorithms(problem: Problem, parts: Parts) -> Iterator[Algorithm]:
@@ -53,6 +51,7 @@ def algorithms(problem: Problem, parts: Parts) -> Iterator[Algorithm]:
     if nodes > 1:
         inside = _totals(ranks // nodes)
         yield from by_pipelines(problem, parts, inside, _totals(nodes))
+        yield from by_node_sums(problem, parts, _spreads, _totals)
         yield from by_sum_gateways(problem, parts, inside, inside)
     yield from by_scattering(problem, parts, _routes(ranks), _spreads(ranks))
     yield from _of_plans(problem, parts, (plans for plans in on_grids if _is_variant(plans)))

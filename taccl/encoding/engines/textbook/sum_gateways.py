@@ -18,7 +18,7 @@ import numpy as np
 
 from taccl.encoding.engines.textbook.algorithm import Algorithm, InVariants
 from taccl.encoding.engines.textbook.grid import GridAlgorithm, by_nodes, gates_of
-from taccl.encoding.engines.textbook.line import LineAlgorithm, hops
+from taccl.encoding.engines.textbook.line import LineAlgorithm, Lines, hops
 from taccl.encoding.engines.textbook.parts import Parts
 from taccl.encoding.engines.textbook.sends import Ragged, Sends, in_turn
 from taccl.model.collective import IntArray
@@ -134,6 +134,38 @@ class _NodeSumGateways:
         return Sends.of(hops(*columns), held, self.nodes.size).adding(since)
 
 
+def by_node_sums(problem: Problem, parts: Parts, spreads: Lines, totals: Lines) -> Iterator[Algorithm]:
+    """For sums over three nodes of one size or more; `spreads`, `totals` : algorithms for so many ranks."""
+    nodes = by_nodes(problem.topology)
+    if nodes is None or parts.kind != "summed" or len(nodes) < 3:
+        return
+    gpus, ranks = nodes.shape[1], problem.num_ranks
+    for gates in gates_of(problem.topology, nodes):
+        size = min(len(nodes), len(gates))
+        blocks = gates[: len(gates) // size * size].reshape(-1, size)
+        stages: list[LineAlgorithm | None] = [None]
+        if len(blocks) > 1 and blocks.size == gpus:
+            stages += spreads(len(blocks))
+        for stage, between in product(stages, totals(size)):
+            shares = 1 if stage is None else len(blocks)
+            for inside in totals(gpus // shares):
+                adds = inside.adds(gpus // shares) + between.adds(size)
+                copies = 0 if stage is None else 2 * stage.sends(shares)
+                moves = ranks * (adds + -(-len(nodes) // size) + copies)
+                name = (
+                    f"{len(gates)} gateways for node sums, {inside.name} inside, {between.name} between them"
+                )
+                yield InVariants(
+                    name if stage is None else f"{name}, {stage.name} of shares",
+                    rows=parts.num_parts * moves // shares,
+                    moves=moves,
+                    routes=(_NodeSumGateways(nodes, blocks, stage, inside, between).way,),
+                    first=np.arange(ranks),
+                    is_explicit=True,
+                    of_libraries=False,
+                )
+
+
 def by_sum_gateways(
     problem: Problem, parts: Parts, spreads: tuple[LineAlgorithm, ...], totals: tuple[LineAlgorithm, ...]
 ) -> Iterator[Algorithm]:
@@ -142,27 +174,6 @@ def by_sum_gateways(
     if nodes is None or parts.kind != "summed" or len(nodes) < 3:
         return
     gpus, ranks = nodes.shape[1], problem.num_ranks
-    for gates, inside, between in product(gates_of(problem.topology, nodes), totals, totals):
-        size = min(len(nodes), len(gates))
-        blocks = gates[: len(gates) // size * size].reshape(-1, size)
-        stages: list[LineAlgorithm | None] = [None]
-        if len(blocks) > 1 and blocks.size == gpus:
-            stages += [each for each in spreads if each.fits(len(blocks))]
-        for stage in stages if between.fits(size) else ():
-            shares = 1 if stage is None else len(blocks)
-            if not inside.fits(gpus // shares):
-                continue
-            moves = ranks * (inside.adds(gpus // shares) + -(-len(nodes) // size) + between.adds(size))
-            moves += 0 if stage is None else 2 * ranks * stage.sends(shares)
-            name = f"{len(gates)} gateways for node sums, {inside.name} inside, {between.name} between them"
-            name += "" if stage is None else f", {stage.name} of shares"
-            yield InVariants(
-                *(name, parts.num_parts * moves // shares, moves),
-                routes=(_NodeSumGateways(nodes, blocks, stage, inside, between).way,),
-                first=np.arange(ranks),
-                is_explicit=True,
-                of_libraries=False,
-            )
     if max(len(nodes), gpus) % min(len(nodes), gpus):
         return
     for inside, exchange in product(spreads, totals):
