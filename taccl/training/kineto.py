@@ -66,23 +66,28 @@ def read_kineto(text: str, path: str | Path | None = None, dtype: str | None = N
             if numbers and computing
             else "record on a GPU, with record_shapes=True, several ranks and a recent PyTorch",
         )
-    done_us = [_computed_until(computing, at) for at, _ in gradients]
-    whole_us = _computed_until(computing, float("inf"))
-    made = [done_us[0], *(after - before for before, after in pairwise(done_us))]
-    layers = [
-        Layer(f"sum{index}", size, 0.0, 0.0 if index == 0 else spent)
-        for index, ((_, size), spent) in enumerate(zip(gradients, made, strict=True))
-    ]
-    first = Layer("before the first sum", 0, made[0], 0.0)
-    rest = Layer("after the last sum", 0, 0.0, whole_us - done_us[-1])
     every = sum(many for _, many, each in numbers if each)
     return Workload(
         "trace" if path is None else Path(path).stem,
         1,
-        (rest, *reversed(layers), first),
+        _layers(computing, gradients),
         notes=(_SAYS,),
         number_bytes=sum(size for _, size in gradients) / every,
     )
+
+
+def _layers(computing: list[dict[str, Any]], gradients: list[tuple[float, int]]) -> tuple[Layer, ...]:
+    """A layer for each sum, with what was computed since the one before; and what comes before and after."""
+    done_us = [_computed_until(computing, at) for at, _ in gradients]
+    whole_us = _computed_until(computing, float("inf"))
+    spent_us = [0.0, *(after - before for before, after in pairwise(done_us))]
+    layers = [
+        Layer(f"sum{index}", size, 0.0, spent)
+        for index, ((_, size), spent) in enumerate(zip(gradients, spent_us, strict=True))
+    ]
+    first = Layer("before the first sum", 0, done_us[0], 0.0)
+    rest = Layer("after the last sum", 0, 0.0, whole_us - done_us[-1])
+    return (rest, *reversed(layers), first)
 
 
 def _is_timed(event: object) -> bool:
