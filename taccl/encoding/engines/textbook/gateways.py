@@ -42,6 +42,7 @@ class _Gateways:
     Parameters
     ----------
     grid : nodes on axis 0, their ranks on axis 1, with the algorithm inside nodes along axis 1.
+    gates : the places in a node that may be gateways, dealt in this order to the nodes that follow.
     many : gateways from a node to each other.
     near : so many of the nodes that follow are served by the gateways next to where chunks begin, the others
         by those next to where they end; with rails, these follow on those. -1: half of each node's chunks.
@@ -49,6 +50,7 @@ class _Gateways:
     """
 
     grid: GridAlgorithm
+    gates: IntArray
     many: int
     near: int
     apart: int = 0
@@ -57,7 +59,7 @@ class _Gateways:
     def name(self) -> str:
         sides = {0: "by end", self.grid.grid.shape[0] - 1: "by source"}
         side, inside = sides.get(self.near, "by source, then by end"), self.grid.stages[0][1].name
-        words = [f"{self.many} gateways to a node", side, f"{inside} inside"]
+        words = [f"{self.many} of {len(self.gates)} gateways to a node", side, f"{inside} inside"]
         return ", ".join((*words, _APART[self.apart]) if self.apart else words)
 
     def way(self, begin: IntArray, end: IntArray) -> Sends:
@@ -68,7 +70,8 @@ class _Gateways:
         distance, units = (to_node - node) % nodes, np.arange(len(begin))
         is_near = distance <= self.near if self.near >= 0 else (gpu + to_gpu) % 2 == 0
         team = np.where(is_near, gpu, to_gpu) * self.many // gpus
-        gateway = np.where(distance > 0, ((distance - 1) * self.many + team) % gpus, to_gpu)
+        number = (distance - 1) * self.many + team
+        gateway = np.where(distance > 0, self.gates[number % len(self.gates)], to_gpu)
         assert inside.route is not None
         gather = grid.on_lines(axis, inside.route(gpus, gpu, gateway), begin)
         steps = int(gather.step.max(initial=-1)) + 1
@@ -165,15 +168,14 @@ def by_gateways(problem: Problem, parts: Parts, routes: tuple[LineAlgorithm, ...
     if nodes is None or parts.kind != "routed" or not parts.is_between_all(problem.num_ranks):
         return
     others, gpus = len(nodes) - 1, nodes.shape[1]
-    for inside in routes:
-        grid = GridAlgorithm(nodes, ((1, inside),))
-        rails = _Gateways(grid, gpus, others // 2 or -1)
-        some = [(others, rails)]
-        for sends in range(1, min(others, GATEWAYS_MOST_SENDS + 1)):
-            many = gpus * sends // others
+    for inside, gates in product(routes, gates_of(problem.topology, nodes)):
+        grid, all_gpus = GridAlgorithm(nodes, ((1, inside),)), len(gates) == gpus
+        some = [(others, _Gateways(grid, gates, gpus, others // 2 or -1))] if all_gpus else []
+        for sends in range(1, min(others + 1, GATEWAYS_MOST_SENDS + 1)):
+            many = len(gates) * sends // others
             if 0 < many < gpus:
                 nears = (0, others // 2, others) if many > 1 else (0,)
-                some += [(sends, _Gateways(grid, many, *each)) for each in product(nears, range(3))]
+                some += [(sends, _Gateways(grid, gates, many, *each)) for each in product(nears, range(3))]
         for sends, gateways in some:
             moves = problem.num_ranks * (2 * inside.sends(gpus) + sends * (gateways.apart + 1))
             rows, first = 3 * parts.num_parts, np.arange(problem.num_ranks)

@@ -90,7 +90,7 @@ def test_an_alltoall_on_rails_crosses_all_the_time_where_the_last_nodes_chunks_a
 ):
     """Three sends of a quarter of 1 MB each, at 25 GB/s; four after each other inside and across: 44.4 us."""
     problem = make_problem("alltoall", topology="a100", nodes=4, size="1MB", chunks=1, executor=False).problem
-    name = "8 gateways to a node, by source, then by end, all-pairs inside"
+    name = "8 of 8 gateways to a node, by source, then by end, all-pairs inside"
     schedule = by_name(Instance(problem), name)
     assert schedule is not None
     schedule.check()
@@ -102,7 +102,7 @@ def test_a_small_alltoall_pays_one_alpha_across_where_each_gpu_is_the_gateway_to
     problem = make_problem(
         "alltoall", topology="dgx-h100", nodes=8, size="64KB", chunks=1, executor=False
     ).problem
-    name = "1 gateways to a node, by end, recursive doubling inside"
+    name = "1 of 8 gateways to a node, by end, recursive doubling inside"
     schedule = by_name(Instance(problem).members_instance or Instance(problem), name)
     assert schedule is not None
     schedule.check()
