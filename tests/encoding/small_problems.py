@@ -240,10 +240,12 @@ def featured_problems(
     names: Sequence[str] = COLLECTIVES,
     able: bool = False,
     may: Sequence[bool] = (True, True, False),
+    works: Sequence[float] = (0.0,),
 ) -> Problem:
     """Tiny problems with unequal chunks, late inputs, tails, and perhaps a helper as the last rank.
 
-    Unless `able`, some ranks may not sum, or not copy: each has one of `may`.
+    Unless `able`, some ranks may not sum, or not copy: each has one of `may`. Work on a finished sum takes one
+    of `works`, us.
     """
     topology = draw(networks(most_ranks, betas=ENGINE_BETAS))
     ranks = topology.num_ranks
@@ -255,6 +257,7 @@ def featured_problems(
         return draw(st.none() | column)
 
     abilities = {} if able else {name: some(ranks, may) for name in ("may_sum", "may_copy")}
+    work = some(collective.num_chunks, works)
     return Problem(
         replace(topology, is_helper=np.arange(ranks) >= ranks - helpers, **abilities),
         collective,
@@ -262,6 +265,7 @@ def featured_problems(
         sizes=some(collective.num_chunks, [0.5, 1.0, 2.0]),
         ready_us=some(len(collective.inputs), [0.0, 1.0, 5.0]),
         tail_us=some(len(collective.outputs), [0.0, 1.0, 5.0]),
+        sum_work_us=None if work is None or not work.any() else work * collective.reduces,
     )
 
 
