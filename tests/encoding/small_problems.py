@@ -244,8 +244,8 @@ def featured_problems(
 ) -> Problem:
     """Tiny problems with unequal chunks, late inputs, tails, and perhaps a helper as the last rank.
 
-    Unless `able`, some ranks may not sum, or not copy: each has one of `may`. Work on a finished sum takes one
-    of `works`, us.
+    Unless `able`, some ranks may not sum, or not copy: each has one of `may`. Work on a finished sum takes
+    one of `works`, us.
     """
     topology = draw(networks(most_ranks, betas=ENGINE_BETAS))
     ranks = topology.num_ranks
