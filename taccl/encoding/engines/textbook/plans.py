@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise, permutations, product
+from itertools import pairwise, permutations, product, zip_longest
 
 import numpy as np
 
@@ -40,21 +40,30 @@ Along = tuple[tuple[int, LineAlgorithm], ...]
 
 def algorithms(problem: Problem, parts: Parts) -> Iterator[Algorithm]:
     """All that there are, whether or not the machine has the links; the best known first, variants last."""
-    ranks, nodes = problem.num_ranks, problem.topology.num_nodes
+    ranks = problem.num_ranks
     yield from _of_plans(problem, parts, _on_lines(problem, parts))
     yield from on_trees(problem, parts)
     on_grids = list(_on_grids(problem, parts))
-    yield from _of_plans(problem, parts, (plans for plans in on_grids if not _is_variant(plans)))
-    yield from by_leaders(problem, parts, _spreads(nodes), _totals(nodes))
-    yield from by_gateways(problem, parts, _routes(ranks // max(1, nodes)))
-    yield from by_copy_gateways(problem, parts, _spreads(ranks // max(1, nodes)), DOUBLING)
-    if nodes > 1:
-        inside = _totals(ranks // nodes)
-        yield from by_pipelines(problem, parts, inside, _totals(nodes))
-        yield from by_node_sums(problem, parts, _spreads, _totals)
-        yield from by_sum_gateways(problem, parts, inside, inside)
+    usual = _of_plans(problem, parts, (plans for plans in on_grids if not _is_variant(plans)))
+    # Which of both are faster, sizes say; so each has its turn, however short the time is.
+    for both in zip_longest(usual, _of_nodes(problem, parts)):
+        yield from (each for each in both if each is not None)
     yield from by_scattering(problem, parts, _routes(ranks), _spreads(ranks))
     yield from _of_plans(problem, parts, (plans for plans in on_grids if _is_variant(plans)))
+
+
+def _of_nodes(problem: Problem, parts: Parts) -> Iterator[Algorithm]:
+    """Those in which some ranks speak for their node."""
+    nodes = problem.topology.num_nodes
+    size = problem.num_ranks // max(1, nodes)
+    yield from by_leaders(problem, parts, _spreads(nodes), _totals(nodes))
+    yield from by_gateways(problem, parts, _routes(size))
+    yield from by_copy_gateways(problem, parts, _spreads(size), DOUBLING)
+    if nodes > 1:
+        inside = _totals(size)
+        yield from by_node_sums(problem, parts, _totals)
+        yield from by_pipelines(problem, parts, inside, _totals(nodes))
+        yield from by_sum_gateways(problem, parts, inside, inside)
 
 
 def algorithm_named(

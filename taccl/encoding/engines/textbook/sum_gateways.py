@@ -134,8 +134,8 @@ class _NodeSumGateways:
         return Sends.of(hops(*columns), held, self.nodes.size).adding(since)
 
 
-def by_node_sums(problem: Problem, parts: Parts, spreads: Lines, totals: Lines) -> Iterator[Algorithm]:
-    """For sums over three nodes of one size or more; `spreads`, `totals` : algorithms for so many ranks."""
+def by_node_sums(problem: Problem, parts: Parts, totals: Lines) -> Iterator[Algorithm]:
+    """For sums over three nodes of one size or more; `totals` : algorithms for so many ranks."""
     nodes = by_nodes(problem.topology)
     if nodes is None or parts.kind != "summed" or len(nodes) < 3:
         return
@@ -145,7 +145,7 @@ def by_node_sums(problem: Problem, parts: Parts, spreads: Lines, totals: Lines) 
         blocks = gates[: len(gates) // size * size].reshape(-1, size)
         stages: list[LineAlgorithm | None] = [None]
         if len(blocks) > 1 and blocks.size == gpus:
-            stages += spreads(len(blocks))
+            stages += totals(len(blocks))
         for stage, between in product(stages, totals(size)):
             shares = 1 if stage is None else len(blocks)
             for inside in totals(gpus // shares):
