@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from taccl.analysis.repair import first_of, found_from
+from taccl.analysis.repair import first_of
 from taccl.api import make_problem
 from taccl.encoding.core.options import SearchOptions
 from taccl.errors import TacclError
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
+from taccl.synthesis.searcher import found_from
 from taccl.topologies import PhysicalTopology
 from taccl.topologies.automorphisms import kinds_of_devices
 

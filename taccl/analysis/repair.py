@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from taccl.analysis.under_way import rest_of
 from taccl.encoding.core.mending import mended, share_kept
 from taccl.encoding.core.options import SearchOptions
-from taccl.encoding.instance import Instance
 from taccl.errors import ScheduleError, TacclError
 from taccl.model.collective import Collective
 from taccl.model.problem import Problem
@@ -28,8 +27,8 @@ from taccl.synthesis.job import Job, formulate
 from taccl.synthesis.output_options import OutputOptions
 from taccl.synthesis.request import MachineKeywords, Request
 from taccl.synthesis.result import Result
-from taccl.synthesis.search import Found, Observer
-from taccl.synthesis.searcher import Alone
+from taccl.synthesis.search import Observer
+from taccl.synthesis.searcher import Alone, found_from
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -198,19 +197,3 @@ def first_of(old: Schedule, problem: Problem) -> tuple[Schedule | None, str]:
     except ScheduleError as fault:
         return None, "; ".join((fault.message, *fault.findings[:1]))
     return first, ""
-
-
-def found_from(
-    problem: Problem, options: SearchOptions, first: Schedule | None, on_progress: Observer | None = None
-) -> Found:
-    """What a search finds that begins with a schedule, which is kept whatever becomes of the search."""
-    instance = Instance(problem)
-    try:
-        return Alone().search(instance, replace(options, known=first), on_progress)
-    except (KeyboardInterrupt, TacclError) as end:
-        if first is None:
-            raise
-        if isinstance(end, KeyboardInterrupt):
-            return Found(first, instance.bound_us, "", "interrupted", 0.0)
-        note = f"the search after mending failed: {end.message}"
-        return Found(first, instance.bound_us, "", "engine failed", 0.0, note)

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from taccl.analysis.overlaid import Parts, one_after_another, overlaid
-from taccl.analysis.repair import found_from
 from taccl.encoding.bounds import Proof
 from taccl.encoding.bounds.stream import lower_bound
 from taccl.encoding.core.options import SearchOptions
@@ -31,6 +30,7 @@ from taccl.synthesis.job import formulate
 from taccl.synthesis.output_options import OutputOptions
 from taccl.synthesis.request import MachineKeywords, Request
 from taccl.synthesis.search import Found, Observer, Status, relative_gap, search
+from taccl.synthesis.searcher import found_from
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -11,12 +11,10 @@ from taccl.errors import CollectiveError
 from taccl.model.collective import Collective, IntArray, Placement
 from taccl.model.network import FloatArray
 from taccl.model.problem import Problem
+from taccl.model.tuning import DEMAND_LARGE
 
 #: No part of an AlltoAll is larger.
 _MOST_BYTES = 2**50
-#: A part is several chunks if it is larger than so many mean parts of the rank that sends or receives most.
-#: With half of it, 64 ranks with favourites of their own took 1.4% longer (`benchmarks.alltoallv`).
-_LARGE = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +137,7 @@ def alltoallv(size_bytes: IntArray, pieces: int = 1) -> Demand:
     if not len(source):
         raise CollectiveError("an alltoallv has to send something: all sizes are 0")
     busiest = max(int(table.sum(0).max()), int(table.sum(1).max()))
-    part, size = cut_parts(table[source, target], _LARGE * busiest / len(table))
+    part, size = cut_parts(table[source, target], DEMAND_LARGE * busiest / len(table))
     source, target = source[part], target[part]
     ranks, parts = len(table), np.arange(len(source))
     chunk = np.arange(len(source) * pieces)

@@ -25,7 +25,7 @@ from taccl.errors import TopologyError
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.executor import Executor
 from taccl.model.units import MAX_ALPHA_US, MAX_BETA_US_PER_MB, MIN_BETA_US_PER_MB
-from taccl.support.arguments import column, shown, text, tuple_of
+from taccl.support.arguments import column, has_repeats, shown, text, tuple_of
 
 FloatArray = NDArray[np.floating]
 Occupancy = Literal["serial", "pipelined"]
@@ -36,12 +36,6 @@ def check_occupancy(occupancy: object) -> None:
     """Raise TopologyError for a word that is no occupancy."""
     if not isinstance(occupancy, str) or occupancy not in OCCUPANCIES:
         raise TopologyError(f"occupancy must be serial or pipelined, not {shown(occupancy)}")
-
-
-def _has_twins(numbers: IntArray) -> bool:
-    """Whether a number is there twice; `np.unique` takes several times as long."""
-    ordered = np.sort(numbers)
-    return bool((ordered[1:] == ordered[:-1]).any())
 
 
 #: Columns of a topology, and which kinds of numbers NumPy must call them.
@@ -135,7 +129,7 @@ class LogicalTopology:
             raise TopologyError(f"a link of {self.name!r} ends at a rank outside 0 .. {self.num_ranks - 1}")
         if (self.src == self.dst).any():
             raise TopologyError(f"a link of {self.name!r} leads from a rank to itself")
-        if _has_twins(self.src * self.num_ranks + self.dst):
+        if has_repeats(self.src * self.num_ranks + self.dst):
             raise TopologyError(f"{self.name!r} has two links between the same ranks")
 
     def _check_costs(self) -> None:
@@ -156,7 +150,7 @@ class LogicalTopology:
         if not all(self.ports) or (ports and not (0 <= min(ports) and max(ports) < self.num_ports)):
             raise TopologyError(f"a link of {self.name!r} has no port, or one that does not exist")
         link, port = self.incidence
-        if _has_twins(link * self.num_ports + port):
+        if has_repeats(link * self.num_ports + port):
             raise TopologyError(f"a link of {self.name!r} uses a port twice")
 
     def _check_helpers(self) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Protocol
 
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.instance import Instance
+from taccl.errors import TacclError
 from taccl.model.problem import Problem
+from taccl.model.schedule import Schedule
 from taccl.support.budget import Budget
 from taccl.synthesis.search import Found, Observer, search
 
@@ -105,3 +107,19 @@ class Alone:
 
     def notes_on(self, found: Found, *, counts_work: bool) -> tuple[str, ...]:
         return ()
+
+
+def found_from(
+    problem: Problem, options: SearchOptions, first: Schedule | None, on_progress: Observer | None = None
+) -> Found:
+    """What a search finds that begins with a schedule, which is kept whatever becomes of the search."""
+    instance = Instance(problem)
+    try:
+        return Alone().search(instance, replace(options, known=first), on_progress)
+    except (KeyboardInterrupt, TacclError) as end:
+        if first is None:
+            raise
+        if isinstance(end, KeyboardInterrupt):
+            return Found(first, instance.bound_us, "", "interrupted", 0.0)
+        note = f"the search after mending failed: {end.message}"
+        return Found(first, instance.bound_us, "", "engine failed", 0.0, note)

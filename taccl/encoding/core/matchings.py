@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from taccl.encoding.core.tuning import MATCHINGS_COARSER
 from taccl.support.jit import compiled
 
 #: What is left of an entry is nothing below this part of the largest sum.
 _NOTHING = 1e-9
-#: Large entries are matched before smaller ones: down from the largest sum, by this factor each time.
-_COARSER = 4.0
 
 
 @compiled
@@ -41,7 +40,7 @@ def starts(amount: Any, first: Any, sizes: Any, start: Any) -> float:
         for node in range(nodes):
             least = whole
             while goes_to[node] < 0 and least > nothing:  # entries that last come first
-                least = max(least / _COARSER, nothing)
+                least = max(least / MATCHINGS_COARSER, nothing)
                 seen[:] = False
                 _augment(node, amount, idle, least, goes_to, comes_from, seen)
         step = np.inf

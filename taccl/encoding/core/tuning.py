@@ -56,6 +56,11 @@ LINEAR_PER_LOOK_UNIT = 1_500
 #: a waiting chunk and a rank in `_useful`.
 LIST_SCHEDULING_EVENTS_PER_LOOK, LIST_SCHEDULING_PAIRS_PER_UNIT = 8, 200_000
 
+# --- matchings
+
+#: Large entries are matched before smaller ones: down from the largest sum, by this factor each time.
+MATCHINGS_COARSER = 4.0
+
 # --- options
 
 #: However long it took to state a problem, this many seconds of the time limit are for the search.
