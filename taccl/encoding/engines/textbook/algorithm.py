@@ -42,6 +42,10 @@ class Algorithm:
     def numbers_of_batches(self, parts: Parts) -> Iterator[int]:
         """Into how many batches the pieces can be split, ascending."""
 
+    def written_for(self, batches: int) -> int:
+        """How many batches have to be written down to tell how long this many take."""
+        return batches
+
     @abstractmethod
     def built(self, parts: Parts, batches: int) -> tuple[Cut, Sends]:
         """What is sent if each part is cut into batches."""
@@ -70,6 +74,10 @@ class InVariants(Algorithm):
             yield batches
             batches *= 2
         yield most
+
+    def written_for(self, batches: int) -> int:
+        """One: they are equal."""
+        return 1
 
     def built(self, parts: Parts, batches: int) -> tuple[Cut, Sends]:
         """What is sent if each part is cut into batches; each follows a step behind the one before."""

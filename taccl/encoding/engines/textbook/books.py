@@ -9,10 +9,12 @@ from functools import cached_property
 import numpy as np
 
 from taccl.encoding.engines.textbook.algorithm import Algorithm
+from taccl.encoding.engines.textbook.estimates import Load, load_of
 from taccl.encoding.engines.textbook.parts import Parts, parts_of
 from taccl.encoding.engines.textbook.plans import algorithms
-from taccl.encoding.engines.textbook.schedules import backwards, estimate_us, rows_of, timed
+from taccl.encoding.engines.textbook.schedules import backwards, rows_of, timed
 from taccl.encoding.engines.textbook.tuning import (
+    AN_ESTIMATE_AS_WRITTEN,
     CHUNKS_AS_TIMED,
     COLUMNS_AS_TIMED,
     DEALT_AS_WRITTEN,
@@ -82,6 +84,7 @@ class Books:
     requested: Problem
     parts: Parts
     _estimates_us: dict[tuple[Algorithm, int], float | None] = field(default_factory=dict)
+    _last_load: dict[tuple[Algorithm, int], Load | None] = field(default_factory=dict)
 
     @cached_property
     def algorithms(self) -> tuple[Algorithm, ...]:
@@ -109,8 +112,11 @@ class Books:
         for algorithm in sorted(these, key=soonest if first is None else lambda each: first(each.name)):
             least_us = float("inf")
             for batches in algorithm.numbers_of_batches(self.parts):
-                is_estimated = (algorithm, batches) in self._estimates_us
-                sends = 0 if is_estimated else max(_written(algorithm, batches), dealt)
+                sends = 0
+                if (algorithm, batches) not in self._estimates_us:
+                    written = _written(algorithm, algorithm.written_for(batches))
+                    is_written = (algorithm, algorithm.written_for(batches)) in self._last_load
+                    sends = AN_ESTIMATE_AS_WRITTEN + (0 if is_written else max(written, dealt))
                 if not work.allows(sends):
                     break
                 time_us = self._estimate_us(algorithm, batches)
@@ -124,9 +130,19 @@ class Books:
         """About how long this many batches take; None if a link is missing."""
         key = algorithm, batches
         if key not in self._estimates_us:
-            cut, sends = algorithm.built(self.parts, batches)
-            self._estimates_us[key] = estimate_us(self.requested, sends, cut, batches)
+            written = algorithm.written_for(batches)
+            load = self._load(algorithm, written)
+            self._estimates_us[key] = None if load is None else load.time_us(batches, batches // written)
         return self._estimates_us[key]
+
+    def _load(self, algorithm: Algorithm, batches: int) -> Load | None:
+        """What this many batches do to ports; kept until another is requested."""
+        key = algorithm, batches
+        if key not in self._last_load:
+            cut, sends = algorithm.built(self.parts, batches)
+            self._last_load.clear()
+            self._last_load[key] = load_of(self.requested, sends, cut)
+        return self._last_load[key]
 
     def schedule(self, algorithm: Algorithm, batches: int, seen: set[int]) -> Schedule | None:
         """What an algorithm comes to; None if it cannot be, or is one of those `seen` by their hash."""

@@ -23,13 +23,14 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
 from taccl.encoding.engines.textbook.line import Hops, LineAlgorithm, hops
-from taccl.encoding.engines.textbook.parts import Kind
+from taccl.encoding.engines.textbook.parts import Parts
 from taccl.encoding.engines.textbook.sends import Ragged, Sends, in_turn
+from taccl.encoding.engines.textbook.stages import Stages
 from taccl.encoding.engines.textbook.tuning import GRID_MOST_SHAPES
 from taccl.model.collective import IntArray
 from taccl.model.network import LogicalTopology
@@ -107,6 +108,10 @@ def gates_of(topology: LogicalTopology, nodes: IntArray) -> Iterator[IntArray]:
         yield from members[:1] if len(members) > 1 else ()
 
 
+#: An axis, and the algorithm along it.
+Stage = tuple[int, LineAlgorithm]
+
+
 @dataclass(frozen=True, eq=False)
 class GridAlgorithm:
     """Which algorithm runs along which axis, in which order.
@@ -121,9 +126,18 @@ class GridAlgorithm:
     """
 
     grid: IntArray
-    stages: tuple[tuple[int, LineAlgorithm], ...]
-    whole: tuple[tuple[int, LineAlgorithm], ...] = ()
+    stages: tuple[Stage, ...]
+    whole: tuple[Stage, ...] = ()
     sums_ahead: bool = False
+
+    @cached_property
+    def key(self) -> tuple[tuple[int, ...], bytes]:
+        """The grid by its values."""
+        return self.grid.shape, self.grid.tobytes()
+
+    def axes_from(self, number: int) -> frozenset[int]:
+        """The axes of this stage and those after it."""
+        return frozenset(axis for axis, _ in self.stages[number:])
 
     @cached_property
     def position(self) -> IntArray:
@@ -141,7 +155,7 @@ class GridAlgorithm:
         place = self._place[rank] + (position - self.position[rank, axis]) * stride
         return np.asarray(self.grid.ravel()[place])
 
-    def sharing(self, stages: Sequence[tuple[int, LineAlgorithm]]) -> IntArray:
+    def sharing(self, stages: Sequence[Stage]) -> IntArray:
         """A number for each rank that is the same for those with the same positions on these stages' axes."""
         axes = [axis for axis, _ in stages]
         shape = tuple(self.grid.shape[axis] for axis in axes)
@@ -163,31 +177,43 @@ class GridAlgorithm:
         return moves._replace(src=self.moved(line, axis, moves.src), dst=self.moved(line, axis, moves.dst))
 
 
-def sends_of(plan: GridAlgorithm, kind: Kind, begin: IntArray, end: IntArray) -> Sends:
-    """What the plan does with some units of a demand."""
-    units = np.arange(len(begin))
-    if kind == "routed":
-        return routed(plan, begin, end, units)
-    return spread(plan, begin, units) if kind == "spread" else summed(plan, begin, units)
+def sends_of(plan: GridAlgorithm, parts: Parts, begin: IntArray, end: IntArray) -> Sends:
+    """What the plan does with some units of a demand, which are numbered as they stand there."""
+    if parts.kind == "routed":
+        return routed(plan, begin, end)
+    return (spread if parts.kind == "spread" else summed)(plan, begin, parts.stages)
 
 
-def spread(plan: GridAlgorithm, begin: IntArray, units: IntArray) -> Sends:
+def spread(plan: GridAlgorithm, begin: IntArray, stages: Stages) -> Sends:
     """Copies by which every rank gets each unit from the rank where it begins."""
-    made = []
-    for number, (axis, algorithm) in enumerate(plan.stages):
-        # What a rank has by now: what began where the positions on all axes that are left are its own.
-        sharing = plan.sharing(plan.stages[number:])
-        held = Ragged.by_key(sharing[begin], int(sharing.max()) + 1, units)
-        rank = np.flatnonzero(held.count[sharing])
-        moves = algorithm.spread(plan.grid.shape[axis], plan.position[rank, axis])
-        moves = plan.on_lines(axis, moves, rank)
-        made.append(Sends.of(moves, held.take(sharing[rank]), plan.grid.size))
-    return in_turn(made)
+    return in_turn(_copies(plan, number, begin, stages) for number in range(len(plan.stages)))
 
 
-def routed(plan: GridAlgorithm, begin: IntArray, end: IntArray, units: IntArray) -> Sends:
+def _copies(plan: GridAlgorithm, number: int, begin: IntArray, stages: Stages) -> Sends:
+    """The copies of a stage."""
+    key = plan.key, plan.stages[number], plan.axes_from(number), begin.tobytes()
+    return stages.once(key, partial(_copies_written, plan, number, begin))
+
+
+def _sums(plan: GridAlgorithm, number: int, begin: IntArray, stages: Stages) -> Sends:
+    """The same read backwards."""
+    key = plan.key, plan.stages[number], plan.axes_from(number), begin.tobytes(), "backwards"
+    return stages.once(key, lambda: _copies(plan, number, begin, stages).backwards())
+
+
+def _copies_written(plan: GridAlgorithm, number: int, begin: IntArray) -> Sends:
+    axis, algorithm = plan.stages[number]
+    # What a rank has by now: what began where the positions on all axes that are left are its own.
+    sharing = plan.sharing(plan.stages[number:])
+    held = Ragged.by_key(sharing[begin], int(sharing.max()) + 1)
+    rank = np.flatnonzero(held.count[sharing])
+    moves = algorithm.spread(plan.grid.shape[axis], plan.position[rank, axis])
+    return Sends.of(plan.on_lines(axis, moves, rank), held.take(sharing[rank]), plan.grid.size)
+
+
+def routed(plan: GridAlgorithm, begin: IntArray, end: IntArray) -> Sends:
     """Copies by which each unit gets from one rank to another."""
-    made, at = [], begin
+    made, at, units = [], begin, np.arange(len(begin))
     for axis, algorithm in plan.stages:
         there = plan.position[end, axis]
         assert algorithm.route is not None
@@ -198,19 +224,30 @@ def routed(plan: GridAlgorithm, begin: IntArray, end: IntArray, units: IntArray)
     return in_turn(made)
 
 
-def summed(plan: GridAlgorithm, owner: IntArray, units: IntArray) -> Sends:
+def summed(plan: GridAlgorithm, owner: IntArray, stages: Stages) -> Sends:
     """Sums and copies by which every rank gets the sum of each unit; the ranks of a share are its owners."""
     back = replace(plan, stages=plan.stages[::-1])
-    copies = spread(back, owner, units)
-    sums = spread(replace(back, grid=np.flip(plan.grid)), owner, units) if plan.sums_ahead else copies
-    made = [sums.backwards()]
+    ahead = replace(back, grid=np.flip(plan.grid)) if plan.sums_ahead else back
+    numbers = range(len(plan.stages))
+    copies = [_copies(back, number, owner, stages) for number in numbers]
+    sums = [_sums(ahead, number, owner, stages) for number in reversed(numbers)]
+    totals = [_totals(plan, stage, owner, stages) for stage in plan.whole]
+    return in_turn([*sums, *totals, *copies])
+
+
+def _totals(plan: GridAlgorithm, stage: Stage, owner: IntArray, stages: Stages) -> Sends:
+    """Sums of each share along an axis, at all of its owners."""
+    key = plan.key, stage, plan.axes_from(0), owner.tobytes(), "whole"
+    return stages.once(key, partial(_totals_written, plan, stage, owner))
+
+
+def _totals_written(plan: GridAlgorithm, stage: Stage, owner: IntArray) -> Sends:
+    axis, algorithm = stage
+    assert algorithm.total is not None
     sharing = plan.sharing(plan.stages)
-    held = Ragged.by_key(sharing[owner], int(sharing.max()) + 1, units)
-    for axis, algorithm in plan.whole:
-        assert algorithm.total is not None
-        totals, since = algorithm.total(plan.grid.shape[axis])
-        step, src, dst = (column[:, None] for column in totals[:3])
-        first = np.moveaxis(plan.grid, axis, 0)[0].ravel()  # of each line
-        moves = plan.on_lines(axis, hops(step, src, dst, np.arange(len(first))), first)
-        made.append(Sends.of(moves, held.take(sharing[first]), plan.grid.size).adding(since))
-    return in_turn([*made, copies])
+    held = Ragged.by_key(sharing[owner], int(sharing.max()) + 1)
+    totals, since = algorithm.total(plan.grid.shape[axis])
+    step, src, dst = (column[:, None] for column in totals[:3])
+    first = np.moveaxis(plan.grid, axis, 0)[0].ravel()  # of each line
+    moves = plan.on_lines(axis, hops(step, src, dst, np.arange(len(first))), first)
+    return Sends.of(moves, held.take(sharing[first]), plan.grid.size).adding(since)

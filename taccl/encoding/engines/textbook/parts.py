@@ -6,12 +6,13 @@ Who wants what is `Instance.demand`; this deals its chunks to the parts that alg
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 
 from taccl.encoding.engines.textbook.sends import Ragged
+from taccl.encoding.engines.textbook.stages import Stages
 from taccl.encoding.instance import Instance
 from taccl.model.collective import IntArray
 from taccl.model.schedule.numbering import different
@@ -32,6 +33,7 @@ class Parts:
     end : shape (num_chunks,); where each chunk is wanted, if that is one rank; else `begin`.
     piece : shape (num_chunks,); the number of each chunk among those with the same ends.
     pieces : shape (num_chunks,); how many there are of those.
+    stages : what was written down of stages so far.
     """
 
     kind: Kind
@@ -39,6 +41,7 @@ class Parts:
     end: IntArray
     piece: IntArray
     pieces: IntArray
+    stages: Stages = field(default_factory=Stages)
 
     @property
     def most_pieces(self) -> int:

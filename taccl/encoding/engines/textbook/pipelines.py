@@ -60,13 +60,10 @@ class _Pipeline(Algorithm):
         unit = np.unique(batch * (int(owner.max()) + 1) + owner, return_inverse=True)[1]
         chunks = Ragged.by_key(unit)
         begin, batch = owner[chunks.values[chunks.first]], batch[chunks.values[chunks.first]]
-        streams, known = list[Sends](), dict[bytes, Sends]()
+        streams = list[Sends]()
         for number in range(batches):
             units = np.flatnonzero(batch == number)
-            key = begin[units].tobytes()
-            if key not in known:
-                known[key] = summed(self.plan, begin[units], np.arange(len(units)))
-            made = known[key].of_units(units)
+            made = summed(self.plan, begin[units], parts.stages).of_units(units)
             streams.append(made.later(number * self._steps_inside))
         return Cut(chunks, begin, begin, batch, np.zeros_like(batch)), together(streams)
 

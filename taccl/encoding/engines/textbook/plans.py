@@ -16,7 +16,7 @@ from taccl.encoding.engines.textbook.bruck import BRUCK, PAT
 from taccl.encoding.engines.textbook.cycles import chains, cycles, disjoint, is_ring, through_doors
 from taccl.encoding.engines.textbook.doubling import DOUBLING, DOUBLING_FAR_FIRST
 from taccl.encoding.engines.textbook.gateways import by_copy_gateways, by_gateways
-from taccl.encoding.engines.textbook.grid import GridAlgorithm, by_nodes, cubes, sends_of, sides
+from taccl.encoding.engines.textbook.grid import GridAlgorithm, Stage, by_nodes, cubes, sends_of, sides
 from taccl.encoding.engines.textbook.leaders import by_leaders
 from taccl.encoding.engines.textbook.line import LineAlgorithm, Lines
 from taccl.encoding.engines.textbook.parts import Parts
@@ -35,7 +35,7 @@ LINE_ALGORITHMS = (RING, RING_BOTH_DIRECTIONS, ALL_PAIRS, DOUBLING, DOUBLING_FAR
 #: One algorithm as plans: one for each variant.
 Plans = tuple[GridAlgorithm, ...]
 #: Axes with the algorithms along them.
-Along = tuple[tuple[int, LineAlgorithm], ...]
+Along = tuple[Stage, ...]
 
 
 def algorithms(problem: Problem, parts: Parts) -> Iterator[Algorithm]:
@@ -108,7 +108,7 @@ def _of_plans(problem: Problem, parts: Parts, every: Iterator[Plans]) -> Iterato
 
 
 def _algorithm(plans: Plans, parts: Parts) -> Algorithm:
-    routes = tuple(partial(sends_of, plan, parts.kind) for plan in plans)
+    routes = tuple(partial(sends_of, plan, parts) for plan in plans)
     rows = max(_rows(plan, parts) for plan in plans)
     moves = min(rows, sum(_moves(plan, parts) for plan in plans))
     return InVariants(

@@ -22,6 +22,7 @@ from taccl.encoding.engines.textbook.grid import GridAlgorithm, routed, spread
 from taccl.encoding.engines.textbook.line import LineAlgorithm
 from taccl.encoding.engines.textbook.parts import Parts
 from taccl.encoding.engines.textbook.sends import Sends, in_turn
+from taccl.encoding.engines.textbook.stages import Stages
 from taccl.model.collective import IntArray
 from taccl.model.problem import Problem
 
@@ -41,13 +42,14 @@ def by_scattering(
     for route, after in product(routes, spreads):
         plans = GridAlgorithm(line, ((0, route),)), GridAlgorithm(line, ((0, after),))
         name = f"scatter ({route.name}) and AllGather ({after.name})"
-        way, first = partial(_way, *plans), np.arange(ranks)
+        way, first = partial(_way, *plans, parts.stages), np.arange(ranks)
         yield InVariants(name, 2 * ranks, ranks * ranks, shares, routes=(way,), first=first)
 
 
-def _way(scatter: GridAlgorithm, gather: GridAlgorithm, begin: IntArray, end: IntArray) -> Sends:
+def _way(
+    scatter: GridAlgorithm, gather: GridAlgorithm, stages: Stages, begin: IntArray, end: IntArray
+) -> Sends:
     """The units dealt out to ranks, and from there to all who lack them."""
-    units, owner = np.arange(len(begin)), np.resize(scatter.grid, len(begin))
-    out = routed(scatter, begin, owner, units)
-    back = spread(gather, owner, units)
+    owner = np.resize(scatter.grid, len(begin))
+    out, back = routed(scatter, begin, owner), spread(gather, owner, stages)
     return in_turn([out, back]).without_repeats(begin, scatter.grid.size)

@@ -21,35 +21,6 @@ from taccl.model.schedule import Schedule
 _ROUNDING = 1e-9
 
 
-def estimate_us(problem: Problem, sends: Sends, cut: Cut, batches: int) -> float | None:
-    """About how long it takes; None if a link is missing.
-
-    Every step as long as its busiest port, one after another; the more batches there are, the nearer to the
-    load of the busiest port of all, because batches fill each other's gaps.
-    """
-    topology, link = problem.topology, _links(problem, sends)
-    if (link < 0).any():
-        return None
-    chunks = np.add.reduceat(cut.chunks.count[sends.units.values], sends.units.first)
-    size_mb = chunks * problem.chunk_mb
-    # Each send over the limit of a group pays one alpha more.
-    more = topology.alpha_us[link] * (-(-chunks // problem.max_group) - 1)
-    send, pair = topology.pairs_of(link)
-    port, busy = topology.incidence[1][pair], topology.port_busy_us(pair, size_mb[send]) + more[send]
-    load = np.bincount(port, busy, topology.num_ports)
-    latency = topology.duration_us(link, size_mb) - topology.slowest_busy_us(link, size_mb)
-    waiting_us = 0.0
-    begins = np.searchsorted(sends.step, np.arange(sends.num_steps + 1))
-    pairs = np.searchsorted(send, begins)
-    for step in range(len(begins) - 1):
-        here, there = slice(*begins[step : step + 2]), slice(*pairs[step : step + 2])
-        if here.start < here.stop:
-            now = np.bincount(port[there], busy[there], topology.num_ports)
-            waiting_us += float(now.max() + latency[here].max())
-    busiest_us = float(load.max(initial=0.0))
-    return busiest_us + (waiting_us - busiest_us) * 2 / (batches + 1)
-
-
 @dataclass(frozen=True, eq=False)
 class Rows:
     """Sends over links, those that are too large for one cut into as few as there can be, as equal as can be.
@@ -73,7 +44,7 @@ class Rows:
 
 def rows_of(problem: Problem, sends: Sends, cut: Cut) -> Rows | None:
     """The sends over links; None if a link is missing, or may not carry what an owner sends over it."""
-    link = _links(problem, sends)
+    link = links_of(problem, sends)
     if (link < 0).any():
         return None
     chunks = cut.chunks.take(sends.units.values)
@@ -165,7 +136,7 @@ def backwards(problem: Problem, copies: Schedule) -> Schedule | None:
     return schedule if len(schedule) == len(copies) else None
 
 
-def _links(problem: Problem, sends: Sends) -> IntArray:
+def links_of(problem: Problem, sends: Sends) -> IntArray:
     """The link of each send; -1 where there is none."""
     topology = problem.topology
     table = np.full((topology.num_ranks, topology.num_ranks), -1, dtype=np.int32)

@@ -39,6 +39,8 @@ MOST_ROWS = 3_000_000
 #: What an algorithm sends is kept for other numbers of batches if it makes no more transfers than this of
 #: a part: 1 to 5 MB for all algorithms of a machine of 16 to 32 ranks, measured.
 KEPT_ROWS = 4096
+#: A stage is kept that carries no more units than this, 1 MB: 64 ranks' AllGather in 8 batches.
+KEPT_UNITS_OF_A_STAGE = 32_768
 #: Of several numbers of chunks, the part of the time for finding out which algorithms are promising.
 FOR_PROMISE = 0.3
 #: The part of the time for writing down.
@@ -51,6 +53,9 @@ WORTH, MOST_PROMISING = 2.0, 12
 #: After this many sends were timed, the engine ends when this many candidates in a row were no better, or
 #: when the estimate of the next is this many times the best time.
 BEFORE_HOPELESS, MOST_IN_VAIN, HOPELESS = 40_000, 30, 1.3
+
+#: An estimate takes as long as writing down this many sends, however few there are.
+AN_ESTIMATE_AS_WRITTEN = 1_500
 
 # --- gateways
 

@@ -57,7 +57,7 @@ def run(problem: Problem, *plans: GridAlgorithm, batches: int = 1) -> Schedule |
     cut = parts.cut(np.arange(problem.num_ranks) % len(plans), len(plans), batches)
     streams = []
     for batch, variant, units in cut.streams():
-        sends = sends_of(plans[variant], parts.kind, cut.begin[units], cut.end[units])
+        sends = sends_of(plans[variant], parts, cut.begin[units], cut.end[units])
         streams.append(sends.of_units(units).later(batch))
     sends = together(streams)
     rows = rows_of(problem, sends, cut)
