@@ -183,6 +183,7 @@ def _formulated(job: Job, before: Problem) -> Formulated:
         sizes=before.sizes,
         ready_us=before.ready_us,
         tail_us=before.tail_us,
+        sum_work_us=before.sum_work_us,
         symmetry=(),
     )
     return replace(formulated, problem=problem)

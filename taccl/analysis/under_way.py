@@ -15,11 +15,12 @@ import numpy as np
 from taccl.encoding.core.mending import links_now
 from taccl.encoding.core.timing import decisions_of, in_order, without_dead_ends
 from taccl.errors import ScheduleError, UnitError
-from taccl.model.collective import BoolArray, Placement
-from taccl.model.network import LogicalTopology
+from taccl.model.collective import BoolArray, Collective, Placement
+from taccl.model.network import FloatArray, LogicalTopology
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
 from taccl.model.schedule.derivation import sets_of_rows
+from taccl.model.schedule.finish import arrivals_us
 from taccl.model.schedule.partial_sums import PartialSums, contributors, disjoint_union
 from taccl.model.units import MAX_TIME_US
 from taccl.support.arguments import number
@@ -69,9 +70,10 @@ def rest_of(schedule: Schedule, at_us: float, now: LogicalTopology) -> Rest:
     under_way = (schedule.start_us < at_us) & (schedule.end_us > at_us) & left[schedule.link]
     is_member = schedule.dst < problem.topology.num_members
     arrives = ((schedule.end_us <= at_us) | under_way) & is_member
-    from_us = max([at_us, *_ends_us(schedule, under_way, at_us, links, now)])
+    end_us = _end_us(schedule, under_way, at_us, links, now)
+    from_us = float(end_us[under_way].max(initial=at_us))
     has = _contributions(schedule, arrives)
-    rest = _problem_of(schedule, arrives, has, from_us)
+    rest = _problem_of(schedule, replace(schedule, end_us=end_us).take(np.flatnonzero(arrives)), has, from_us)
     return Rest(rest, has, _sends_left(schedule, rest, ~arrives, has), from_us)
 
 
@@ -81,11 +83,11 @@ def _check_members_sum(problem: Problem) -> None:
         raise ScheduleError("a rank with data may not sum: what it has of a sum is not one contribution")
 
 
-def _ends_us(
+def _end_us(
     schedule: Schedule, under_way: BoolArray, at_us: float, links: list[int | None], now: LogicalTopology
-) -> list[float]:
-    """When each send under way ends, with what is left of it at the costs that its link has now."""
-    ends = []
+) -> FloatArray:
+    """When each row ends: those under way with what is left of them at the costs that their link has now."""
+    end_us: FloatArray = schedule.end_us.copy()
     sends = schedule.sends
     for send in np.unique(sends.of_row[under_way]).tolist():
         link = links[int(sends.link[send])]
@@ -93,8 +95,8 @@ def _ends_us(
         takes_us = float(now.duration_us(np.array([link]), float(sends.size_mb[send]))[0])
         lasted_us = float(sends.end_us[send] - sends.start_us[send])
         part_left = float(sends.end_us[send] - at_us) / lasted_us
-        ends.append(at_us + part_left * max(takes_us, lasted_us))
-    return ends
+        end_us[sends.of_row == send] = at_us + part_left * max(takes_us, lasted_us)
+    return end_us
 
 
 def _contributions(schedule: Schedule, arrives: BoolArray) -> dict[Cell, int]:
@@ -138,16 +140,16 @@ def _disjoint(held: dict[int, set[int]]) -> dict[int, int]:
     return found
 
 
-def _problem_of(schedule: Schedule, arrives: BoolArray, has: dict[Cell, int], from_us: float) -> Problem:
+def _problem_of(schedule: Schedule, arrived: Schedule, has: dict[Cell, int], from_us: float) -> Problem:
     """The problem whose inputs are what has arrived."""
     problem, collective = schedule.problem, schedule.problem.collective
     inputs, whole = collective.inputs, contributors(collective)
     offset_of = dict(zip(_cells(inputs), inputs.offset.tolist(), strict=True))
-    order = np.flatnonzero(arrives)[np.argsort(schedule.end_us[arrives], kind="stable")]
-    arrived = zip(schedule.chunk[order].tolist(), schedule.dst[order].tolist(), strict=True)
+    order = np.argsort(arrived.end_us, kind="stable")
+    came = zip(arrived.chunk[order].tolist(), arrived.dst[order].tolist(), strict=True)
     size = inputs.buffer_size(collective.num_ranks)
     rows: dict[Cell, int] = {}
-    for chunk, rank in dict.fromkeys((*offset_of, *arrived)):
+    for chunk, rank in dict.fromkeys((*offset_of, *came)):
         if collective.reduces[chunk] and (chunk, rank) not in has:
             continue
         if (chunk, rank) not in offset_of:
@@ -156,11 +158,6 @@ def _problem_of(schedule: Schedule, arrives: BoolArray, has: dict[Cell, int], fr
         rows[chunk, rank] = offset_of[chunk, rank]
     reduces = collective.reduces.copy()
     reduces[[chunk for (chunk, _), each in has.items() if each == whole[chunk]]] = False
-
-    def ready_us(cell: Cell) -> float:
-        own = has.get(cell, 1 << cell[1]) >> cell[1] & 1
-        return max(problem.ready_at.get(cell, 0.0) - from_us, 0.0) * own
-
     columns = np.array([(*cell, offset) for cell, offset in rows.items()], dtype=np.int64).reshape(-1, 3).T
     rest = replace(
         collective,
@@ -169,8 +166,48 @@ def _problem_of(schedule: Schedule, arrives: BoolArray, has: dict[Cell, int], fr
         reduces=reduces,
         root=None,
     )
-    ready = None if problem.ready_us is None else np.array([ready_us(cell) for cell in rows])
-    return replace(problem, collective=rest, ready_us=ready, symmetry=())
+    since_us = _since_us(arrived, rest, from_us)
+    work_us = None if problem.sum_work_us is None else np.where(reduces, problem.sum_work_us, 0.0)
+    moments = replace(problem, ready_us=None, tail_us=None, sum_work_us=None, symmetry=())
+    return replace(
+        replace(moments, collective=rest),
+        ready_us=np.array([_ready_us(problem, cell, since_us, has, from_us) for cell in rows]),
+        tail_us=_tails_left_us(problem, since_us, from_us),
+        sum_work_us=work_us,
+    )
+
+
+def _since_us(arrived: Schedule, rest: Collective, from_us: float) -> dict[Cell, float]:
+    """Since when ranks have what is whole: wanted copies, and whole sums with the work on them done.
+
+    Of a sum made at a rank that does not want it, all of the work is still to be done.
+    """
+    problem = arrived.problem
+    outputs, is_whole = problem.collective.outputs, ~rest.reduces[rest.inputs.chunk]
+    whole = set(_cells(rest.inputs.where(is_whole)))
+    moments_us = zip(_cells(outputs), arrivals_us(arrived).tolist(), strict=True)
+    since_us = {cell: moment for cell, moment in moments_us if cell in whole}
+    if problem.sum_work_us is None:
+        return since_us
+    worked_on = {cell for cell in whole if problem.collective.reduces[cell[0]]}
+    return {cell: from_us + float(problem.sum_work_us[cell[0]]) for cell in worked_on} | since_us
+
+
+def _ready_us(
+    problem: Problem, cell: Cell, since_us: dict[Cell, float], has: dict[Cell, int], from_us: float
+) -> float:
+    """When an input of the rest is there: what is no whole, once the own contribution in it is."""
+    own = has.get(cell, 1 << cell[1]) >> cell[1] & 1
+    return max(since_us.get(cell, problem.ready_at.get(cell, 0.0) * own) - from_us, 0.0)
+
+
+def _tails_left_us(problem: Problem, since_us: dict[Cell, float], from_us: float) -> FloatArray | None:
+    """What still follows each output: less where it has begun."""
+    if problem.tail_us is None:
+        return None
+    cells = _cells(problem.collective.outputs)
+    begun_us = np.array([max(from_us - since_us.get(cell, from_us), 0.0) for cell in cells])
+    return np.asarray(np.maximum(problem.tail_us - begun_us, 0.0))
 
 
 def _sends_left(schedule: Schedule, rest: Problem, again: BoolArray, has: dict[Cell, int]) -> Schedule | None:
