@@ -90,7 +90,7 @@ class Parts:
         """A problem in which every schedule of at most `last_us` ends each part by its moment."""
         least = last_us - np.array(by_us)[self.of_chunk[self.problem.collective.outputs.chunk]]
         own = 0.0 if problem.tail_us is None else problem.tail_us
-        return replace(problem, tail_us=np.maximum(own, np.maximum(least, 0.0)))
+        return replace(problem, tail_us=own + np.maximum(least, 0.0))
 
     def ends_us(self, schedule: Schedule) -> list[float]:
         """When each part has ended, with what follows it."""
@@ -121,14 +121,14 @@ class Parts:
 def one_after_another(parts: Parts, alone: Sequence[Schedule]) -> Schedule:
     """Each part's own schedule once the one before it has ended."""
     now, ends, least = 0.0, [0.0] * len(alone), [0.0] * len(alone)
-    decisions: list[Decision] = []
+    sends, decisions = _shifted(parts, alone), list[Decision]()
     for part in parts.in_a_row(alone):
         least[part] = max(now, parts.asked[part].ready_us + parts.moments_us(ends)[part])
         problem = alone[part].problem
         ready = np.full(len(problem.collective.inputs), least[part])
         mine = in_order(replace(problem, ready_us=ready), decisions_of(alone[part]))
         now, ends[part] = max(now, float(mine.end_us.max(initial=0.0))), mine.makespan_us
-        decisions += _shifted(parts, part, alone[part])
+        decisions += sends[part]
     return in_order(parts.ready(parts.moments_us(ends), least), decisions)
 
 
@@ -137,7 +137,8 @@ def overlaid(parts: Parts, alone: Sequence[Schedule]) -> Schedule:
 
     No slower than one after another: in that order, each send now begins as soon as its ports are free.
     """
-    row = [each for part in parts.in_a_row(alone) for each in _shifted(parts, part, alone[part])]
+    sends = _shifted(parts, alone)
+    row = [each for part in parts.in_a_row(alone) for each in sends[part]]
     ends = [schedule.makespan_us for schedule in alone]
     for _ in alone:  # what is waited for ends before what waits begins, so it also comes first
         moments = parts.moments_us(ends)
@@ -145,13 +146,11 @@ def overlaid(parts: Parts, alone: Sequence[Schedule]) -> Schedule:
     merged = [
         (moments[part] + start_us, decision)
         for part, schedule in enumerate(alone)
-        for decision, start_us in zip(
-            _shifted(parts, part, schedule), np.sort(schedule.sends.start_us).tolist(), strict=True
-        )
+        for decision, start_us in zip(sends[part], np.sort(schedule.sends.start_us).tolist(), strict=True)
     ]
     merged.sort(key=lambda each: each[0])
     side_by_side = [decision for _, decision in merged]
-    settled = [_settled(parts, each) for each in (row, side_by_side)]
+    settled = [in_this_order(parts, each) for each in (row, side_by_side)]
     first = min(settled, key=lambda each: each.makespan_us)
     moments = parts.moments_us(parts.ends_us(first))
     problem = parts.ready(moments)
@@ -163,7 +162,7 @@ def overlaid(parts: Parts, alone: Sequence[Schedule]) -> Schedule:
     return min(settled, key=lambda each: each.makespan_us)
 
 
-def _settled(parts: Parts, decisions: Sequence[Decision]) -> Schedule:
+def in_this_order(parts: Parts, decisions: Sequence[Decision]) -> Schedule:
     """The sends in this order, with parts ready when those have ended that they wait for."""
     moments = [0.0] * len(parts.asked)
     for _ in range(max(parts.level) + 1):
@@ -172,11 +171,18 @@ def _settled(parts: Parts, decisions: Sequence[Decision]) -> Schedule:
     return schedule
 
 
-def _shifted(parts: Parts, part: int, schedule: Schedule) -> list[Decision]:
-    """The sends of a part's own schedule, with the chunks of all parts."""
-    first = int(np.argmax(parts.of_chunk == part))
+def _shifted(parts: Parts, alone: Sequence[Schedule]) -> list[list[Decision]]:
+    """The sends of each part's own schedule, with the chunks of all parts.
+
+    Where sums of one part name what they carry, those of all do.
+    """
+    own = [decisions_of(schedule) for schedule in alone]
+    if any(send.sums is not None for sends in own for send in sends):
+        own = [decisions_of(schedule, explicit=True) for schedule in alone]
+    firsts = [int(np.argmax(parts.of_chunk == part)) for part in range(len(alone))]
     return [
-        replace(each, chunks=tuple(chunk + first for chunk in each.chunks)) for each in decisions_of(schedule)
+        [replace(send, chunks=tuple(chunk + first for chunk in send.chunks)) for send in sends]
+        for first, sends in zip(firsts, own, strict=True)
     ]
 
 

@@ -16,14 +16,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from taccl.analysis.overlaid import Parts, one_after_another, overlaid
+from taccl.analysis.overlaid import Parts, in_this_order, one_after_another, overlaid
 from taccl.encoding.bounds import Proof
 from taccl.encoding.bounds.stream import lower_bound
 from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.timing import decisions_of
 from taccl.model import units
 from taccl.model.demand import Demand, together
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
+from taccl.model.tolerance import OPTIMAL_GAP
 from taccl.support.schemas import stamped
 from taccl.synthesis.collective_file import load_parts
 from taccl.synthesis.job import formulate
@@ -167,7 +169,9 @@ def several(
     for plan in plans.values():
         plan.check()
     bound = _bound(parts, alone, found, options)
-    return Several(topology, parts, alone, plans, bound, found.status, time.monotonic() - began_s)
+    left = relative_gap(plans[WAYS[2]].makespan_us, bound.value_us)
+    status = _status(parts, found, left, gap)
+    return Several(topology, parts, alone, plans, bound, status, time.monotonic() - began_s)
 
 
 def _parts(path: str | Path, chunks: int, machine: MachineKeywords) -> tuple[Parts, str]:
@@ -200,8 +204,16 @@ def _joint(
         by_us = [end if part in waited else known.makespan_us for part, end in enumerate(ends)]
         problem = parts.with_ends_by(problem, by_us, known.makespan_us)
     found = found_from(problem, options, replace(known, problem=problem), on_progress)
-    best = replace(found.schedule, problem=known.problem)
-    return found, min(best, known, key=lambda each: each.makespan_us)
+    best = [replace(found.schedule, problem=known.problem), known]
+    if parts.waits:  # what is waited for may have ended sooner
+        best.append(in_this_order(parts, decisions_of(found.schedule)))
+    return found, min(best, key=lambda each: each.makespan_us)
+
+
+def _status(parts: Parts, found: Found, gap: float, wanted_gap: float) -> Status:
+    """Why the joint search ended; where parts wait, what it proved is of schedules that end them as soon."""
+    is_proved = found.status in ("optimal", "gap reached")
+    return "finished" if parts.waits and is_proved and gap > max(wanted_gap, OPTIMAL_GAP) else found.status
 
 
 def _bound(parts: Parts, alone: tuple[Found, ...], found: Found, options: SearchOptions) -> Proof:

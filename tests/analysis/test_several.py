@@ -22,6 +22,16 @@ _CHAIN = (
     + "  - {name: middle, collective: broadcast, members: [2, 3], size: 1MB, after: first, ready: 5}\n"
     + "  - {name: first, collective: broadcast, members: [1, 2], size: 1MB}\n"
 )
+_TAIL = (
+    _HEAD
+    + "  - {name: first, collective: alltoall, size: 64KB, tail: 5}\n"
+    + "  - {name: second, collective: gather, in_groups: 2, size: 3MB, after: first}\n"
+)
+_NAMED_SUMS = (
+    _HEAD
+    + "  - {name: small, collective: allreduce, size: 4KB}\n"
+    + "  - {name: large, collective: reducescatter, in_groups: 2, size: 4MB, chunks: 2}\n"
+)
 
 
 def _planned(folder: Path, text: str, topology: str = "full:4") -> Several:
@@ -30,7 +40,7 @@ def _planned(folder: Path, text: str, topology: str = "full:4") -> Several:
     return several(path, topology=topology, effort=200)
 
 
-@pytest.mark.parametrize("text", [_BESIDE, _WAITS, _CHAIN])
+@pytest.mark.parametrize("text", [_BESIDE, _WAITS, _CHAIN, _TAIL, _NAMED_SUMS])
 @pytest.mark.parametrize("topology", ["full:4", "ring:4", "switch:4"])
 def test_each_way_is_valid_and_no_slower_than_the_one_before(
     tmp_path: Path, text: str, topology: str
@@ -66,6 +76,30 @@ def test_a_chain_is_as_long_as_its_parts(tmp_path: Path) -> None:
     total = 5 + sum(each.schedule.makespan_us for each in found.alone) - 5
     assert found.schedule.makespan_us == pytest.approx(total)
     assert found.bound.value_us == pytest.approx(total)
+
+
+def test_sums_that_name_their_parts_are_overlaid_with_sums_that_are_made_once(tmp_path: Path) -> None:
+    found = _planned(tmp_path, _NAMED_SUMS, "switch:4")
+    assert [each.schedule.sums is not None for each in found.alone] == [True, False]
+    found.schedule.check()
+
+
+def test_who_waits_is_ready_when_the_joint_schedule_has_what_it_waits_for(tmp_path: Path) -> None:
+    """Nothing follows the end of the first but a part that moves nothing: both end with the first."""
+    text = _HEAD + (
+        "  - {name: beside, collective: scatter, root: 1, size: 1MB}\n"
+        "  - {name: first, collective: broadcast, root: 0, size: 3MB}\n"
+        "  - {name: nothing, collective: reduce, members: [2], size: 1MB, after: first}\n"
+    )
+    found = _planned(tmp_path, text, "switch:4")
+    ends = found.parts.ends_us(found.schedule)
+    assert ends[2] == pytest.approx(ends[1])
+
+
+def test_optimal_is_what_the_bound_says_too(tmp_path: Path) -> None:
+    for text in (_WAITS, _TAIL):
+        found = _planned(tmp_path, text, "ring:4")
+        assert found.status != "optimal" or found.gap == pytest.approx(0, abs=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,8 @@ class Trees:
         total = into + out
         owner = int(self._problem.collective.owner[chunk])
         # What differs by rounding only is equal, so that equal chunks are summed at their owners.
-        steps = np.round(total / max(float(total.min()), np.finfo(float).tiny) / (2 * EQUAL))
+        least = total[total > 0].min(initial=np.inf)  # of one contribution that stays, the total is 0
+        steps = np.round(total / least / (2 * EQUAL)) if np.isfinite(least) else np.zeros(len(total))
         order = np.lexsort((np.arange(len(total)) != owner, steps))
         return [int(rank) for rank in order if np.isfinite(total[rank])]
 

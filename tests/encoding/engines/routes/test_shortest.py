@@ -16,9 +16,10 @@ from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import Decision, decisions_of, in_order
 from taccl.encoding.engines.routes import serves
 from taccl.encoding.engines.routes.orders import Open
-from taccl.encoding.engines.routes.shortest import along_shortest_paths
+from taccl.encoding.engines.routes.shortest import Trees, along_shortest_paths
 from taccl.encoding.instance import Instance
 from taccl.errors import CollectiveError, SolverError
+from taccl.model.collective import Placement
 from taccl.model.collectives import make_collective
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import FEATURES, Problem, RoutingLimits
@@ -217,3 +218,12 @@ def test_the_decisions_of_a_schedule_taken_again_end_no_later(requested: Problem
         explicit = in_order(requested, named)
         explicit.check()
         assert explicit.makespan_us <= schedule.makespan_us * (1 + 1e-12)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_sum_of_one_contribution_that_stays_is_made_where_it_is() -> None:
+    """The way in and out takes no time there, and 40 us anywhere else."""
+    here = Placement(*np.zeros((3, 1), dtype=np.int64))
+    alone = replace(make_collective("reduce", 2), inputs=here, outputs=here)
+    links = [(0, 1, 20.0, 1.0), (1, 0, 20.0, 1.0)]
+    assert Trees(Problem(machine(2, links), alone, 1.0)).roots(0)[0] == 0
