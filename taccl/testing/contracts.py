@@ -30,8 +30,8 @@ from taccl.support.budget import Budget
 from taccl.support.reading import Format
 from taccl.testing.napkin import napkin_problems, napkin_schedules
 
-#: Units of work for one run of an engine, and for all proofs of a bound.
-_EFFORT, _PROVING = 300, 20_000
+#: Units of work for one run of an engine, and for all proofs of a bound. Our engines find no more in 300.
+_EFFORT, _PROVING = 100, 20_000
 #: Seconds for one run of a file.
 _RUNNING_S = 60.0
 #: A text is cut after this many of its lines, evenly spread.

@@ -15,6 +15,16 @@ def checked(updates: Iterable[Update]) -> list[Schedule]:
     return found
 
 
+def comes_within(updates: Iterable[Update], most_us: float) -> bool:
+    """Whether some schedule takes no longer; each is checked, and nothing is looked for after that one."""
+    for update in updates:
+        if update.schedule is not None:
+            update.schedule.check()
+            if update.schedule.makespan_us <= most_us:
+                return True
+    return False
+
+
 def checked_gain(schedule: Schedule, better: Schedule | None) -> Schedule | None:
     """What became of a schedule, if anything did: valid, faster, and of the same transfers."""
     if better is not None:

@@ -23,6 +23,7 @@ from taccl.encoding.engines.routes.tuning import (
     SLOW_S,
     STEP,
     UNITS,
+    UNITS_OF_AN_ORDER,
     VAIN,
     WAVES_BOTH,
     WAVES_ONE,
@@ -111,8 +112,9 @@ class Search:
 
     def spend(self, rows: int, began_s: float, budget: Budget) -> None:
         """Note an order of this many rows."""
-        self.units += UNITS * rows
-        self.takes_s = max(budget.read_s() - began_s, UNITS * rows / UNITS_PER_S * budget.counts_work)
+        units = UNITS_OF_AN_ORDER + UNITS * rows
+        self.units += units
+        self.takes_s = max(budget.read_s() - began_s, units / UNITS_PER_S * budget.counts_work)
 
 
 class _Stream:

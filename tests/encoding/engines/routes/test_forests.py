@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engine_runs import assert_keeps_its_symmetry, assert_waits_for_no_compiler, checked
+from engine_runs import assert_keeps_its_symmetry, assert_waits_for_no_compiler, checked, comes_within
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_problems import WORK_FOR_BOUNDS, full, machine, networks, problem, ring, two_nodes
@@ -90,8 +90,9 @@ def test_a_ring_of_three_sums_and_copies_on_all_links_at_once() -> None:
 )
 def test_large_messages_come_near_the_bandwidth_of_the_machine(name, nodes, collective, chunks, part) -> None:
     requested = of(name, collective, chunks, nodes, "1GB")
-    bound = lower_bound(requested, Budget.of_work(1000))
-    assert bound.value_us >= part * fastest(requested, 800).makespan_us
+    bound_us = lower_bound(requested, Budget.of_work(1000)).value_us
+    updates = routes(Instance(requested), SearchOptions(), Budget.of_work(800), None)
+    assert comes_within(updates, bound_us / part)
 
 
 def test_no_port_carries_much_more_than_others() -> None:
@@ -314,7 +315,7 @@ def test_what_forests_do_not_serve_is_told(requested: Problem, reason: str) -> N
 
 def test_the_same_seed_and_effort_give_the_same_schedule() -> None:
     requested = of("mesh:2x3", "allreduce", 4)
-    first, again = fastest(requested), fastest(requested)
+    first, again = fastest(requested, 60), fastest(requested, 60)
     assert np.array_equal(first.start_us, again.start_us)
     assert np.array_equal(first.link, again.link)
 

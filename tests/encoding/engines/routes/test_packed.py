@@ -168,7 +168,7 @@ def test_sends_through_a_switch_are_matched_so_that_no_port_waits_idly() -> None
 @pytest.mark.parametrize("name", ["allgather", "broadcast", "reducescatter", "allreduce"])
 def test_every_schedule_is_valid_and_no_faster_than_its_bound(topology: LogicalTopology, name: str) -> None:
     small = problem(topology, name, 2)
-    assert lower_bound(small).value_us <= first(small).makespan_us + 1e-6
+    assert lower_bound(small, Budget.of_work(1_000)).value_us <= first(small).makespan_us + 1e-6
 
 
 def test_one_ndv2_node_comes_near_its_171_gb_per_s() -> None:

@@ -130,11 +130,11 @@ def test_it_declines_what_it_could_not_order_in_time() -> None:
 
 def test_auto_asks_this_engine_where_no_other_knows_the_problem() -> None:
     requested = around(4, "allreduce")
-    done = search(requested, SearchOptions(time_limit_s=2.0))
+    done = search(requested, SearchOptions(effort=100))
     assert done.schedule.makespan_us == 15.0
     assert 0 < done.lower_bound_us <= 15.0
     with pytest.raises(SolverError, match="the engine greedy does not serve this problem: it knows no help"):
-        search(requested, SearchOptions(time_limit_s=2.0, engine="greedy"))
+        search(requested, SearchOptions(effort=100, engine="greedy"))
 
 
 @pytest.mark.parametrize(
