@@ -155,7 +155,7 @@ class _Reader(Values):
                 self.fault(what, "must be numbered from 0 on, in order")
         return MeetingPlaces(
             collective=self.text(top, "collective", ""),
-            root=None if top.get("root") is None else self.whole(top, "root", ""),
+            root=None if top.get("root", "") is None else self.whole(top, "root", ""),
             chunks_per_rank=self.whole(top, "chunks_per_rank", ""),
             size_bytes=self.whole(top, "size_bytes", ""),
             chunk_bytes=tuple(each[1] for each in chunks),

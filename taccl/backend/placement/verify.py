@@ -49,7 +49,7 @@ def verify_placement(
     if not collector.fatal:
         computed = _requested(places, collective, collector)
         if computed is not None:
-            for message in _meaning(places, computed):
+            for message in (*_sizes(places, computed), *_meaning(places, computed)):
                 collector.structure("meaning", message, _HINT)
     findings = collector.findings()
     verdict: Verdict = "not checked" if collector.fatal else "wrong" if findings else "right"
@@ -95,6 +95,8 @@ def _requested(
         except TacclError as fault:
             collector.structure("collective", str(fault), _HINT)
             return None
+        if collective.root != places.root:
+            collector.structure("collective", f"{places.collective} has a root, and the file none", _HINT)
     if (collective.num_ranks, collective.num_chunks) == (len(places.ranks), len(places.at)):
         return collective
     collector.structure(
@@ -104,6 +106,15 @@ def _requested(
         _HINT,
     )
     return None
+
+
+def _sizes(places: MeetingPlaces, collective: Collective) -> Iterator[str]:
+    """Sizes of chunks that are none, or do not make the size of the call."""
+    each = places.chunk_bytes[0]
+    if each < 1 or set(places.chunk_bytes) != {each}:
+        yield "its chunks must have one size, a byte or more"
+    elif each * collective.chunks_per_size != places.size_bytes:
+        yield f"its chunks make a call of {each * collective.chunks_per_size} bytes, not {places.size_bytes}"
 
 
 def _meaning(places: MeetingPlaces, collective: Collective) -> Iterator[str]:

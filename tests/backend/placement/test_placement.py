@@ -86,6 +86,27 @@ def test_numbers_that_name_nothing_are_one_line_each() -> None:
         parse_placement("{}")
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_sizes_that_do_not_make_the_call_are_found(name: str) -> None:
+    content = json.loads(made(name).files[0].text)
+    size, each = content["size_bytes"], content["chunks"][0]["bytes"]
+    for wrong in (-1, 0, size + 1, 2 * size):
+        assert findings(content | {"size_bytes": wrong})
+    for wrong in (-each, 0, each + 1):
+        assert findings(
+            content | {"chunks": [content["chunks"][0] | {"bytes": wrong}, *content["chunks"][1:]]}
+        )
+        assert findings(content | {"chunks": [chunk | {"bytes": wrong} for chunk in content["chunks"]]})
+
+
+def test_a_root_is_named_where_there_is_one() -> None:
+    for name in NAMES:
+        content = json.loads(made(name).files[0].text)
+        assert findings({key: value for key, value in content.items() if key != "root"})
+    content = json.loads(made("reduce").files[0].text.replace('"root": 1', '"root": null'))
+    assert findings(content)
+
+
 def test_what_sums_nothing_is_refused() -> None:
     with pytest.raises(TacclError, match="allgather makes none"):
         taccl.synthesize("allgather", topology="ring:3", size="3KB", target="placement")
