@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 TIME_LIMIT_S = 30.0
 #: The part of the time that is for the parts alone.
 _ALONE = 0.5
+#: The part of the time that is left for the bound of all, where some wait for others.
+_BOUND = 0.1
 #: The ways of planning, the fastest last.
 WAYS = ("one after another", "overlaid", "joint")
 
@@ -160,15 +162,20 @@ def several(
         time_limit_s=None if time_limit is None else _ALONE * time_limit / many,
         effort=None if effort is None else max(1, int(_ALONE * effort / many)),
     )
-    alone = tuple(search(parts.alone(part), each) for part in range(many))
+    alone = _alone(parts, each)
     schedules = [found.schedule for found in alone]
     plans = {WAYS[0]: one_after_another(parts, schedules), WAYS[1]: overlaid(parts, schedules)}
     if effort is not None:
         options = replace(options, effort=max(1, int((1 - _ALONE) * effort)))
-    found, plans[WAYS[2]] = _joint(parts, plans[WAYS[1]], options.since(began_s), on_progress)
+    elif parts.waits and time_limit is not None:
+        options = replace(options, time_limit_s=(1 - _BOUND) * time_limit)
+    known = plans[WAYS[1]]
+    found, plans[WAYS[2]] = Found(known, 0.0, "", "interrupted", 0.0), known
+    if alone[-1].status != "interrupted":
+        found, plans[WAYS[2]] = _joint(parts, known, options.since(began_s), on_progress)
     for plan in plans.values():
         plan.check()
-    bound = _bound(parts, alone, found, options)
+    bound = _bound(parts, alone, found, replace(options, time_limit_s=time_limit).since(began_s))
     left = relative_gap(plans[WAYS[2]].makespan_us, bound.value_us)
     status = _status(parts, found, left, gap)
     return Several(topology, parts, alone, plans, bound, status, time.monotonic() - began_s)
@@ -191,6 +198,16 @@ def _of_demand(problem: Problem, demand: Demand) -> Problem:
     assert demand.chunk_bytes is not None  # each part has a size
     sized = replace(problem, chunk_mb=demand.chunk_bytes / units.MB, symmetry=())
     return demand.stated(sized)
+
+
+def _alone(parts: Parts, options: SearchOptions) -> tuple[Found, ...]:
+    """What is found for each part; who stops before the last has any waits for no other."""
+    found: list[Found] = []
+    for part in range(len(parts.asked)):
+        if found and found[-1].status == "interrupted":
+            raise KeyboardInterrupt
+        found.append(search(parts.alone(part), options))
+    return tuple(found)
 
 
 def _joint(
@@ -218,13 +235,16 @@ def _status(parts: Parts, found: Found, gap: float, wanted_gap: float) -> Status
 
 def _bound(parts: Parts, alone: tuple[Found, ...], found: Found, options: SearchOptions) -> Proof:
     """What no schedule of the parts beats; a part that waits is ready no sooner than bounds of others say."""
-    if not parts.waits:
-        return Proof(found.lower_bound_us, found.bound_source, "search")
     least = [each.lower_bound_us for each in alone]
     for _ in parts.asked:  # a part that is ready later by some time ends later by as much
         moments = parts.moments_us(least)
         least = [each.lower_bound_us + later for each, later in zip(alone, moments, strict=True)]
     last = max(range(len(least)), key=least.__getitem__)
     chain = Proof(least[last], f"{parts.asked[last].name} and what it waits for", "parts")
-    ports = lower_bound(parts.ready(parts.moments_us(least)), options.budget())
+    if not parts.waits:
+        ports = Proof(found.lower_bound_us, found.bound_source, "search")
+    elif found.status == "interrupted":  # the user waits
+        return chain
+    else:
+        ports = lower_bound(parts.ready(parts.moments_us(least)), options.budget())
     return max(chain, ports, key=lambda proof: proof.value_us)

@@ -1,12 +1,15 @@
 """Several collectives at once: joint is no slower than overlaid, overlaid than one after another."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from taccl.analysis.several import WAYS, Several, several
 from taccl.cli.main import main
 from taccl.errors import CollectiveError
+from taccl.synthesis.search import search
 
 _HEAD = "collective: step\nranks: 4\nparts:\n"
 _BESIDE = (
@@ -100,6 +103,31 @@ def test_optimal_is_what_the_bound_says_too(tmp_path: Path) -> None:
     for text in (_WAITS, _TAIL):
         found = _planned(tmp_path, text, "ring:4")
         assert found.status != "optimal" or found.gap == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize("text", [_BESIDE, _WAITS])
+def test_who_stops_it_before_all_parts_have_a_schedule_has_none_and_later_what_is_overlaid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    searched: list[object] = []
+
+    def stopped_in(part: int) -> None:
+        def searching(*words: Any) -> Any:
+            searched.append(words)
+            return replace(search(*words), status="interrupted" if len(searched) > part else "finished")
+
+        searched.clear()
+        monkeypatch.setattr("taccl.analysis.several.search", searching)
+
+    stopped_in(1)
+    with pytest.raises(KeyboardInterrupt):
+        _planned(tmp_path, text)
+    assert len(searched) == 2
+    stopped_in(2)
+    found = _planned(tmp_path, text)
+    assert found.status == "interrupted"
+    assert found.schedule is found.plans["overlaid"]
+    assert 0 < found.bound.value_us <= found.schedule.makespan_us
 
 
 @pytest.mark.parametrize(
