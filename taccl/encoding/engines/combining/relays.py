@@ -119,6 +119,8 @@ class _Alone:
             blocks for many in RELAYS_BLOCKS if (blocks := _blocks(self.relay, many, most)) is not None
         ]
         for number, blocks in enumerate(fitting):
+            if best is not None and not budget.remaining_s():
+                break
             alone = _spread_alone(self.problem, self.nodes, self.relay, blocks, backwards)
             share = budget.share(1 / (len(fitting) - number))
             for schedule in _found(alone, self.known, self.options, share):
