@@ -28,6 +28,7 @@ from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray, LogicalTopology
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
+from taccl.model.schedule.numbering import by_value
 
 Order = tuple[int, ...]
 
@@ -209,6 +210,6 @@ def _sends_of(schedule: Schedule) -> Sends:
     place = np.empty(len(sends), dtype=np.int64)
     place[sends.by_start] = np.arange(len(sends))
     of_row = place[sends.of_row]
-    rows = np.argsort(of_row, kind="stable")
+    rows = by_value(of_row)
     columns = schedule.chunk[rows], schedule.link[rows], schedule.reduce[rows], of_row[rows]
     return sends_of_rows(problem, *columns)[0]

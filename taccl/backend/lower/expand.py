@@ -25,6 +25,7 @@ from taccl.backend.lower.order import Events, Kind
 from taccl.backend.lower.turns import sends_before
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray
+from taccl.model.schedule.numbering import by_value
 
 
 @dataclass(slots=True)
@@ -252,7 +253,7 @@ def _contributions(flow: Flow, events: Events) -> Pairs:
     chunks = flow.schedule.problem.num_chunks
     taken = send[adds]
     left = (columns.src[taken] * chunks + chunk[adds]) * number + events.at[Kind.SEND][taken]
-    order = np.argsort(left, kind="stable")
+    order = by_value(left)
     left, taken = left[order], taken[order]
     brought = send[~adds]
     cell = columns.dst[brought] * chunks + chunk[~adds]
@@ -264,7 +265,7 @@ def _contributions(flow: Flow, events: Events) -> Pairs:
 def _of_ranks(place: IntArray, rank: IntArray, pairs: Pairs, num_ranks: int) -> list[Pairs]:
     """Pairs of rows as pairs of numbers at each rank."""
     whose = rank[pairs[:, 0]]
-    order = np.argsort(whose, kind="stable")
+    order = by_value(whose)
     starts = np.searchsorted(whose[order], np.arange(num_ranks + 1)).tolist()
     pairs = place[pairs[order]]
     return [pairs[begin:end] for begin, end in pairwise(starts)]

@@ -34,6 +34,7 @@ import numpy as np
 
 from taccl.backend.lower.flow import Flow
 from taccl.model.collective import IntArray
+from taccl.model.schedule.numbering import by_value
 from taccl.support.jit import Loop
 
 
@@ -90,7 +91,7 @@ def order_events(flow: Flow) -> Events:
     """All events of a valid schedule. A receive of one chunk counts at the end of its send."""
     columns = flow.columns
     needed, sources = flow.all_sources
-    by_source = np.argsort(sources, kind="stable")
+    by_source = by_value(sources)
     followers = np.repeat(np.arange(len(columns)), np.diff(needed))[by_source]
     first_follower = np.searchsorted(sources[by_source], np.arange(len(columns) + 1))
     kinds, indices = _order(

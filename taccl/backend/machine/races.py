@@ -20,6 +20,7 @@ from taccl.backend.machine.acts import Ints
 from taccl.backend.machine.order import DATA, PACKETS, RELAXED, Order
 from taccl.backend.machine.touches import NO_THREAD, WHOLE_BLOCK, Accesses, Touches
 from taccl.model.collective import BoolArray, IntArray
+from taccl.model.schedule.numbering import by_value
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +64,7 @@ class Pairs:
 def conflicts(touches: Touches) -> Pairs:
     """All pairs of accesses that have to be ordered, linear in the accesses."""
     accesses = touches.accesses()
-    by_cell = np.argsort(accesses.cell, kind="stable").astype(np.int32)
+    by_cell = by_value(accesses.cell).astype(np.int32)
     cell, writes = accesses.cell[by_cell], accesses.writes[by_cell]
     index = np.arange(len(cell), dtype=np.int32)
     last_write = np.maximum.accumulate(np.where(writes, index, -1))

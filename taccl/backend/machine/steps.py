@@ -23,6 +23,7 @@ from taccl.backend.machine.order import DATA, LOCAL, Order
 from taccl.backend.machine.races import Pairs, unordered
 from taccl.backend.machine.touches import WHOLE_BLOCK, Touches, Who
 from taccl.model.collective import BoolArray, IntArray
+from taccl.model.schedule.numbering import by_value
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +51,8 @@ class Steps:
         index[act] = np.arange(len(act))
         moves = acts.where(Kind.MOVE)
         taking, giving = moves[acts.takes[moves] >= 0], moves[acts.gives[moves] >= 0]
-        taking = taking[np.argsort(acts.takes[taking], kind="stable")]
-        giving = giving[np.argsort(acts.gives[giving], kind="stable")]
+        taking = taking[by_value(acts.takes[taking])]
+        giving = giving[by_value(acts.gives[giving])]
         source = np.full(len(act), -1, dtype=np.int64)
         source[index[taking]] = index[giving]
         return Steps(acts, act, index, source, in_order)
@@ -78,7 +79,7 @@ class Steps:
         earlier = np.zeros(first_edge[-1], dtype=np.int32)
         level = np.full(first_edge[-1], LOCAL, dtype=np.int8)
         earlier[begun] = self._before()
-        in_row = np.argsort(waiter, kind="stable")
+        in_row = by_value(waiter)
         nth = np.arange(len(waiter)) - (np.cumsum(waits) - waits)[waiter[in_row]]
         knows_all: BoolArray = np.ones(len(awaited), dtype=np.bool_)
         if early_sends:

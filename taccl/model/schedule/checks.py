@@ -27,7 +27,7 @@ from taccl.model.schedule.columns import Transfers
 from taccl.model.schedule.facts import NEVER, Facts, first_true, followed_to_the_end, in_words, is_later
 from taccl.model.schedule.finish import makespan_us
 from taccl.model.schedule.memory import helpers_hold_no_more_than_their_memory
-from taccl.model.schedule.numbering import ascends, first_repeated
+from taccl.model.schedule.numbering import ascends, by_value, first_repeated
 from taccl.model.schedule.sum_rules import (
     each_contribution_is_added_once,
     ranks_sum_only_where_they_may,
@@ -170,7 +170,7 @@ def _ports_serve_one_group_at_a_time(schedule: Transfers, facts: Facts) -> str |
 def _in_turn(port: NDArray[np.integer], start_us: FloatArray, busy_us: FloatArray) -> IntArray:
     """The order by port, then start, then busy time."""
     if ascends(start_us):
-        order = np.argsort(port, kind="stable")
+        order = by_value(port)
 
         def together(rows: slice) -> BoolArray:
             both = order[rows.start : rows.stop + 1]

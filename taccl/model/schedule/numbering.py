@@ -7,6 +7,7 @@ all numbers, or a look at neighbours, is then several times faster than a sort, 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray
@@ -14,6 +15,8 @@ from taccl.model.schedule.blocks import first_row
 
 #: A table may have this many cells for each value.
 _CELLS_PER_VALUE = 4
+#: Bits that NumPy sorts by counting.
+_BITS = 16
 #: More pairs of keys than this are not numbered by one of 64 bits.
 _MOST_KEYS = 2**62
 
@@ -39,6 +42,19 @@ def different(values: IntArray) -> tuple[IntArray, IntArray]:
     occurs = _occurring(values)
     number_of = np.cumsum(occurs) - 1
     return np.flatnonzero(occurs), number_of[values]
+
+
+def by_value(values: NDArray[np.integer]) -> IntArray:
+    """The positions of ascending values; equal ones keep their order.
+
+    A sort by 16 bits at a time is a radix sort, 5 to 10 times as fast as one of whole numbers by comparison.
+    """
+    if not len(values) or values.min() < 0 or (most := int(values.max())) >= 1 << 2 * _BITS:
+        return np.argsort(values, kind="stable")
+    order = np.argsort(values.astype(np.uint16), kind="stable")
+    if most < 1 << _BITS:
+        return order
+    return np.asarray(order[np.argsort((values[order] >> _BITS).astype(np.uint16), kind="stable")])
 
 
 def first_positions(number: IntArray, count: int) -> IntArray:
@@ -88,7 +104,7 @@ def order_of(major: FloatArray, minor: IntArray) -> IntArray | None:
         ascending = key[order[rows.start : rows.stop + 1]]
         return np.asarray(ascending[1:] == ascending[:-1])
 
-    return order if first_row(len(key) - 1, equal) is None else np.argsort(key, kind="stable")
+    return order if first_row(len(key) - 1, equal) is None else by_value(key)
 
 
 def first_repeated(values: IntArray) -> int | None:

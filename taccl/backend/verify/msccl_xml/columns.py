@@ -15,6 +15,7 @@ from taccl.backend.machine.report import Finding, Layer, Location, Severity
 from taccl.backend.program import Op, Program
 from taccl.backend.step_rows import OPS, fields_of_steps
 from taccl.model.collective import BoolArray, IntArray
+from taccl.model.schedule.numbering import by_value
 
 OP_CODE = {op: code for code, op in enumerate(OPS)}
 
@@ -111,7 +112,7 @@ class Columns:
     def block_of(self, rank: IntArray, block_id: IntArray) -> IntArray:
         """The row of a rank's thread block with an id, of several the last; -1 if the rank has none."""
         keys = self.block_rank * _MORE_THAN_IDS + self.block_id
-        order = np.argsort(keys, kind="stable")
+        order = by_value(keys)
         wanted = rank * _MORE_THAN_IDS + block_id
         place = np.searchsorted(keys[order], wanted, side="right") - 1
         if not len(keys):

@@ -17,6 +17,7 @@ from taccl.backend.verify.msccl_xml.columns import OP_CODE, READS_SOURCE, WRITES
 from taccl.backend.verify.msccl_xml.connections import Connections
 from taccl.backend.verify.msccl_xml.executed_steps import ExecutedSteps
 from taccl.model.collective import IntArray
+from taccl.model.schedule.numbering import by_value
 
 Mode = Literal["in place", "out of place"]
 
@@ -95,7 +96,7 @@ def unfold_moves(executed: ExecutedSteps, connections: Connections, acts: Acts, 
     for rows, cells, roles in parts:
         if cells is None:
             base = layout.base[executed.rank[rows], columns.src[merged[:, 1]]]
-            order = np.argsort(rows, kind="stable")
+            order = by_value(rows)
             counts = np.bincount(rows, minlength=len(executed))
             nth = np.arange(len(rows)) - (np.cumsum(counts) - counts)[rows[order]]
             cell[at[rows[order]] + nth] = (base + columns.src_offset[merged[:, 1]])[order]

@@ -16,7 +16,7 @@ from taccl.encoding.core.costs import Costs
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray, LogicalTopology
 from taccl.model.problem import Problem
-from taccl.model.schedule.numbering import different
+from taccl.model.schedule.numbering import by_value, different
 from taccl.support.jit import Loop, flat
 
 
@@ -82,7 +82,7 @@ def graph_of(
     )
     given = np.concatenate([sends.give, signal])
     pending = np.bincount(given, minlength=sends.num_cells)
-    order = np.argsort(sends.need, kind="stable")
+    order = by_value(sends.need)
     user = np.repeat(np.arange(many), np.diff(sends.first_need))[order]
     first_user = np.concatenate([[0], np.cumsum(np.bincount(sends.need, minlength=sends.num_cells))])
     return Graph(sends, tail_us, pending, first_user, user, first, signal)

@@ -14,6 +14,7 @@ from taccl.encoding.core.scheduler.graph import Sends
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
 from taccl.model.problem import Problem
+from taccl.model.schedule.numbering import by_value
 
 
 def in_slots(
@@ -69,6 +70,6 @@ def _more(
     rows = np.repeat(np.arange(len(first) - 1), np.diff(first))
     row = np.concatenate([rows, *(rows for rows, _ in added)])
     cell = np.concatenate([cells, *(cells for _, cells in added)])
-    order = np.argsort(row, kind="stable")
+    order = by_value(row)
     many = np.bincount(row, minlength=len(first) - 1)
     return np.concatenate([[0], np.cumsum(many)]), cell[order]

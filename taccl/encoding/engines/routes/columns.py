@@ -9,6 +9,7 @@ import numpy as np
 
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray
+from taccl.model.schedule.numbering import by_value
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +71,7 @@ def copies_of(carried: Iterable[tuple[Sequence[int], int, int]], turn_of: FloatA
 
 def turns(source: IntArray) -> FloatArray:
     """The turn of each chunk where chunks of all sources alternate, shape (num_chunks,)."""
-    order = np.argsort(source, kind="stable")
+    order = by_value(source)
     place = np.empty(len(source), dtype=np.int64)
     place[order] = np.arange(len(source)) - np.searchsorted(source[order], source[order])
     return np.asarray(place / max(1, int(place.max(initial=0)) + 1))

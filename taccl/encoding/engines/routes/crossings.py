@@ -17,6 +17,7 @@ from taccl.encoding.engines.routes.tuning import CROSSINGS_WAVES, MOST_TOGETHER
 from taccl.encoding.instance import Instance
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray, LogicalTopology
+from taccl.model.schedule.numbering import by_value
 from taccl.support.budget import Budget
 
 
@@ -80,7 +81,7 @@ def _links(topology: LogicalTopology) -> IntArray | None:
 
 def _spread(source: IntArray, size: FloatArray) -> FloatArray:
     """Turns of what stays in a node, spread over the whole time: ports inside have time to spare."""
-    order = np.argsort(source, kind="stable")
+    order = by_value(source)
     sums = np.concatenate([[0.0], np.cumsum(size[order])])
     begins, ends = (np.searchsorted(source[order], source[order], side) for side in ("left", "right"))
     turn = np.empty(len(size))

@@ -50,6 +50,7 @@ from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray, LogicalTopology
 from taccl.model.problem import Problem
+from taccl.model.schedule.numbering import by_value
 from taccl.support.budget import UNITS_PER_S, Budget
 from taccl.support.jit import compiled, is_at_hand
 
@@ -99,7 +100,7 @@ def _ends(problem: Problem, chunks: IntArray, kind: IntArray) -> Ends:
 
 def _pieces(part: IntArray) -> tuple[IntArray, int]:
     """For each chunk, how many before it are of its part; and of how many a part is at most."""
-    order = np.argsort(part, kind="stable")
+    order = by_value(part)
     piece = np.empty_like(part)
     piece[order] = np.arange(len(part)) - np.searchsorted(part[order], part[order])
     return piece, int(piece.max(initial=0)) + 1
@@ -175,7 +176,7 @@ def choose(
     portion = (portion + np.repeat(np.arange(len(begins) - 1), np.diff(begins))) % portions
     group = np.repeat(np.arange(len(begins) - 1), np.diff(begins))
     key, turn = portion * len(begins) + group, group * 7919 + portion * 104729
-    members = np.argsort(key, kind="stable")
+    members = by_value(key)
     batch = _Batches(members, np.flatnonzero(np.diff(key[members], prepend=-1, append=-1)), turn)
     single = _Batches(np.argsort(-mb, kind="stable"), np.arange(len(ends) + 1), turn)
     at, many, link = _choose(

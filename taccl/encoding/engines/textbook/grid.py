@@ -180,7 +180,7 @@ class GridAlgorithm:
 def sends_of(plan: GridAlgorithm, parts: Parts, begin: IntArray, end: IntArray) -> Sends:
     """What the plan does with some units of a demand, which are numbered as they stand there."""
     if parts.kind == "routed":
-        return routed(plan, begin, end)
+        return routed(plan, begin, end, parts.stages)
     return (spread if parts.kind == "spread" else summed)(plan, begin, parts.stages)
 
 
@@ -211,17 +211,21 @@ def _copies_written(plan: GridAlgorithm, number: int, begin: IntArray) -> Sends:
     return Sends.of(plan.on_lines(axis, moves, rank), held.take(sharing[rank]), plan.grid.size)
 
 
-def routed(plan: GridAlgorithm, begin: IntArray, end: IntArray) -> Sends:
+def routed(plan: GridAlgorithm, begin: IntArray, end: IntArray, stages: Stages) -> Sends:
     """Copies by which each unit gets from one rank to another."""
-    made, at, units = [], begin, np.arange(len(begin))
-    for axis, algorithm in plan.stages:
-        there = plan.position[end, axis]
-        assert algorithm.route is not None
-        moves = algorithm.route(plan.grid.shape[axis], plan.position[at, axis], there)
-        blocks = Ragged(units, np.ones_like(units))
-        made.append(Sends.of(plan.on_lines(axis, moves, at), blocks, plan.grid.size))
-        at = plan.moved(at, axis, there)
+    made, at, ends = [], begin, end.tobytes()
+    for stage in plan.stages:
+        key = plan.key, stage, at.tobytes(), ends
+        made.append(stages.once(key, partial(_moves_written, plan, stage, at, end)))
+        at = plan.moved(at, stage[0], plan.position[end, stage[0]])
     return in_turn(made)
+
+
+def _moves_written(plan: GridAlgorithm, stage: Stage, at: IntArray, end: IntArray) -> Sends:
+    axis, algorithm = stage
+    assert algorithm.route is not None
+    moves = algorithm.route(plan.grid.shape[axis], plan.position[at, axis], plan.position[end, axis])
+    return Sends.of(plan.on_lines(axis, moves, at), Ragged.one_each(np.arange(len(at))), plan.grid.size)
 
 
 def summed(plan: GridAlgorithm, owner: IntArray, stages: Stages) -> Sends:

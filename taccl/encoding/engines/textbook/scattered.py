@@ -51,5 +51,5 @@ def _way(
 ) -> Sends:
     """The units dealt out to ranks, and from there to all who lack them."""
     owner = np.resize(scatter.grid, len(begin))
-    out, back = routed(scatter, begin, owner), spread(gather, owner, stages)
+    out, back = routed(scatter, begin, owner, stages), spread(gather, owner, stages)
     return in_turn([out, back]).without_repeats(begin, scatter.grid.size)

@@ -9,7 +9,7 @@ import numpy as np
 
 from taccl.encoding.engines.textbook.line import Hops
 from taccl.model.collective import BoolArray, IntArray
-from taccl.model.schedule.numbering import by_occurrence, first_positions
+from taccl.model.schedule.numbering import by_occurrence, by_value, first_positions
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +22,7 @@ class Ragged:
     @staticmethod
     def by_key(key: IntArray, rows: int = 0, values: IntArray | None = None) -> Ragged:
         """Row k has the values, or the positions, where `key` is k; as many as keys, or at least `rows`."""
-        order = np.argsort(key, kind="stable")
+        order = by_value(key)
         return Ragged(order if values is None else values[order], np.bincount(key, minlength=rows))
 
     @staticmethod
@@ -72,10 +72,10 @@ class Sends:
     @staticmethod
     def of(hops: Hops, blocks: Ragged, num_ranks: int) -> Sends:
         """Hops of blocks of several units: those of one step between two ranks are one send."""
-        order = np.argsort(hops.step, kind="stable")
+        order = by_value(hops.step)
         step, src, dst, block = (column[order] for column in hops)
         number = by_occurrence((step * num_ranks + src) * num_ranks + dst)
-        order = np.argsort(number, kind="stable")
+        order = by_value(number)
         number = number[order]
         first = first_positions(number, int(number.max(initial=-1)) + 1)
         units, first_row = blocks.take(block[order]), order[first]
@@ -98,7 +98,7 @@ class Sends:
         """The same in the order of their steps."""
         if (self.step[1:] >= self.step[:-1]).all():
             return self
-        return self.take(np.argsort(self.step, kind="stable"))
+        return self.take(by_value(self.step))
 
     def later(self, steps: int) -> Sends:
         """The same, begun this many steps later."""
@@ -123,7 +123,7 @@ class Sends:
         first, number = np.unique(columns, axis=1, return_index=True, return_inverse=True)[1:]
         if len(first) == len(self.step):
             return self
-        order = np.argsort(number.ravel(), kind="stable")
+        order = by_value(number.ravel())
         units = self.units.take(order)
         count = np.bincount(number.ravel(), self.units.count).astype(np.int64)
         return replace(self.take(first), units=Ragged(units.values, count))
