@@ -21,8 +21,9 @@ from taccl.backend.lower_plan.turns import take_turns
 from taccl.backend.one_sided import OneSided
 from taccl.backend.simulate import simulate_plan
 from taccl.backend.target import LoweringOptions
+from taccl.encoding.core.ordering import list_schedule
 from taccl.encoding.core.refine import refined
-from taccl.encoding.core.timing import decisions_of, list_schedule
+from taccl.encoding.core.timing import decisions_of
 from taccl.errors import ProgramLimitError
 from taccl.model import units
 from taccl.model.collectives import make_collective

@@ -12,7 +12,8 @@ from functools import cached_property
 
 import numpy as np
 
-from taccl.encoding.core.timing import Decision, decisions_of, in_order, list_schedule
+from taccl.encoding.core.ordering import list_schedule
+from taccl.encoding.core.timing import Decision, decisions_of, in_order
 from taccl.model.collective import BoolArray, IntArray, Placement
 from taccl.model.network import FloatArray
 from taccl.model.problem import Problem

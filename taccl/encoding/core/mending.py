@@ -15,7 +15,8 @@ import numpy as np
 
 from taccl.encoding.core.costs import costs_of
 from taccl.encoding.core.distance import distances_us
-from taccl.encoding.core.timing import Decision, decisions_of, in_order, list_schedule, predecessors
+from taccl.encoding.core.ordering import list_schedule
+from taccl.encoding.core.timing import Decision, decisions_of, in_order, predecessors
 from taccl.errors import ScheduleError
 from taccl.model.network import FloatArray, LogicalTopology
 from taccl.model.problem import Problem

@@ -13,8 +13,9 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
+from taccl.encoding.core.ordering import Ordering
 from taccl.encoding.core.sequence import in_sequence
-from taccl.encoding.core.timing import Decision, Ordering, decisions_of, in_order
+from taccl.encoding.core.timing import Decision, decisions_of, in_order
 from taccl.encoding.core.tuning import PHASES_LISTED_PER_UNIT, PHASES_MANY_ROWS, PHASES_WAITING_DOUBLES
 from taccl.encoding.symmetry.group import SymmetryGroup
 from taccl.model.collective import BoolArray, Collective, IntArray, Placement

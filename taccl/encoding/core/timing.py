@@ -8,29 +8,21 @@ of a solver never reach a schedule.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
 
 from taccl.encoding.core.costs import costs_of
 from taccl.encoding.core.scheduler import (
-    Graph,
     Sends,
-    Timed,
-    durations_us,
-    graph_of,
-    matched,
-    pipelined,
     sends_of_rows,
     sends_that_wait,
     starts_in_sequence,
-    tails_us,
     work_of_sends,
 )
 from taccl.errors import ScheduleError
 from taccl.model.collective import BoolArray, IntArray
-from taccl.model.network import FloatArray
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule, Send, schedule_from_sends
 from taccl.model.schedule.derivation import sets_of_rows
@@ -145,7 +137,7 @@ def in_order(
     """
     decisions = list(decisions)
     starts = starts_in_sequence(_in_sequence(problem, decisions, before), costs_of(problem.topology)).tolist()
-    return _at(problem, decisions, range(len(decisions)), starts)
+    return at_starts(problem, decisions, range(len(decisions)), starts)
 
 
 def scaled_us(problem: Problem, decisions: Sequence[Decision], factors: Iterable[float]) -> Iterator[float]:
@@ -165,7 +157,7 @@ def _in_sequence(
 ) -> Sends:
     """The sends for the scheduler, of which each waits for what comes before it in the sequence."""
     if before is not None or any(decision.sums is not None for decision in decisions):
-        return _waiting(problem, decisions, before or predecessors(problem, decisions))
+        return sends_waiting(problem, decisions, before or predecessors(problem, decisions))
     sends, _ = sends_of_rows(problem, *_rows(decisions), by_sequence=True)
     return sends
 
@@ -179,7 +171,7 @@ def _rows(decisions: Sequence[Decision]) -> tuple[IntArray, IntArray, BoolArray,
     return chunk, np.repeat(link, count), np.repeat(adds, count), np.repeat(np.arange(len(count)), count)
 
 
-def _waiting(problem: Problem, decisions: Sequence[Decision], before: Sequence[Sequence[int]]) -> Sends:
+def sends_waiting(problem: Problem, decisions: Sequence[Decision], before: Sequence[Sequence[int]]) -> Sends:
     """The sends for the scheduler; `before` has what each waits for."""
     link = np.array([decision.link for decision in decisions], dtype=np.int64)
     mb = np.array([problem.units(decision.chunks) * problem.chunk_mb for decision in decisions])
@@ -187,7 +179,7 @@ def _waiting(problem: Problem, decisions: Sequence[Decision], before: Sequence[S
     return sends_that_wait(link, mb, ready_us, before, work_of_sends(problem, *_rows(decisions)))
 
 
-def _at(
+def at_starts(
     problem: Problem, decisions: Sequence[Decision], order: Iterable[int], starts_us: Sequence[float]
 ) -> Schedule:
     """The schedule in which each send starts at its time."""
@@ -231,16 +223,22 @@ def without_dead_ends(copies: Schedule) -> Schedule:
     return in_order(problem, decisions_of(kept))
 
 
-def predecessors(problem: Problem, decisions: Sequence[Decision]) -> list[list[int]]:
+def predecessors(
+    problem: Problem, decisions: Sequence[Decision], twins: Set[int] | None = None
+) -> list[list[int]]:
     """For each send, the sends that must have ended before it may start.
 
     A copy waits for what brought each chunk to its sender; that is one copy, or all the partial
     sums that met there. A partial sum waits for the partial sums that met at its sender; one that says
     what it carries, only for what that is made of, among the sends before it in the sequence. Where a link
     carries its sender's own chunks first, the others wait for those.
+
+    `twins` : explicit sums that always travel with another of the same contributors, which is none of these;
+    None: they are looked for.
     """
     if any(decision.sums is not None for decision in decisions):
-        return _explicit_predecessors(problem, decisions)
+        twins = _like_others(problem, decisions) if twins is None else twins
+        return _explicit_predecessors(problem, decisions, twins)
     src, dst = problem.topology.src, problem.topology.dst
     copy_into: dict[tuple[int, int], int] = {}
     sums_into: dict[tuple[int, int], list[int]] = defaultdict(list)
@@ -265,11 +263,12 @@ def predecessors(problem: Problem, decisions: Sequence[Decision]) -> list[list[i
     return before
 
 
-def _explicit_predecessors(problem: Problem, decisions: Sequence[Decision]) -> list[list[int]]:
+def _explicit_predecessors(
+    problem: Problem, decisions: Sequence[Decision], twins: Set[int]
+) -> list[list[int]]:
     collective = problem.collective
     src, dst = problem.topology.src.tolist(), problem.topology.dst.tolist()
-    holdings, whole = Holdings(problem), contributors(collective)
-    twins = _like_others(problem, decisions)
+    holdings, whole = Holdings(problem, without=twins), contributors(collective)
     copy_into: dict[tuple[int, int], int] = {}
     before = []
     for index, (decision, waits) in enumerate(
@@ -329,71 +328,3 @@ def _own_chunks_first(problem: Problem, decisions: Sequence[Decision]) -> list[s
         for index in indices:
             waits[index] |= own[link]
     return waits
-
-
-@dataclass(frozen=True, eq=False)
-class Ordering:
-    """Sends whose order is open: they may be scheduled again and again, by other priorities.
-
-    Parameters
-    ----------
-    tails_us : shape (len(decisions),); the least time from the start of each send to the end of all that
-        waits for it or follows it.
-    """
-
-    problem: Problem
-    decisions: Sequence[Decision]
-    graph: Graph
-    tails_us: FloatArray
-
-    @staticmethod
-    def of(
-        problem: Problem, decisions: Sequence[Decision], before: Sequence[Sequence[int]] | None = None
-    ) -> Ordering:
-        """`before` is what each send waits for, where that is known already."""
-        before = predecessors(problem, decisions) if before is None else before
-        sends = _waiting(problem, decisions, before)
-        graph = graph_of(sends, _following_us(problem, decisions))
-        return Ordering(
-            problem, decisions, graph, tails_us(graph, durations_us(sends, costs_of(problem.topology)))
-        )
-
-    def timed(self, priority: FloatArray | Sequence[float] | None = None) -> Timed:
-        """Of those that could start first, the send of highest priority goes: by default, of longest tail."""
-        key = -np.asarray(self.tails_us if priority is None else priority, dtype=np.float64)
-        return pipelined(self.graph, costs_of(self.problem.topology), key)
-
-    def matched(self, tails_us: FloatArray | None = None) -> Timed:
-        """As many as can go together, those of the busiest ports and the longest tails first."""
-        return matched(
-            self.graph, costs_of(self.problem.topology), self.tails_us if tails_us is None else tails_us
-        )
-
-    def schedule(self, timed: Timed) -> Schedule:
-        """The schedule with these times."""
-        return _at(self.problem, self.decisions, np.argsort(timed.turn).tolist(), timed.start_us.tolist())
-
-
-def _following_us(problem: Problem, decisions: Sequence[Decision]) -> FloatArray:
-    """What follows each send where it is received, at the end."""
-    dst, tail_at = problem.topology.dst, problem.tail_at
-    if not tail_at:
-        return np.zeros(len(decisions))
-    return np.array(
-        [max(tail_at.get((chunk, int(dst[each.link])), 0.0) for chunk in each.chunks) for each in decisions]
-    )
-
-
-def list_schedule(
-    problem: Problem,
-    decisions: Sequence[Decision],
-    priority: Sequence[float] | None = None,
-    before: Sequence[Sequence[int]] | None = None,
-) -> Schedule:
-    """Place sends one by one: of those that could start first, the one of highest priority.
-
-    `priority` defaults to the tails, so that what most waits for goes first. `before` is what each waits for,
-    where that is known already.
-    """
-    ordering = Ordering.of(problem, decisions, before)
-    return ordering.schedule(ordering.timed(priority))

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
+from taccl.encoding.core.ordering import list_schedule
 from taccl.encoding.core.phases import merged
-from taccl.encoding.core.timing import Decision, in_order, list_schedule, without_dead_ends
+from taccl.encoding.core.timing import Decision, in_order, without_dead_ends
 from taccl.encoding.frontier.rounds import RoundBound, fewest_steps, round_bound
 from taccl.encoding.frontier.solve import decide
 from taccl.encoding.frontier.tuning import POINTS_SHARE

@@ -13,7 +13,7 @@ needs no table of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -106,13 +106,14 @@ OWN = -1
 class Holdings:
     """What ranks hold of reduced chunks, as it arrives: sets, where each came from, and since when."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, without: Set[int] = frozenset()) -> None:
+        """`without` : chunks that nobody will look at."""
         collective = problem.collective
         self._held: dict[tuple[int, int], dict[int, tuple[float, int]]] = {}
         for chunk, rank in zip(
             collective.inputs.chunk.tolist(), collective.inputs.rank.tolist(), strict=True
         ):
-            if collective.reduces[chunk]:
+            if chunk not in without and collective.reduces[chunk]:
                 self._held[chunk, rank] = {1 << rank: (problem.ready_at.get((chunk, rank), -math.inf), OWN)}
 
     def receive(self, chunk: int, rank: int, contributions: int, source: int, at_us: float = 0.0) -> None:

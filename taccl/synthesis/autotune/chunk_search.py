@@ -341,7 +341,7 @@ class ChunkSearch:
 
     def _known_size(self, problem: Problem) -> Instance:
         """An instance of a problem that was just stated, with a note of the work that it was."""
-        self._budget.spend(CHUNK_SEARCH_STATING * problem.num_chunks * problem.num_ranks)
+        self._budget.spend(CHUNK_SEARCH_STATING * len(problem.collective.outputs))
         return Instance(problem)
 
     def _first_is_there_at(self, number: int, is_last: bool = False) -> float:

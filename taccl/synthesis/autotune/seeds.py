@@ -16,7 +16,7 @@ from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.support.budget import Budget
 from taccl.synthesis.autotune.trials import Trial, by_time
-from taccl.synthesis.autotune.tuning import SEEDS_MOST_CARRIED, SEEDS_MOST_CELLS
+from taccl.synthesis.autotune.tuning import SEEDS_MOST_CARRIED, SEEDS_MOST_OUTPUTS
 
 
 def numbers_in_books(coarsest: Instance, numbers: Sequence[int]) -> list[int]:
@@ -25,7 +25,7 @@ def numbers_in_books(coarsest: Instance, numbers: Sequence[int]) -> list[int]:
     `coarsest` : the problem with one chunk in each part.
     """
     problem = coarsest.problem
-    most = SEEDS_MOST_CELLS // (problem.num_chunks * problem.num_ranks)
+    most = SEEDS_MOST_OUTPUTS // max(1, len(problem.collective.outputs))
     engines = [each for each in ENGINES if each.across_chunks is not None and serves_somehow(each, coarsest)]
     cuts = sorted({number for engine in engines for number in engine.cuts})
     return [number for number in cuts if number in numbers and number <= most]

@@ -12,15 +12,8 @@ from hypothesis import strategies as st
 from small_problems import machine, problem, random_schedules, ring
 from studies import examples
 
-from taccl.encoding.core.timing import (
-    Decision,
-    Ordering,
-    Ports,
-    decisions_of,
-    in_order,
-    list_schedule,
-    predecessors,
-)
+from taccl.encoding.core.ordering import Ordering, list_schedule
+from taccl.encoding.core.timing import Decision, Ports, decisions_of, in_order, predecessors
 from taccl.model.collectives import COLLECTIVES
 from taccl.model.network import LogicalTopology, Occupancy
 from taccl.model.problem import RoutingLimits

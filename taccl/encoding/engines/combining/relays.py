@@ -14,7 +14,8 @@ import numpy as np
 
 from taccl.encoding.core.equivalent_nodes import EquivalentNodes, equivalent_nodes
 from taccl.encoding.core.options import SearchOptions
-from taccl.encoding.core.timing import Decision, decisions_of, in_order, list_schedule, predecessors
+from taccl.encoding.core.ordering import list_schedule
+from taccl.encoding.core.timing import Decision, decisions_of, in_order, predecessors
 from taccl.encoding.engines.combining.engine import searched
 from taccl.encoding.engines.combining.tuning import (
     RELAYS_BLOCKS,

@@ -14,7 +14,8 @@ import numpy as np
 from taccl.encoding.core.grouping import one_by_one
 from taccl.encoding.core.list_scheduling import Policy, RoutingInstance, schedule_by_policy
 from taccl.encoding.core.options import SearchOptions
-from taccl.encoding.core.timing import Decision, list_schedule, without_dead_ends
+from taccl.encoding.core.ordering import list_schedule
+from taccl.encoding.core.timing import Decision, without_dead_ends
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.engines.milp.routing import RoutingOptions, routed

@@ -19,7 +19,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
-from taccl.encoding.core.timing import Decision, Ordering
+from taccl.encoding.core.ordering import Ordering
+from taccl.encoding.core.timing import Decision
 from taccl.encoding.engines.routes.shortest import Trees
 from taccl.errors import ScheduleError
 from taccl.model.network import LogicalTopology

@@ -161,15 +161,17 @@ class GridAlgorithm:
         shape = tuple(self.grid.shape[axis] for axis in axes)
         return np.ravel_multi_index(tuple(self.position[:, axes].T), shape) if axes else 0 * self._place
 
-    def has_links(self, index: Container[tuple[int, int]]) -> bool:
+    def has_links(self, index: Container[tuple[int, int]], stages: Stages) -> bool:
         """Whether what begins at the first two ranks of each line has all links of the stages."""
-        for axis, algorithm in self.stages:
-            first = np.moveaxis(self.grid, axis, 0)[:2].ravel()
-            moves = algorithm.spread(self.grid.shape[axis], self.position[first, axis])
-            moves = self.on_lines(axis, moves, first)
-            if not all(pair in index for pair in zip(moves.src.tolist(), moves.dst.tolist(), strict=True)):
-                return False
-        return True
+        keys = ((self.key, stage) for stage in self.stages)
+        return all(stages.has_links(key, partial(self._has_links, index, key[1])) for key in keys)
+
+    def _has_links(self, index: Container[tuple[int, int]], stage: Stage) -> bool:
+        axis, algorithm = stage
+        first = np.moveaxis(self.grid, axis, 0)[:2].ravel()
+        moves = algorithm.spread(self.grid.shape[axis], self.position[first, axis])
+        moves = self.on_lines(axis, moves, first)
+        return all(pair in index for pair in zip(moves.src.tolist(), moves.dst.tolist(), strict=True))
 
     def on_lines(self, axis: int, moves: Hops, rank: IntArray) -> Hops:
         """Hops between positions as hops between ranks; `rank` : one on the line of each block."""

@@ -102,7 +102,7 @@ def _of_plans(problem: Problem, parts: Parts, every: Iterator[Plans]) -> Iterato
     """Plans as algorithms; some that lack a link are left out."""
     index, for_all = problem.topology.link_index, parts.is_between_all(problem.num_ranks)
     for plans in _with_sums_ahead(every) if parts.kind == "summed" and _has_one_way(problem) else every:
-        if for_all and not all(plan.has_links(index) for plan in plans):
+        if for_all and not all(plan.has_links(index, parts.stages) for plan in plans):
             continue
         yield _algorithm(plans, parts)
 

@@ -8,9 +8,11 @@ from operator import or_
 
 import numpy as np
 
+from taccl.encoding.core.ordering import Ordering, list_schedule
 from taccl.encoding.core.phases import merged
+from taccl.encoding.core.scheduler import Timed
 from taccl.encoding.core.sequence import in_sequence
-from taccl.encoding.core.timing import Decision, in_order, list_schedule, predecessors
+from taccl.encoding.core.timing import Decision, predecessors
 from taccl.encoding.engines.textbook.parts import Cut
 from taccl.encoding.engines.textbook.sends import Ragged, Sends
 from taccl.encoding.engines.textbook.tuning import MOST_TO_REORDER
@@ -75,39 +77,87 @@ def timed(problem: Problem, sends: Sends, rows: Rows, in_turns: bool = False) ->
     if problem.limits.own_first is not None:
         schedule = list_schedule(problem, decisions(problem, sends, rows))
         return schedule if len(schedule) == len(rows.chunk) else None
-    made, before = None, None
     if sends.since is None:
         columns = rows.link[rows.group], rows.adds[rows.group], rows.group
         schedule = in_sequence(problem, rows.chunk, *columns)
-    else:
-        made = decisions(problem, sends, rows)
-        before = predecessors(problem, made)
-        schedule = in_order(problem, made, before)
-    if len(rows.link) > MOST_TO_REORDER:
-        return schedule
-    if schedule.makespan_us <= float(schedule.port_busy_us.max(initial=0.0)) * (1 + _ROUNDING):
-        return schedule  # a port is busy all the time
-    made = made or decisions(problem, sends, rows)
-    reordered = [list_schedule(problem, made, before=before)]
+        busiest_us = float(schedule.port_busy_us.max(initial=0.0))
+        if _is_settled(rows, schedule.makespan_us, busiest_us):
+            return schedule
+        ordering = Ordering.of(problem, decisions(problem, sends, rows))
+        best = _soonest(ordering, in_turns)
+        return schedule if schedule.makespan_us <= best.end_us.max() else ordering.schedule(best)
+    made = decisions(problem, sends, rows)
+    ordering = Ordering.of(problem, made, predecessors(problem, made, _twins(sends, rows)))
+    best = ordering.in_sequence()
+    if not _is_settled(rows, float(best.end_us.max(initial=0.0)), ordering.busiest_us):
+        best = min(best, _soonest(ordering, in_turns), key=lambda each: float(each.end_us.max()))
+    return ordering.schedule(best)
+
+
+def _is_settled(rows: Rows, end_us: float, busiest_us: float) -> bool:
+    """Whether no other order is looked at: a port is busy all the time, or there are too many sends."""
+    return len(rows.link) > MOST_TO_REORDER or end_us <= busiest_us * (1 + _ROUNDING)
+
+
+def _soonest(ordering: Ordering, in_turns: bool) -> Timed:
+    """With what most waits for first, or in turns, whichever ends sooner."""
+    reordered = [ordering.timed()]
     if in_turns:
-        reordered.append(list_schedule(problem, made, [-float(each) for each in range(len(made))], before))
-    return min((schedule, *reordered), key=lambda each: each.makespan_us)
+        reordered.append(ordering.timed(-np.arange(len(ordering.decisions), dtype=np.float64)))
+    return min(reordered, key=lambda each: float(each.end_us.max()))
 
 
 def decisions(problem: Problem, sends: Sends, rows: Rows) -> list[Decision]:
     """The sends one by one, each with the sums that it carries where those are explicit."""
-    count = np.bincount(rows.group, minlength=len(rows.link))
-    chunks = [tuple(chunk.tolist()) for chunk in Ragged(rows.chunk, count).rows()]
-    made = [Decision(*send) for send in zip(chunks, rows.link.tolist(), rows.adds.tolist(), strict=True)]
+    ends = np.cumsum(np.bincount(rows.group, minlength=len(rows.link))).tolist()
+    spans = list(zip([0, *ends], ends, strict=False))
+    chunk, columns = rows.chunk.tolist(), (rows.link.tolist(), rows.adds.tolist())
+    chunks = [tuple(chunk[first:last]) for first, last in spans]
     if sends.since is None:
-        return made
-    sums = _carried(sends)
-    sets = [tuple(sums[cell] for cell in cells.tolist()) for cells in Ragged(rows.cell, count).rows()]
-    return [replace(send, sums=named) for send, named in zip(made, sets, strict=True)]
+        return [Decision(*send) for send in zip(chunks, *columns, strict=True)]
+    carried = _carried(sends)
+    of_row = [carried[cell] for cell in rows.cell.tolist()]
+    sums = [tuple(of_row[first:last]) for first, last in spans]
+    return [Decision(*send) for send in zip(chunks, *columns, sums, strict=True)]
+
+
+def _like(sends: Sends) -> IntArray:
+    """For each unit the first one that is in the same sends, shape (num_units,)."""
+    send = np.repeat(np.arange(len(sends.step)), sends.units.count)
+    first: dict[bytes, int] = {}
+    in_sends = Ragged.by_key(sends.units.values, values=send).rows()
+    return np.array([first.setdefault(each.tobytes(), unit) for unit, each in enumerate(in_sends)])
+
+
+def _twins(sends: Sends, rows: Rows) -> set[int] | None:
+    """Chunks that are in the same sends as another, which is none of these; None: sends were cut."""
+    if len(rows.link) != len(sends.step):
+        return None
+    like = _like(sends)[sends.units.values[rows.cell]]
+    first = np.unique(like, return_index=True)[1]
+    return set(rows.chunk.tolist()) - set(rows.chunk[first].tolist())
 
 
 def _carried(sends: Sends) -> list[int]:
-    """The sum that each send carries of each of its units (`schedule.partial_sums`); 0 for a copy."""
+    """The sum that each send carries of each of its units (`schedule.partial_sums`); 0 for a copy.
+
+    Units that are in the same sends have the same sums there, so one of them tells of all.
+    """
+    like, units = _like(sends), sends.units.values
+    tells = like[units] == units
+    send = np.repeat(np.arange(len(sends.step)), sends.units.count)
+    telling = Ragged(units[tells], np.bincount(send[tells], minlength=len(sends.step)))
+    sums = _sums_of(replace(sends, units=telling))
+    # Where in `telling` each cell's send has the unit that tells of it.
+    key = send * (int(units.max(initial=0)) + 1)
+    keys = (key + units)[tells]
+    order = np.argsort(keys)
+    cell = order[np.searchsorted(keys[order], key + like[units])]
+    return [sums[each] for each in cell.tolist()]
+
+
+def _sums_of(sends: Sends) -> list[int]:
+    """The same for each of its units by itself."""
     assert sends.since is not None
     #: Of a unit and a rank, what came there, in the order of the steps; its own contribution is there before.
     came: dict[tuple[int, int], list[tuple[int, int]]] = {}

@@ -18,6 +18,13 @@ class Stages:
     """The sends of stages, each kept by all that it depends on; large ones are written down each time."""
 
     _written: dict[Hashable, Sends] = field(default_factory=dict)
+    _linked: dict[Hashable, bool] = field(default_factory=dict)
+
+    def has_links(self, key: Hashable, look: Callable[[], bool]) -> bool:
+        """What `look` says, or said when it was last needed for this stage."""
+        if key not in self._linked:
+            self._linked[key] = look()
+        return self._linked[key]
 
     def once(self, key: Hashable, write: Callable[[], Sends]) -> Sends:
         """What `write` says, or said when it was last needed for this key."""

@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from small_problems import ENGINE_BETAS, full, machine, ndv2_node, networks, problem, ring, two_nodes
 
 from taccl.encoding.bounds import lower_bound
-from taccl.encoding.core.timing import Decision, Ordering
+from taccl.encoding.core.ordering import Ordering
+from taccl.encoding.core.timing import Decision
 from taccl.encoding.engines.routes.capacity import link_capacities
 from taccl.encoding.engines.routes.choice import by_phases
 from taccl.encoding.engines.routes.columns import Grouping
