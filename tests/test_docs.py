@@ -14,6 +14,7 @@ import shlex
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,14 @@ def test_the_examples_of_a_page_run(page: Path, folder: Path) -> None:
             exec(compile(block.text, place, "exec"), names)
         elif block.language in _FILES and (name := re.match(_FILES[block.language], block.text)):
             (folder / name[1]).write_text(block.text)
+
+
+def test_the_examples_of_modules_run() -> None:
+    sources = [path for path in sorted((ROOT / "taccl").rglob("*.py")) if ">>> " in path.read_text()]
+    assert sources
+    for source in sources:
+        module = import_module(".".join(source.relative_to(ROOT).with_suffix("").parts))
+        assert not doctest.testmod(module).failed, source
 
 
 def run_command(command: str, shown: list[str], place: str) -> None:

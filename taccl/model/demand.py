@@ -163,7 +163,10 @@ def alltoallv(size_bytes: IntArray, pieces: int = 1) -> Demand:
 
 def checked_sizes(size_bytes: IntArray) -> IntArray:
     """The table, if it is one of sizes. Raises CollectiveError, as `alltoallv`."""
-    table = np.asarray(size_bytes)
+    try:
+        table = np.asarray(size_bytes)
+    except ValueError:  # rows of several lengths
+        table = np.asarray(size_bytes, dtype=np.object_)
     if table.ndim != 2 or table.shape[0] != table.shape[1] or table.dtype.kind not in "iu":
         raise CollectiveError(
             f"the sizes of an alltoallv are a square table of whole numbers, not {table.dtype} of shape "

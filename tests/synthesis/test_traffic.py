@@ -40,6 +40,24 @@ def test_plan_moves_all_that_crosses() -> None:
     assert plan.start.max() < plan.nic_bytes
 
 
+@pytest.mark.parametrize(
+    ("ranks", "gpus", "seed"), [(12, 4, 1), (12, 2, 2), (6, 1, 3), (24, 8, 4), (4, 4, 5)]
+)
+def test_rows_in_their_order_never_wait_and_end_when_the_busiest_nic_does(
+    ranks: int, gpus: int, seed: int
+) -> None:
+    """Each NIC passes one row at a time, which begins when both of its NICs are free."""
+    plan = plan_traffic(_skewed(ranks, seed), gpus)
+    free: dict[tuple[str, int, int], float] = {}
+    columns = (plan.source, plan.target, plan.rail, plan.size_bytes, plan.start)
+    for source, target, rail, size, start in zip(*(each.tolist() for each in columns), strict=True):
+        nics = (("out", source // gpus, rail), ("in", target // gpus, rail))
+        assert size > 0
+        assert max(free.get(nic, 0.0) for nic in nics) <= start
+        free |= dict.fromkeys(nics, start + size)
+    assert max(free.values(), default=0.0) <= plan.nic_bytes
+
+
 def test_traffic_inside_nodes_is_no_plan() -> None:
     plan = plan_traffic(np.kron(np.eye(2, dtype=np.int64), np.ones((2, 2), dtype=np.int64)), 2)
     assert plan.of_bound == 1
@@ -50,6 +68,11 @@ def test_traffic_inside_nodes_is_no_plan() -> None:
 def test_what_is_no_whole_nodes_is_refused(ranks: int, gpus: int) -> None:
     with pytest.raises(CollectiveError):
         plan_traffic(np.ones((ranks, ranks), dtype=np.int64), gpus)
+
+
+def test_rows_of_several_lengths_are_refused() -> None:
+    with pytest.raises(CollectiveError, match="square table"):
+        plan_traffic([[0, 1], [1]], 1)  # type: ignore[arg-type]
 
 
 def test_first_schedule_is_near_the_bound_of_the_nics(tmp_path: Path) -> None:

@@ -28,11 +28,14 @@ class Dealt(NamedTuple):
     rail : shape (chunks,); the place in both nodes where each crosses.
     start : shape (chunks,); when each may cross, in units of size over a rail's rate.
     whole : when all have crossed.
+    turns : shape (turns, 4); of each, its rail, its pair of nodes, when it starts and when it ends. In all
+        that time what goes between the two nodes on that rail crosses, in the order of `start`.
     """
 
     rail: IntArray
     start: FloatArray
     whole: float
+    turns: FloatArray
 
 
 def dealt(source: IntArray, target: IntArray, size: FloatArray, nodes: int, places: int) -> Dealt:
@@ -52,14 +55,16 @@ def dealt(source: IntArray, target: IntArray, size: FloatArray, nodes: int, plac
     first = np.searchsorted(pair[queue], np.arange(places * nodes * nodes + 1))
     amount = np.bincount(pair, size, places * nodes * nodes).reshape(places, nodes, nodes)
     start, sizes = np.zeros(len(size)), size[queue]
-    whole = 0.0
+    whole, turns = 0.0, []
     for place in range(places):
         mine = first[place * nodes * nodes : (place + 1) * nodes * nodes + 1]
         part = slice(mine[0], mine[-1])
-        whole = max(whole, starts(amount[place], mine - mine[0], sizes[part], start[part]))
+        ends, of_pairs = starts(amount[place], mine - mine[0], sizes[part], start[part])
+        whole = max(whole, ends)
+        turns.append(np.column_stack([np.full(len(of_pairs), place), of_pairs]))
     placed = np.empty_like(start)
     placed[queue] = start
-    return Dealt(rail, placed, whole)
+    return Dealt(rail, placed, whole, np.concatenate(turns))
 
 
 def warm_up_dealing() -> None:

@@ -20,8 +20,11 @@ _NOTHING = 1e-9
 
 
 @compiled
-def starts(amount: Any, first: Any, sizes: Any, start: Any) -> float:
-    """Set when each item may start, in units of size, and return when all have ended.
+def starts(amount: Any, first: Any, sizes: Any, start: Any) -> tuple[float, Any]:
+    """Set when each item may start, in units of size; return when all have ended, and the turns of pairs.
+
+    A turn is a row of pair, start and end: all that time that pair's items go, in their order. An item is
+    interrupted where the turn of its pair ends.
 
     Parameters
     ----------
@@ -36,6 +39,7 @@ def starts(amount: Any, first: Any, sizes: Any, start: Any) -> float:
     at, begun = first[:-1].copy(), np.zeros(nodes * nodes)  # the next item of each pair, and where it begins
     gone, seen = np.zeros(nodes * nodes), np.zeros(nodes, np.bool_)
     start[:] = whole
+    turns, many, last = np.empty((nodes * nodes, 3)), 0, np.full(nodes * nodes, -1)
     for _ in range(nodes * (nodes + 2)):
         for node in range(nodes):
             least = whole
@@ -61,6 +65,12 @@ def starts(amount: Any, first: Any, sizes: Any, start: Any) -> float:
                 pair = node * nodes + there
                 amount[node, there] -= step
                 gone[pair] += step
+                if last[pair] < 0 or turns[last[pair], 2] != now:
+                    if many == len(turns):
+                        turns = np.concatenate((turns, turns))
+                    turns[many, 0], turns[many, 1], last[pair] = pair, now, many
+                    many += 1
+                turns[last[pair], 2] = now + step
                 while at[pair] < first[pair + 1] and begun[pair] < gone[pair] - nothing:
                     start[at[pair]] = now + begun[pair] - (gone[pair] - step)
                     begun[pair] += sizes[at[pair]]
@@ -68,7 +78,7 @@ def starts(amount: Any, first: Any, sizes: Any, start: Any) -> float:
             if amount[node, there] <= nothing and idle[node, there] <= nothing:
                 comes_from[there], goes_to[node] = -1, -1
         now += step
-    return float(whole)
+    return float(whole), turns[:many]
 
 
 @compiled

@@ -15,7 +15,9 @@ def test_unit_items_share_no_port_and_end_when_the_busiest_port_does(seed: int) 
     many[0, 1] += 1
     first = np.concatenate([[0], np.cumsum(many.ravel())])
     start = np.zeros(first[-1])
-    whole = starts(many.astype(np.float64), first, np.ones(first[-1]), start)
+    whole, turns = starts(many.astype(np.float64), first, np.ones(first[-1]), start)
+    passed = np.bincount(turns[:, 0].astype(int), turns[:, 2] - turns[:, 1], nodes * nodes)
+    np.testing.assert_allclose(passed, many.ravel())
     assert whole == max(many.sum(0).max(), many.sum(1).max())
     assert start.max() <= whole - 1 + 1e-6
     moment = np.round(start).astype(int)
