@@ -21,7 +21,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
-from taccl.encoding.bounds.flow_prices import commodities, has_flow, lengths, port_prices
+from taccl.encoding.bounds.flow_prices import commodities, even_prices, has_flow, lengths, port_prices
 from taccl.encoding.bounds.views import View
 from taccl.encoding.bounds.whole_flow import whole_flow
 from taccl.encoding.core.distance import distances_from, distances_us
@@ -30,9 +30,6 @@ from taccl.support.budget import Budget
 
 #: Sums of millions of numbers are rounded by less than this part.
 _ROUNDING = 1e-9
-#: Ports of this many speeds are looked at, where the program is too large, and speeds agree in this many
-#: digits.
-_MOST_SPEEDS, _DIGITS = 3, 6
 
 
 def flow_bound(instance: Instance, budget: Budget) -> Proof:
@@ -59,19 +56,15 @@ def even_flow_bound(instance: Instance, budget: Budget) -> Proof:
     collective, best = problem.collective, FLOW.proof(0.0, "no flow bound", any_chunks=True)
     if not problem.num_chunks or not topology.num_links or not instance.demand.moves_pairwise:
         return best
-    slowest = np.zeros(topology.num_ports)
-    np.maximum.at(slowest, topology.incidence[1], topology.pair_betas)
-    speed = np.array([float(f"{beta:.{_DIGITS}g}") for beta in slowest.tolist()])
-    classes = [speed == beta for beta in np.unique(speed[speed > 0])[::-1][:_MOST_SPEEDS]]
-    for ports in ([speed > 0] if len(classes) > 1 else []) + classes:
+    for price in even_prices(topology):
         if not budget.remaining_s():
             break
-        length = lengths(instance, ports / ports.sum(), topology.pair_betas * problem.chunk_mb)
+        length = lengths(instance, price, topology.pair_betas * problem.chunk_mb)
         far = distances_us(topology, length)[collective.source, collective.destination]
         value_us = float(far[np.isfinite(far)].sum()) * (1 - _ROUNDING)
         if value_us > best.value_us:
             best = FLOW.proof(
-                value_us, f"the routes of all chunks through {int(ports.sum())} ports", any_chunks=True
+                value_us, f"the routes of all chunks through {np.count_nonzero(price)} ports", any_chunks=True
             )
     return best
 
@@ -86,8 +79,9 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
 FLOW = Bound(
     name="flow",
     about="the ports are busy that long even if chunks could be split over all paths (a multicommodity flow; "
-    "AlltoAll). For whole chunks: by some moment a port lets only this many through (integer capacity), and "
-    "each pair of ranks takes a way round or pays an alpha of its own (fixed charge)",
+    "AlltoAll). For whole chunks: by some moment a port lets only this many through (integer capacity), "
+    "each pair of ranks takes a way round or pays an alpha of its own (fixed charge), and who sends seldom "
+    "reaches few ranks soon",
     remedy="more or faster links on the busiest routes, shorter alphas, or more --chunks",
     prove=_prove,
     features=RELAXED,

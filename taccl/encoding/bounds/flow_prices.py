@@ -10,8 +10,11 @@ from taccl.encoding.bounds.tuning import FLOW_MAX_FLOWS
 from taccl.encoding.core.flow import least_busy_flow
 from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray, IntArray
-from taccl.model.network import FloatArray
+from taccl.model.network import FloatArray, LogicalTopology
 from taccl.support.budget import Budget
+
+#: Ports of this many speeds are looked at, and speeds agree in this many digits.
+_MOST_SPEEDS, _DIGITS = 3, 6
 
 
 def has_flow(instance: Instance) -> bool:
@@ -43,6 +46,16 @@ def port_prices(instance: Instance, busy_us_per_mb: FloatArray, budget: Budget) 
     for ports, orbits in zip(topology.ports, part.problem.topology.ports, strict=True):
         price[list(ports)] = flow.price[list(orbits)]
     return price / price.sum() if price.sum() else None
+
+
+def even_prices(topology: LogicalTopology) -> Iterator[FloatArray]:
+    """The same price for all ports, and for those of each speed, the slowest first; of sum 1."""
+    slowest = np.zeros(topology.num_ports)
+    np.maximum.at(slowest, topology.incidence[1], topology.pair_betas)
+    speed = np.array([float(f"{beta:.{_DIGITS}g}") for beta in slowest.tolist()])
+    classes = [speed == beta for beta in np.unique(speed[speed > 0])[::-1][:_MOST_SPEEDS]]
+    for ports in ([speed > 0] if len(classes) > 1 else []) + classes:
+        yield ports / ports.sum()
 
 
 def lengths(instance: Instance, price: FloatArray, cost: FloatArray) -> FloatArray:

@@ -46,6 +46,13 @@ CUTS_MOST_FAST_PORTS = 64
 #: Where most chunks start at several ranks each, no more of these than so many are looked at.
 CUTS_MOST_ROOTS = 4
 
+# --- few_sends
+
+#: Ways of more links than this count as ways of this many: with three sends a rank, six reach 1,092 ranks.
+FEW_SENDS_MOST_LINKS = 6
+#: A time that is so near to the first possible one is taken for it.
+FEW_SENDS_CLOSE = 1e-6
+
 # --- flow
 
 FLOW_MAX_FLOWS = 200_000

@@ -19,15 +19,8 @@ v, and k_p the most chunks from u to v, each over the links u -> v of the port,
 
     extra_p(n) = max((ceil(n / max_group) - 1) a_p,  min(a_p, d_p) if n > k_p).
 
-*Fixed charge.* Let sum of y be 1, and occupancy serial. The k chunks from u to v either all go round, or some
-go over the link u -> v itself, in a group that no other pair can claim. With lengths s B_l, dist those of
-shortest routes and round those of routes that begin with another link (of each chunk by the links that it may
-use),
-
-    T  >=  sum over pairs (u, v) of min(k round(u, v), Y_uv alpha_uv + k dist(u, v)).
-
-Prices come from the program of the flow bound, with ports as fast as they are in chunks by some T, and with
-an alpha for every chunk.
+Prices come from the program of the flow bound, with ports as fast as they are in chunks by some T. What
+sends themselves cost is said by `few_sends`.
 """
 
 from __future__ import annotations
@@ -36,9 +29,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from taccl.encoding.bounds.few_sends import few_sends_us
 from taccl.encoding.bounds.flow_prices import commodities, has_flow, lengths, port_prices
 from taccl.encoding.bounds.tuning import WHOLE_FLOW_FIXED_CHARGE, WHOLE_FLOW_MOST_COUNTED, WHOLE_FLOW_MOST_S
-from taccl.encoding.core.distance import distances_from, distances_us
+from taccl.encoding.core.distance import distances_from
 from taccl.encoding.instance import Instance
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
@@ -50,59 +44,14 @@ _ROUNDING = 1e-12
 
 def whole_flow(instance: Instance, known_us: float, budget: Budget) -> Iterator[tuple[float, str]]:
     """What both arguments prove, in microseconds, and why."""
-    if not known_us or not has_flow(instance):
+    if not known_us or not instance.problem.num_chunks or not instance.demand.moves_pairwise:
         return
-    charge_us = _fixed_charge_us(instance, budget.share(WHOLE_FLOW_FIXED_CHARGE))
+    charge_us = few_sends_us(instance, budget.share(WHOLE_FLOW_FIXED_CHARGE))
     yield charge_us, "a detour or an alpha for each pair of ranks"
+    if not has_flow(instance):
+        return
     capacity_us = _integer_capacity_us(instance, max(known_us, charge_us), budget.at_most(WHOLE_FLOW_MOST_S))
     yield capacity_us, "flow of whole chunks over all links"
-
-
-def _fixed_charge_us(instance: Instance, budget: Budget) -> float:
-    topology, chunk_mb = instance.problem.topology, instance.problem.chunk_mb
-    cost = topology.pair_betas * chunk_mb
-    alpha = topology.alpha_us[topology.incidence[0]] if topology.is_serial else np.zeros_like(cost)
-    price = port_prices(instance, (alpha + cost) / chunk_mb, budget)
-    # Where many ports are equally busy, the program may put the whole price on one of them.
-    even = np.full(topology.num_ports, 1.0 / topology.num_ports)
-    return max(
-        _fixed_charge_at(instance, each, alpha, cost, budget) for each in (price, even) if each is not None
-    )
-
-
-def _fixed_charge_at(
-    instance: Instance, price: FloatArray, alpha: FloatArray, cost: FloatArray, budget: Budget
-) -> float:
-    """The sum of the formula, for the pairs that the budget lets it come to: each adds something."""
-    topology = instance.problem.topology
-    length, charge = lengths(instance, price, cost), lengths(instance, price, alpha)
-    #: For each pair what its chunks cost at least, if all go round and anyhow, and its link, or -1.
-    pairs: dict[tuple[int, int], tuple[float, float, int]] = {}
-    usable_before = b"none"
-    between: FloatArray = np.zeros((0, 0))
-    for rank, target, usable in commodities(instance):
-        if not budget.remaining_s():
-            break
-        key = b"" if usable is None else usable.tobytes()
-        if key != usable_before:
-            between, usable_before = distances_us(topology, length, usable), key
-        for wanting, chunks in zip(*np.unique(target, return_counts=True), strict=True):
-            direct = topology.link_index.get((rank, int(wanting)), -1)
-            others = [l for l in topology.links_from[rank] if l != direct and (usable is None or usable[l])]
-            first = np.array(others, dtype=np.int64)
-            round_us = (length[first] + between[topology.dst[first], wanting]).min(initial=np.inf)
-            # Chunks of different owners may share a group, so a pair is charged once.
-            around, anyhow, link = pairs.get((rank, int(wanting)), (0.0, 0.0, -1))
-            if direct >= 0 and (usable is None or usable[direct]):
-                link = direct
-            costs = around + chunks * round_us, anyhow + chunks * between[rank, wanting]
-            pairs[rank, int(wanting)] = (*costs, link)
-    return float(
-        sum(
-            min(around, anyhow + (charge[link] if link >= 0 else 0.0))
-            for around, anyhow, link in pairs.values()
-        )
-    )
 
 
 def _integer_capacity_us(instance: Instance, known_us: float, budget: Budget) -> float:
