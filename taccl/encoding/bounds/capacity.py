@@ -172,17 +172,20 @@ def least_time(count: int, ports: Iterable[tuple[float, float]]) -> float:
     if not slow:
         return at_once
     low, high = 0.0, min(alpha + -(-count // many) * cost for alpha, cost, many in slow)
+    before, after = ([_finished(end, alpha, cost) for alpha, cost, _ in slow] for end in (low, high))
     for _ in range(100):
         middle = (low + high) / 2
-        if not low < middle < high:
+        # Between the two is one finishing moment, or there are several that are equal.
+        if sum(after) - sum(before) <= 1 or not low < middle < high:
             break
-        if sum(many * _finished(middle, alpha, cost) for alpha, cost, many in slow) >= count:
-            high = middle
+        done = [_finished(middle, alpha, cost) for alpha, cost, _ in slow]
+        if sum(many * each for (_, _, many), each in zip(slow, done, strict=True)) >= count:
+            high, after = middle, done
         else:
-            low = middle
-    # The interval now holds one finishing moment: the last one not after `high`.
-    moments = [alpha + _finished(high, alpha, cost) * cost for alpha, cost, _ in slow if high >= alpha]
-    return min(at_once, max(moments))
+            low, before = middle, done
+    # The last finishing moment that is not after `high`; none where it is within rounding of an alpha.
+    moments = (alpha + each * cost for (alpha, cost, _), each in zip(slow, after, strict=True) if each)
+    return min(at_once, max(moments, default=high))
 
 
 def _finished(moment: float, alpha: float, cost: float) -> int:
