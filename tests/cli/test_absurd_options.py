@@ -15,6 +15,7 @@ VALUES = (
     *("", "x", "0x10", "1e3", "٣", " 1", "-0.0", "1048577TB", "1e30GB", "0.5B", "\0"),
 )
 SEARCH = ("--topology", "ring:3", "--size", "3MB", "--time-limit", "1", "-q")
+DGX = ("--topology", "dgx-h100", "--nodes", "1")
 COMMANDS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("synthesize", *SEARCH, "--engine", "greedy", "--gap", "0.9"): (
         *("--nodes", "--chunks", "--root", "--time-limit", "--gap", "--slack", "--seed", "--instances"),
@@ -22,17 +23,9 @@ COMMANDS: dict[tuple[str, ...], tuple[str, ...]] = {
         *("--engine", "--solver", "-o", "--schedule"),
     ),
     ("bound", "--topology", "ring:3", "--size", "3MB"): ("--nodes", "--chunks", "--root", "--size"),
-    ("baseline", "nccl", "--topology", "dgx-h100", "--nodes", "1", "--size", "3MB"): (
-        *(
-            "--nodes",
-            "--size",
-            "--topology",
-            "--collective",
-            "--gpu",
-            "--nic-latency",
-            "--release",
-            "--time-limit",
-        ),
+    ("baseline", "nccl", *DGX, "--size", "3MB", "--time-limit", "0.2"): (
+        *("--nodes", "--size", "--topology", "--collective", "--gpu", "--nic-latency", "--release"),
+        "--time-limit",
     ),
     ("explain", *SEARCH[:-1]): ("--target-time", "--max-hops", "--time-limit", "--chunks"),
     ("pareto", *SEARCH): ("--max-steps", "--max-chunks", "--time-limit", "--size", "--point"),

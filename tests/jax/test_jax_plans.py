@@ -22,7 +22,7 @@ def files(tmp_path_factory):
     for name in NAMES:
         found = synthesize(
             **{"collective": name, "topology": f"ring:{DEVICES}", "size": "4KB", "target": "rccl"},
-            **{"engine": "greedy", "time_limit": 5, "executor": False, "min_bytes": 4, "max_bytes": 2**20},
+            **{"engine": "greedy", "effort": 30, "executor": False, "min_bytes": 4, "max_bytes": 2**20},
         )
         found.write(folder / f"{name}.xml")
     return [folder / f"{name}.xml" for name in NAMES]
@@ -42,15 +42,15 @@ def test_every_call_equals_that_of_lax(files):
     pytest.importorskip("jax", reason="JAX is not installed: pip install 'taccl[jax]'")
     script = str(Path(__file__).with_name("calls.py"))
     environment = os.environ | {
-        **{"XLA_FLAGS": f"--xla_force_host_platform_device_count={DEVICES}", "JAX_PLATFORMS": "cpu"},
-        **{"PYTHONPATH": str(Path(__file__).parents[2])},
+        "XLA_FLAGS": f"--xla_force_host_platform_device_count={DEVICES} --xla_backend_optimization_level=0",
+        **{"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(Path(__file__).parents[2])},
     }
     command = [sys.executable, script, *map(str, files)]
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert ran.returncode == 0, ran.stderr[-4000:]
     said = json.loads(ran.stdout)
     assert said["unequal"] == []
-    assert said["calls"] == 24
+    assert said["calls"] == 12
     assert said["gradient"]
     assert said["permutes"] >= DEVICES - 1
     assert "is for 4 devices" in said["refused"]

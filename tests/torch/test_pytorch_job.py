@@ -27,7 +27,7 @@ def folder(tmp_path_factory):
     for name in NAMES:
         found = synthesize(
             **{"collective": name, "topology": f"ring:{RANKS}", "size": "4KB", "target": "rccl"},
-            **{"engine": "greedy", "time_limit": 5, "executor": False, "min_bytes": 4, "max_bytes": 2**20},
+            **{"engine": "greedy", "effort": 30, "executor": False, "min_bytes": 4, "max_bytes": 2**20},
         )
         found.write(folder / f"{name}.xml")
     return folder
@@ -139,7 +139,7 @@ def pair(tmp_path_factory):
     path = tmp_path_factory.mktemp("pair") / "pair.xml"
     found = synthesize(
         **{"collective": "allreduce", "topology": "switch:2", "size": "1KB", "target": "rccl"},
-        **{"engine": "greedy", "time_limit": 5, "executor": False, "min_bytes": 4},
+        **{"engine": "greedy", "effort": 30, "executor": False, "min_bytes": 4},
     )
     found.write(path)
     return path
