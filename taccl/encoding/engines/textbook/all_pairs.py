@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from taccl.encoding.engines.textbook.line import Hops, LineAlgorithm, hops
+from taccl.encoding.engines.textbook.line import Carried, Hops, LineAlgorithm, hops
 from taccl.model.collective import IntArray
 
 
@@ -31,8 +31,8 @@ def _route(n: int, begin: IntArray, end: IntArray) -> Hops:
     return hops(0, begin[block], end[block], block)
 
 
-def _total(n: int) -> tuple[Hops, IntArray]:
-    return _spread(n, np.arange(n)), np.zeros(1, dtype=np.int64)
+def _total(n: int) -> tuple[Hops, Carried]:
+    return _spread(n, np.arange(n)), Carried(np.zeros(1, dtype=np.int64))
 
 
 ALL_PAIRS = LineAlgorithm(

@@ -28,7 +28,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from taccl.encoding.engines.textbook.line import Hops, LineAlgorithm, hops, joined
+from taccl.encoding.engines.textbook.line import Carried, Hops, LineAlgorithm, hops, joined
 from taccl.encoding.engines.textbook.tuning import BRUCK_MOST_SEARCHED
 from taccl.model.collective import IntArray
 
@@ -66,12 +66,12 @@ def _route(n: int, begin: IntArray, end: IntArray) -> Hops:
     return joined(*map(across, range((n - 1).bit_length())))
 
 
-def _total(n: int) -> tuple[Hops, IntArray]:
+def _total(n: int) -> tuple[Hops, Carried]:
     chain = addition_chain(n)
     window, rank = np.array(chain[:-1], dtype=np.int64)[:, None], np.arange(n)
     since = [chain.index(then - have) for have, then in pairwise(chain)]
     step = np.arange(len(window))[:, None]
-    return hops(step, rank, (rank - window) % n, 0), np.array(since, dtype=np.int64)
+    return hops(step, rank, (rank - window) % n, 0), Carried(np.array(since, dtype=np.int64))
 
 
 @lru_cache(maxsize=256)

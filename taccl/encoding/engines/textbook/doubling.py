@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from taccl.encoding.engines.textbook.line import Hops, LineAlgorithm, hops, joined
+from taccl.encoding.engines.textbook.line import Carried, Hops, LineAlgorithm, hops, joined
 from taccl.model.collective import IntArray
 
 
@@ -61,9 +61,9 @@ def _route(n: int, begin: IntArray, end: IntArray) -> Hops:
     return joined(*map(across, _bits(n), reversed(_bits(n))))
 
 
-def _total(n: int) -> tuple[Hops, IntArray]:
+def _total(n: int) -> tuple[Hops, Carried]:
     bit, rank = np.indices((len(_bits(n)), n)).reshape(2, -1)
-    return hops(bit, rank, rank ^ 1 << bit, 0), np.array(_bits(n))
+    return hops(bit, rank, rank ^ 1 << bit, 0), Carried(np.array(_bits(n)))
 
 
 DOUBLING = LineAlgorithm(

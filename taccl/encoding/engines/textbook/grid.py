@@ -252,8 +252,8 @@ def _totals_written(plan: GridAlgorithm, stage: Stage, owner: IntArray) -> Sends
     assert algorithm.total is not None
     sharing = plan.sharing(plan.stages)
     held = Ragged.by_key(sharing[owner], int(sharing.max()) + 1)
-    totals, since = algorithm.total(plan.grid.shape[axis])
+    totals, carried = algorithm.total(plan.grid.shape[axis])
     step, src, dst = (column[:, None] for column in totals[:3])
     first = np.moveaxis(plan.grid, axis, 0)[0].ravel()  # of each line
     moves = plan.on_lines(axis, hops(step, src, dst, np.arange(len(first))), first)
-    return Sends.of(moves, held.take(sharing[first]), plan.grid.size).adding(since)
+    return Sends.of(moves, held.take(sharing[first]), plan.grid.size).adding(carried)

@@ -145,7 +145,7 @@ def _summed(team: _Team, across: LineAlgorithm, begin: IntArray, end: IntArray) 
     """Partial sums up, the sum at every leader by itself, and copies of it down."""
     assert across.total is not None
     units = np.arange(len(begin))
-    totals, since = across.total(len(team.nodes))
+    totals, carried = across.total(len(team.nodes))
     moves = hops(totals.step, team.senders[totals.src], team.senders[totals.dst], 0)
-    exchange = Sends.of(moves, Ragged(units, np.array([len(units)])), team.nodes.size).adding(since)
+    exchange = Sends.of(moves, Ragged(units, np.array([len(units)])), team.nodes.size).adding(carried)
     return in_turn([down_tree(team.up, units).backwards(), exchange, down_tree(team.down, units)])

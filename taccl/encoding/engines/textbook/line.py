@@ -34,6 +34,17 @@ class Hops(NamedTuple):
         return Hops(*(column[chosen] for column in self))
 
 
+class Carried(NamedTuple):
+    """What of that which came to a sender is in the partial sums that it sends; an entry for each step.
+
+    `since` : the step before which it had come. `after` : the step from which on; -1: all that it had at
+    first, too. None: -1 at all steps.
+    """
+
+    since: IntArray
+    after: IntArray | None = None
+
+
 def hops(step: IntArray | int, src: IntArray | int, dst: IntArray | int, block: IntArray | int) -> Hops:
     """Columns that are broadcast against each other, the first axis slowest."""
     return Hops(*(column.ravel() for column in np.broadcast_arrays(step, src, dst, block)))
@@ -56,7 +67,7 @@ class LineAlgorithm:
     route : (n, begin, end) -> the hops of blocks from one position to another, such that blocks that move
         together share a send.
     total : n -> the hops of partial sums by which every position ends with the sum over all, each adding up
-        for itself; and for each step, the step before which what is sent in it was complete at its sender.
+        for itself; and what they carry.
     sends : n -> how many sends each position makes in `spread`, if there is a block at each.
     adds : n -> how many sends each position makes in `total`.
     mean_hops : n -> how many hops a block has on average in `route`, about.
@@ -68,7 +79,7 @@ class LineAlgorithm:
     spread: Callable[[int, IntArray], Hops]
     sends: Callable[[int], int]
     route: Callable[[int, IntArray, IntArray], Hops] | None = None
-    total: Callable[[int], tuple[Hops, IntArray]] | None = None
+    total: Callable[[int], tuple[Hops, Carried]] | None = None
     adds: Callable[[int], int] = lambda n: 0
     mean_hops: Callable[[int], float] = lambda n: 1.0
     fits: Callable[[int], bool] = lambda n: True

@@ -237,11 +237,15 @@ def _on_lines(problem: Problem, parts: Parts) -> Iterator[Plans]:
 
 def _on_grids(problem: Problem, parts: Parts) -> Iterator[Plans]:
     """Plans on nodes and on the sides of a torus."""
+    several_ways = _has_several_ways(problem.topology)
     for grid, combined in _grids(problem):
         if parts.kind == "summed":
-            yield from _whole(grid, combined)
+            totals = list(_totals_along(problem, parts, grid))
+            yield from _whole(grid, combined, totals)
+            if several_ways and problem.topology.num_nodes == 1:
+                yield from _whole_in_turns(grid, totals)
         yield from _staged(grid, combined, _lines(parts))
-    if _has_several_ways(problem.topology):
+    if several_ways:
         yield from _on_cubes(problem, parts)
 
 
@@ -260,16 +264,33 @@ def _staged(grid: IntArray, combined: bool, lines: Lines) -> Iterator[Plans]:
             yield tuple(plan for order, plan in zip(orders, plans, strict=True) if _is_turned(order))
 
 
-def _whole(grid: IntArray, combined: bool) -> Iterator[Plans]:
+def _totals_along(problem: Problem, parts: Parts, grid: IntArray) -> Iterator[tuple[LineAlgorithm, ...]]:
+    """For each axis routes to sum up along it at all ranks: round, where not all of a line are linked."""
+    index = problem.topology.link_index
+    for axis, size in enumerate(grid.shape):
+        are_linked = GridAlgorithm(grid, ((axis, ALL_PAIRS),)).has_links(index, parts.stages)
+        yield _totals(size) if are_linked or size == 2 else (RING_BOTH_DIRECTIONS,)
+
+
+def _whole(grid: IntArray, combined: bool, totals: Sequence[tuple[LineAlgorithm, ...]]) -> Iterator[Plans]:
     """Sums made at all ranks by all of them: of whole buffers, or of the shares of a ReduceScatter."""
     axes = range(grid.ndim)
     for count in axes:
         for stages in permutations(axes, count):
             whole = tuple(axis for axis in axes if axis not in stages)
             for first in _for_axes(grid, _spreads, combined, stages):
-                for then in _for_axes(grid, _totals, combined, whole):
+                for then in _for_all(totals, combined, whole):
                     staged = tuple((axis, first[axis]) for axis in stages)
                     yield (GridAlgorithm(grid, staged, tuple((axis, then[axis]) for axis in whole)),)
+
+
+def _whole_in_turns(grid: IntArray, totals: Sequence[tuple[LineAlgorithm, ...]]) -> Iterator[Plans]:
+    """The same algorithms along all axes, each part of the data along another first."""
+    spreads = [each for each in _spreads(grid.shape[0]) if all(each in _spreads(side) for side in grid.shape)]
+    for total in (each for each in totals[0] if all(each in others for others in totals)):
+        yield _in_turns(grid, range(grid.ndim), 0, total=total)
+        for count, spread in product(range(1, grid.ndim), spreads):
+            yield _in_turns(grid, range(grid.ndim), count, spread, total)
 
 
 def _on_cubes(problem: Problem, parts: Parts) -> Iterator[Plans]:
@@ -292,17 +313,26 @@ def _on_cubes(problem: Problem, parts: Parts) -> Iterator[Plans]:
 
 
 def _in_turns(
-    grid: IntArray, axes: Sequence[int], count: int, before: Along = (), after: Along = (), whole: Along = ()
+    grid: IntArray,
+    axes: Sequence[int],
+    count: int,
+    spread: LineAlgorithm = ALL_PAIRS,
+    total: LineAlgorithm = ALL_PAIRS,
+    before: Along = (),
+    after: Along = (),
+    whole: Along = (),
 ) -> Plans:
-    """Stages along `count` of the axes, which are pairs, and whole shares along the others.
+    """Stages along `count` of the axes, and whole shares along the others.
 
     Each part of the data begins along another of these axes, so that all have work at all times.
     """
-    orders = [[*axes[turn:], *axes[:turn]] for turn in range(len(axes))]
-    pairs = [tuple((axis, ALL_PAIRS) for axis in order) for order in orders]
-    return tuple(
-        GridAlgorithm(grid, (*before, *each[:count], *after), (*whole, *each[count:])) for each in pairs
-    )
+    plans = []
+    for turn in range(len(axes)):
+        order = [*axes[turn:], *axes[:turn]]
+        stages = tuple((axis, spread) for axis in order[:count])
+        wholes = tuple((axis, total) for axis in order[count:])
+        plans.append(GridAlgorithm(grid, (*before, *stages, *after), (*whole, *wholes)))
+    return tuple(plans)
 
 
 def _has_several_ways(topology: LogicalTopology) -> bool:
@@ -315,9 +345,14 @@ def _for_axes(
     grid: IntArray, lines: Lines, combined: bool, axes: tuple[int, ...] | None = None
 ) -> Iterator[tuple[LineAlgorithm, ...]]:
     """Line algorithms for the axes that count: all combinations, or the same along all where that can be."""
-    choices = [
-        lines(size) if axes is None or axis in axes else (ALL_PAIRS,) for axis, size in enumerate(grid.shape)
-    ]
+    yield from _for_all(list(map(lines, grid.shape)), combined, axes)
+
+
+def _for_all(
+    every: Sequence[tuple[LineAlgorithm, ...]], combined: bool, axes: tuple[int, ...] | None = None
+) -> Iterator[tuple[LineAlgorithm, ...]]:
+    """The same, `every` being those that there are for each axis."""
+    choices = [each if axes is None or axis in axes else (ALL_PAIRS,) for axis, each in enumerate(every)]
     if combined:
         yield from product(*choices)
         return
@@ -346,6 +381,8 @@ def _rings(problem: Problem, parts: Parts) -> Iterator[Plans]:
     """Rings over all ranks: one, one and its reverse, several that use different links or NICs."""
     found = cycles(problem)
     for ring in found[:4]:
+        if parts.kind == "summed" and len(ring) > 3:
+            yield (_whole_buffers(ring, RING_BOTH_DIRECTIONS),)
         if ring != tuple(range(problem.num_ranks)):  # those are there already
             yield (_one(ring, RING),)
             yield (_one(ring, RING_BOTH_DIRECTIONS),)

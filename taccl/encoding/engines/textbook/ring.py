@@ -5,6 +5,9 @@ everything, and each link carried what is wanted behind it and nothing else: ban
 number of steps is the largest of all algorithms. Read backwards it is the ring ReduceScatter, and both make
 the ring AllReduce. With one source it is the chain (pipelined Broadcast).
 
+Where data is small and steps are many, whole buffers go round in both directions (`total`): every position
+adds up what comes to it in floor(n / 2) steps, in place of as many there and as many back.
+
 Sources: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", J.
 Parallel Distrib. Comput. 69 (2009), section 3; Thakur, Rabenseifner and Gropp, "Optimization of collective
 communication operations in MPICH", IJHPCA 19 (2005), section 4 (AllGather).
@@ -14,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from taccl.encoding.engines.textbook.line import Hops, LineAlgorithm, hops, joined
+from taccl.encoding.engines.textbook.line import Carried, Hops, LineAlgorithm, hops, joined
 from taccl.model.collective import IntArray
 
 
@@ -32,6 +35,14 @@ def _spread(n: int, begin: IntArray) -> Hops:
 def _spread_both(n: int, begin: IntArray) -> Hops:
     """Each block goes both directions at once, and stops where it meets itself."""
     return joined(_round(n, begin, n // 2, 1), _round(n, begin, (n - 1) // 2, -1))
+
+
+def _total_both(n: int) -> tuple[Hops, Carried]:
+    """Each passes on what came in its direction last; steps of both directions alternate."""
+    ahead, back = _round(n, np.arange(n), n // 2, 1), _round(n, np.arange(n), (n - 1) // 2, -1)
+    steps = np.arange(2 * (n // 2))
+    moves = joined(ahead._replace(step=2 * ahead.step), back._replace(step=2 * back.step + 1))
+    return moves, Carried(np.where(steps < 2, 0, steps - 1), np.where(steps < 2, -1, steps - 2))
 
 
 def _route(n: int, begin: IntArray, end: IntArray, ahead: int = 1) -> Hops:
@@ -58,6 +69,8 @@ RING_BOTH_DIRECTIONS = LineAlgorithm(
     _spread_both,
     sends=lambda n: n - 1,
     route=_route_both,
+    total=_total_both,
+    adds=lambda n: n - 1,
     mean_hops=lambda n: n / 4,
     is_variant=True,
 )

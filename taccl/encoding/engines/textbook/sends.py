@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from taccl.encoding.engines.textbook.line import Hops
+from taccl.encoding.engines.textbook.line import Carried, Hops
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.schedule.numbering import by_occurrence, by_value, first_positions
 
@@ -112,9 +112,10 @@ class Sends:
         """The same with these units for those that it numbers."""
         return replace(self, units=Ragged(units[self.units.values], self.units.count))
 
-    def adding(self, since: IntArray) -> Sends:
-        """The same as partial sums; `since` : for each step, the one before which they were complete."""
-        return replace(self, adds=np.ones_like(self.adds), since=since[self.step])
+    def adding(self, carried: Carried) -> Sends:
+        """The same as partial sums."""
+        after = None if carried.after is None else carried.after[self.step]
+        return replace(self, adds=np.ones_like(self.adds), since=carried.since[self.step], after=after)
 
     def combined(self) -> Sends:
         """The same, where sends of one step that go from one rank to another as one are one."""

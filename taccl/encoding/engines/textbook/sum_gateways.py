@@ -18,11 +18,14 @@ import numpy as np
 
 from taccl.encoding.engines.textbook.algorithm import Algorithm, InVariants
 from taccl.encoding.engines.textbook.grid import GridAlgorithm, by_nodes, gates_of
-from taccl.encoding.engines.textbook.line import LineAlgorithm, Lines, hops
+from taccl.encoding.engines.textbook.line import Carried, LineAlgorithm, Lines, hops
 from taccl.encoding.engines.textbook.parts import Parts
 from taccl.encoding.engines.textbook.sends import Ragged, Sends, in_turn
 from taccl.model.collective import IntArray
 from taccl.model.problem import Problem
+
+#: In one step, all that the sender has by then.
+_AS_IT_IS = Carried(np.zeros(1, dtype=np.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +57,7 @@ class _SumGateways:
         crosses = np.flatnonzero(node != to_node[unit])
         out, into = at[crosses], grid.grid[to_node[unit], gateway][crosses]
         assert self.exchange.total is not None
-        totals, since = self.exchange.total(min(nodes, gpus))
+        totals, carried = self.exchange.total(min(nodes, gpus))
         src, dst = (
             grid.grid[to_node, position[:, None] * each + team] for position in (totals.src, totals.dst)
         )
@@ -62,8 +65,10 @@ class _SumGateways:
         return in_turn(
             [
                 copies.backwards(),
-                Sends.of(hops(0, out, into, crosses), units, ranks).adding(np.zeros(1, dtype=np.int64)),
-                Sends.of(whole, Ragged.one_each(unit[: len(begin)]), ranks).adding(since),
+                Sends.of(hops(0, out, into, crosses), units, ranks).adding(
+                    Carried(np.zeros(1, dtype=np.int64))
+                ),
+                Sends.of(whole, Ragged.one_each(unit[: len(begin)]), ranks).adding(carried),
                 Sends.of(hops(0, into, out, crosses), units, ranks),
                 copies,
             ]
@@ -123,15 +128,15 @@ class _NodeSumGateways:
         node, block, number, before = (each[hears] for each in (node, block, number, before))
         place, to = self.blocks[block, number], (node + before + 1) % nodes
         moves = hops(0, self.nodes[node, place], self.nodes[to, place], of_block[block])
-        return Sends.of(moves, held, self.nodes.size).adding(np.zeros(1, dtype=np.int64))
+        return Sends.of(moves, held, self.nodes.size).adding(_AS_IT_IS)
 
     def _totals(self, algorithm: LineAlgorithm, lines: IntArray, held: Ragged) -> Sends:
         """Sums along the last axis of these ranks, at all of them; each line of a node has its share."""
         assert algorithm.total is not None
-        moves, since = algorithm.total(lines.shape[-1])
+        moves, carried = algorithm.total(lines.shape[-1])
         share = np.arange(lines.shape[1])[:, None] % len(held.count)
         columns = moves.step, lines[..., moves.src], lines[..., moves.dst], share
-        return Sends.of(hops(*columns), held, self.nodes.size).adding(since)
+        return Sends.of(hops(*columns), held, self.nodes.size).adding(carried)
 
 
 def by_node_sums(problem: Problem, parts: Parts, totals: Lines) -> Iterator[Algorithm]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from small_problems import problem as stated
+from small_problems import ring
 from textbook_machines import railed_nodes
 
 from taccl.api import make_problem
@@ -183,3 +184,18 @@ def test_blocks_of_gateways_share_the_data() -> None:
     assert schedule is not None
     schedule.check()
     assert schedule.makespan_us == pytest.approx(4 * (1 + 9) + (5 + 90))
+
+
+@pytest.mark.parametrize(("ranks", "steps"), [(4, 2), (5, 2), (6, 3), (8, 4)])
+def test_small_buffers_go_round_a_ring_in_both_directions(ranks: int, steps: int) -> None:
+    """Each step takes an alpha of 1 us and 0.01 us for a whole buffer; there and back would be twice as many."""
+    small = stated(ring(ranks, both=True), "allreduce", chunk_mb=0.01 / ranks)
+    whole = by_name(Instance(small), "ring both directions of whole buffers")
+    assert whole is not None
+    whole.check()
+    assert whole.makespan_us == pytest.approx(steps * 1.01)
+
+
+def test_on_a_torus_whole_buffers_go_round_along_both_axes_at_once() -> None:
+    """Half of 1 KB along rows first, half along columns: 2 x 2 steps of 0.5 us and 10 ns."""
+    assert best_us(make_problem("allreduce", topology="torus:5x5", size="1KB").problem) <= 4 * 0.5105
