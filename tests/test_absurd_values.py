@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from studies import examples
 
 import taccl
 from taccl.encoding.core.options import SearchOptions
@@ -143,7 +144,7 @@ def test_any_cost_of_a_link_makes_a_machine_or_a_refusal(cost: object) -> None:
         survives(machine, {}, name, cost)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(20))
 @given(st.sampled_from([0.0, 1e-9, 0.7, 1e9]), st.sampled_from([0.0, 1e-18, 1e-3, 20.0, 1e9]))
 def test_bounds_exist_for_every_cost_that_is_taken(alpha_us: float, beta_us_per_mb: float) -> None:
     link = LINK | {"alpha_us": np.array([alpha_us]), "beta_us_per_mb": np.array([beta_us_per_mb])}

@@ -21,13 +21,13 @@ from taccl.model.template import Template
 
 def planned(name: str, machine: str, nodes: int, chunks: int) -> Template:
     result = taccl.synthesize(
-        name, topology=machine, nodes=nodes, size="48MB", chunks=chunks, file=False, template=True, effort=300
+        name, topology=machine, nodes=nodes, size="48MB", chunks=chunks, file=False, template=True, effort=100
     )
     assert result.template is not None
     return result.template
 
 
-@settings(max_examples=examples(12), deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(
     st.sampled_from(EQUAL_PARTS),
     st.sampled_from(["a100", "dgx-h100", "ndv2", "gh200"]),

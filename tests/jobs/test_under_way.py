@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from studies import examples
 
 from taccl import synthesize
 from taccl.jobs.plans import read_plans
@@ -112,7 +113,7 @@ def results(plan, in_place, as_needed, seed):
     return np.concatenate(kept)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(st.integers(0, 7), st.booleans(), st.booleans(), st.integers(0, 10**6))
 def test_whatever_arrives_first_the_results_are_those_of_rounds_that_end(
     plans, number, pipelined, in_place, seed

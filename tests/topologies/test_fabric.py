@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from studies import examples
 
 from taccl import bounds, make_problem, synthesize
 from taccl.errors import TopologyError
@@ -293,7 +294,7 @@ def test_what_is_wrong_with_a_domain_is_told_with_its_line(domain, says):
     assert fault.value.line is not None
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(
     nodes=st.integers(1, 6),
     per_leaf=st.integers(1, 3),

@@ -5,6 +5,7 @@ import threading
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from studies import examples
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'taccl[torch]'")
 from taccl.jobs.steps import RankRound, RankSteps, run_steps  # noqa: E402
@@ -55,7 +56,7 @@ def rounds(draw):
     return size, draw(st.lists(st.lists(message, max_size=6), min_size=1, max_size=4))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(rounds())
 def test_every_message_arrives_and_nobody_waits_for_ever(drawn):
     size, some = drawn

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from studies import examples
 
 from taccl.backend.lower_plan.meetings import find_meeting, peers_of
 from taccl.errors import ProgramLimitError
 
 
+@settings(max_examples=examples(20), deadline=None)
 @given(st.integers(2, 130))
 def test_all_have_heard_of_all_in_the_end(count: int) -> None:
     rounds = find_meeting(count, 16)

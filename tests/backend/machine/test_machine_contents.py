@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from studies import examples
 from test_machine_run import machine
 
 from taccl.backend.machine.acts import Kind, Machine, Role, Writer
@@ -38,7 +39,7 @@ moves = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(moves)
 def test_cells_hold_what_counting_contributions_says(some: list[tuple[list[int], list[int], int]]) -> None:
     made = moved(*some)

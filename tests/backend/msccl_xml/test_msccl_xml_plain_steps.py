@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs import REAL_FILES, ring_allgather, ring_allreduce, scratch_allreduce
+from studies import examples
 
 from taccl.backend.msccl_xml import parse_document, parse_xml, plain_steps, to_xml
 from taccl.backend.msccl_xml import reader as reader_module
@@ -69,7 +70,7 @@ PIECES = [
 ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(
     edits=st.lists(
         st.tuples(st.integers(0, len(TEXT)), st.integers(0, 8), st.sampled_from(PIECES)),

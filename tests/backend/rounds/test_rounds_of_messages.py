@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from programs import REAL_FILES, block, direct_alltoall, program, ring_allgather, ring_allreduce, step
 from small_schedules import direct_allgather, program_of
 from strategies import schedules
+from studies import examples
 
 from taccl.api import make_problem
 from taccl.backend.lower import lower
@@ -110,7 +111,7 @@ def follow_each_other(round_):
 
 
 @given(schedule=schedules(), in_place=st.booleans(), pipelined=st.booleans(), most=st.integers(2, 5))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_any_schedule_becomes_rounds(schedule, in_place, pipelined, most):
     call = TwoSided.of(lower(schedule)[0].program).one_call(schedule.problem.collective, None)
     rounds = lower_to_rounds(call, in_place=in_place, pipelined=pipelined, most_operations=most)

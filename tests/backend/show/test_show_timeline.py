@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from programs import block, edit, program, ring_allreduce, step
 from small_schedules import by_hand, network, program_of, relayed_alltoall, ring_allgather
 from strategies import random_network, random_schedule, schedules
+from studies import examples
 
 from taccl.backend.lower import lower
 from taccl.backend.program import Op
@@ -91,7 +92,7 @@ def prompt_schedules(draw: st.DrawFn) -> Schedule:
     return random_schedule(make_collective(name, ranks, draw(st.integers(1, 2))), slower, dice)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(schedule=prompt_schedules())
 def test_the_critical_path_leads_without_a_gap_from_the_start_to_the_end(schedule: Schedule) -> None:
     path, sends = critical_sends(schedule), schedule.sends
@@ -105,7 +106,7 @@ def test_the_critical_path_leads_without_a_gap_from_the_start_to_the_end(schedul
         assert sends.start_us[after] in (sends.end_us[before], *freed.tolist())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(schedule=schedules())
 def test_every_schedule_has_a_critical_path_in_the_order_of_time(schedule: Schedule) -> None:
     path, sends = critical_sends(schedule), schedule.sends

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from programs import block, nop, program, ring_allreduce, step
 from small_schedules import by_hand, network, program_of, ring_allgather
 from strategies import schedules
+from studies import examples
 
 from taccl.backend.lower import lower
 from taccl.backend.program import Op, Protocol
@@ -209,7 +210,7 @@ def test_sends_of_one_rank_go_through_a_shared_port_in_the_schedules_order() -> 
         assert simulate_program(made, topology, 1.0, arbitration=arbitration).time_us == 6
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(schedule=schedules(), runtimes=st.sampled_from(["all", "executor"]))
 def test_where_latency_is_occupancy_a_program_takes_no_longer_than_its_schedule(
     schedule: Schedule, runtimes: str

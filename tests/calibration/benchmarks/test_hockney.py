@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from studies import examples
 
 from taccl.calibration.benchmarks.hockney import Times, fit, floor, ranges
 from taccl.errors import MeasurementError
@@ -16,7 +17,7 @@ def times(alpha_us: float, beta: float, sizes: list[int] = SIZES) -> Times:
     return Times.of([(size, alpha_us + size / MB * beta) for size in sizes])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(st.floats(0.5, 100), st.floats(1, 1000))
 def test_a_line_is_found_exactly(alpha_us: float, beta: float) -> None:
     line = fit(times(alpha_us, beta))
@@ -27,7 +28,7 @@ def test_a_line_is_found_exactly(alpha_us: float, beta: float) -> None:
     assert not line.beta_us_per_mb.is_weak
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(st.integers(0, 10), st.floats(1.5, 4))
 def test_one_disturbed_size_does_not_move_the_line(at: int, factor: float) -> None:
     points = [(size, 5 + size / MB * 60) for size in SIZES]

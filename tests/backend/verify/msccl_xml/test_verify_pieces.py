@@ -85,7 +85,7 @@ def test_a_chunk_that_returns_where_an_earlier_one_was_read(protocol):
     assert bool(races(round_trip(lands_at=0, protocol=protocol))) == (protocol is not Protocol.SIMPLE)
 
 
-@settings(max_examples=examples(20), deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_no_train_that_execution_shows_to_be_wrong_passes(seed):
     made = random_train(random.Random(seed))
