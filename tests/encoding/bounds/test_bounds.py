@@ -295,9 +295,10 @@ def test_an_owner_that_may_only_enter_by_a_slow_link_is_bounded_by_it() -> None:
 @pytest.mark.parametrize("name", COLLECTIVES)
 @pytest.mark.parametrize("topology", [ring(4), two_nodes(), full(3, alpha_us=2.0)], ids=repr)
 def test_some_bounds_hold_however_finely_the_same_size_is_cut(name: str, topology: LogicalTopology) -> None:
-    coarse, fine = (
-        _by_kind(all_bounds(problem(topology, name, pieces, chunk_mb=1 / pieces))) for pieces in (1, 12)
-    )
+    coarsely, finely = (problem(topology, name, pieces, chunk_mb=1 / pieces) for pieces in (1, 12))
+    coarse = _by_kind(all_bounds(coarsely))
+    with_any_chunks = [bound for bound in bounds.BOUNDS if bound.has_any_chunks]
+    fine = _by_kind(bounds.all_bounds(finely, Budget.of_work(_PLENTY), with_any_chunks))
     spanning = {"strength"} if name not in ("alltoall", "gather", "scatter") else set()
     kinds = {kind for kind, for_any_chunks in coarse if for_any_chunks}
     assert kinds - {"relay"} == {"latency", "cut", "flow", "volume"} | spanning

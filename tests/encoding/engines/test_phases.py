@@ -244,7 +244,7 @@ def test_single_sends_of_both_phases_are_merged_also_where_none_were_there_at_th
         yield Update("single", first)
         yield Update("together", together)
 
-    *_, last = by_phases(in_turn)(Instance(requested), SearchOptions(), Budget.of_work(5_000), None)
+    *_, last = by_phases(in_turn)(Instance(requested), SearchOptions(), Budget.of_work(1_000), None)
     assert last.schedule is not None and len(single) == 2
     last.schedule.check()
     sums, copies = (single[name] for name in ("reduce phase-reversed", "broadcast phase"))

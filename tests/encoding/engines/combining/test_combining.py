@@ -10,7 +10,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from registered import combining, combining_at_once, owners, reducing, serves
-from small_problems import ENGINE_BETAS, custom, full, machine, ndv2_node, problem, problems, ring, two_nodes
+from small_problems import (
+    ENGINE_BETAS,
+    WORK_FOR_BOUNDS,
+    custom,
+    full,
+    machine,
+    ndv2_node,
+    problem,
+    problems,
+    ring,
+    two_nodes,
+)
 from studies import examples
 
 from taccl.encoding.bounds import lower_bound
@@ -92,16 +103,16 @@ def test_a_group_larger_than_a_step_holds_is_cut() -> None:
     assert narrow.makespan_us > 3 * 10.0 + 7 * 1.0
 
 
-@given(problems(betas=ENGINE_BETAS, most_sends=8, limited=True))
+@given(problems(betas=ENGINE_BETAS, most_sends=8, limited=True), WORK_FOR_BOUNDS)
 @settings(deadline=None, max_examples=examples(13), suppress_health_check=[HealthCheck.too_slow])
-def test_no_schedule_is_wrong_or_faster_than_the_bound(small: Problem) -> None:
+def test_no_schedule_is_wrong_or_faster_than_the_bound(small: Problem, units: int) -> None:
     updates = islice(reducing(combining)(small, SearchOptions(), Budget.of_work(20), None), 6)
     times = []
     for update in updates:
         assert update.schedule is not None
         update.schedule.check()
         times.append(update.schedule.makespan_us)
-    assert not times or lower_bound(small).value_us <= times[-1] + 1e-6
+    assert not times or lower_bound(small, Budget.of_work(units)).value_us <= times[-1] + 1e-6
 
 
 def test_large_messages_are_not_for_combining() -> None:

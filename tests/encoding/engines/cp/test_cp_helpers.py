@@ -47,7 +47,7 @@ def answers(small: Problem, engine=cp, work: int = 4_000) -> tuple[Schedule, flo
 
 def test_a_hub_makes_the_sum_of_an_allreduce() -> None:
     """Four chunks go into the hub over each link, one after another, and the last sum goes out: 15 us."""
-    best, _ = answers(around(4, "allreduce"), jointly)
+    best, _ = answers(around(4, "allreduce"), jointly, 1_000)
     assert best.makespan_us == pytest.approx(15.0)
     assert (best.dst[best.reduce] == 4).all()
 

@@ -3,8 +3,9 @@
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from studies import examples
 
 from taccl.api import make_problem
 from taccl.encoding.engines.in_switch import named
@@ -27,6 +28,7 @@ def schedules(collective: str, star, chunks: int = 1, **words):
     return dict(named(Instance(problem), Budget.of_work(10_000)))
 
 
+@settings(max_examples=examples(25), deadline=None)
 @given(
     st.sampled_from(["allreduce", "reducescatter", "allgather", "broadcast", "reduce"]),
     st.integers(3, 4),
@@ -82,6 +84,7 @@ def rails(nodes: int, gpus: int = 3, can: str = "[reduce-to-one, copy]", across_
     )
 
 
+@settings(max_examples=examples(12), deadline=None)
 @given(
     st.sampled_from(["allreduce", "reducescatter", "allgather", "broadcast", "reduce"]),
     st.integers(2, 4),
@@ -132,6 +135,7 @@ def cluster(nodes: int, gpus: int = 2, can: str = "[reduce, copy]", nics: str = 
     )
 
 
+@settings(max_examples=examples(12), deadline=None)
 @given(
     st.sampled_from(["allreduce", "reducescatter", "allgather"]),
     st.integers(3, 4),

@@ -6,10 +6,11 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_problems import random_network
 from small_problems import full, machine, problem, ring, two_nodes
+from studies import examples
 from textbook_machines import railed_nodes, switch, torus
 
 from taccl.encoding.core.options import SearchOptions
@@ -118,6 +119,7 @@ def test_it_is_for_one_root(name: str) -> None:
     assert "of one rank, or for one rank" in verdict.reason
 
 
+@settings(max_examples=examples(30), deadline=None)
 @given(
     st.integers(0, 10_000), st.sampled_from(["broadcast", "reduce", "scatter", "gather"]), st.integers(1, 9)
 )
