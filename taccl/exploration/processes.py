@@ -9,7 +9,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context
-from multiprocessing.synchronize import Event
+from multiprocessing.connection import Connection, wait
 from signal import SIG_DFL, SIG_IGN, SIGINT, SIGTERM, signal
 
 from taccl.exploration.search import Outcome, Search, carried_out
@@ -35,7 +35,8 @@ class Processes:
     def __init__(self, jobs: int) -> None:
         self.jobs = jobs
         self._context = get_context("spawn")
-        self._ending = self._context.Event()
+        # Not an Event, of which setting waits for each process that waited, also for one that was killed.
+        self._listens, self._ending = self._context.Pipe(duplex=False)
         self._pool: ProcessPoolExecutor | None = None
 
     def outcomes(self, searches: Sequence[Search]) -> Iterator[tuple[int, Outcome]]:
@@ -62,15 +63,16 @@ class Processes:
 
     def end(self) -> None:
         """End all processes, whatever they do."""
-        self._ending.set()
+        self._ending.close()
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
+        self._listens.close()
 
     def _begun(self, searches: Mapping[int, Search]) -> dict[Future[Outcome], int]:
         """The searches handed out. Processes begin with what is ignored here."""
         with _uninterrupted():
             if self._pool is None:
-                told = (os.getpid(), self._ending)
+                told = (os.getpid(), self._listens)
                 self._pool = ProcessPoolExecutor(self.jobs, self._context, _begin, told)
             return {self._pool.submit(carried_out, search): number for number, search in searches.items()}
 
@@ -88,7 +90,7 @@ def _uninterrupted() -> Iterator[None]:
         signal(SIGINT, before)
 
 
-def _begin(parent: int, ending: Event) -> None:
+def _begin(parent: int, ending: Connection) -> None:
     """Ctrl-C reaches all processes of a terminal, but who hands out the work ends the others.
 
     Where that process was killed, they end by themselves.
@@ -98,7 +100,8 @@ def _begin(parent: int, ending: Event) -> None:
     threading.Thread(target=_end_with, args=(parent, ending), daemon=True).start()
 
 
-def _end_with(parent: int, ending: Event) -> None:
-    while os.getppid() == parent and not ending.wait(PROCESSES_LOOK_S):
+def _end_with(parent: int, ending: Connection) -> None:
+    """End when the other end of the pipe is closed, or the parent is another."""
+    while os.getppid() == parent and not wait([ending], PROCESSES_LOOK_S):
         pass
     os._exit(1)

@@ -13,8 +13,8 @@ from taccl.exploration import processes
 SMALL = {
     "collective": "allgather",
     "topology": "ring:4",
-    "sizes": "1KB..64KB",
-    "effort": 1200,
+    "sizes": "1KB..16KB",
+    "effort": 300,
     "cache": False,
 }
 
@@ -29,7 +29,7 @@ def killing(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         futures = begun(self, searches)
         if left:
             left.pop()
-            os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
+            os.kill(next(iter(self._pool._processes)), signal.SIGKILL)
         return futures
 
     monkeypatch.setattr(processes.Processes, "_begun", then_one_is_killed)
@@ -54,3 +54,14 @@ def test_no_process_and_no_thread_is_left() -> None:
     explore(**SMALL, jobs=2)
     assert not multiprocessing.active_children()
     assert not [each for each in threading.enumerate() if "Executor" in type(each).__name__]
+
+
+def test_a_process_that_was_killed_while_it_waited_keeps_nobody() -> None:
+    others = processes.Processes(1)
+    others._begun({})
+    assert others._pool is not None
+    os.kill(others._pool.submit(os.getpid).result(), signal.SIGKILL)
+    ends = threading.Thread(target=others.end, daemon=True)
+    ends.start()
+    ends.join(60)
+    assert not ends.is_alive()
