@@ -139,7 +139,7 @@ def test_a_symmetry_that_keeps_a_port_has_no_quotient() -> None:
     assert quotient(problem(shared, "allgather", symmetry=[[1, 0]])) is None
 
 
-@settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(networks(most_ranks=6, betas=ENGINE_BETAS[:1], alphas=(1.0,)))
 def test_on_any_network_what_is_found_gives_valid_schedules(topology: LogicalTopology) -> None:
     for name in COLLECTIVES:

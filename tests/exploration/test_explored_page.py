@@ -20,7 +20,7 @@ WIDE, NARROW = 1400, 400
 
 @pytest.fixture(scope="module")
 def table() -> Explored:
-    return explore("allgather,allreduce", topology="mesh:2x2", sizes="16KB..1MB", effort=1200, cache=False)
+    return explore("allgather,allreduce", topology="mesh:2x2", sizes="16KB..1MB", effort=300, cache=False)
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from taccl.exploration.cache import Cache
 from taccl.exploration.search import Outcome, Search, carried_out
 from taccl.synthesis.cluster import pool
 
-SMALL = {"collective": "allgather,alltoall", "topology": "ring:4", "sizes": "1KB..64KB", "effort": 1200}
+SMALL = {"collective": "allgather,alltoall", "topology": "ring:4", "sizes": "1KB..64KB", "effort": 300}
 
 
 @pytest.fixture(scope="module")

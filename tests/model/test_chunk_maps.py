@@ -65,7 +65,7 @@ def collectives(draw: st.DrawFn) -> Collective:
     )
 
 
-@settings(max_examples=examples(67), deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(collectives(), st.data())
 def test_the_map_is_that_of_the_plain_rule(it: Collective, data: st.DataObject) -> None:
     ranks = np.array(data.draw(st.permutations(range(it.num_ranks))), dtype=np.int64)

@@ -125,7 +125,7 @@ def test_images_are_a_valid_whole_with_the_same_bound(of: PhysicalTopology, name
     whole = template.whole(problem)
     whole.check()
     bound_us = between_nodes(Instance(template.part.problem)).value_us
-    fastest = search(with_links_of(template, problem), SearchOptions(effort=300)).schedule
+    fastest = search(with_links_of(template, problem), SearchOptions(effort=40)).schedule
     assert 0 < bound_us <= fastest.makespan_us * (1 + 1e-9)
     # Rank by rank it is the whole, both ends of each transfer seen once.
     sent, received = set(), set()

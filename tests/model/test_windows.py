@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from studies import examples
 
 from taccl import bounds, make_problem, synthesize
 from taccl.errors import CollectiveError, ScheduleError
@@ -115,7 +116,7 @@ def test_a_chunk_that_starts_nowhere_is_refused():
         Windows(ready_us=((3, 0, 1.0),)).applied(Demand(make_collective("allgather", 2)), 1.0)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(
     st.sampled_from(sorted(COLLECTIVES)),
     st.integers(1, 3),

@@ -6,10 +6,10 @@ import taccl
 from taccl.api import make_problem
 
 
-def predicted_us(nodes: int, size: str) -> float:
+def predicted_us(nodes: int, size: str, effort: int = 60) -> float:
     """By links alone."""
     requested = {"topology": "dgx-h100", "nodes": nodes, "size": size, "target": "mscclpp", "executor": False}
-    return taccl.synthesize("allreduce", effort=300, **requested).execution.time_us
+    return taccl.synthesize("allreduce", effort=effort, **requested).execution.time_us
 
 
 def test_one_shot_wins_for_mscclpp_where_it_does_in_the_simulator():
@@ -19,7 +19,7 @@ def test_one_shot_wins_for_mscclpp_where_it_does_in_the_simulator():
 
 def test_two_nodes_are_no_slower_than_the_plan_that_mscclpp_ships():
     """That adds up in nodes, exchanges across, and copies in nodes, all by packets: 5.06 us."""
-    assert predicted_us(2, "64KB") <= 5.06
+    assert predicted_us(2, "64KB", 300) <= 5.06
 
 
 def test_what_is_best_with_the_bytes_of_packets_is_predicted_though_another_is_best_without():

@@ -95,7 +95,7 @@ def test_ranks_are_written_one_after_another(tmp_path: Path, monkeypatch: pytest
 
 
 def test_the_command_writes_ranks_of_a_template(tmp_path: Path) -> None:
-    words = [*("synthesize", "--topology", "a100", "--nodes", "3", "--size", "48MB", "--effort", "300", "-q")]
+    words = [*("synthesize", "--topology", "a100", "--nodes", "3", "--size", "48MB", "--effort", "100", "-q")]
     path = str(tmp_path / "r.json")
     done = CliRunner().invoke(main, [*words, "--target", "json", "--ranks", "0-7", "-o", path])
     assert done.exit_code == 0

@@ -32,7 +32,7 @@ def findings(schedule: Schedule) -> tuple[str, ...]:
     return ()
 
 
-@settings(max_examples=examples(50), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=list(HealthCheck))
 @given(schedules())
 def test_a_schedule_made_by_placing_sends_is_valid_for_both(schedule: Schedule) -> None:
     assert not findings(schedule)
@@ -40,7 +40,7 @@ def test_a_schedule_made_by_placing_sends_is_valid_for_both(schedule: Schedule) 
     assert schedule.makespan_us == makespan_us(schedule)
 
 
-@settings(max_examples=examples(100), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(50), deadline=None, suppress_health_check=list(HealthCheck))
 @given(schedules(), st.integers(0, 2**32), st.integers(1, 3))
 def test_checks_and_slow_rules_agree_on_mutated_schedules(schedule: Schedule, seed: int, count: int) -> None:
     chance = random.Random(seed)
@@ -68,7 +68,7 @@ def findings_without_shortcuts(schedule: Schedule) -> tuple[str, ...]:
         return findings(replace(schedule))
 
 
-@settings(max_examples=examples(67), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(schedules(), st.integers(0, 2**32), st.integers(0, 3))
 def test_shortcuts_find_the_same_faults_in_the_same_words(schedule: Schedule, seed: int, count: int) -> None:
     chance = random.Random(seed)

@@ -22,7 +22,7 @@ from taccl.model.schedule import (
 )
 from taccl.testing import assert_same_schedule
 
-RANDOM = settings(max_examples=examples(33), deadline=None, suppress_health_check=list(HealthCheck))
+RANDOM = settings(max_examples=examples(15), deadline=None, suppress_health_check=list(HealthCheck))
 DROP = object()
 
 

@@ -77,7 +77,7 @@ def test_cutting_finer_never_makes_it_slower(collective: str) -> None:
     """What is found for one number of chunks is where the search for its multiples begins."""
     choice = choose_chunks(
         lambda number: make_problem(collective, size=192 * 1024, chunks=number, topology="ring:4"),
-        replace(QUICK, gap=0.0, effort=3000),
+        replace(QUICK, gap=0.0, effort=2000),
     )
     assert len(choice.tried) > 2
     for finer, coarser in itertools.permutations(choice.tried, 2):
@@ -193,7 +193,7 @@ def test_where_every_trial_fails_the_failure_of_the_engine_that_was_asked_for_is
 def test_with_an_effort_the_same_is_found_however_the_clock_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     def answer() -> tuple[object, ...]:
         choice = choose_chunks(
-            lambda number: formulated(number, size=2**16), SearchOptions(engine="greedy", effort=3000)
+            lambda number: formulated(number, size=2**14), SearchOptions(engine="greedy", effort=600)
         )
         schedule = choice.found.schedule
         return choice.tried, schedule.link.tolist(), schedule.start_us.tolist(), choice.found.status

@@ -212,7 +212,7 @@ def test_instances_of_a_machine_with_a_switch_that_sums_are_predicted_too():
     found = synthesize(
         *("allreduce",),
         **{"topology": "dgx-h100", "nodes": 1, "size": "64KB", "chunks": 1, "target": "mscclpp"},
-        **{"engine": "textbook", "effort": 300, "file": False},
+        **{"engine": "textbook", "effort": 50, "file": False},
     )
     files = Predictor(
         found.problem.topology,
