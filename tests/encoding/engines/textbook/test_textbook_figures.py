@@ -188,7 +188,7 @@ def test_blocks_of_gateways_share_the_data() -> None:
 
 @pytest.mark.parametrize(("ranks", "steps"), [(4, 2), (5, 2), (6, 3), (8, 4)])
 def test_small_buffers_go_round_a_ring_in_both_directions(ranks: int, steps: int) -> None:
-    """Each step takes an alpha of 1 us and 0.01 us for a whole buffer; there and back would be twice as many."""
+    """Each step takes an alpha of 1 us and 0.01 us for a whole buffer; there and back takes twice as many."""
     small = stated(ring(ranks, both=True), "allreduce", chunk_mb=0.01 / ranks)
     whole = by_name(Instance(small), "ring both directions of whole buffers")
     assert whole is not None
