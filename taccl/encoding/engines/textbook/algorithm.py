@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from taccl.encoding.engines.textbook.parts import Cut, Parts
 from taccl.encoding.engines.textbook.sends import Sends, together
-from taccl.encoding.engines.textbook.tuning import KEPT_ROWS
 from taccl.model.collective import IntArray
 
 #: From where some units begin and where they are wanted, what they do; they are numbered as they stand there.
@@ -65,7 +64,6 @@ class InVariants(Algorithm):
     routes: tuple[Way, ...]
     first: IntArray
     is_combined: bool = False
-    _known: dict[tuple[int, bytes, bytes], Sends] = field(default_factory=dict)
 
     def numbers_of_batches(self, parts: Parts) -> Iterator[int]:
         """1, 2, 4, ... and as many as the pieces can be split into that a variant has of a part."""
@@ -83,14 +81,9 @@ class InVariants(Algorithm):
         """What is sent if each part is cut into batches; each follows a step behind the one before."""
         variants = len(self.routes)
         cut = parts.cut(self.first % variants, variants, batches * self.shares)
-        known = self._known if self.rows <= KEPT_ROWS else {}
         streams = dict[int, list[Sends]]()
         for batch, variant, units in cut.streams(self.shares):
-            begin, end = cut.begin[units], cut.end[units]
-            # Batches mostly differ in which units they are, not in where these begin and end.
-            key = variant, begin.tobytes(), end.tobytes()
-            if key not in known:
-                known[key] = self.routes[variant](begin, end)
-            streams.setdefault(batch, []).append(known[key].of_units(units).later(batch))
+            made = self.routes[variant](cut.begin[units], cut.end[units])
+            streams.setdefault(batch, []).append(made.of_units(units).later(batch))
         some = [together(each) for each in streams.values()]
         return cut, together([each.combined() for each in some] if self.is_combined else some)

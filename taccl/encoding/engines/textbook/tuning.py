@@ -36,9 +36,6 @@ COLUMNS_AS_TIMED = 6
 DEALT_AS_WRITTEN = 2
 #: More transfers than this are never timed.
 MOST_ROWS = 3_000_000
-#: What an algorithm sends is kept for other numbers of batches if it makes no more transfers than this of
-#: a part: 1 to 5 MB for all algorithms of a machine of 16 to 32 ranks, measured.
-KEPT_ROWS = 4096
 #: A stage is kept that carries no more units than this, 1 MB: 64 ranks' AllGather in 8 batches.
 KEPT_UNITS_OF_A_STAGE = 32_768
 #: Of several numbers of chunks, the part of the time for finding out which algorithms are promising.
