@@ -221,7 +221,10 @@ class _Stream:
         every = groupings(max(choice.most))
         if len(every) == 1:
             return every
-        promised_us = {grouping: opened.promised_us(grouping) for grouping in every}
+        promised_us = dict[Grouping, float]()
+        for grouping in every:
+            self._look()  # among hundreds of ranks each takes a second
+            promised_us[grouping] = opened.promised_us(grouping)
         # Of those that differ by rounding only, the one with the smallest groups.
         best = sorted(every, key=lambda each: (float(f"{promised_us[each]:.5g}"), each.size))
         return best[:MOST_GROUPINGS]
