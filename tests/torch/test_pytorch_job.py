@@ -88,13 +88,26 @@ def test_plans_that_fit_no_group_are_refused_when_they_are_given(results):
     assert "ranks" in results[0]["refused"]
 
 
-def test_plans_are_measured_next_to_the_backend(folder):
-    """Four processes by torchrun; of the times only their form is looked at."""
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    """An AllReduce and an AllGather of two ranks."""
+    folder = tmp_path_factory.mktemp("pair")
+    for name in ("allreduce", "allgather"):
+        found = synthesize(
+            **{"collective": name, "topology": "switch:2", "size": "1KB", "target": "rccl"},
+            **{"engine": "greedy", "effort": 30, "executor": False, "min_bytes": 4, "max_bytes": 2**20},
+        )
+        found.write(folder / f"{name}.xml")
+    return folder
+
+
+def test_plans_are_measured_next_to_the_backend(pair, tmp_path):
+    """Two processes by torchrun; of the times only their form is looked at."""
     start = [
         "-m",
         "torch.distributed.run",
         "--standalone",
-        f"--nproc-per-node={RANKS}",
+        "--nproc-per-node=2",
         "-m",
         "taccl",
         "bench",
@@ -107,10 +120,10 @@ def test_plans_are_measured_next_to_the_backend(folder):
         "--warmup",
         "1",
         "--csv",
-        str(folder / "times.csv"),
+        str(tmp_path / "times.csv"),
         "--json",
     ]
-    files = [str(folder / "allreduce.xml"), str(folder / "allgather.xml")]
+    files = [str(pair / "allreduce.xml"), str(pair / "allgather.xml")]
     command = [sys.executable, *start, *files, *how]
     ran = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300, check=False)
     assert ran.returncode == 0, ran.stderr[-4000:]
@@ -120,7 +133,7 @@ def test_plans_are_measured_next_to_the_backend(folder):
         ("allreduce.xml", 4096, 0),
         ("allgather.xml", 4096, 0),
     ]
-    assert [row.split(",")[:2] for row in (folder / "times.csv").read_text().splitlines()[1:]] == [
+    assert [row.split(",")[:2] for row in (tmp_path / "times.csv").read_text().splitlines()[1:]] == [
         ["allreduce.xml", "4096"],
         ["allgather.xml", "4096"],
     ]
@@ -131,18 +144,6 @@ def test_without_a_job_the_command_says_how_one_is_started(folder, monkeypatch):
     done = CliRunner().invoke(main, ["bench", str(folder / "allreduce.xml")])
     assert done.exit_code == 2
     assert "torchrun --nproc-per-node" in done.stderr
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory):
-    """An AllReduce of two ranks."""
-    path = tmp_path_factory.mktemp("pair") / "pair.xml"
-    found = synthesize(
-        **{"collective": "allreduce", "topology": "switch:2", "size": "1KB", "target": "rccl"},
-        **{"engine": "greedy", "effort": 30, "executor": False, "min_bytes": 4},
-    )
-    found.write(path)
-    return path
 
 
 def run_pair(script, *arguments):
@@ -161,11 +162,11 @@ def run_pair(script, *arguments):
 
 
 def test_a_default_group_takes_the_plans_that_are_named(pair):
-    ran = run_pair("default_group.py", str(pair), "{rank}", "2", str(free_port()))
-    assert ran == [("3.0 {('allreduce', 'pair.xml'): 1}\n", 0)] * 2
+    ran = run_pair("default_group.py", str(pair / "allreduce.xml"), "{rank}", "2", str(free_port()))
+    assert ran == [("3.0 {('allreduce', 'allreduce.xml'): 1}\n", 0)] * 2
 
 
 def test_when_a_rank_dies_the_others_get_the_error_of_the_backend(pair):
-    said, died = run_pair("killed.py", str(pair), "{rank}", str(free_port()))
+    said, died = run_pair("killed.py", str(pair / "allreduce.xml"), "{rank}", str(free_port()))
     assert died[1] == 9
     assert said[0] == "the backend's error: RuntimeError\n"

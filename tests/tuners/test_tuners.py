@@ -22,6 +22,7 @@ from taccl.tuners.verify import verify_tuner_file
 from taccl.tuners.writer import to_csv
 
 TUNING = tuning_of(topology="dgx-h100", nodes=2)
+COMMUNICATOR = communicator_of(choose_topology("dgx-h100", nodes=2))
 
 
 def run(*words: object) -> tuple[int, str]:
@@ -33,8 +34,7 @@ def run(*words: object) -> tuple[int, str]:
 @settings(max_examples=200, deadline=None)
 def test_each_size_has_the_librarys_own_choice(size: int, place: int) -> None:
     collective = ("allreduce", "allgather", "reducescatter", "broadcast", "reduce")[place]
-    machine = choose_topology("dgx-h100", nodes=2)
-    pick = choice(release_named("2.30"), communicator_of(machine), collective, size).pick
+    pick = choice(release_named("2.30"), COMMUNICATOR, collective, size).pick
     (rule,) = [
         each
         for each in TUNING.rules

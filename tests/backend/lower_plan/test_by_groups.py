@@ -29,7 +29,7 @@ from tests.backend.lowered_plans import all_names, assert_right, assert_runs_rig
 @settings(max_examples=examples(10), deadline=None)
 @given(
     collective=st.sampled_from(sorted(GROUPED)),
-    gpus=st.integers(2, 5),
+    gpus=st.integers(2, 4),
     nodes=st.integers(1, 3),
     pieces=st.integers(1, 3),
     parts=st.integers(1, 2),
