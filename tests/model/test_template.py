@@ -112,7 +112,7 @@ def test_four_nodes_of_two_gpus_expand_to_what_the_engine_makes_of_the_whole(nam
     assert template.num_transfers == len(whole) == len(update.schedule)
 
 
-@settings(max_examples=examples(15), deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(MACHINES, st.sampled_from(EQUAL_PARTS), st.integers(1, 2))
 def test_images_are_a_valid_whole_with_the_same_bound(of: PhysicalTopology, name: str, pieces: int) -> None:
     nodes, whole_gpus = of.num_nodes, equal_nodes(of).links_all
@@ -140,7 +140,7 @@ def test_images_are_a_valid_whole_with_the_same_bound(of: PhysicalTopology, name
     assert sent == received == rows(whole.chunk, whole.src, whole.dst, whole.start_us)
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(MACHINES, st.sampled_from(EQUAL_PARTS), st.data())
 def test_a_template_breaks_a_rule_where_its_images_do(
     of: PhysicalTopology, name: str, data: st.DataObject

@@ -62,7 +62,7 @@ def orbits_of(problem: Problem) -> OrbitInstance:
     return OrbitInstance.of(problem, symmetry_group(problem))
 
 
-def best(problem: Problem, units: int = 300) -> Schedule:
+def best(problem: Problem, units: int = 120) -> Schedule:
     """The last schedule of the engine within so much work, every one checked."""
     budget = Budget.of_work(units)
     schedules = [u.schedule for u in reducing(combining)(problem, SearchOptions(), budget, None)]

@@ -27,7 +27,7 @@ def rooted(name: str, topology: LogicalTopology, chunks: int, size_mb: float = 1
     return Problem(topology, make_collective(name, topology.num_ranks, chunks), size_mb / chunks)
 
 
-def found(problem: Problem, effort: int = 400) -> list[Schedule]:
+def found(problem: Problem, effort: int = 200) -> list[Schedule]:
     updates = streams(Instance(problem), SearchOptions(effort=effort), Budget.of_work(effort), None)
     return [update.schedule for update in updates if update.schedule is not None]
 
