@@ -14,6 +14,7 @@ from taccl.encoding.engines.textbook.parts import Parts, parts_of
 from taccl.encoding.engines.textbook.plans import algorithms
 from taccl.encoding.engines.textbook.schedules import backwards, rows_of, timed
 from taccl.encoding.engines.textbook.tuning import (
+    A_BATCH_AS_WRITTEN,
     AN_ESTIMATE_AS_WRITTEN,
     CHUNKS_AS_TIMED,
     COLUMNS_AS_TIMED,
@@ -116,7 +117,8 @@ class Books:
                 if (algorithm, batches) not in self._estimates_us:
                     written = _written(algorithm, algorithm.written_for(batches))
                     is_written = (algorithm, algorithm.written_for(batches)) in self._last_load
-                    sends = AN_ESTIMATE_AS_WRITTEN + (0 if is_written else max(written, dealt))
+                    sends = AN_ESTIMATE_AS_WRITTEN
+                    sends += 0 if is_written else A_BATCH_AS_WRITTEN + max(written, dealt)
                 if not work.allows(sends):
                     break
                 time_us = self._estimate_us(algorithm, batches)
