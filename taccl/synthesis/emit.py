@@ -18,6 +18,7 @@ from taccl.encoding.core.options import SearchOptions
 from taccl.errors import CheckError, ProgramLimitError, TacclError
 from taccl.model.network import LogicalTopology
 from taccl.model.schedule import Schedule
+from taccl.support.interrupts import is_interrupt
 from taccl.synthesis.autotune.file_choice import FileChoice
 from taccl.synthesis.autotune.tune import bound_for_any_chunks, fitting_chunks
 from taccl.synthesis.configurations import Configuration
@@ -55,7 +56,10 @@ def emit(job: Job, choice: FileChoice, options: SearchOptions, searcher: Searche
             raise _no_configuration_fits(result, job.target)
         try:
             files = files_of(job, choice.found.schedule, choice.configuration)
-        except KeyboardInterrupt:  # it asks for what there is, which takes a file; the next one ends that too
+        except (KeyboardInterrupt, SystemError) as fault:
+            if not is_interrupt(fault):
+                raise
+            # It asks for what there is, which takes a file; the next one ends that too.
             files = files_of(job, choice.found.schedule, choice.configuration)
     except CheckError as fault:
         if isinstance(fault, ProgramLimitError):

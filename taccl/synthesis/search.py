@@ -19,6 +19,7 @@ from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.model.tolerance import OPTIMAL_GAP, contradicts
 from taccl.support.budget import Budget
+from taccl.support.interrupts import is_interrupt
 
 #: Why a search ended: the schedule is proven fastest; the gap requested is proven; the engines have
 #: nothing more to try; nothing had improved for a while, and no limit was given; the time was up; it was up
@@ -200,10 +201,14 @@ def heard(
             raise
         cut_short = "interrupted"
     except Exception as fault:  # what was found is worth more than the rest of the search
+        is_stopped = is_interrupt(fault)
         if listener.schedule is None:
+            if is_stopped:
+                raise KeyboardInterrupt from fault
             raise
-        journal.fails("search", fault)
-        cut_short = "engine failed"
+        if not is_stopped:
+            journal.fails("search", fault)
+        cut_short = "interrupted" if is_stopped else "engine failed"
     return listener.found(cut_short)
 
 

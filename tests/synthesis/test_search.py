@@ -94,6 +94,26 @@ def test_ctrl_c_keeps_the_best_so_far(problem: Problem, engine: Callable[[Engine
     assert found.status == "interrupted"
 
 
+class _FromMachineCode(SystemError):
+    """What becomes of Ctrl-C while the result of machine code is unpickled."""
+
+    def __init__(self) -> None:
+        super().__init__("returned a result with an exception set")
+        self.__cause__ = KeyboardInterrupt()
+
+
+def test_ctrl_c_that_came_out_of_machine_code_as_another_exception_is_ctrl_c(
+    problem: Problem, engine: Callable[[Engine], None]
+) -> None:
+    schedule = swap(problem)
+    engine(says(Update("a", schedule), then=_FromMachineCode))
+    found = search(problem, SearchOptions())
+    assert (found.schedule, found.status, found.failures) == (schedule, "interrupted", ())
+    engine(says(Update("a", None, 1.0, "b"), then=_FromMachineCode))
+    with pytest.raises(KeyboardInterrupt):
+        search(problem, SearchOptions())
+
+
 def test_an_observer_that_says_stop_ends_the_search_and_keeps_the_best(
     problem: Problem, engine: Callable[[Engine], None]
 ) -> None:

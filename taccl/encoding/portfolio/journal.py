@@ -12,6 +12,7 @@ from taccl.encoding.portfolio.tuning import JOURNAL_OF_A_TURN
 from taccl.errors import TacclError
 from taccl.model.schedule import Schedule
 from taccl.support.budget import Budget
+from taccl.support.interrupts import is_interrupt
 
 
 @dataclass(frozen=True)
@@ -161,7 +162,14 @@ class Journal:
 
 
 def reported(fault: Exception) -> str:
-    """A failure in a line for people."""
+    """A failure in a line for people.
+
+    Raises
+    ------
+    KeyboardInterrupt : one was what caused it, so nothing failed, and the search ends.
+    """
+    if is_interrupt(fault):
+        raise KeyboardInterrupt from fault
     if isinstance(fault, TacclError):
         return str(fault)
     return f"{type(fault).__name__}: {fault}"
