@@ -135,11 +135,11 @@ class _MostSends:
 
 def _least_us(sources: Sequence[_Source], most_sends: _MostSends) -> float:
     """The first T that is no less than what all ranks begin costs with as many sends as fit by T."""
-    alike = Counter((each.around, each.sends.tobytes(), each.further.tobytes()) for each in sources)
-    one_of = {(each.around, each.sends.tobytes(), each.further.tobytes()): each for each in sources}
+    keys = [(each.around, each.sends.tobytes(), each.further.tobytes()) for each in sources]
+    one_of = dict(zip(keys, sources, strict=True))
 
     def cost(most: float) -> float:
-        return sum(many * one_of[key].least(most) for key, many in alike.items())
+        return sum(many * one_of[key].least(most) for key, many in Counter(keys).items())
 
     impossible = cost(np.inf) if sources else 0.0
     possible = cost(most_sends.by(impossible)) if sources else 0.0
