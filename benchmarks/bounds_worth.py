@@ -54,7 +54,7 @@ MODULES = {
     "staged-cut": ("staged_cut", "staged_copies", "staged_sums", "entering", "port_turns"),
     "staged-cut: late": ("staged_late",),
     "staged-cut: one group": ("staged_one_group",),
-    "moments": ("moments", "moments_program", "alike"),
+    "moments": ("moments", "moments_program", "equivalence"),
 }
 #: Problems of machines and sketches where a bound was seen to be the largest alone: what is left out, the
 #: collective, and what is requested.

@@ -71,7 +71,7 @@ def rows(nodes: int, across: bool, time_limit: float) -> list[list[str]]:
         found = several(parts, topology=machine, time_limit=time_limit)
     ends = {way: found.parts.ends_us(found.plans[way]) for way in WAYS}
     where = [str(nodes), "several nodes" if across else "one node"]
-    named = enumerate(zip(found.parts.asked, found.alone, strict=True))
+    named = enumerate(zip(found.parts.requested, found.alone, strict=True))
     of_parts = [
         [*where, part.name, f"{alone.schedule.makespan_us:.1f}"]
         + [f"{ends[way][at]:.1f}" for way in WAYS]

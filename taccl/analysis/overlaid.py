@@ -19,7 +19,7 @@ from taccl.model.network import FloatArray
 from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.model.schedule.finish import arrivals_us
-from taccl.synthesis.collective_parts import AskedPart
+from taccl.synthesis.collective_parts import RequestedPart
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,29 +29,29 @@ class Parts:
     Parameters
     ----------
     problem : all parts; each is ready as if it waited for no other.
-    asked : the parts, in the order of their chunks.
+    requested : the parts, in the order of their chunks.
     """
 
     problem: Problem
-    asked: tuple[AskedPart, ...]
+    requested: tuple[RequestedPart, ...]
 
     @cached_property
     def of_chunk(self) -> IntArray:
         """The part of each chunk."""
-        return np.repeat(np.arange(len(self.asked)), [each.num_chunks for each in self.asked])
+        return np.repeat(np.arange(len(self.requested)), [each.num_chunks for each in self.requested])
 
     @cached_property
     def level(self) -> list[int]:
         """How many parts one after another come before each, at most."""
-        level = [0] * len(self.asked)
-        for _ in self.asked:  # parts form no cycle
-            level = [1 + max((level[each] for each in part.after), default=-1) for part in self.asked]
+        level = [0] * len(self.requested)
+        for _ in self.requested:  # parts form no cycle
+            level = [1 + max((level[each] for each in part.after), default=-1) for part in self.requested]
         return level
 
     @property
     def waits(self) -> bool:
         """Whether some part waits for others."""
-        return any(part.after for part in self.asked)
+        return any(part.after for part in self.requested)
 
     def alone(self, part: int) -> Problem:
         """One part as a problem of its own."""
@@ -66,7 +66,7 @@ class Parts:
             problem,
             collective=replace(
                 collective,
-                name=self.asked[part].collective,
+                name=self.requested[part].collective,
                 inputs=inputs,
                 outputs=outputs,
                 reduces=collective.reduces[mine],
@@ -97,26 +97,26 @@ class Parts:
         """When each part has ended, with what follows it."""
         tail = schedule.problem.tail_us
         ends = arrivals_us(schedule) + (0.0 if tail is None else tail)
-        last = np.zeros(len(self.asked))
+        last = np.zeros(len(self.requested))
         np.maximum.at(last, self.of_chunk[schedule.problem.collective.outputs.chunk], ends)
         return [float(each) for each in last]
 
     def moments_us(self, ends_us: Sequence[float]) -> list[float]:
         """When the last of those that each part waits for has ended."""
-        return [max((ends_us[each] for each in part.after), default=0.0) for part in self.asked]
+        return [max((ends_us[each] for each in part.after), default=0.0) for part in self.requested]
 
     def in_a_row(self, alone: Sequence[Schedule]) -> list[int]:
         """Parts one after another: what others wait for first, then what is ready.
 
         Then, if they count differently, by the time that each takes over what it counts (Smith 1956).
         """
-        differ = len({part.weight for part in self.asked}) > 1
+        differ = len({part.weight for part in self.requested}) > 1
 
         def key(part: int) -> tuple[float, ...]:
-            asked = self.asked[part]
-            return self.level[part], asked.ready_us, differ * alone[part].makespan_us / asked.weight
+            requested = self.requested[part]
+            return self.level[part], requested.ready_us, differ * alone[part].makespan_us / requested.weight
 
-        return sorted(range(len(self.asked)), key=key)
+        return sorted(range(len(self.requested)), key=key)
 
 
 def one_after_another(parts: Parts, alone: Sequence[Schedule]) -> Schedule:
@@ -124,7 +124,7 @@ def one_after_another(parts: Parts, alone: Sequence[Schedule]) -> Schedule:
     now, ends, least = 0.0, [0.0] * len(alone), [0.0] * len(alone)
     sends, decisions = _shifted(parts, alone), list[Decision]()
     for part in parts.in_a_row(alone):
-        least[part] = max(now, parts.asked[part].ready_us + parts.moments_us(ends)[part])
+        least[part] = max(now, parts.requested[part].ready_us + parts.moments_us(ends)[part])
         problem = alone[part].problem
         ready = np.full(len(problem.collective.inputs), least[part])
         mine = in_order(replace(problem, ready_us=ready), decisions_of(alone[part]))
@@ -165,7 +165,7 @@ def overlaid(parts: Parts, alone: Sequence[Schedule]) -> Schedule:
 
 def in_this_order(parts: Parts, decisions: Sequence[Decision]) -> Schedule:
     """The sends in this order, with parts ready when those have ended that they wait for."""
-    moments = [0.0] * len(parts.asked)
+    moments = [0.0] * len(parts.requested)
     for _ in range(max(parts.level) + 1):
         schedule = in_order(parts.ready(moments), decisions)
         moments = parts.moments_us(parts.ends_us(schedule))

@@ -57,7 +57,7 @@ class ServerCurve(Reported):
 
     @property
     def title(self) -> str:
-        """What is asked for, without the servers."""
+        """What is requested, without the servers."""
         size = units.format_size(self.problem.size_bytes)
         base = self.topology.rpartition(" with ")[0] or self.topology
         many = "any number of chunks" if self.any_chunks else "the chunks requested"

@@ -80,7 +80,7 @@ class Several:
 
     def mean_end_us(self, way: str) -> float:
         """When parts end in the mean, each as often as it counts."""
-        weights = [part.weight for part in self.parts.asked]
+        weights = [part.weight for part in self.parts.requested]
         ends = self.parts.ends_us(self.plans[way])
         return sum(weight * end for weight, end in zip(weights, ends, strict=True)) / sum(weights)
 
@@ -94,12 +94,12 @@ class Several:
                 "groups": [group.members.tolist() for group in part.groups],
                 "size_bytes": part.size_bytes,
                 "ready_us": part.ready_us,
-                "after": [self.parts.asked[each].name for each in part.after],
+                "after": [self.parts.requested[each].name for each in part.after],
                 "weight": part.weight,
                 "alone_us": found.schedule.makespan_us,
             }
             | {f"{way.replace(' ', '_')}_us": ends[way][place] for way in WAYS}
-            for place, (part, found) in enumerate(zip(self.parts.asked, self.alone, strict=True))
+            for place, (part, found) in enumerate(zip(self.parts.requested, self.alone, strict=True))
         ]
         values = {
             "collective": self.parts.problem.collective.name,
@@ -156,7 +156,7 @@ def several(
     options = SearchOptions(time_limit_s=time_limit, gap=gap, seed=seed, effort=effort)
     began_s = time.monotonic()
     parts, topology = _parts(path, chunks, machine)
-    many = len(parts.asked)
+    many = len(parts.requested)
     each = replace(
         options,
         time_limit_s=None if time_limit is None else _ALONE * time_limit / many,
@@ -183,15 +183,15 @@ def several(
 
 def _parts(path: str | Path, chunks: int, machine: MachineKeywords) -> tuple[Parts, str]:
     """The parts of a file on a machine, and its name."""
-    name, ranks, asked = load_parts(path, None, chunks)
-    demand = together(name, ranks, [group for part in asked for group in part.groups])
+    name, ranks, requested = load_parts(path, None, chunks)
+    demand = together(name, ranks, [group for part in requested for group in part.groups])
     words: dict[str, Any] = {"executor": False, **machine}
     size_bytes = demand.collective.chunks_per_size * units.MB
     request = Request(collective=demand.collective, size=size_bytes, **words)
     job = formulate(request, OutputOptions(file=False))
     load_parts(path, job.inputs.topology.num_members, chunks)  # says which line is for another machine
     stated = job.problem(job.configurations[0]).problem
-    return Parts(_of_demand(stated, demand), tuple(asked)), job.inputs.topology.name
+    return Parts(_of_demand(stated, demand), tuple(requested)), job.inputs.topology.name
 
 
 def _of_demand(problem: Problem, demand: Demand) -> Problem:
@@ -203,7 +203,7 @@ def _of_demand(problem: Problem, demand: Demand) -> Problem:
 def _alone(parts: Parts, options: SearchOptions) -> tuple[Found, ...]:
     """What is found for each part; who stops before the last has any waits for no other."""
     found: list[Found] = []
-    for part in range(len(parts.asked)):
+    for part in range(len(parts.requested)):
         if found and found[-1].status == "interrupted":
             raise KeyboardInterrupt
         found.append(search(parts.alone(part), options))
@@ -216,7 +216,7 @@ def _joint(
     """What a search of all parts finds that begins with a schedule, and that as a schedule of the parts."""
     problem = known.problem
     if parts.waits:
-        waited = {each for part in parts.asked for each in part.after}
+        waited = {each for part in parts.requested for each in part.after}
         ends = parts.ends_us(known)
         by_us = [end if part in waited else known.makespan_us for part, end in enumerate(ends)]
         problem = parts.with_ends_by(problem, by_us, known.makespan_us)
@@ -236,11 +236,11 @@ def _status(parts: Parts, found: Found, gap: float, wanted_gap: float) -> Status
 def _bound(parts: Parts, alone: tuple[Found, ...], found: Found, options: SearchOptions) -> Proof:
     """What no schedule of the parts beats; a part that waits is ready no sooner than bounds of others say."""
     least = [each.lower_bound_us for each in alone]
-    for _ in parts.asked:  # a part that is ready later by some time ends later by as much
+    for _ in parts.requested:  # a part that is ready later by some time ends later by as much
         moments = parts.moments_us(least)
         least = [each.lower_bound_us + later for each, later in zip(alone, moments, strict=True)]
     last = max(range(len(least)), key=least.__getitem__)
-    chain = Proof(least[last], f"{parts.asked[last].name} and what it waits for", "parts")
+    chain = Proof(least[last], f"{parts.requested[last].name} and what it waits for", "parts")
     if not parts.waits:
         ports = Proof(found.lower_bound_us, found.bound_source, "search")
     elif found.status == "interrupted":  # the user waits

@@ -48,7 +48,7 @@ class NodeLinks:
         return max(count + self._reverse_beside(count, gbps) for count in range(narrowest + 1))
 
     def _reverse_beside(self, count: int, gbps: float) -> int:
-        """Reverse rings of this speed that fit next to so many others."""
+        """Reverse rings of this speed that fit next to this many others."""
         return min(
             times(link - count * ahead * gbps, back * gbps) for link, ahead, back in self.loads if back
         )

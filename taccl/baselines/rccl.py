@@ -29,7 +29,7 @@ class TuningModel:
     arch : of the GPUs.
     base_us, hop_us, share : of rings in one node by protocol: latency, that of a step, and the share of the
         bandwidth.
-    reducescatter_ll_bytes : in one node ReduceScatters of up to so many bytes a rank use LL.
+    reducescatter_ll_bytes : in one node ReduceScatters of up to this many bytes a rank use LL.
     between : by collective, up to how many bytes LL, and then LL128, is picked between nodes: bytes of a
         rank's part, and of an AllReduce all.
     """

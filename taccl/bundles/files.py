@@ -197,12 +197,14 @@ def _made(
         max_bytes=window.max_bytes // each + more,
     )
     request = replace(question.ways[curve.way], size=size, chunks=curve.chunks, target=job.target)
-    asked = formulate(request, output)
+    requested = formulate(request, output)
     schedule = at_size(curve.answer.saved.schedule, size)
     if schedule is None:
         raise UnitError(f"the schedule cannot be cut for {units.format_size(size)}")
     named = f"taccl-{name}-{question.machine.name}"[:_LONGEST_NAME]
-    return files_of(replace(asked, lowering=asked.lowering.named(named)), schedule, configuration, left_out)
+    return files_of(
+        replace(requested, lowering=requested.lowering.named(named)), schedule, configuration, left_out
+    )
 
 
 def test_program(collective: str) -> str:

@@ -2,5 +2,5 @@
 
 from __future__ import annotations
 
-#: Between two sizes of the table, windows meet at one of so many steps.
+#: Between two sizes of the table, windows meet at one of this many steps.
 BETWEEN = 16

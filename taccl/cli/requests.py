@@ -84,7 +84,7 @@ def _show(found: Several, aside: bool) -> None:
     rows = [
         [part.name, part.collective, f"{len(part.groups)} x {len(part.groups[0].members)}"]
         + [f"{us:.2f}" for us in (alone.schedule.makespan_us, *(end[place] for end in ends))]
-        for place, (part, alone) in enumerate(zip(found.parts.asked, found.alone, strict=True))
+        for place, (part, alone) in enumerate(zip(found.parts.requested, found.alone, strict=True))
     ]
     last = [f"{found.plans[way].makespan_us:.2f}" for way in WAYS]
     mean = [f"{found.mean_end_us(way):.2f}" for way in WAYS]

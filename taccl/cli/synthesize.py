@@ -251,7 +251,7 @@ def synthesize(
 
 
 def _of_file(min_size: str | None, max_size: str | None, *, no_file: bool) -> dict[str, Any]:
-    """What is asked of the file, as keywords."""
+    """What is requested of the file, as keywords."""
     return {
         "file": not no_file,
         "min_bytes": None if min_size is None else units.parse_size(min_size),

@@ -64,7 +64,7 @@ def _sized(problem: Problem, size_bytes: int) -> Problem:
 
 
 def _scaled(proof: Proof, factor: float) -> Proof:
-    """Of a bound that is proportional to the bytes, that of so many times as many."""
+    """Of a bound that is proportional to the bytes, that of this many times as many."""
     if factor == 1.0:
         return proof
     witness = f"{factor:.3g} times what the largest size takes: {proof.witness}"

@@ -131,7 +131,7 @@ class Envelope:
     def worth(self, anchors: int) -> list[float]:
         """How much a search at each size promises; 0 where the gap is closed.
 
-        First so many sizes, evenly spread, are worth more than all others, since each is far from what was
+        The first of them, evenly spread, are worth more than all others, since each is far from what was
         searched for. Then it is the gap, less for each search that was done there or near it.
         """
         many, gaps = len(self.searches), self._open_gaps()

@@ -119,7 +119,7 @@ def _by_links(question: Question, budget: Budget, wants: Callable[[str], bool]) 
 
 
 def _is_too_large(question: Question, chunks: int) -> bool:
-    """Whether with so many chunks in each part no schedule is written down only to be compared with."""
+    """Whether with this many chunks in each part no schedule is written down only to be compared with."""
     collective = question.jobs[0].inputs.collective
     parts = collective.num_chunks // collective.chunks_per_rank
     return chunks * parts * collective.num_ranks > LIBRARY_CELLS

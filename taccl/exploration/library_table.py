@@ -1,4 +1,4 @@
-"""The algorithms that libraries have, beside each other, at several sizes."""
+"""The algorithms that libraries have, next to each other, at several sizes."""
 
 from __future__ import annotations
 

@@ -72,8 +72,8 @@ class Processes:
         """The searches handed out. Processes begin with what is ignored here."""
         with _uninterrupted():
             if self._pool is None:
-                told = (os.getpid(), self._listens)
-                self._pool = ProcessPoolExecutor(self.jobs, self._context, _begin, told)
+                arguments = (os.getpid(), self._listens)
+                self._pool = ProcessPoolExecutor(self.jobs, self._context, _begin, arguments)
             return {self._pool.submit(carried_out, search): number for number, search in searches.items()}
 
 

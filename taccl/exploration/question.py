@@ -19,7 +19,7 @@ from taccl.topologies import PhysicalTopology
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """What is asked: the fastest algorithm of a collective at each size.
+    """What is requested: the fastest algorithm of a collective at each size.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class Question:
         return replace(self, jobs=tuple(replace(job, has_predictions=False) for job in self.jobs))
 
     def problem(self, chunks: int, size_bytes: int, way: int = 0) -> Problem | None:
-        """What is asked at one size of this many chunks on links as they are, by one way.
+        """What is requested at one size of this many chunks on links as they are, by one way.
 
         None where the size is no whole number of such chunks.
 

@@ -56,7 +56,7 @@ class Searchers(Protocol):
 
     @property
     def jobs(self) -> int:
-        """So many searches at once."""
+        """How many searches run at once."""
         ...
 
     @property
@@ -99,7 +99,7 @@ def search_of(
 
 
 def carried_out(search: Search, on_progress: Observer | None = None) -> Outcome:
-    """Search; what one search may fail with is told, and no reason to end an exploration."""
+    """Search; what one search may fail with is reported, and no reason to end an exploration."""
     try:
         result = synthesize_request(search.request, search.options, search.output, Alone(), on_progress)
     except NoScheduleInTime as fault:

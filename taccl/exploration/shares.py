@@ -28,7 +28,7 @@ class Shares:
     ----------
     time_limit_s : of all; None: work counts.
     effort : units of work of all; None: time counts.
-    searches : so many share the time or the work.
+    searches : this many share the time or the work.
     seed : of every random choice.
     """
 
@@ -57,14 +57,14 @@ class Shares:
         return Shares(time_limit, effort, len(questions), searches, seed)
 
     def less(self, passed_s: float) -> Shares:
-        """The same where so many seconds of the limit have passed."""
+        """The same where this many seconds of the limit have passed."""
         if self.time_limit_s is None:
             return self
         return replace(self, time_limit_s=max(0.0, self.time_limit_s - passed_s))
 
     @property
     def most_searches(self) -> int:
-        """So many at most: where time counts, those that end early leave time for others."""
+        """How many at most: where time counts, those that end early leave time for others."""
         return self.searches if self.effort is not None else MOST_TIMES * self.searches
 
     def all(self) -> Budget:

@@ -24,8 +24,8 @@ COMPARED_SAME = 0.01
 
 # --- search
 
-#: Searches of one wave do not know each other's answers. Where work counts, so many are at once however many
-#: processes there are: the same effort gives the same table on any computer.
+#: Searches of one wave do not know each other's answers. Where work counts, there are this many,
+#: whatever the number of processes: the same effort gives the same table on any computer.
 WAVE = 4
 #: With less time left, no search begins.
 LEAST_S = 1.0
@@ -33,7 +33,7 @@ LEAST_S = 1.0
 SEARCHED = 0.5
 #: Of these searches, the part that goes to sizes spread evenly; the others go where the gap is largest.
 ANCHORS = 0.5
-#: What a search proves of its numbers of chunks is taken to be about as tight at so many sizes around it.
+#: What a search proves of its numbers of chunks is taken to be about as tight at this many sizes around it.
 NEAR = 2
 #: A size whose gap is at most this is done.
 DONE = 0.005
@@ -51,12 +51,12 @@ PROCESSES_LOOK_S = 1.0
 
 #: Seconds between two looks at what workers came to, and for their answers after the time of all searches.
 WORKERS_LOOK_S, WORKERS_LATE_S = 0.2, 30.0
-#: A search that is lost with its worker is begun at most so many times: it may be the one that ends them.
+#: A search that is lost with its worker is begun at most this many times: it may be the one that ends them.
 WORKERS_TRIES = 2
 
 # --- shares
 
-#: Where searches end early, at most so many times as many share the time.
+#: Where searches end early, at most this many times as many share the time.
 MOST_TIMES = 3
 
 #: Without a limit: seconds for each size of each question, and for all at most.

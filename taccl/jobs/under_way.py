@@ -53,7 +53,7 @@ class UnderWay:
             self._finish(0)
 
     def _finish_before(self, spans: tuple[_Span, ...], place: int) -> int:
-        """Finish what meets these spans among the first so many; how many of those are left."""
+        """Finish what meets these spans among the first this many; how many of those are left."""
         at = 0
         while at < place:
             if _meet(self._begun[at].spans, spans):

@@ -110,7 +110,7 @@ class Template:
 
     @property
     def block(self) -> int:
-        """Ranks whose chunks are planned: the rotation goes on by so many."""
+        """Ranks whose chunks are planned: the rotation goes on by this many."""
         return self.num_ranks // self.images
 
     @property

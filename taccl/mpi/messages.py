@@ -12,7 +12,7 @@ from taccl.jobs.steps import Exchange, RankRound, View
 from taccl.jobs.under_way import Finish, UnderWay
 from taccl.mpi.world import World
 
-#: Between two ranks messages are told apart by their order alone.
+#: Between two ranks only their order distinguishes messages.
 _TAG = 7342
 _FIRST_NAP_S, _LONGEST_NAP_S = 1e-5, 2e-3
 

@@ -61,7 +61,7 @@ def find_order(
     Parameters
     ----------
     budget : with work to count, the answer does not depend on how busy the computer is.
-    most_exhaustive : up to so many hosts every order is compared.
+    most_exhaustive : up to this many hosts every order is compared.
     """
     with ahead_of_time():
         before_us = traffic.time_us(traffic.own_order)

@@ -95,7 +95,7 @@ def _tour(ends: list[tuple[int, int]], hosts: int) -> list[int] | None:
 
 
 def _between_hosts(traffic: Traffic, count: int, mb: float) -> tuple[FloatArray, FloatArray]:
-    """What so many sends of so much in all take between any two hosts, and keep a link busy; inf: no link."""
+    """What this many sends of `mb` in all take between any two hosts, and keep a link busy; inf: no link."""
     costs, table, topology = traffic.costs, traffic.link_table, traffic.problem.topology
     takes = np.append(count * costs.alpha_us + mb * costs.beta_us, np.inf)[table]
     if topology.is_serial:
@@ -112,7 +112,7 @@ class Tour:
 
 
 def least_bottleneck(ring: Ring, limit_s: float) -> Tour | None:
-    """The tour whose slowest hop is as fast as can be, within so many seconds."""
+    """The tour whose slowest hop is as fast as can be, within this many seconds."""
     model = _Circuit(ring.busy_us)
     slowest = model.model.new_int_var(0, _STEPS, "slowest")
     for cost, literal in zip(model.costs, model.literals, strict=True):

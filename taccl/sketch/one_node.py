@@ -53,7 +53,7 @@ class EqualNodes:
 
         Raises
         ------
-        TopologyError : going on by so many nodes leaves a link that is used in its place.
+        TopologyError : going on by this many nodes leaves a link that is used in its place.
         """
         moved = [np.arange(len(self.onward))]  # by 0, 1, .. nodes
         for _ in range(together):

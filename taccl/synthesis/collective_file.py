@@ -38,7 +38,7 @@ from taccl.model.demand import Demand, alltoallv, together
 from taccl.model.network import FloatArray
 from taccl.support.arguments import shown, whole_number
 from taccl.support.size_limits import MAX_PLACES
-from taccl.synthesis.collective_parts import AskedPart, asked_parts, parts_alone
+from taccl.synthesis.collective_parts import RequestedPart, parts_alone, requested_parts
 from taccl.synthesis.collective_places import MAX_OFFSET, Places, size_of, time_of
 from taccl.synthesis.size_matrix import SUFFIXES_OF_SIZES, size_matrix
 from taccl.topologies.strict_yaml import Node, load_yaml
@@ -104,7 +104,7 @@ def load_demand(path: str | Path, num_ranks: int | None = None, pieces: int = 1)
 
 def load_parts(
     path: str | Path, num_ranks: int | None = None, pieces: int = 1
-) -> tuple[str, int, list[AskedPart]]:
+) -> tuple[str, int, list[RequestedPart]]:
     """The name, the number of ranks and the collectives of a file that has several.
 
     Raises
@@ -115,7 +115,7 @@ def load_parts(
     whole_number(pieces, "chunks", CollectiveError, least=1, most=MAX_PLACES, hint="--chunks 4")
     if "parts" not in keys:
         raise keys["chunks"].error(f"{name} is one collective", hint="'parts' lists several")
-    return name, ranks, asked_parts(keys["parts"], ranks, pieces)
+    return name, ranks, requested_parts(keys["parts"], ranks, pieces)
 
 
 def _head(path: str | Path, num_ranks: int | None) -> tuple[str, int, dict[str, Node]]:

@@ -32,7 +32,7 @@ _MOST_WEIGHT = 1e6
 
 
 @dataclass(frozen=True, eq=False)
-class AskedPart:
+class RequestedPart:
     """One entry of `parts`.
 
     Parameters
@@ -65,14 +65,14 @@ def parts_alone(node: Node, ranks: int, pieces: int) -> list[Part]:
     ------
     CollectiveError : with the line that is wrong; a part that waits for another one.
     """
-    asked = asked_parts(node, ranks, pieces)
-    for each, part in zip(node.elements(), asked, strict=True):
+    requested = requested_parts(node, ranks, pieces)
+    for each, part in zip(node.elements(), requested, strict=True):
         if part.after:
             raise each.error(f"{part.name} waits for another part", hint="taccl synthesize --requests FILE")
-    return [group for part in asked for group in part.groups]
+    return [group for part in requested for group in part.groups]
 
 
-def asked_parts(node: Node, ranks: int, pieces: int) -> list[AskedPart]:
+def requested_parts(node: Node, ranks: int, pieces: int) -> list[RequestedPart]:
     """All entries of `parts`, in the order of the file.
 
     Raises
@@ -100,12 +100,12 @@ def asked_parts(node: Node, ranks: int, pieces: int) -> list[AskedPart]:
         place_of[name] = place
     after = [_after(each.get("after"), place_of) for each in keys]
     _check_no_cycle(nodes, list(place_of), after)
-    return [_asked(*each, ranks, pieces) for each in zip(nodes, place_of, keys, after, strict=True)]
+    return [_requested(*each, ranks, pieces) for each in zip(nodes, place_of, keys, after, strict=True)]
 
 
-def _asked(
+def _requested(
     node: Node, name: str, keys: Mapping[str, Node], after: tuple[int, ...], ranks: int, pieces: int
-) -> AskedPart:
+) -> RequestedPart:
     size_bytes = size_of(keys["size"])
     ready_us, tail_us = (time_of(keys[each]) if each in keys else 0.0 for each in ("ready", "tail"))
     cut = pieces * (keys["chunks"].integer(1, MAX_PLACES) if "chunks" in keys else 1)
@@ -125,7 +125,7 @@ def _asked(
         groups.append(Part(demand, np.array(members, dtype=np.int64)))
     weight = keys["weight"].number(above=0, maximum=_MOST_WEIGHT) if "weight" in keys else 1.0
     what = keys["collective"].string()
-    return AskedPart(name, what, tuple(groups), size_bytes, ready_us, after, weight)
+    return RequestedPart(name, what, tuple(groups), size_bytes, ready_us, after, weight)
 
 
 def _root(node: Node, keys: Mapping[str, Node], members: list[int], ranks: int) -> int | None:

@@ -65,7 +65,7 @@ def template_result(
             f"a template is of {', '.join(EQUAL_PARTS)} by links alone, without {', '.join(_OF_WHOLE)}"
         )
     try:
-        asked = _asked(name, request)
+        requested = _requested(name, request)
     except TopologyError as fault:
         if refusal is None:
             raise
@@ -76,16 +76,16 @@ def template_result(
             f"a template has no file of all ranks for {target.name}",
             hint="--target json; --no-file --schedule FILE keeps one node's chunks",
         )
-    template, found = _fastest(asked, options, began_s, on_progress)
+    template, found = _fastest(requested, options, began_s, on_progress)
     template.check()
     planned = "node 0" if template.block == template.gpus else f"the first {template.block} ranks"
     result = Result(
         found=found,
         options=options,
-        topology=asked.cluster.topology.name,
+        topology=requested.cluster.topology.name,
         sketch=None,
         notes=(
-            *asked.notes,
+            *requested.notes,
             f"planned are the chunks of {planned}; {template.images} images are the schedule",
         ),
         any_chunks=found.any_chunks,
@@ -93,12 +93,12 @@ def template_result(
     )
     if not output.file:
         return result
-    lowering = output.for_target(target, f"taccl-{name}-{asked.cluster.topology.name}"[:63])
+    lowering = output.for_target(target, f"taccl-{name}-{requested.cluster.topology.name}"[:63])
     return replace(result, **files_of_template(template, target, lowering))
 
 
 @dataclass(frozen=True, eq=False)
-class _Asked:
+class _Requested:
     """A collective with equal parts on a cluster, and notes on how the request was understood."""
 
     name: str
@@ -109,7 +109,7 @@ class _Asked:
     notes: tuple[str, ...]
 
     def problem(self, together: int) -> Problem:
-        """The chunks of so many nodes on what they use of the machine."""
+        """The chunks of this many nodes on what they use of the machine."""
         network, owners = self.cluster.network(together), self.cluster.gpus * together
         collective = first_parts(self.name, network.num_ranks, self.pieces, owners)
         return Problem(network, collective, self.chunk_mb, max_group=self.max_group)
@@ -134,7 +134,7 @@ class _Asked:
 
 
 def _fastest(
-    asked: _Asked, options: SearchOptions, began_s: float, on_progress: Observer | None
+    requested: _Requested, options: SearchOptions, began_s: float, on_progress: Observer | None
 ) -> tuple[Template, Found]:
     """The fastest of schedules that plan one node or several together, each with its part of the time.
 
@@ -142,11 +142,11 @@ def _fastest(
     """
     engines = ENGINES if options.engine == "auto" else (engine_named(options.engine),)
     best: tuple[Template, Found] | None = None
-    ways = list(asked.together())
+    ways = list(requested.together())
     for number, together in enumerate(ways):
         began_way_s = time.monotonic()
         try:
-            problem, images = asked.problem(together), asked.cluster.nodes // together
+            problem, images = requested.problem(together), requested.cluster.nodes // together
             stated_s = time.monotonic() - began_way_s
             left = options.since(began_s)
             if options.effort is None:
@@ -159,7 +159,7 @@ def _fastest(
                 raise
             break
         if best is None or found.schedule.makespan_us < best[1].schedule.makespan_us - TOLERANCE_US:
-            best = Template(asked.name, found.schedule, images), found
+            best = Template(requested.name, found.schedule, images), found
         elif together < max(ways):
             break
         left_s = options.limit_s - (time.monotonic() - began_s)
@@ -171,7 +171,7 @@ def _fastest(
     return best
 
 
-def _asked(name: str, request: Request) -> _Asked:
+def _requested(name: str, request: Request) -> _Requested:
     """What is requested, looked up.
 
     Raises
@@ -196,4 +196,4 @@ def _asked(name: str, request: Request) -> _Asked:
     each = chunk_bytes(collective.chunks_per_size, size_bytes)
     notes += rounding_notes(size_bytes, each, collective.chunks_per_size)
     notes.append("used are links inside nodes and between equal GPUs of nodes; bounds are for these")
-    return _Asked(name, cluster, pieces, each / units.MB, target.max_group, tuple(notes))
+    return _Requested(name, cluster, pieces, each / units.MB, target.max_group, tuple(notes))

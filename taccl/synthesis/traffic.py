@@ -22,7 +22,7 @@ from taccl.model.demand import checked_sizes, cut_parts
 from taccl.model.network import FloatArray
 from taccl.support.arguments import whole_number
 
-#: Of two ranks is cut what is so many times larger than the mean: 64 ranks then reach 99.6% of the bound.
+#: Of two ranks is cut what is this many times larger than the mean: 64 ranks then reach 99.6% of the bound.
 _LARGE = 2
 
 

@@ -107,7 +107,7 @@ def in_rank(rank: int, command: Sequence[str]) -> list[str]:
 
 
 def environment_of(rank: int, size: int, port: int) -> dict[str, str]:
-    """What the ranks of a job are told: by torch, gloo and others."""
+    """What the ranks of a job get to know: by torch, gloo and others."""
     return {
         "RANK": str(rank),
         "LOCAL_RANK": "0",

@@ -23,7 +23,7 @@ _PIECE = 64 * 1024
 _BUFFER = 128 * 1024
 #: What is sent first is not counted: it goes as fast as the buckets and queues are empty.
 _WARM_S = 0.15
-#: Counted for so long, or so many packets: fewer are no average.
+#: Counted for so long, or this many packets: fewer are no average.
 _LEAST_S, _PACKETS = 0.4, 100
 _PACKET_BITS = 72_000
 #: Nothing arrives for so long: a wire is broken.

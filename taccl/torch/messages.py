@@ -7,7 +7,7 @@ from typing import Any
 from taccl.jobs.steps import Exchange, RankRound, View
 from taccl.jobs.under_way import UnderWay
 
-#: What nobody else is likely to send with. Between two ranks messages are told apart by their order alone,
+#: What nobody else is likely to send with. Between two ranks only their order distinguishes messages,
 #: as NCCL has no tags.
 _TAG = 7_342_001
 

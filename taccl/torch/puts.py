@@ -88,7 +88,7 @@ class Puts:
 
 
 def room_for(size: int, slot_bytes: int = SLOT_BYTES) -> int:
-    """Bytes of symmetric memory on each of so many ranks."""
+    """Bytes of symmetric memory on each of this many ranks."""
     return size * _SLOTS * slot_bytes
 
 

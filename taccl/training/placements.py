@@ -14,8 +14,8 @@ from taccl.synthesis.inputs import choose_topology
 from taccl.topologies import PhysicalTopology
 from taccl.topologies.select import select
 from taccl.topologies.without import without_helpers
-from taccl.training.alike import Alike
 from taccl.training.allocations import Allocation, AllocationReader, compact, load_allocations, shape_of
+from taccl.training.isomorphism import Isomorphisms
 from taccl.training.policy import Policy, load_waits, policy_of
 from taccl.training.recurrence import Until
 from taccl.training.stalled import NOTES, stall
@@ -175,7 +175,7 @@ def rank_placements(
     topology, nodes : the cluster.
     iterations : steps of the job. wait : until as many GPUs are free on as few nodes as can be: `40min`.
     policy : waits of other jobs with as many GPUs, in leases, or their file; then Dally's tuner says how long
-        a scheduler should hold out. leases : the last so many, in which they waited.
+        a scheduler should hold out. leases : the last this many, in which they waited.
     time_limit : seconds for each allocation that differs.
 
     Raises
@@ -194,11 +194,11 @@ def rank_placements(
         reader = AllocationReader(machine)
         offered = tuple(reader.read(text) for text in candidates)
     _check_sizes(offered)
-    alike = Alike(machine)
+    isomorphisms = Isomorphisms(machine)
     known: dict[tuple[int, ...], tuple[float, float, float]] = {}
 
     def placed(allocation: Allocation) -> Placed:
-        first = alike.representative(allocation.ranks)
+        first = isomorphisms.representative(allocation.ranks)
         if first not in known:
             chosen = select(machine, first)
             found = stall(

@@ -56,7 +56,7 @@ class Policy:
 
 
 def policy_of(waits: Sequence[float], leases: int) -> Policy:
-    """The policy for jobs of which others with as many GPUs waited so many leases.
+    """The policy for jobs of which others with as many GPUs waited this many leases.
 
     Raises
     ------

@@ -37,7 +37,7 @@ class RanBucket:
 
 @dataclass(frozen=True)
 class Span:
-    """What a GPU does beside sums of buckets, microseconds from the begin of the step.
+    """What a GPU does next to sums of buckets, microseconds from the begin of the step.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class Step:
     calls_us : of the calls that layers wait for.
     step_us : of the whole.
     buckets : in their order.
-    spans : what the GPU does beside, in order of time.
+    spans : what the GPU does meanwhile, in order of time.
     """
 
     compute_us: float
@@ -91,7 +91,7 @@ def run_step(
 
     Parameters
     ----------
-    bucket_us : what the sum of a bucket of so many bytes takes.
+    bucket_us : what the sum of a bucket of this many bytes takes.
     call_us : what a layer's call takes.
     """
     calls = _calls_us(workload, call_us)
@@ -116,7 +116,7 @@ def exposed_bound_us(
     """What any schedule exposes at least, also one that overlaps sums and cuts gradients as it likes.
 
     Gradients of the first layers come last. What layers 0 .. k have together is ready only when layer k's
-    backward pass has ended, and cannot be summed in less than a bound for so many bytes.
+    backward pass has ended, and cannot be summed in less than a bound for this many bytes.
     """
     calls = _calls_us(workload, call_bound_us)
     ready, end_us = _ready_us(workload, tuple(_spans(workload, calls)))

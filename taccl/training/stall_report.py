@@ -1,4 +1,4 @@
-"""What `stall` found: a step by each plan, beside what no schedule beats."""
+"""What `stall` found: a step by each plan, next to what no schedule beats."""
 
 from __future__ import annotations
 

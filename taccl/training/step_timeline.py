@@ -1,4 +1,4 @@
-"""The timeline of a step: what one GPU computes, and beside it the sums of buckets on their stream."""
+"""The timeline of a step: what one GPU computes, and next to it the sums of buckets on their stream."""
 
 from __future__ import annotations
 

@@ -138,10 +138,10 @@ def bound_table(
 def _sizes(machine: PhysicalTopology, collective: str, sizes: Iterable[int]) -> tuple[int, ...]:
     """The sizes and some between, rounded up to a whole number of bytes for each part."""
     parts = make_collective(collective, machine.num_members, 1, None).chunks_per_size
-    asked = sorted(set(sizes)) or [LEAST_BYTES]
-    every: Sequence[int] = [*asked]
-    size = min(LEAST_BYTES, asked[0])
-    while size < asked[-1]:
+    requested = sorted(set(sizes)) or [LEAST_BYTES]
+    every: Sequence[int] = [*requested]
+    size = min(LEAST_BYTES, requested[0])
+    while size < requested[-1]:
         every = [*every, size]
         size *= SIZE_STEP
     return tuple(sorted({-(-max(1, each) // parts) * parts for each in every}))

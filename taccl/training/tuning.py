@@ -1,11 +1,11 @@
 """Numbers of predictions of steps, chosen by judgement but where a measurement is named."""
 
-#: Sizes at which a plan is timed besides the buckets asked for: each so many times the one before. Between
+#: Sizes at which a plan is timed besides the buckets requested: each larger by this factor. Between
 #: two, times are interpolated.
 SIZE_STEP = 4
 #: Bytes of the smallest size in a table of times, and of the least bucket that is tried.
 LEAST_BYTES, LEAST_BUCKET = 2**14, 2**20
-#: Buckets that `auto` compares: from the least on, each so many times as large, up to all gradients at once.
+#: Buckets that `auto` compares: from the least on, each larger by this factor, up to all gradients at once.
 BUCKET_STEP = 2
 #: The part of the time that is for the bounds.
 FOR_BOUNDS = 0.3

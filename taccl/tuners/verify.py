@@ -31,7 +31,7 @@ _ALGORITHMS = {
 _ALL = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
 _SIMPLE_ALONE = ("collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
 _PROTOCOLS = ("ll", "ll128", "simple")
-#: The plugin reads so many characters of a line, and the rest as another line.
+#: The plugin reads this many characters of a line, and the rest as another line.
 _LONGEST_LINE = 255
 #: What a file means by "all sizes" that has been copied from the plugin's readme.
 _FOUR_GB = 2**32 - 1

@@ -56,7 +56,7 @@ def test_each_way_is_valid_and_no_slower_than_the_one_before(
         plan = found.plans[way]
         plan.check()
         ends = found.parts.ends_us(plan)
-        for part, asked in enumerate(found.parts.asked):
+        for part, asked in enumerate(found.parts.requested):
             mine = found.parts.of_chunk[plan.chunk] == part
             waited = max((ends[each] for each in asked.after), default=0.0)
             assert plan.start_us[mine].min() >= waited + asked.ready_us - 1e-6

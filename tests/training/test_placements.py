@@ -10,8 +10,8 @@ from networkx.algorithms.isomorphism import DiGraphMatcher
 from taccl.errors import TacclError, UnitError
 from taccl.topologies import PhysicalTopology, load_topology, parse_topology
 from taccl.topologies.select import select
-from taccl.training.alike import Alike
 from taccl.training.allocations import AllocationReader, compact, load_allocations, shape_of
+from taccl.training.isomorphism import Isomorphisms
 from taccl.training.placements import rank_placements, seconds_of
 from taccl.training.policy import load_waits, policy_of
 from taccl.training.workload import Layer, Workload
@@ -65,7 +65,7 @@ def test_allocations_are_alike_if_what_is_left_is_isomorphic(name: str) -> None:
         )
     else:
         machine, size = load_topology(name), 3
-    alike, classes = Alike(machine), list[tuple[tuple[int, ...], "nx.DiGraph[str]"]]()
+    isomorphisms, classes = Isomorphisms(machine), list[tuple[tuple[int, ...], "nx.DiGraph[str]"]]()
     chosen = list(combinations(range(machine.num_members), size))
     for ranks in chosen[:: max(1, len(chosen) // 40)]:
         graph = graph_of(select(machine, ranks))
@@ -77,7 +77,7 @@ def test_allocations_are_alike_if_what_is_left_is_isomorphic(name: str) -> None:
             ),
             None,
         )
-        first = alike.representative(ranks)
+        first = isomorphisms.representative(ranks)
         if expected is None:
             classes.append((first, graph))
             assert first == tuple(ranks)
@@ -144,7 +144,7 @@ def test_the_tuner_is_that_of_dally(tmp_path: Path) -> None:
 
 
 def test_on_nodes_with_a_switch_for_all_gpus_only_their_numbers_count() -> None:
-    alike = Alike(load_topology("dgx-h100", nodes=8))
-    first = alike.representative((0, 1, 2, 8, 9))
-    assert alike.representative((7, 61, 5, 60, 3)) == first
-    assert alike.representative((0, 1, 2, 3, 8)) != first
+    isomorphisms = Isomorphisms(load_topology("dgx-h100", nodes=8))
+    first = isomorphisms.representative((0, 1, 2, 8, 9))
+    assert isomorphisms.representative((7, 61, 5, 60, 3)) == first
+    assert isomorphisms.representative((0, 1, 2, 3, 8)) != first

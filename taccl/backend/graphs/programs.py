@@ -41,7 +41,7 @@ def graphs_in(document: GraphsDocument) -> tuple[Graphs, ...]:
 
 
 def program_of(graphs: Graphs, pieces: int = PIECES) -> Program:
-    """AllReduce in place through all channels, each with an equal share, of a tree in so many pieces."""
+    """AllReduce in place through all channels, each with an equal share, of a tree in this many pieces."""
     channels, ranks = len(graphs.channels), graphs.num_ranks
     blocks: list[list[_Block]] = [[] for _ in range(ranks)]
     pieces = max(1, min(pieces, _MOST_PIECES // channels))

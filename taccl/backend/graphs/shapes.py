@@ -85,7 +85,7 @@ def cheapest_ring(prices: FloatArray) -> tuple[int, ...] | None:
 
 @lru_cache(maxsize=4)
 def _by_size(num: int) -> tuple[IntArray, ...]:
-    """All sets of so many things with one or more but not all of them, as bits, smallest sets first."""
+    """All sets of this many things with one or more but not all of them, as bits, smallest sets first."""
     sets = np.arange(1 << num)
     size = sum((sets >> bit & 1 for bit in range(num)), np.zeros_like(sets))
     return tuple(np.flatnonzero(size == many) for many in range(1, num))

@@ -2,7 +2,7 @@
 
 #: More channels are in no file: a library that opens fewer leaves the last ones out.
 MOST_CHANNELS = 32
-#: More than so many per cent faster, and further channels are worth it: measured on cube meshes and full
+#: More than this many per cent faster, and further channels are worth it: measured on cube meshes and full
 #: meshes of 8 GPUs, where 4 to 8 are within this of any number.
 WORTH = 0.01
 #: Numbers of channels that are tried.

@@ -21,7 +21,7 @@ class Channels(TwoSided):
 
     @staticmethod
     def of_graphs(graphs: Graphs, pieces: int = PIECES) -> Channels:
-        """All channels together, each with an equal share of the call, of a tree in so many pieces."""
+        """All channels together, each with an equal share of the call, of a tree in this many pieces."""
         plain = TwoSided.of(program_of(graphs, pieces))
         return Channels(**{name: getattr(plain, name) for name in plain.__dataclass_fields__})
 

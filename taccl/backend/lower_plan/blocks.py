@@ -253,8 +253,8 @@ class Blocks:
 
     def _wait_for_starts(self, sends: Sequence[Action], made: Emitter) -> None:
         """Until the kernels of all receivers have begun, as far as that is not known."""
-        asked = [each for each in sends if each.index in self.handshakes]
-        made.wait([self._end(self.graph.sent[each.index], each.block) for each in asked], relaxed=True)
+        requested = [each for each in sends if each.index in self.handshakes]
+        made.wait([self._end(self.graph.sent[each.index], each.block) for each in requested], relaxed=True)
 
     def _pull(self, run: Sequence[Action], made: Emitter) -> None:
         """A sum of what the rank has and what senders have, and what becomes of it."""

@@ -83,7 +83,7 @@ class Shape:
 
     @property
     def sums(self) -> int:
-        """What one rank sums, or gives: so many items of `item` chunks, one after another."""
+        """What one rank sums, or gives: this many items of `item` chunks, one after another."""
         return self.pieces * (len(self.groups) if self.is_rooted else 1)
 
     @property
@@ -305,11 +305,11 @@ class _Grouped:
         """Go on when all of the group have come here, and know what each of them has done."""
         group = next(each for each in self.groups if block // 2 in each)
         for round_ in self.meeting:
-            told, heard = (
+            sent, heard = (
                 [self._end(block, 2 * group[peer] + block % 2) for peer in side]
                 for side in round_[group.index(block // 2)]
             )
-            self.blocks[block].signal(told)
+            self.blocks[block].signal(sent)
             self.blocks[block].wait(heard)
 
     def _hand_over(self, rank: int) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from taccl.backend.mscclpp.nodes import ranks_joined
 from taccl.backend.plan import ExecutionPlan
 
-#: What MSCCL++ must be told of a network; the user sets what stands behind each, and the last only with RoCE.
+#: What MSCCL++ needs to know of a network; the user sets the value of each, and the last only with RoCE.
 NETWORK = {
     "MSCCLPP_HCA_DEVICES": "$NICS",
     "MSCCLPP_SOCKET_IFNAME": "$INTERFACE",

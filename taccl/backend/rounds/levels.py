@@ -30,7 +30,7 @@ def rounds_of(flow: Dataflow, *, pipelined: bool = False) -> list[int]:
 
 
 def longest_chain(flow: Dataflow) -> tuple[int, ...]:
-    """The ranks that some data passes one after the other: a proof that it takes so many rounds."""
+    """The ranks that some data passes one after the other: a proof that it takes this many rounds."""
     levels = rounds_of(flow)
     if not levels:
         return ()

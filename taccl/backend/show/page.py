@@ -9,7 +9,7 @@ from taccl.pages.assemble import assemble, text_of
 
 _SCRIPTS = ("data.js", "plot.js", "timeline.js", "ports.js", "topology.js", "main.js")
 
-#: Times keep so many digits of the whole; a screen has fewer pixels.
+#: Times keep this many digits of the whole; a screen has fewer pixels.
 _DIGITS = 8
 
 
@@ -85,5 +85,5 @@ def _topology(timeline: Timeline) -> dict[str, object] | None:
 
 
 def _digits(span: float, kept: int) -> int:
-    """Decimal places that keep so many digits of the largest time."""
+    """Decimal places that keep this many digits of the largest time."""
     return kept - (int(np.floor(np.log10(span))) + 1 if span > 0 else 0)

@@ -117,7 +117,7 @@ def _use(program: Program, readers: tuple[str, ...], path: Path | None) -> list[
 
 
 def _environment(runtime: str, programs: Mapping[str, Program]) -> list[str]:
-    """Msccl is told each file, others a folder."""
+    """Msccl reads the files that it is given, others a folder."""
     if runtime != "msccl":
         return [f'export MSCCL_ALGO_DIR="$HERE"{" RCCL_MSCCL_FORCE_ENABLE=1" if runtime == "rccl" else ""}']
     named = ":".join(f'"$HERE/{name}"' for name in programs)
@@ -125,7 +125,7 @@ def _environment(runtime: str, programs: Mapping[str, Program]) -> list[str]:
 
 
 #: MSCCL_MAX_NUM_ALGOS of microsoft/msccl (src/include/msccl.h): of MSCCL_XML_FILES as of MSCCL_CONFIG, it
-#: ignores what comes after so many.
+#: ignores what comes after this many.
 _MOST_FILES = {"msccl": 4}
 
 TARGETS = (

@@ -102,7 +102,7 @@ class Communicator:
 
 @dataclass(frozen=True)
 class Call:
-    """A collective of so many bytes, as nccl-tests prints them, by one algorithm with one protocol."""
+    """A collective of this many bytes, as nccl-tests prints them, by one algorithm with one protocol."""
 
     comm: Communicator
     algorithm: Algorithm

@@ -42,7 +42,7 @@ def communicator_of(
 
     Parameters
     ----------
-    ranks : only so many of the GPUs at the NVSwitch of one node; None: all.
+    ranks : only this many of the GPUs at the NVSwitch of one node; None: all.
     gpu : the model of the GPUs, where the machine does not say.
     cpu : whose processors the nodes have; None: ARM's of GPUs that are on one board with them (GH200,
         GB200), else Intel's.

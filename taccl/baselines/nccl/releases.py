@@ -46,7 +46,7 @@ class Delays:
     post_us, posts : of a post to the network, by CPU, and posts of a step by protocol.
     arity_us : CollNetDirect, for each further GPU of a node.
     pat_overlap, pat_rank_us : PAT's hops that overlap, and what each rank adds.
-    most_channels : a communicator runs twice the channels of its graph of rings, up to so many.
+    most_channels : a communicator runs twice the channels of its graph of rings, up to this many.
     plateau, plateau_bytes : rings of Simple in an AllReduce between nodes take this many times their latency,
         by generation, from this many bytes for each channel and rank on.
     """

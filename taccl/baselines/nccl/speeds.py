@@ -29,7 +29,7 @@ BETWEEN: dict[Generation, tuple[float, ...]] = {
 MOST_CHANNELS, MOST_HEADS = 32, 32
 #: The search ends below this share of the speed of the best graph so far.
 LEAST_SHARE = 0.49
-#: Channels of less are not doubled; nor, on GPUs newer than Ampere, more than so many of less than the other.
+#: Channels of less are not doubled; nor, on GPUs newer than Ampere, more than `_MANY` of less than the other.
 _DOUBLED_FROM, _DOUBLED_FROM_SINCE_HOPPER, _MANY = 25.0, 50.0, 4
 
 

@@ -1,4 +1,4 @@
-r"""Moment by moment: a linear program over what looks alike, with time in cells.
+r"""Moment by moment: a linear program over what looks equivalence, with time in cells.
 
 Take a schedule that ends by T, and cells of time of length w, from 0 on. It is one of copies (`views`), and
 each chunk comes to a rank once, and never to one where it starts: leave out what comes again, and let the
@@ -29,9 +29,10 @@ With d_ln and b_lpn how long n chunks take and keep port p busy, these hold:
   wherever in its cell it begins, the least of both ends of the cell, for of a moving turn a window cuts out
   first more and then less.
 
-A solution of these with 0 <= x, y <= 1 need be no schedule, but every schedule is one. Means over what looks
-alike (`alike`) are solutions too, so there is one variable for each class. If no solution brings all that is
-wanted, no schedule ends by T. Prices of the rows show it (`Program.shows`), whatever solver they are from.
+A solution of these with 0 <= x, y <= 1 need be no schedule, but every schedule is one. Means over what is
+equivalent (`equivalence`) are solutions too, so there is one variable for each class. If no solution brings
+all that is wanted, no schedule ends by T. Prices of the rows show it (`Program.shows`), whatever solver they
+are from.
 
 Durations are longer by a part of 1e-9 in the rows, and what is proved is less by twice that. A schedule that
 is stretched by that much has longer sends, so it is one of the stretched problem, and has room for rounding.
@@ -46,8 +47,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from taccl.encoding.bounds.alike import Alike
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
+from taccl.encoding.bounds.equivalence import Equivalence
 from taccl.encoding.bounds.moments_program import STRETCH, Program, group_sizes
 from taccl.encoding.bounds.tuning import (
     MOMENTS_CLOSE,
@@ -76,8 +77,8 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
     instance = view.instance
     if not known_us or view.problem.collective.is_reduction or _is_too_large(instance):
         return
-    alike = instance.once(Alike.of)
-    cells = min(MOMENTS_MOST_CELLS, MOMENTS_MOST_VARIABLES // max(1, _variables(alike)))
+    equivalence = instance.once(Equivalence.of)
+    cells = min(MOMENTS_MOST_CELLS, MOMENTS_MOST_VARIABLES // max(1, _variables(equivalence)))
     if cells < MOMENTS_FEWEST_CELLS:
         return
     budget = budget.share(MOMENTS_SHARE).at_most(MOMENTS_MOST_S)
@@ -85,7 +86,7 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
     def is_too_soon(horizon_us: float) -> bool:
         if not budget.remaining_s():
             return False
-        program = Program(view, alike, horizon_us, _cell_us(instance, horizon_us, cells))
+        program = Program(view, equivalence, horizon_us, _cell_us(instance, horizon_us, cells))
         budget.spend(MOMENTS_UNITS_PER_ROW * program.model.num_rows)
         return program.shows(solve(program.model, budget=budget)) < _ALL
 
@@ -117,17 +118,17 @@ def _is_too_large(instance: Instance) -> bool:
     )
 
 
-def _variables(alike: Alike) -> int:
+def _variables(equivalence: Equivalence) -> int:
     """How many variables a cell has, about."""
-    problem, classes = alike.instance.problem, alike.classes
-    on = np.bincount(alike.link, minlength=problem.topology.num_links)
+    problem, classes = equivalence.instance.problem, equivalence.classes
+    on = np.bincount(equivalence.link, minlength=problem.topology.num_links)
     sizes = np.array(
         [len(group_sizes(min(int(many), problem.max_group))) if many else 0 for many in on.tolist()]
     )
     first = np.unique(classes.passages, return_index=True)[1]
     links = np.unique(classes.links, return_index=True)[1]
     places = int(classes.places.max(initial=0)) + 1
-    return int(sizes[alike.link[first]].sum() + sizes[links].sum()) + places
+    return int(sizes[equivalence.link[first]].sum() + sizes[links].sum()) + places
 
 
 def _cell_us(instance: Instance, horizon_us: float, most: int) -> float:

@@ -1,4 +1,4 @@
-"""The linear program of `moments`: rows for one horizon, with variables for what looks alike.
+"""The linear program of `moments`: rows for one horizon, with variables for what looks equivalence.
 
 All variables of sends are *sums from the beginning*: entry i is how much has begun in cells 0 to i. What
 begins in some cells is a difference of two entries then, and rows stay short.
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.encoding.bounds.alike import Alike, Turns
+from taccl.encoding.bounds.equivalence import Equivalence, Turns
 from taccl.encoding.bounds.tuning import MOMENTS_EACH, MOMENTS_PARTS, MOMENTS_WINDOWS
 from taccl.encoding.bounds.views import View
 from taccl.encoding.core.linear import LinearModel, Solution
@@ -51,19 +51,19 @@ class Program:
     Parameters
     ----------
     view : of copies.
-    alike : its classes.
+    equivalence : its classes.
     horizon_us, cell_us : until when, and how long a cell is.
     """
 
-    def __init__(self, view: View, alike: Alike, horizon_us: float, cell_us: float) -> None:
-        self.view, self.alike, self.model = view, alike, LinearModel()
+    def __init__(self, view: View, equivalence: Equivalence, horizon_us: float, cell_us: float) -> None:
+        self.view, self.equivalence, self.model = view, equivalence, LinearModel()
         self.horizon_us, self.cell_us = horizon_us, cell_us
         self.cells = max(1, math.ceil(horizon_us / cell_us))
         self._problem, self._topology = view.problem, view.problem.topology
-        self._classes = alike.classes
+        self._classes = equivalence.classes
         self._of_link = first_of_each(self._classes.links)
         self._of_passage = first_of_each(self._classes.passages)
-        self._on = np.bincount(alike.link, minlength=self._topology.num_links)
+        self._on = np.bincount(equivalence.link, minlength=self._topology.num_links)
         self._share = int(self.model.add_variables(1, 0.0, 1.0, cost=-1.0)[0])
         self._groups = {
             each: list(self._sends(link, float(self._on[link]), 0.0))
@@ -107,12 +107,12 @@ class Program:
             yield _Sends(begun, last, least, largest, link)
 
     def _chunk_sends(self, passage: int) -> list[_Sends]:
-        chunk = self.alike.chunk[passage]
-        far = self.view.instance.distances_us[self.alike.starts[chunk]]
-        head_us = float(far[:, self.alike.sender[passage]].min(initial=np.inf))
+        chunk = self.equivalence.chunk[passage]
+        far = self.view.instance.distances_us[self.equivalence.starts[chunk]]
+        head_us = float(far[:, self.equivalence.sender[passage]].min(initial=np.inf))
         if not math.isfinite(head_us):
             return []
-        return list(self._sends(int(self.alike.link[passage]), 1.0, head_us))
+        return list(self._sends(int(self.equivalence.link[passage]), 1.0, head_us))
 
     def _row(self, terms: list[_Term], lower: float = -np.inf, upper: float = np.inf) -> None:
         """A row for each cell: the sum of the terms there."""
@@ -139,26 +139,26 @@ class Program:
 
     def _place(self, passage: int) -> IntArray | None:
         """Whether the chunk of a passage has come to the sender by each cell; None: it starts there."""
-        place = int(self._classes.places[self.alike.chunk[passage], self.alike.sender[passage]])
+        place = int(self._classes.places[self.equivalence.chunk[passage], self.equivalence.sender[passage]])
         return self._there.get(place)
 
     # --- the rows
 
     def _arrive(self) -> None:
         """A chunk comes to a rank once, no sooner than it was sent, and than it came into the node."""
-        alike, cross = self.alike, self.alike.crossings
+        equivalence, cross = self.equivalence, self.equivalence.crossings
         places = self._classes.places
-        key = alike.chunk * places.shape[1] + alike.receiver
-        crossing = alike.chunk[cross.passage] * places.shape[1] + cross.rank
+        key = equivalence.chunk * places.shape[1] + equivalence.receiver
+        crossing = equivalence.chunk[cross.passage] * places.shape[1] + cross.rank
         for each, place in enumerate(first_of_each(places.ravel())):
-            if alike.starts.flat[place]:
+            if equivalence.starts.flat[place]:
                 continue
             there = self._there[each] = self.model.add_variables(self.cells, 0.0, 1.0)
             coming = list(self._of_class(np.flatnonzero(key == place)))
             self._row([(there, 1.0, 0), *self._arrivals(coming, 0.0)], upper=0.0)
             ends: list[_Term] = [(sends.begun[-1:], float(many), 0) for sends, many in coming]
             self._row(ends, upper=1.0)
-            if alike.wanted.flat[place]:
+            if equivalence.wanted.flat[place]:
                 self._row([*ends, (np.array([self._share]), -1.0, 0)], lower=0.0)
             chosen = np.flatnonzero(crossing == place)
             terms: list[_Term] = [(there, 1.0, 0)]
@@ -191,7 +191,7 @@ class Program:
 
     def _take_turns(self) -> None:
         """In a short time a chunk leaves a rank through a port only so often, and not before it is there."""
-        turns: Turns = self.alike.turns
+        turns: Turns = self.equivalence.turns
         for turn in first_of_each(self._classes.turns).tolist():
             rows = np.flatnonzero(turns.turn == turn)
             there = self._place(int(turns.passage[rows[0]]))
@@ -217,9 +217,9 @@ class Program:
             self._row([term for term in terms if term[2] < self.cells], upper=0.0)
 
     def _are_grouped(self) -> None:
-        """Each chunk is sent in a group, which has so many chunks."""
+        """Each chunk is sent in a group, which has this many chunks."""
         for each, groups in self._groups.items():
-            passages = np.flatnonzero(self.alike.link == self._of_link[each])
+            passages = np.flatnonzero(self.equivalence.link == self._of_link[each])
             for group in groups:
                 held: list[_Term] = []
                 for sends, many in self._of_class(passages):
@@ -238,8 +238,8 @@ class Program:
             pairs = np.flatnonzero((port == each) & (self._on[link] > 0))
             if not len(pairs):
                 continue
-            alike = np.stack([self._classes.links[link[pairs]], self._topology.pair_betas[pairs]])
-            _, chosen, many = np.unique(alike, axis=1, return_index=True, return_counts=True)
+            equivalence = np.stack([self._classes.links[link[pairs]], self._topology.pair_betas[pairs]])
+            _, chosen, many = np.unique(equivalence, axis=1, return_index=True, return_counts=True)
             self._until_the_end(pairs[chosen], many)
             self._in_windows(pairs[chosen], many)
 
@@ -250,7 +250,7 @@ class Program:
         for pair, times in zip(pairs.tolist(), many.tolist(), strict=True):
             link = int(self._topology.incidence[0][pair])
             chunk_us = self.busy_us(pair, 1)[0] - self.busy_us(pair, 0)[0]
-            passages = np.flatnonzero(self.alike.link == link)
+            passages = np.flatnonzero(self.equivalence.link == link)
             sent = [(sends, chunk_us * often) for sends, often in self._of_class(passages)]
             groups = [
                 (group, self.busy_us(pair, 0)[0]) for group in self._groups[int(self._classes.links[link])]

@@ -30,7 +30,7 @@ from taccl.encoding.bounds.steps import Steps, gathered, port_at_end
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.tolerance import EQUAL
 
-#: So many of the last moments at which more can have arrived are looked at.
+#: This many of the last moments at which more can have arrived are looked at.
 _MOST_MOMENTS = 6
 #: Moments in the first of this many parts of the horizon do not matter.
 _FIRST = 1000

@@ -43,7 +43,7 @@ CUT_UNITS, CUT_UNITS_PER_ROW = 0.3, 2e-5
 CUTS_MOST_RANKS, CUTS_MOST_NODES = 32, 8
 #: With more trunks (ports faster than their links) than this, one alone is hardly a bottleneck.
 CUTS_MOST_FAST_PORTS = 64
-#: Where most chunks start at several ranks each, no more of these than so many are looked at.
+#: Where most chunks start at several ranks each, no more of these than this many are looked at.
 CUTS_MOST_ROOTS = 4
 
 # --- few_sends
@@ -77,9 +77,9 @@ MOMENTS_MOST_PASSAGES, MOMENTS_MOST_CROSSINGS = 20_000, 100_000
 #: How many cells a horizon has at most, with fewer where a cell has many variables, and at least.
 MOMENTS_MOST_CELLS, MOMENTS_FEWEST_CELLS, MOMENTS_MOST_VARIABLES = 32, 8, 4_000
 #: Up to this many chunks every size of a group is looked at by itself, and from there on in steps of one part
-#: in so many.
+#: in this many.
 MOMENTS_EACH, MOMENTS_PARTS = 8, 3
-#: Windows of so many cells in which ports are busy.
+#: Windows of this many cells in which ports are busy.
 MOMENTS_WINDOWS = (1, 2, 3, 4, 6, 8, 12, 16, 24)
 #: How much more than what is known it looks at first, and how fast that grows; and what is close enough.
 MOMENTS_SOONEST, MOMENTS_GROWS, MOMENTS_CLOSE = 1e-3, 8.0, 1e-4
@@ -104,7 +104,7 @@ PORT_TURNS_UNITS, PORT_TURNS_UNITS_PER_WAY = 0.05, 2e-4
 # --- relay
 
 #: How many times are looked at as that in which something is late, each time nearer to the best of them; the
-#: first ones are up to so many times what the cut alone takes, and such a part of it.
+#: first ones are up to this many times what the cut alone takes, and such a part of it.
 RELAY_LOOKS, RELAY_FARTHEST = 24, 1000.0
 #: With more groups than this in that time alphas say nothing.
 RELAY_MOST_GROUPS = 4000

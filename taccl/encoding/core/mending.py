@@ -108,7 +108,7 @@ class _Mending:
         return decisions
 
     def _is_worse(self, link: int, mb: float) -> bool:
-        """Whether a link is gone, or is slower for so many MB than it was and there is a faster way."""
+        """Whether a link is gone, or is slower for this many MB than it was and there is a faster way."""
         if (link, mb) not in self._worse:
             self._worse[link, mb] = self._has_faster_way(link, mb)
         return self._worse[link, mb]
@@ -205,13 +205,13 @@ class _Mending:
         return links
 
     def _duration_us(self, mb: float) -> FloatArray:
-        """Of a send of so many MB over each link."""
+        """Of a send of this many MB over each link."""
         if mb not in self._durations:
             self._durations[mb] = self._costs.alpha_us + self._costs.beta_us * mb
         return self._durations[mb]
 
     def _distance_us(self, mb: float) -> FloatArray:
-        """Between all ranks, for a send of so many MB."""
+        """Between all ranks, for a send of this many MB."""
         if mb not in self._distances:
             topology = self._problem.topology
             passes_on = None if topology.is_helper is None else ~topology.is_helper[topology.dst]

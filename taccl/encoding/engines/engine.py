@@ -23,7 +23,7 @@ Run = Callable[[Instance, SearchOptions, Budget, "Schedule | None"], Iterator[Up
 Improve = Callable[[Instance, SearchOptions, Budget, Schedule], Iterator[Update]]
 #: Yields better and better schedules of one problem that is cut into different numbers of chunks.
 AcrossChunks = Callable[[Sequence[Instance], Budget], Iterator[Schedule]]
-#: At most so many valid schedules, the fastest first: another than the best may suit a file better.
+#: At most this many valid schedules, the fastest first: another than the best may suit a file better.
 Several = Callable[[Instance, Budget, int], "list[Schedule]"]
 #: Yields schedules that are not searched for, each with the name by which libraries know its algorithm, of
 #: those algorithms whose name is wanted.

@@ -270,7 +270,7 @@ def first_engines(instance: Instance, note: Note | None = None) -> Iterator[Engi
 
 
 def several_schedules(instance: Instance, budget: Budget, most: int) -> list[Schedule]:
-    """Valid schedules of engines that have several at once, at most so many of each, its fastest first.
+    """Valid schedules of engines that have several at once, at most this many of each, its fastest first.
 
     Last come those of the machine without its helpers, if it has any.
     """

@@ -1,7 +1,7 @@
 """A search for the chunks of one node, whose images are the schedule of a whole cluster.
 
 `taccl.model.template` says what that proves, and why bounds that count what all chunks must carry hold for
-the whole. Others would say nothing of it, so none is asked.
+the whole. Others would say nothing of it, so none is tried.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from taccl.backend.show import schedule_timeline
 from taccl.backend.show.page import page_data
 from taccl.model.schedule import SavedSchedule
 
-#: Times keep so many digits of the whole: a screen has fewer pixels.
+#: Times keep this many digits of the whole: a screen has fewer pixels.
 _DIGITS = 6
 
 

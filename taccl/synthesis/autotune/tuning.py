@@ -79,7 +79,7 @@ SEEDS_MOST_CARRIED = 100_000
 
 # --- templates
 
-#: Several nodes are planned together if this many images are left, and in so many chunks. AllReduce of 1 GB
+#: Several nodes are planned together if this many images are left, and in this many chunks. AllReduce of 1 GB
 #: on 2,048 DGX H100: 7,607 us with 8 chunks, 6,417 with 16, 6,151 with 32, 6,156 with 64.
 TEMPLATES_LEAST_IMAGES, TEMPLATES_MOST_CHUNKS = 8, 64
 #: A file of more transfers is not verified as a whole: what was checked of it is its template.

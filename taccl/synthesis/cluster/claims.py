@@ -1,7 +1,7 @@
 """What workers claim to have proved, until it is proved here.
 
 A bound comes as a number and a sentence, without its proof. So it never becomes the bound of a result: it
-says when to stop and what to prove here, and what is not proved then is told to the user as a claim.
+says when to stop and what to prove here, and what is not proved then is reported to the user as a claim.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from taccl.topologies.helpers import words
 from taccl.topologies.model import PhysicalTopology
 from taccl.topologies.summary import headline
 
-#: So many GPUs of a node that are linked to each other are placed by their links, not on an ellipse.
+#: This many GPUs of a node that are linked to each other are placed by their links, not on an ellipse.
 _PLACED = (9, 128)
 _PAGES = "taccl.pages"
 

@@ -14,7 +14,7 @@ from small_problems import full, grid, machine, problem, ring
 from studies import examples
 
 from taccl.encoding.bounds import BOUNDS, Proof, lower_bound, proofs
-from taccl.encoding.bounds.alike import Alike
+from taccl.encoding.bounds.equivalence import Equivalence
 from taccl.encoding.bounds.moments import MOMENTS
 from taccl.encoding.bounds.moments_program import Program, group_sizes
 from taccl.encoding.bounds.views import views
@@ -77,7 +77,7 @@ def test_the_fastest_program_is_a_solution_on_any_grid(seed: int, sums: bool, ce
     horizon_us = fastest.makespan_us * (1 + 1e-7)
     for view in views(Instance(stated)):
         if not view.problem.collective.is_reduction:
-            program = Program(view, Alike.of(view.instance), horizon_us, horizon_us / cells)
+            program = Program(view, Equivalence.of(view.instance), horizon_us, horizon_us / cells)
             assert program.shows(solve(program.model, budget=60.0)) > 1 - 1e-6
 
 
@@ -85,7 +85,7 @@ def test_any_prices_prove_something_true() -> None:
     """What a solver says is not trusted: random prices never show that what is possible is not."""
     stated, draw = problem(ring(4), "allgather"), np.random.default_rng(0)
     view = views(Instance(stated))[0]
-    program = Program(view, Alike.of(view.instance), 6.0, 1.0)  # three steps of 2 us
+    program = Program(view, Equivalence.of(view.instance), 6.0, 1.0)  # three steps of 2 us
     for _ in range(50):
         prices = draw.normal(size=program.model.num_rows) * draw.integers(0, 2, program.model.num_rows)
         assert program.shows(Solution("optimal", duals=prices)) >= 1.0
@@ -94,10 +94,10 @@ def test_any_prices_prove_something_true() -> None:
 
 def test_what_looks_alike_is_as_little_as_under_all_symmetries() -> None:
     """On a torus a passage is told by how far its ends are from where the chunk starts."""
-    classes = Alike.of(Instance(problem(grid(3, 3), "allgather"))).classes
+    classes = Equivalence.of(Instance(problem(grid(3, 3), "allgather"))).classes
     assert classes.places.max() + 1 == 3  # here, one away, two away
     assert classes.ports.max() == classes.links.max() == 0
-    assert Alike.of(Instance(problem(full(5), "allgather"))).classes.passages.max() + 1 == 2
+    assert Equivalence.of(Instance(problem(full(5), "allgather"))).classes.passages.max() + 1 == 2
 
 
 def test_sizes_of_groups_are_looked_at_one_by_one_and_then_in_steps() -> None:

@@ -89,7 +89,7 @@ def named(
 def _starts(problem: Problem, way: Way, slower: float) -> tuple[int, ...]:
     """At which turn after its first step a chunk takes each step.
 
-    Those behind a step that takes longer than the shortest wait so many turns more as it takes longer, times
+    Those behind a step that takes longer than the shortest wait as many turns more as it takes longer, times
     `slower`: other chunks take the shortest steps until then.
     """
     took_us = [_busy_us(problem, hops) for hops in max(way.chunks, key=len)]
@@ -123,7 +123,7 @@ def _one_by_one(way: Way, starts: Sequence[int]) -> Iterator[Decision]:
 
 
 def _in_groups(way: Way, most: int) -> Iterator[Decision]:
-    """All chunks of a link at a step as one send, or as few as may be of at most so many chunks."""
+    """All chunks of a link at a step as one send, or as few as may be of at most this many chunks."""
     for step in range(way.steps):
         of_link: dict[tuple[int, bool], list[int]] = {}
         for hop in (hop for hops in way.chunks if step < len(hops) for hop in hops[step]):

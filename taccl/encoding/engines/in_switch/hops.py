@@ -35,7 +35,7 @@ class Way:
     ----------
     name : of the algorithm.
     chunks : for each chunk, in the order of their turns, its hops at each step.
-    doors : so many chunks after another have doors of their own.
+    doors : this many chunks after another have doors of their own.
     """
 
     name: str

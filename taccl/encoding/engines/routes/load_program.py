@@ -309,7 +309,7 @@ def _kinds(problem: Problem) -> list[_Kind]:
 
 
 def _dealt(problem: Problem, kinds: list[_Kind], ways: list[_Way], counts: IntArray) -> Routes:
-    """So many chunks on each of the first ways; those of all ways take turns."""
+    """`counts` chunks on each of the first ways; those of all ways take turns."""
     chunk, link, is_sum, turn = [], [], [], np.zeros(problem.num_chunks)
     for number, kind in enumerate(kinds):
         own = [at for at in np.flatnonzero(counts).tolist() if ways[at].kind == number]

@@ -34,7 +34,7 @@ PAIRS_SHARPNESS = (8.0, 24.0, 60.0)
 PAIRS_ALONE_SHARPNESS = (100.0, 200.0)
 #: By what part chance changes how urgent a row is, there: 0.1 is often 1% faster than 0.001.
 PAIRS_ALONE_CHANCE = 0.1
-#: Chunks are not routed one by one where more links have to be looked at; so many are in a unit of work.
+#: Chunks are not routed one by one where more links have to be looked at; this many are in a unit of work.
 PAIRS_ALONE_LOOKS, PAIRS_ALONE_LOOKS_PER_UNIT = 100_000_000, 32_000
 #: What a path's own time counts next to the price of its ports.
 PAIRS_SHORTNESS = 0.02
@@ -68,7 +68,7 @@ LOAD_PROGRAM_WORTH = 1e-4
 #: prices first. Eight GPUs with eight servers end at 5,537 us with (1e-2, 0) and 5,810 with (1e-2, 2); of two
 #: nodes of eight H100 the busiest port has 4,864 us with the one and 3,964 with the other.
 LOAD_PROGRAM_TRIALS = ((1e-2, 0), (1e-2, 2), (0.5, 0))
-#: No more programs are asked once the busiest port is busy for no longer than the bound and this part of it.
+#: No more programs are solved once the busiest port is busy for no longer than the bound and this part of it.
 LOAD_PROGRAM_NEAR = 0.02
 #: How much work that waits counts, in turn. 72 GPUs below a switch, 72 chunks of 1 GB: 2,663 us with 1, and
 #: 2,801 with 0 and the best wave. Two nodes of eight H100, 512 chunks: 4,541 us with 0.3, 4,584 with 0.
@@ -77,7 +77,7 @@ LOAD_PROGRAM_BEHIND = (1.0, 0.0, 0.3)
 LOAD_PROGRAM_CHANCE = 0.03
 #: The same for the way from the root to where an arc begins, as a part of its price.
 LOAD_PROGRAM_DEPTH = 1e-3
-#: Larger products of kinds of chunks, roots and pairs of ranks are left to shortest paths; so many, each
+#: Larger products of kinds of chunks, roots and pairs of ranks are left to shortest paths; this many, each
 #: times the ranks, are in a unit of work.
 LOAD_PROGRAM_MOST_CELLS, LOAD_PROGRAM_CELLS_PER_UNIT = 4_000_000, 20_000
 #: A program of more of these than are passed in about a second has an answer only where there is time: an

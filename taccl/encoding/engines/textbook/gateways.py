@@ -44,7 +44,7 @@ class _Gateways:
     grid : nodes on axis 0, their ranks on axis 1, with the algorithm inside nodes along axis 1.
     gates : the places in a node that may be gateways, dealt in this order to the nodes that follow.
     many : gateways from a node to each other.
-    near : so many of the nodes that follow are served by the gateways next to where chunks begin, the others
+    near : how many of the nodes that follow are served by gateways next to where chunks begin, the others
         by those next to where they end; with rails, these follow on those. -1: half of each node's chunks.
     apart : what crosses apart, as in `_APART`; not on rails.
     """

@@ -140,7 +140,7 @@ class _NodeSumGateways:
 
 
 def by_node_sums(problem: Problem, parts: Parts, totals: Lines) -> Iterator[Algorithm]:
-    """For sums over three nodes of one size or more; `totals` : algorithms for so many ranks."""
+    """For sums over three nodes of one size or more; `totals` : algorithms for this many ranks."""
     nodes = by_nodes(problem.topology)
     if nodes is None or parts.kind != "summed" or len(nodes) < 3:
         return

@@ -1,4 +1,4 @@
-r"""What looks alike: classes of passages of chunks over links, for one variable each in a linear program.
+r"""Equivalent passages: classes of passages of chunks over links, for one variable each in a linear program.
 
 A *passage* is a chunk and a link that it may pass. Passages, places (a chunk and a rank), turns (a chunk, a
 port and the rank that sends), links and ports are parted into classes, ever more finely, until two of a class
@@ -9,7 +9,7 @@ A linear program that has rows for places, turns, links and ports, and variables
 nothing by one variable for each class. Take a solution x and a class of rows, and add these up. A variable
 of class C has the same coefficients in that sum, all in all, as any other of C. So the sum is a row of the
 means of classes; divided by the number of rows it is one row of the class with each variable replaced by its
-mean. So the means are a solution, of the same value where the objective is alike in each class.
+mean. So the means are a solution, of the same value where the objective is the same in each class.
 
 Every symmetry keeps this partition, so there are no more classes than orbits under all symmetries of the
 problem together, and no symmetry has to be found or stated.
@@ -28,7 +28,7 @@ from taccl.model.network import FloatArray
 
 
 @dataclass(frozen=True, eq=False)
-class Alike:
+class Equivalence:
     """The classes of one instance.
 
     Parameters
@@ -46,7 +46,7 @@ class Alike:
     wanted: BoolArray
 
     @staticmethod
-    def of(instance: Instance) -> Alike:
+    def of(instance: Instance) -> Equivalence:
         """All passages of an instance; what starts at a rank never comes to it."""
         problem, demand = instance.problem, instance.demand
         shape = problem.num_chunks, problem.num_ranks
@@ -58,7 +58,7 @@ class Alike:
         if limits is not None:
             may_use &= limits[problem.collective.owner]
         chunk, link = np.nonzero(may_use)
-        return Alike(instance, chunk, link, starts, wanted)
+        return Equivalence(instance, chunk, link, starts, wanted)
 
     @cached_property
     def sender(self) -> IntArray:
@@ -142,12 +142,14 @@ class Classes:
         )
 
 
-def _refined(alike: Alike) -> Classes:
-    topology, turns, cross = alike.instance.problem.topology, alike.turns, alike.crossings
+def _refined(equivalence: Equivalence) -> Classes:
+    topology, turns, cross = equivalence.instance.problem.topology, equivalence.turns, equivalence.crossings
     pair_link, pair_port = topology.incidence
     rate, further = _numbered(topology.pair_betas), _numbered(cross.further_us)
-    chunk, link = alike.chunk, alike.link
-    start = _numbered(alike.starts.ravel(), alike.wanted.ravel()).reshape(alike.starts.shape)
+    chunk, link = equivalence.chunk, equivalence.link
+    start = _numbered(equivalence.starts.ravel(), equivalence.wanted.ravel()).reshape(
+        equivalence.starts.shape
+    )
     of = Classes(
         np.zeros(len(link), dtype=np.int64),
         start,
@@ -159,7 +161,12 @@ def _refined(alike: Alike) -> Classes:
     while of.many > many:
         many = of.many
         passages = _numbered(
-            *(of.passages, of.places[chunk, alike.sender], of.places[chunk, alike.receiver], of.links[link])
+            *(
+                of.passages,
+                of.places[chunk, equivalence.sender],
+                of.places[chunk, equivalence.receiver],
+                of.links[link],
+            )
         )
         passages = _numbered(passages, _sums(len(link), turns.passage, _numbered(of.turns[turns.turn])))
         there = _numbered(of.places[chunk[cross.passage], cross.rank], further)
@@ -170,8 +177,8 @@ def _refined(alike: Alike) -> Classes:
         taken = _sums(len(turns.chunk), turns.turn, _numbered(passages[turns.passage], rate[turns.pair]))
         turn = _numbered(of.turns, taken, ports[turns.port], of.places[turns.chunk, turns.rank])
         cells, ranks = of.places.size, topology.num_ranks
-        coming = _sums(cells, chunk * ranks + alike.receiver, passages)
-        going = _sums(cells, chunk * ranks + alike.sender, passages)
+        coming = _sums(cells, chunk * ranks + equivalence.receiver, passages)
+        going = _sums(cells, chunk * ranks + equivalence.sender, passages)
         leaving = _sums(cells, turns.chunk * ranks + turns.rank, turn)
         crossing = _sums(
             cells,

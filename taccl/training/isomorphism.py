@@ -39,7 +39,7 @@ def _mixed(values: _Colours) -> _Colours:
 
 
 @dataclass(eq=False)
-class Alike:
+class Isomorphisms:
     """Tells which allocations of one machine look alike.
 
     Parameters
