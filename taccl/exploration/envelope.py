@@ -131,8 +131,8 @@ class Envelope:
     def worth(self, anchors: int) -> list[float]:
         """How much a search at each size promises; 0 where the gap is closed.
 
-        The first of them, evenly spread, are worth more than all others, since each is far from what was
-        searched for. Then it is the gap, less for each search that was done there or near it.
+        The first `anchors` sizes, evenly spread, are worth more than all others, since each is far from what
+        was searched for. Then it is the gap, less for each search that was done there or near it.
         """
         many, gaps = len(self.searches), self._open_gaps()
         first = {(2 * turn + 1) * many // (2 * anchors) for turn in range(anchors)}
