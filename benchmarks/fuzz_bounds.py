@@ -126,7 +126,10 @@ def _look_for_faster(kind: str, numbers: range, most_sends: int) -> None:
         "featured": random_problems.random_featured_problem,
         "helped": random_problems.random_helped_problem,
         "joint": random_problems.random_joint_problem,
-    }[kind]
+        "pairs": random_problems.random_pairs_problem,
+    }.get(kind)
+    if drawn is None:
+        sys.exit(f"there is no kind {kind!r} of problem")
     counted: Counter[str] = Counter()
     for number in numbers:
         problem = drawn(random.Random(f"{kind} {number}"), number % 5 > 1)

@@ -5,8 +5,7 @@ share a GPU's way into a switch, a NIC or a PCIe bridge share that port. A port 
 links that use it: a trunk between switches has room for several GPUs. So how long a transfer keeps a
 port busy belongs to the pair (link, port). No engine, bound or check knows any other kind of hardware.
 
-A switch that sums or copies, or a server that adds up for others, is a rank too: a *helper*, which holds no
-data of its own.
+A switch that sums or copies, or a server that adds for others, is a rank, too: a *helper*, without own data.
 """
 
 from __future__ import annotations
@@ -66,8 +65,8 @@ class LogicalTopology:
         own contribution and those that come. One that cannot passes a part on as it is.
     may_copy : shape (num_ranks,) or None for all; whether a rank can make several of one chunk: keep it and
         pass it on, or pass it on to several. One that cannot does one of these, once.
-    domain_of : shape (num_ranks,) or None for `node_of`; ranks of one number reach each other's memory: what
-        joins them passes no NIC, although they may be of several nodes. Engines know nothing of it.
+    domain_of : shape (num_ranks,) or None for `node_of`; ranks of one number reach each other's memory,
+        without a NIC, although they may be of several nodes. Engines know nothing of it.
     executor : what executing costs next to the links, where the machine says so. Engines and the cost model's
         bounds know nothing of it.
 

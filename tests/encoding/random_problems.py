@@ -40,6 +40,27 @@ def random_problem(draw: random.Random, sums: bool) -> Problem:
     )
 
 
+def random_pairs_problem(draw: random.Random, sums: bool = False) -> Problem:
+    """Some pairs of 3 to 5 ranks have a chunk for each other, or two; some links are slower, or share ports.
+
+    Alphas are large next to chunks, so that detours save time. There are never sums.
+    """
+    ranks = draw.choice([3, 3, 4, 4, 5])
+    every = [(a, b) for a in range(ranks) for b in range(ranks) if a != b]
+    alpha_us, beta = draw.choice([1.0, 3.0, 6.0]), draw.choice([0.5, 1.0, 2.0])
+    links = [
+        (a, b, alpha_us * draw.choice([1, 1, 1, 2]), beta * draw.choice([1, 1, 1, 2]))
+        for a, b in every
+        if draw.random() < 0.85 or b == (a + 1) % ranks
+    ]
+    ends = [end for end in (0, 1) if draw.random() < 0.7]
+    shared = [[i for i, link in enumerate(links) if link[end] == r] for end in ends for r in range(ranks)]
+    occupancy = draw.choice(["serial", "serial", "serial", "pipelined"])
+    topology = machine(ranks, links, occupancy, shared=[users for users in shared if len(users) > 1])
+    pairs = draw.sample(every, draw.choice([2, 3, 4, 5, 6])) * draw.choice([1, 1, 2])
+    return Problem(topology, custom(ranks, [((a,), (b,), False) for a, b in pairs[:6]]), 1.0)
+
+
 def random_network(draw: random.Random) -> LogicalTopology:
     """A ring with chords, shared ports, fast or not, one or two nodes, either occupancy, any mix of costs."""
     ranks = draw.choice([2, 3, 3, 4, 4])

@@ -100,7 +100,7 @@ class _MostSends:
     ----------
     ports : at how many ports its links count.
     own_us : how long these are busy with what it has to send.
-    alpha_us : of its links the least; infinity: it has none.
+    alpha_us : how long a send keeps a port busy at least; infinity: it has no links.
     """
 
     ports: IntArray
@@ -118,7 +118,7 @@ class _MostSends:
         pair = np.lexsort((-links[port], sources[port], link))[topology.first_pair[:-1]]
         counted = np.unique(np.stack([topology.src, port[pair]]), axis=1)[0]
         alpha_us, beta = np.full((2, topology.num_ranks), np.inf)
-        np.minimum.at(alpha_us, topology.src, topology.alpha_us)
+        np.minimum.at(alpha_us, topology.src, topology.alpha_us if topology.is_serial else 0.0)
         np.minimum.at(beta, topology.src, topology.pair_betas[pair])
         starts, wants = instance.demand.starts, instance.demand.wants
         own = np.bincount(starts.rank[starts.rank != wants.rank], minlength=topology.num_ranks)
