@@ -2,7 +2,7 @@
 
     python -m benchmarks.baseline
 
-The measurements are those of taccl/baselines/measured.json.
+The measurements are those of taccl/analysis/baselines/measured.json.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from statistics import median
 
 from benchmarks import report
-from taccl.baselines.nccl import release_named
-from taccl.baselines.nccl.deviations import Deviation, deviations
+from taccl.analysis.baselines.nccl import release_named
+from taccl.analysis.baselines.nccl.deviations import Deviation, deviations
 from taccl.model.units import format_size
 
 RELEASE = "2.30"
@@ -20,9 +20,9 @@ RELEASE = "2.30"
 BANDS = (("below 16 KB", 0), ("16 KB to 1 MB", 2**14), ("2 MB to 256 MB", 2**21), ("1 GB and more", 2**30))
 INTRO = """\
 `taccl baseline nccl` prints what NCCL's own model of costs expects ([baseline.md](../baseline.md)). Here it
-is held against published measurements, each with its source in `taccl/baselines/measured.json`: of the
-algorithm that the source names, else of NCCL's pick. Nothing is fitted. measured/estimate is above 1 where
-NCCL is slower than its model; error is max(measured/estimate, estimate/measured) - 1.
+is held against published measurements, each with its source (`taccl/analysis/baselines/measured.json`): of
+the algorithm that the source names, else of NCCL's pick. Nothing is fitted. measured/estimate is above 1
+where NCCL is slower than its model; error is max(measured/estimate, estimate/measured) - 1.
 """
 NOTES = """\
 `a3-mega` runs NCCL over GPUDirect-TCPXO, whose latency its plugin states and the catalogue does not: it is

@@ -18,14 +18,14 @@ from statistics import median
 import numpy as np
 
 from benchmarks import report
+from taccl.analysis.baselines.measured import MeasuredTable, measured_tables
+from taccl.analysis.baselines.nccl.deviations import Deviation, deviations
+from taccl.analysis.baselines.nccl.releases import RELEASES
 from taccl.api import make_problem
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.simulate import simulate_plan
 from taccl.backend.target import LoweringOptions
 from taccl.backend.targets.registry import find_target
-from taccl.baselines.measured import MeasuredTable, measured_tables
-from taccl.baselines.nccl.deviations import Deviation, deviations
-from taccl.baselines.nccl.releases import RELEASES
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.textbook.engine import built
 from taccl.encoding.instance import Instance
@@ -184,8 +184,8 @@ def _quantiles(errors: Sequence[float]) -> tuple[float, float]:
 
 
 _INTRO = """\
-What calls take by the defaults of `taccl/topologies/executors/tuning.py`, next to public tables
-(`taccl/baselines/measured.json`) of 1 KB to 1 GB. Error: by how much the larger of both times is larger.
+What calls take by the defaults of `taccl/topologies/executors/tuning.py`, next to public tables of 1 KB to
+1 GB (`taccl/analysis/baselines/measured.json`). Error: by how much the larger of both times is larger.
 
 MSCCL++: the fastest of our one-shot and two-shot plans of 1, 4 and 16 instances, with packets and without;
 *without* is the fastest by links alone. NCCL: its own estimate, times one factor below 512 MB; *without* is

@@ -2,7 +2,7 @@
 
     python -m benchmarks.neighbours
 
-Rows of the published measurements that the package has (`taccl/baselines/measured.json`), from 1 KB
+Rows of the published measurements that the package has (`taccl/analysis/baselines/measured.json`), from 1 KB
 to 16 GB, stand next to the largest lower bound of its machine, with one chunk a rank, and next to what
 holds for any number of chunks. Links alone: no launch and no cost of steps. A bound above a measurement
 is an error of the machine or of the bound. Where fewer GPUs took part than a node has, the machine is the
@@ -17,8 +17,8 @@ from functools import cache
 
 from benchmarks import neighbour_tables, report
 from taccl import load_topology
+from taccl.analysis.baselines.measured import MeasuredRow, MeasuredTable, measured_tables
 from taccl.api import make_problem
-from taccl.baselines.measured import MeasuredRow, MeasuredTable, measured_tables
 from taccl.encoding.bounds import all_bounds
 from taccl.model.units import format_size
 from taccl.support.budget import Budget
@@ -42,7 +42,7 @@ one GPU, and a copy face, which stores at all. [Proofs of the bounds](../bounds/
 _INTRO_OF_TABLE = """\
 ## Bounds next to public measurements
 
-{rows} measured rows from 1 KB to 16 GB, of the tables of `taccl/baselines/measured.json`, which has their
+{rows} measured rows from 1 KB to 16 GB, of `taccl/analysis/baselines/measured.json`, which has their
 sources; {above} of them are faster than the bound of their machine for any number of chunks, which is what
 `bound` and `synthesize` print first, and {coarse} more than the one for one chunk a rank, as a library may
 cut finer. Bounds are by links alone. *Without* is the bound for one chunk a rank of the same machine if its

@@ -19,10 +19,10 @@ import numpy as np
 
 from benchmarks import report
 from benchmarks.testbed_orders import KEPT
+from taccl.analysis.ordering.plans import traffic_for
+from taccl.analysis.ordering.search import find_order
+from taccl.analysis.ordering.traffic import Traffic
 from taccl.model import units
-from taccl.ordering.plans import traffic_for
-from taccl.ordering.search import find_order
-from taccl.ordering.traffic import Traffic
 from taccl.support.budget import Budget
 from taccl.support.jit import ahead_of_time
 from taccl.synthesis.request import Request

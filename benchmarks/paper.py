@@ -24,8 +24,8 @@ from benchmarks import report
 from benchmarks.kept import keep_line, kept_lines
 from benchmarks.training import training
 from taccl import explore, synthesize
+from taccl.analysis.exploration.library_table import library
 from taccl.errors import TacclError
-from taccl.exploration.library_table import library
 from taccl.model.units import MB, format_size
 
 NAME = "paper"

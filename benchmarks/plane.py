@@ -23,8 +23,8 @@ from benchmarks import report
 from benchmarks.calls import Case, outcome
 from benchmarks.kept import Measured, keep, keep_line, kept, kept_lines, measured_now
 from benchmarks.plane_map import draw
+from taccl.analysis.exploration.library_table import library
 from taccl.errors import TacclError
-from taccl.exploration.library_table import library
 from taccl.model.collectives import COLLECTIVES
 from taccl.model.units import parse_size
 

@@ -24,11 +24,11 @@ from benchmarks.repair_rank import Case, Cell, Leg, Row
 from benchmarks.testbed_cases import MACHINES
 from taccl import synthesize
 from taccl.analysis.repair import Repaired, repair
+from taccl.deployment.testbed.design import Wire, design_of, rank_address
 from taccl.model.schedule import Schedule
 from taccl.model.schedule.derivation import sets_of_rows
 from taccl.model.schedule.partial_sums import contributors
 from taccl.model.schedule.saved import read_schedule
-from taccl.testbed.design import Wire, design_of, rank_address
 from taccl.topologies import load_topology
 
 COLLECTIVES = ("allgather", "reducescatter", "allreduce", "alltoall")

@@ -11,11 +11,11 @@ them: rows here say whether such figures are plausible, and test nothing.
 from __future__ import annotations
 
 from benchmarks import report
+from taccl.analysis.training.placements import rank_placements
+from taccl.analysis.training.stalled import stall
+from taccl.analysis.training.workload import Layer, Workload
 from taccl.topologies import parse_topology
 from taccl.topologies.model import PhysicalTopology
-from taccl.training.placements import rank_placements
-from taccl.training.stalled import stall
-from taccl.training.workload import Layer, Workload
 
 #: Bytes of gradients in fp32, microseconds forward and backward, of each layer.
 _VGG11 = (

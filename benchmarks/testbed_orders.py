@@ -22,12 +22,12 @@ import numpy as np
 from benchmarks import report
 from benchmarks.testbed import _run as run_on_testbed
 from benchmarks.testbed_rank import Case
+from taccl.analysis.ordering.ordered import Ordered, best_order
+from taccl.analysis.ordering.renamed import files_of_plan, renamed
 from taccl.backend.rounds.lowering import lower_to_rounds
 from taccl.backend.rounds.rounds import Rounds
 from taccl.backend.targets.registry import unfold_file
 from taccl.model.schedule import Schedule
-from taccl.ordering.ordered import Ordered, best_order
-from taccl.ordering.renamed import files_of_plan, renamed
 
 KEPT = report.RESULTS / "testbed_orders.jsonl"
 _HOSTS = 6

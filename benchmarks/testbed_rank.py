@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from taccl.backend.rounds.rounds import Rounds
-from taccl.jobs.benched import Stopwatch, buffer_elements
-from taccl.jobs.steps import run_steps, steps_of
+from taccl.deployment.jobs.benched import Stopwatch, buffer_elements
+from taccl.deployment.jobs.steps import run_steps, steps_of
 
 _AHEAD_S = 0.08
 
@@ -97,7 +97,7 @@ def by_mpi(cases: list[Case], out: Path) -> None:
     """Open MPI's own collectives."""
     import numpy as np
 
-    from taccl.mpi.world import World
+    from taccl.deployment.mpi.world import World
 
     world = World()
     comm = world.comm

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from taccl.analysis.bound import bounds as bounds
     from taccl.analysis.explained import Explanation as Explanation
     from taccl.analysis.explained import explain as explain
+    from taccl.analysis.exploration.explore import explore as explore
+    from taccl.analysis.exploration.explored import Explored as Explored
+    from taccl.analysis.exploration.library_table import library as library
     from taccl.analysis.machine_check import MachineCheck as MachineCheck
     from taccl.analysis.machine_check import check_machine as check_machine
     from taccl.analysis.pareto import Frontier as Frontier
@@ -32,20 +35,17 @@ if TYPE_CHECKING:
     from taccl.api import synthesize as synthesize
     from taccl.backend.verify.msccl_xml import verify_file as verify_file
     from taccl.backend.verify.mscclpp import verify_plan_file as verify_plan_file
-    from taccl.bundles.bundle import Bundle as Bundle
-    from taccl.bundles.bundle import bundle as bundle
-    from taccl.bundles.checked import check_bundle as check_bundle
     from taccl.calibration.link_fit import MeasuredFit as MeasuredFit
     from taccl.calibration.link_fit import fit_measured as fit_measured
-    from taccl.deployment import Deployment as Deployment
-    from taccl.deployment import deploy as deploy
+    from taccl.deployment.bundles.bundle import Bundle as Bundle
+    from taccl.deployment.bundles.bundle import bundle as bundle
+    from taccl.deployment.bundles.checked import check_bundle as check_bundle
     from taccl.deployment.converted import ConvertedFile as ConvertedFile
     from taccl.deployment.converted import convert_file as convert_file
+    from taccl.deployment.deployment import Deployment as Deployment
+    from taccl.deployment.deployment import deploy as deploy
     from taccl.encoding.core.options import SearchOptions as SearchOptions
     from taccl.errors import TacclError as TacclError
-    from taccl.exploration.explore import explore as explore
-    from taccl.exploration.explored import Explored as Explored
-    from taccl.exploration.library_table import library as library
     from taccl.model.collective import Collective as Collective
     from taccl.model.collectives import make_collective as make_collective
     from taccl.model.problem import Problem as Problem
@@ -78,16 +78,16 @@ _PUBLIC = {
     "api": "make_problem synthesize",
     "backend.verify.msccl_xml": "verify_file",
     "backend.verify.mscclpp": "verify_plan_file",
-    "bundles.bundle": "Bundle bundle",
-    "bundles.checked": "check_bundle",
+    "deployment.bundles.bundle": "Bundle bundle",
+    "deployment.bundles.checked": "check_bundle",
     "calibration.link_fit": "MeasuredFit fit_measured",
-    "deployment": "Deployment deploy",
+    "deployment.deployment": "Deployment deploy",
     "deployment.converted": "ConvertedFile convert_file",
     "encoding.core.options": "SearchOptions",
     "errors": "TacclError",
-    "exploration.explore": "explore",
-    "exploration.explored": "Explored",
-    "exploration.library_table": "library",
+    "analysis.exploration.explore": "explore",
+    "analysis.exploration.explored": "Explored",
+    "analysis.exploration.library_table": "library",
     "model.collective": "Collective",
     "model.collectives": "make_collective",
     "model.problem": "Problem",

@@ -20,11 +20,14 @@ class Room:
     name : of the package or module, dotted from the folder of its table.
     holds : what lives there.
     imports : the rooms that it may import; it may import all that these may, too.
+    outside : for a room inside another one: what of the rooms of `taccl` it may import, if not all that the
+        room around it may.
     """
 
     name: str
     holds: str
     imports: tuple[str, ...] = ()
+    outside: tuple[str, ...] = ()
 
 
 #: From the bottom to the top.
@@ -33,12 +36,8 @@ ROOMS = (
     Room(
         "support",
         "what knows no collectives: arguments, files, lines and cells of text, the budget of a search, "
-        "compiled loops, plugins, data frames and HTML, JSON schemas",
-        ("errors",),
-    ),
-    Room(
-        "pages",
-        "what all pages for the browser share: styles, colours, tooltips, and how a page is put together",
+        "compiled loops, plugins, data frames and HTML, JSON schemas; `pages/` is what all pages for the "
+        "browser share",
         ("errors",),
     ),
     Room(
@@ -50,12 +49,7 @@ ROOMS = (
         "topologies",
         "machines: the catalogue, generators, YAML; `importers/` reads what tools print of them; `drawing/` "
         "draws them",
-        ("model", "pages"),
-    ),
-    Room(
-        "baselines",
-        "what stock libraries do: NCCL's choice and time, RCCL's choice, published measurements",
-        ("topologies",),
+        ("model",),
     ),
     Room(
         "sketch",
@@ -66,7 +60,7 @@ ROOMS = (
     Room(
         "backend",
         "targets: lowering, files, verification, execution on arrays, simulation, show",
-        ("model", "pages"),
+        ("model",),
     ),
     Room(
         "synthesis",
@@ -77,8 +71,9 @@ ROOMS = (
     Room("api", "`synthesize()` and `make_problem()`: the walk, written out once", ("synthesis",)),
     Room(
         "analysis",
-        "questions about a problem, a machine or a file: bounds, explanations, SCCL's frontier, simulation",
-        ("api", "baselines"),
+        "questions about a problem, a machine or a file: bounds, explanations, SCCL's frontier, simulation, "
+        "what stock libraries do, curves over sizes, orders of hosts, training steps",
+        ("api",),
     ),
     Room(
         "calibration",
@@ -86,49 +81,22 @@ ROOMS = (
         ("analysis",),
     ),
     Room(
-        "exploration",
-        "which algorithm at which size: curves over all sizes, their envelope, and where to search next",
-        ("analysis",),
-    ),
-    Room(
-        "tuners",
-        "which algorithm a stock library takes at which size: tuner files, written and checked",
-        ("exploration",),
-    ),
-    Room(
-        "ordering",
-        "which host takes which place of a plan: the order in which it is fastest, and what no order beats",
-        ("analysis",),
-    ),
-    Room(
-        "training",
-        "a training step: layers, buckets, how long it waits for its collectives, which GPUs suit it",
-        ("exploration",),
-    ),
-    Room("deployment", "files into a job: plans converted, and a module that registers them", ("analysis",)),
-    Room(
-        "bundles",
-        "a folder to deploy: files that tile a range of sizes, how to run and to check them",
-        ("exploration", "deployment", "calibration"),
-    ),
-    Room(
-        "jobs",
-        "files in somebody's job: which of them a call takes, and what one rank does then",
-        ("bundles",),
+        "deployment",
+        "files into a job: plans converted and registered, folders of files, tuner files, and jobs that run "
+        "them",
+        ("calibration",),
     ),
     Room(
         "torch",
         "plans in a PyTorch job: functions, and a process group; the one room that imports torch",
-        ("jobs",),
+        ("deployment",),
     ),
-    Room("mpi", "plans under mpirun; the one room that imports mpi4py", ("jobs",)),
-    Room("jax", "plans in a JAX program, as permutations; the one room that imports jax", ("jobs",)),
-    Room("testbed", "a machine as namespaces and shaped wires of this computer", ("topologies",)),
+    Room("jax", "plans in a JAX program, as permutations; the one room that imports jax", ("deployment",)),
     Room("testing", "checks that an engine, a bound, a target or a format keeps its promises", ("analysis",)),
     Room(
         "cli",
         "one module for each group of commands; the only room that prints",
-        ("torch", "mpi", "tuners", "testbed", "ordering", "training"),
+        ("torch",),
     ),
 )
 
@@ -241,7 +209,57 @@ BACKEND = (
     ),
 )
 
-TABLES = {"taccl": ROOMS, "taccl.encoding": ENCODING, "taccl.backend": BACKEND}
+#: The rooms of `analysis`; `*` are the modules that are directly in its folder.
+ANALYSIS = (
+    Room(
+        "baselines",
+        "what stock libraries do: NCCL's choice and time, RCCL's choice, published measurements",
+        outside=("topologies",),
+    ),
+    Room("explained", "why there is no schedule: the lines that are to blame, and what would help"),
+    Room(
+        "*",
+        "bounds, the frontier, simulated files, checks and failures of a machine, repair: a module for each",
+        ("baselines", "explained"),
+    ),
+    Room(
+        "exploration",
+        "which algorithm at which size: curves over all sizes, their envelope, and where to search next",
+        ("*",),
+    ),
+    Room(
+        "ordering",
+        "which host takes which place of a plan: the order in which it is fastest, and what no order beats",
+        ("*",),
+    ),
+    Room(
+        "training",
+        "a training step: layers, buckets, how long it waits for its collectives, which GPUs suit it",
+        ("exploration",),
+    ),
+)
+
+#: The rooms of `deployment`; `*` are the modules that are directly in its folder.
+DEPLOYMENT = (
+    Room("testbed", "a machine as namespaces and shaped wires of this computer", outside=("topologies",)),
+    Room(
+        "tuners",
+        "which algorithm a stock library takes at which size: tuner files, written and checked",
+        outside=("analysis",),
+    ),
+    Room("*", "plans converted, and a module that registers them", outside=("analysis",)),
+    Room("bundles", "a folder to deploy: files for a range of sizes, how to run and to check them", ("*",)),
+    Room("jobs", "which file of a folder a call takes, and what one rank does then", ("bundles",)),
+    Room("mpi", "plans under mpirun; the one room that imports mpi4py", ("jobs",)),
+)
+
+TABLES = {
+    "taccl": ROOMS,
+    "taccl.encoding": ENCODING,
+    "taccl.backend": BACKEND,
+    "taccl.analysis": ANALYSIS,
+    "taccl.deployment": DEPLOYMENT,
+}
 
 
 def reach(rooms: tuple[Room, ...], name: str) -> set[str]:
@@ -259,11 +277,13 @@ def reach(rooms: tuple[Room, ...], name: str) -> set[str]:
 
 def table(package: str) -> str:
     """The rooms of a package as a table of Markdown, from the bottom to the top."""
-    rows = [
-        f"| `{room.name}` | {room.holds} | {', '.join(f'`{below}`' for below in room.imports) or '-'} |\n"
-        for room in TABLES[package]
-    ]
+    rows = [f"| `{room.name}` | {room.holds} | {_imports(room)} |\n" for room in TABLES[package]]
     return "| room | what lives there | may import |\n|---|---|---|\n" + "".join(rows)
+
+
+def _imports(room: Room) -> str:
+    names = (*room.imports, *(f"taccl.{name}" for name in room.outside))
+    return ", ".join(f"`{name}`" for name in names) or "-"
 
 
 def with_tables(page: str) -> str:

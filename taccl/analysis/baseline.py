@@ -9,11 +9,18 @@ from typing import Literal, get_args
 
 from taccl.analysis.any_cutting import any_cutting_bounds
 from taccl.analysis.baseline_size import BaselineSize, measured_at
-from taccl.baselines import rccl
-from taccl.baselines.nccl import Choice, Communicator, Release, choice, communicator_of, release_named
-from taccl.baselines.nccl.communicator import Algorithm, Cpu
-from taccl.baselines.nccl.deviations import near
-from taccl.baselines.nccl.model import POINT_TO_POINT
+from taccl.analysis.baselines import rccl
+from taccl.analysis.baselines.nccl import (
+    Choice,
+    Communicator,
+    Release,
+    choice,
+    communicator_of,
+    release_named,
+)
+from taccl.analysis.baselines.nccl.communicator import Algorithm, Cpu
+from taccl.analysis.baselines.nccl.deviations import near
+from taccl.analysis.baselines.nccl.model import POINT_TO_POINT
 from taccl.encoding.bounds import Proof
 from taccl.errors import CollectiveError, TacclError, UnitError
 from taccl.model import units

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from taccl.baselines.measured import MeasuredRow, MeasuredTable, measured_tables
+from taccl.analysis.baselines.measured import MeasuredRow, MeasuredTable, measured_tables
 from taccl.encoding.bounds import Proof
 from taccl.model import units
 from taccl.support.schemas import finite

@@ -11,8 +11,10 @@ from click.core import ParameterSource
 from taccl.analysis.baseline import LIBRARIES, SIZES, Baseline
 from taccl.analysis.baseline import baseline as baseline_of
 from taccl.analysis.baseline_size import BaselineSize
-from taccl.baselines.nccl import RELEASES
-from taccl.baselines.nccl.communicator import CPUS
+from taccl.analysis.baselines.nccl import RELEASES
+from taccl.analysis.baselines.nccl.communicator import CPUS
+from taccl.analysis.exploration.library_table import library as library_of
+from taccl.analysis.exploration.sizes import sizes_of
 from taccl.cli.options import (
     FILE,
     collective_option,
@@ -23,11 +25,9 @@ from taccl.cli.options import (
 )
 from taccl.cli.output import STDOUT, claim_outputs, show_json, show_reported, show_table, write_output
 from taccl.cli.sections import Sectioned
-from taccl.exploration.library_table import library as library_of
-from taccl.exploration.sizes import sizes_of
+from taccl.deployment.tuners.rules import DIALECTS, Dialect, reader_of
+from taccl.deployment.tuners.writer import USE, to_csv
 from taccl.model.collectives import plain_name
-from taccl.tuners.rules import DIALECTS, Dialect, reader_of
-from taccl.tuners.writer import USE, to_csv
 
 
 @click.command(cls=Sectioned)
@@ -189,7 +189,7 @@ def _as_tuner_file(
         raise click.UsageError("--tuner has all sizes; leave --size out")
     is_named = ctx.get_parameter_source("collective") is ParameterSource.COMMANDLINE
     claim_outputs((output,), (request["topology"],))
-    from taccl.tuners.choices import tuning_of
+    from taccl.deployment.tuners.choices import tuning_of
 
     tuning = tuning_of([collective] if is_named else None, library=wanted, **request)
     write_output(STDOUT if output is None else output, to_csv(tuning, dialect))

@@ -11,13 +11,13 @@ from typing import Any
 
 import click
 
+from taccl.analysis.exploration.sizes import sizes_of
 from taccl.backend.execute.call import DTYPES
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json
+from taccl.deployment.jobs.benched import Benched
+from taccl.deployment.jobs.plans import JobPlans, read_plans
 from taccl.errors import TacclError
-from taccl.exploration.sizes import sizes_of
-from taccl.jobs.benched import Benched
-from taccl.jobs.plans import JobPlans, read_plans
 from taccl.support.files import write_atomically
 from taccl.support.schemas import stamped
 
@@ -77,8 +77,8 @@ def _over_mpi(
     plans: JobPlans, backend: str, sizes: Sequence[int], *, dtype: str, **options: Any
 ) -> Iterator[tuple[int, Benched | None]]:
     """The rank of this process and a row each time; None before the first."""
-    from taccl.mpi.bench import bench as measured
-    from taccl.mpi.world import World
+    from taccl.deployment.mpi.bench import bench as measured
+    from taccl.deployment.mpi.world import World
 
     world = World()
 

@@ -7,9 +7,6 @@ from typing import Any
 
 import click
 
-from taccl.bundles.bundle import Bundle
-from taccl.bundles.bundle import bundle as make_bundle
-from taccl.bundles.checked import check_bundle
 from taccl.cli import completion
 from taccl.cli.explore_options import explore_options
 from taccl.cli.explore_progress import search_reports
@@ -17,6 +14,9 @@ from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_reported
 from taccl.cli.signals import undisturbed
 from taccl.cli.targets import target_option
+from taccl.deployment.bundles.bundle import Bundle
+from taccl.deployment.bundles.bundle import bundle as make_bundle
+from taccl.deployment.bundles.checked import check_bundle
 from taccl.support.files import check_folder
 
 #: Something failed its check.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
+from taccl.analysis.exploration.cache import VARIABLE, Cache, cache_folder
 from taccl.cli.options import json_option
 from taccl.cli.output import show_json, show_table
-from taccl.exploration.cache import VARIABLE, Cache, cache_folder
 from taccl.support.schemas import stamped
 
 

@@ -11,9 +11,8 @@ import click
 from taccl.cli.options import FILE, json_option, machine_options, proxy_option
 from taccl.cli.output import STDOUT, claim_outputs, output_name, show_json, write_output
 from taccl.cli.sections import Sectioned
-from taccl.deployment import Deployment
-from taccl.deployment import deploy as deploy_plans
-from taccl.deployment.deployment import is_module, module_file
+from taccl.deployment.deployment import Deployment, is_module, module_file
+from taccl.deployment.deployment import deploy as deploy_plans
 from taccl.deployment.first_run import cautions, log_lines, placeholders, test_command, torchrun_commands
 from taccl.deployment.order import LAST
 from taccl.deployment.plans import DeployedPlan

@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from taccl.analysis.exploration.explore import explore as explore_machine
+from taccl.analysis.exploration.explored import Explored
 from taccl.cli import completion
 from taccl.cli.explore_options import explore_options
 from taccl.cli.explore_progress import search_reports
@@ -17,10 +19,8 @@ from taccl.cli.output import STDOUT, claim_outputs, output_name, show_json, show
 from taccl.cli.sections import Sectioned
 from taccl.cli.signals import undisturbed
 from taccl.cli.targets import target_option
-from taccl.exploration.explore import explore as explore_machine
-from taccl.exploration.explored import Explored
-from taccl.tuners.rules import DIALECTS, Dialect, reader_of
-from taccl.tuners.writer import USE, to_csv
+from taccl.deployment.tuners.rules import DIALECTS, Dialect, reader_of
+from taccl.deployment.tuners.writer import USE, to_csv
 
 
 @click.command(cls=Sectioned)
@@ -100,7 +100,7 @@ def _write(*outputs: tuple[Path | None, Callable[[], str | bytes]]) -> None:
 
 
 def _tuner_file(table: Explored, dialect: Dialect) -> str:
-    from taccl.tuners.explored import tuning_of_explored
+    from taccl.deployment.tuners.explored import tuning_of_explored
 
     return to_csv(tuning_of_explored(table, reader_of(dialect)), dialect)
 

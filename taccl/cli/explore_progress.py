@@ -12,9 +12,9 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from taccl.analysis.exploration.exploration import Listener
+from taccl.analysis.exploration.explored import Cell, Explored
 from taccl.cli.progress import has_terminal, shown_live
-from taccl.exploration.exploration import Listener
-from taccl.exploration.explored import Cell, Explored
 from taccl.model import units
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from taccl.analysis.ordering.hostfile import FORMATS, Format
+from taccl.analysis.ordering.ordered import best_order
 from taccl.backend.target import AnyTarget
 from taccl.backend.targets.registry import DEFAULT_TARGET
 from taccl.cli import completion
@@ -21,8 +23,6 @@ from taccl.cli.options import (
 from taccl.cli.output import claim_outputs, output_name, show_reported, write_output
 from taccl.cli.sections import Sectioned
 from taccl.cli.targets import target_option
-from taccl.ordering.hostfile import FORMATS, Format
-from taccl.ordering.ordered import best_order
 from taccl.synthesis.lowering import write_files
 
 

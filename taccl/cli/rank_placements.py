@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
+from taccl.analysis.training.placements import rank_placements as ranked
 from taccl.cli import completion
 from taccl.cli.options import FILE, json_option, nodes_option, topology_option
 from taccl.cli.output import show_reported
 from taccl.cli.sections import Sectioned
-from taccl.training.placements import rank_placements as ranked
 
 
 @click.command(name="rank-placements", cls=Sectioned)

@@ -101,8 +101,8 @@ def _over_mpi(
     ctx: click.Context, file: Path, options: dict[str, Any], deadline: Deadline
 ) -> tuple[list[Execution], bool]:
     """The outcomes, and whether this process is the one that says so."""
-    from taccl.mpi.running import run_over_mpi
-    from taccl.mpi.world import World
+    from taccl.deployment.mpi.running import run_over_mpi
+    from taccl.deployment.mpi.world import World
 
     world = World()
     try:

@@ -7,14 +7,14 @@ from typing import Any
 
 import click
 
+from taccl.analysis.training.stall_report import Stalled
+from taccl.analysis.training.stalled import stall as stall_of
+from taccl.analysis.training.step_timeline import step_lines, step_timeline
 from taccl.backend.show.trace import to_trace
 from taccl.cli import completion
 from taccl.cli.options import FILE, json_option, nodes_option, topology_option
 from taccl.cli.output import claim_outputs, output_name, show_json, show_table, write_output
 from taccl.cli.sections import Sectioned
-from taccl.training.stall_report import Stalled
-from taccl.training.stalled import stall as stall_of
-from taccl.training.step_timeline import step_lines, step_timeline
 
 
 @click.command(cls=Sectioned)

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from taccl import api
+from taccl.analysis.exploration.compared import Compared, compared, shares_of
 from taccl.analysis.server_curve import ServerCurve, searched_with_servers
 from taccl.backend.target import THREAD_BLOCKS, AnyTarget
 from taccl.backend.targets.registry import DEFAULT_TARGET
@@ -33,7 +34,6 @@ from taccl.cli.signals import undisturbed
 from taccl.cli.targets import protocol_option, target_option
 from taccl.encoding.engines.registry import ENGINES
 from taccl.errors import CheckError, CollectiveError
-from taccl.exploration.compared import Compared, compared, shares_of
 from taccl.model import units
 from taccl.model.collectives import COLLECTIVES, plain_name
 from taccl.support.arguments import shown

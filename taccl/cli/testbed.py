@@ -13,10 +13,10 @@ import click
 from taccl.cli import completion
 from taccl.cli.options import json_option
 from taccl.cli.output import show_reported
+from taccl.deployment.testbed.building import build, enter, environment_of, in_rank
+from taccl.deployment.testbed.checking import TOLERANCE, check
+from taccl.deployment.testbed.design import Design, design_of
 from taccl.errors import CheckError, TacclError
-from taccl.testbed.building import build, enter, environment_of, in_rank
-from taccl.testbed.checking import TOLERANCE, check
-from taccl.testbed.design import Design, design_of
 from taccl.topologies import load_topology
 
 #: The port of the rendezvous, on a network that nobody else reaches.

@@ -16,13 +16,13 @@ from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json
 from taccl.cli.sections import Sectioned
 from taccl.cli.targets import target_option
+from taccl.deployment.tuners.found import is_tuner_file
+from taccl.deployment.tuners.verify import verify_tuner_file
 from taccl.errors import CheckError, TacclError
 from taccl.model.collectives import make_collective
 from taccl.support.arguments import shown
 from taccl.support.files import read_bytes
 from taccl.synthesis.collective_file import load_collective
-from taccl.tuners.found import is_tuner_file
-from taccl.tuners.verify import verify_tuner_file
 
 #: Words of a file are shown as they are up to this many letters.
 LONGEST_WORD = 60

@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from taccl.deployment.jobs.plans import JobPlan, JobPlans, read_plans
+from taccl.deployment.jobs.waves import Wave, Waves, waves_of
 from taccl.errors import TacclError
-from taccl.jobs.plans import JobPlan, JobPlans, read_plans
-from taccl.jobs.waves import Wave, Waves, waves_of
 
 _REDUCE: dict[str, Callable[[Any, Any], Any]] = {
     "sum": jnp.add,

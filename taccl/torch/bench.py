@@ -8,8 +8,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from taccl.jobs.benched import Benched, Stopwatch, buffer_elements, cases
-from taccl.jobs.plans import JobPlan, JobPlans
+from taccl.deployment.jobs.benched import Benched, Stopwatch, buffer_elements, cases
+from taccl.deployment.jobs.plans import JobPlan, JobPlans
 from taccl.torch.collectives import Collectives
 
 

@@ -11,9 +11,9 @@ import torch
 import torch.distributed as dist
 
 from taccl.backend.rounds.lowering import MOST_OPERATIONS
+from taccl.deployment.jobs.plans import JobPlans, read_plans
+from taccl.deployment.jobs.steps import Exchange
 from taccl.errors import TacclError
-from taccl.jobs.plans import JobPlans, read_plans
-from taccl.jobs.steps import Exchange
 from taccl.torch.messages import messages_of
 from taccl.torch.planned import Planned, check_alike
 from taccl.torch.puts import puts_of

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from taccl.deployment.jobs.plans import JobPlans, read_plans
 from taccl.errors import TacclError
-from taccl.jobs.plans import JobPlans, read_plans
 from taccl.torch.messages import messages_of
 from taccl.torch.planned import Planned, check_alike
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from taccl.jobs.steps import Exchange, RankRound, View
-from taccl.jobs.under_way import UnderWay
+from taccl.deployment.jobs.steps import Exchange, RankRound, View
+from taccl.deployment.jobs.under_way import UnderWay
 
 #: What nobody else is likely to send with. Between two ranks only their order distinguishes messages,
 #: as NCCL has no tags.

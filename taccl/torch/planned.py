@@ -19,9 +19,9 @@ from weakref import ref
 import torch
 import torch.distributed as dist
 
+from taccl.deployment.jobs.plans import JobPlan, JobPlans
+from taccl.deployment.jobs.steps import Exchange, RankSteps, run_steps, steps_of
 from taccl.errors import TacclError
-from taccl.jobs.plans import JobPlan, JobPlans
-from taccl.jobs.steps import Exchange, RankSteps, run_steps, steps_of
 from taccl.torch.reductions import Reduce, reduction_of
 
 #: Collectives whose input, or output, is a part for each rank; the other is one part, or as many.

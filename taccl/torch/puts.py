@@ -17,9 +17,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from taccl.deployment.jobs.steps import Range, RankRound, View
+from taccl.deployment.jobs.under_way import UnderWay
 from taccl.errors import TacclError
-from taccl.jobs.steps import Range, RankRound, View
-from taccl.jobs.under_way import UnderWay
 
 #: Signals: slot 0 or 1 is full, slot 0 or 1 is free.
 _FULL, _FREE = 0, 2

@@ -197,7 +197,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("simulate", "ag.xml", "--topology", "ring:3", "--size", "3MB,6MB", "--protocol", "LL"),
     ),
     "taccl.bench/1": (),  # in a job of several processes: tests/torch
-    "taccl.testbed/1": (),  # in namespaces of its own: tests/testbed
+    "taccl.testbed/1": (),  # in namespaces of its own: tests/deployment/testbed
     "taccl.lower/1": (
         ("lower", "ag.xml", "--rounds"),
         ("lower", "ag.xml", "--rounds", "--in-place", "--pipelined", *RING),

@@ -12,7 +12,8 @@ import pytest
 from fake_mscclpp import NATIVE, DataType, Request, Runtime, preloaded
 
 from taccl.backend.mscclpp import parse_plan, to_json
-from taccl.deployment import deploy, emitted
+from taccl.deployment import emitted
+from taccl.deployment.deployment import deploy
 from taccl.deployment.emitted import Job, Plan
 
 PLANS = Path(__file__).parents[1] / "data" / "mscclpp"

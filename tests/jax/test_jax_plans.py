@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from taccl import synthesize
-from taccl.jobs.plans import read_plans
-from taccl.jobs.waves import Wave, waves_of
+from taccl.deployment.jobs.plans import read_plans
+from taccl.deployment.jobs.waves import Wave, waves_of
 
 DEVICES = 4
 NAMES = ("allgather", "reducescatter", "allreduce", "alltoall")

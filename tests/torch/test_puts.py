@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from studies import examples
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'taccl[torch]'")
-from taccl.jobs.steps import RankRound, RankSteps, run_steps  # noqa: E402
+from taccl.deployment.jobs.steps import RankRound, RankSteps, run_steps  # noqa: E402
 from taccl.torch.puts import Puts, puts_of, room_for  # noqa: E402
 
 SLOT = 16  # bytes: four numbers, so that longer messages go in pieces

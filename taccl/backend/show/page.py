@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from taccl.backend.show.timeline import KINDS, Timeline
-from taccl.pages.assemble import assemble, text_of
+from taccl.support.pages.assemble import assemble, text_of
 
 _SCRIPTS = ("data.js", "plot.js", "timeline.js", "ports.js", "topology.js", "main.js")
 

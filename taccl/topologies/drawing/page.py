@@ -9,14 +9,14 @@ import networkx as nx
 
 from taccl.model.network import FloatArray
 from taccl.model.units import MB, bandwidth_gbps
-from taccl.pages.assemble import assemble, text_of
+from taccl.support.pages.assemble import assemble, text_of
 from taccl.topologies.helpers import words
 from taccl.topologies.model import PhysicalTopology
 from taccl.topologies.summary import headline
 
 #: This many GPUs of a node that are linked to each other are placed by their links, not on an ellipse.
 _PLACED = (9, 128)
-_PAGES = "taccl.pages"
+_PAGES = "taccl.support.pages"
 
 #: Two GPUs of a node by their places there, the first one first; and where one is drawn: x, y.
 _Edge = tuple[int, int]

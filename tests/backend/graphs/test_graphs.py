@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from taccl import make_problem, synthesize
+from taccl.analysis.exploration.library_table import library
 from taccl.analysis.graph_baseline import graph_baseline
 from taccl.backend.graphs.document import Graphs
 from taccl.backend.graphs.from_schedule import channels_of
@@ -19,7 +20,6 @@ from taccl.backend.targets.graphs import TARGETS
 from taccl.backend.targets.registry import find_target
 from taccl.cli.main import main
 from taccl.errors import CollectiveError, TacclError
-from taccl.exploration.library_table import library
 from taccl.model.schedule import Schedule, schedule_from_json
 from taccl.testing import check_target, napkin_schedules
 
