@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from importlib import import_module
 from pathlib import Path
 
 import click
@@ -11,9 +12,6 @@ import numpy as np
 from taccl.cli import completion
 from taccl.cli.options import FILE, json_option, nodes_option
 from taccl.cli.output import claim_outputs, output_name, show_json, show_table, write_output
-from taccl.cli.topology_check import check
-from taccl.cli.topology_fit import fit
-from taccl.cli.topology_import import import_machine
 from taccl.model import units
 from taccl.model.executor import Executor
 from taccl.sketch.equal_nodes import nodes_are_equivalent
@@ -38,14 +36,31 @@ from taccl.topologies.reach import check_pairs, may_reach
 _HEADER = {"bandwidth_gbps": "GB/s"}
 
 
-@click.group()
+#: Commands that are modules, as (module, function), imported when used: `list` and `show` load no engine.
+_MODULES = {
+    "check": ("topology_check", "check"),
+    "fit": ("topology_fit", "fit"),
+    "import": ("topology_import", "import_machine"),
+}
+
+
+class _Topology(click.Group):
+    """The commands of this module and those that are modules of their own."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted((*super().list_commands(ctx), *_MODULES))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _MODULES:
+            return super().get_command(ctx, cmd_name)
+        module, function = _MODULES[cmd_name]
+        command: click.Command = getattr(import_module(f"taccl.cli.{module}"), function)
+        return command
+
+
+@click.group(cls=_Topology)
 def topology() -> None:
     """Machines: list the catalogue; show, check, import one; fit one to measurements."""
-
-
-topology.add_command(check)
-topology.add_command(import_machine)
-topology.add_command(fit)
 
 
 @topology.command("list")

@@ -13,17 +13,24 @@ from tests.cli.conftest import Taccl
 HEAVY = {"numpy", "numba", "scipy", "pulp", "ortools", "z3", "networkx", "highspy", "rich", "yaml"}
 
 
-def test_the_list_of_commands_loads_no_command() -> None:
+def loaded_by(*words: str, shows: str) -> set[str]:
+    """The modules that a command loads, in a process of its own."""
     requested = (
         "import sys\n"
         "from taccl.cli.main import main\n"
-        "try: main(['--help'])\n"
-        "except SystemExit: pass\n"
+        "try: main(sys.argv[1:])\n"
+        "except SystemExit as done: assert not done.code\n"
         "print(*sys.modules, file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", requested], capture_output=True, text=True, check=True)
-    loaded = set(done.stderr.split())
-    assert "synthesize" in done.stdout
+    done = subprocess.run(
+        [sys.executable, "-c", requested, *words], capture_output=True, text=True, check=True
+    )
+    assert shows in done.stdout
+    return set(done.stderr.split())
+
+
+def test_the_list_of_commands_loads_no_command() -> None:
+    loaded = loaded_by("--help", shows="synthesize")
     assert not HEAVY & loaded
     assert {name for name in loaded if name.startswith("taccl.")} == {
         "taccl.cli",
@@ -33,6 +40,11 @@ def test_the_list_of_commands_loads_no_command() -> None:
         "taccl.cli.signals",
         "taccl.errors",
     }
+
+
+def test_the_list_of_machines_loads_no_solver_and_no_engine() -> None:
+    loaded = loaded_by("topology", "list", shows="ndv2")
+    assert not {"numba", "pulp", "ortools", "z3", "highspy", "taccl.analysis", "taccl.encoding"} & loaded
 
 
 def test_commands_stand_in_groups(taccl: Taccl) -> None:
