@@ -47,6 +47,9 @@ from taccl.support.budget import Budget
 _COPIES = ("allgather", "alltoall", "broadcast", "gather", "scatter")
 #: Of an exhaustive search; what takes more of these takes hundreds of thousands.
 _MOST_SENDS = 1_000
+#: Of CP-SAT's count for one example. With 10, of 872 examples 868 end within 1.3 s of the wall and one takes 38:
+#: CP-SAT counts less than it does there.
+_SECONDS = 1.0
 some = settings(max_examples=examples(8), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
@@ -82,7 +85,7 @@ def agrees_with_an_exhaustive_search(small: Problem) -> None:
     known = first(small)
     if not len(known):
         return
-    best, bound = of_the_whole_model(small, known)
+    best, bound = of_the_whole_model(small, known, _SECONDS)
     assert bound <= optimum * (1 + 1e-9) + 1e-6
     assert best.makespan_us >= optimum - 1e-6
     if bound >= best.makespan_us * (1 - 1e-9):
@@ -124,7 +127,7 @@ def test_what_is_proved_of_unequal_and_late_chunks_agrees_with_an_exhaustive_sea
     known = first(small)
     if not len(known):
         return
-    best, bound = of_the_whole_model(small, known, 2.0)
+    best, bound = of_the_whole_model(small, known, _SECONDS)
     assert best.makespan_us >= optimum - 1e-6
     assert bound <= optimum * (1 + 1e-9) + 1e-6
     if bound >= best.makespan_us * (1 - 1e-9):
