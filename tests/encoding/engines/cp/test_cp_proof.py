@@ -47,8 +47,8 @@ from taccl.support.budget import Budget
 _COPIES = ("allgather", "alltoall", "broadcast", "gather", "scatter")
 #: Of an exhaustive search; what takes more of these takes hundreds of thousands.
 _MOST_SENDS = 1_000
-#: Of CP-SAT's count for one example. With 10, of 872 examples 868 end within 1.3 s of the wall and one takes 38:
-#: CP-SAT counts less than it does there.
+#: Of CP-SAT's count for one example. With 10, of 872 examples 868 end within 1.3 s of the wall and one takes
+#: 38: CP-SAT counts less than it does there.
 _SECONDS = 1.0
 some = settings(max_examples=examples(8), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
