@@ -10,10 +10,9 @@ from taccl.analysis.any_cutting import any_cutting_bounds
 from taccl.api import make_problem
 from taccl.backend.graphs.document import Graphs
 from taccl.backend.graphs.found import GraphsDocument
-from taccl.backend.graphs.programs import graphs_in
+from taccl.backend.graphs.programs import Channels, graphs_in
 from taccl.backend.graphs.read_environment import is_environment, read_environment
 from taccl.backend.graphs.read_graph_file import is_graph_file, read_graph_file
-from taccl.backend.graphs.unfolded import Channels
 from taccl.backend.simulate.settings import SimulationSettings
 from taccl.errors import TacclError, TopologyError
 from taccl.model import units

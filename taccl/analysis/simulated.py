@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from taccl.analysis.reprove import believed, claim_notes
+from taccl.analysis.bound import believed, claim_notes
 from taccl.analysis.simulated_result import SimulatedFile, SimulatedSize
 from taccl.analysis.simulated_subject import Subject, of_file, of_schedule
 from taccl.api import make_problem

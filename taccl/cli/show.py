@@ -129,7 +129,7 @@ def _schedule(file: Path, machine: _Machine) -> _Subject:
     if machine != _NOT_GIVEN:
         raise click.UsageError("a schedule knows its machine and its size; these options are for an XML")
     saved = read_schedule(file)
-    from taccl.analysis.reprove import prove_again  # it loads the solvers, which showing an XML does without
+    from taccl.analysis.bound import prove_again  # it loads the solvers, which showing an XML does without
 
     proved, notes = prove_again(saved)
     shown = replace(saved, lower_bound_us=proved.value_us, bound_source=proved.witness)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from taccl.backend.lower_plan.fits import checked_window, unit_of
 from taccl.backend.machine.report import Verification
-from taccl.backend.mscclpp.nodes import ranks_joined
+from taccl.backend.mscclpp.commands import ranks_joined
 from taccl.backend.mscclpp.reader import parse_plan_document
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.targets.registry import target_of_file

@@ -15,8 +15,13 @@ import numpy as np
 
 from taccl.encoding.core.demand import Demand
 from taccl.encoding.core.distance import distances_us
-from taccl.encoding.core.earliest import ChunkKinds, chunk_kinds, earliest_us
-from taccl.encoding.core.paths import distances_by_limits, shortest_path_sets
+from taccl.encoding.core.earliest import (
+    ChunkKinds,
+    chunk_kinds,
+    distances_by_limits,
+    earliest_us,
+    shortest_path_sets,
+)
 from taccl.encoding.core.phases import Phases, default_owners, phases
 from taccl.encoding.members import Members, members
 from taccl.encoding.quotient import Quotient, quotient

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from taccl.encoding.core.hops import least_transfers
+from taccl.encoding.core.distance import least_transfers
 from taccl.encoding.symmetry.search import lost_by_costs, with_symmetry_found
 from taccl.model.engine_costs import LINKS_ONLY, Served, effective_network
 from taccl.model.problem import Problem

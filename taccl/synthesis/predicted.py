@@ -15,15 +15,17 @@ import numpy as np
 from taccl.backend.simulate.settings import SimulationSettings
 from taccl.backend.simulate.simulated import Simulated
 from taccl.backend.unfolded import Relays, Unfolded
-from taccl.encoding.bounds import Proof, all_bounds, lower_bound
+from taccl.encoding.bounds import Proof, all_bounds, lower_bound, quick_bound
 from taccl.encoding.bounds.cuts import Crossings, members
 from taccl.encoding.bounds.latency import LATENCY
 from taccl.encoding.bounds.stream import NOTHING
+from taccl.encoding.core.timing import decisions_of, in_order
 from taccl.encoding.instance import Instance
 from taccl.errors import TopologyError
 from taccl.model.executor import Executor, ProtocolCosts
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem
+from taccl.model.schedule import SavedSchedule, Schedule
 from taccl.model.tolerance import contradicts
 from taccl.model.units import MB
 from taccl.support.budget import Budget
@@ -272,3 +274,15 @@ def _blocks(problem: Problem, relays: Relays, costs: ProtocolCosts) -> Iterator[
             kind="thread-blocks",
             remedy="more thread blocks: instances or channels",
         )
+
+
+def by_links(schedule: Schedule, machine: LogicalTopology) -> SavedSchedule:
+    """The same sends in the same order on a machine as it is, checked, with a bound for it.
+
+    So a file of it can be used with the machine's file, like any other.
+    """
+    problem = replace(schedule.problem, topology=machine)
+    timed = in_order(problem, decisions_of(schedule))
+    timed.check()
+    bound = quick_bound(problem)
+    return SavedSchedule(timed, bound.value_us, bound.witness)

@@ -22,9 +22,8 @@ from taccl.support.report import Report, Reported, Table
 from taccl.support.schemas import finite
 from taccl.synthesis.autotune.files_tried import FileTried
 from taccl.synthesis.autotune.trials import ChunksTried
-from taccl.synthesis.by_links import by_links
 from taccl.synthesis.lowering import OutputFile, paths_of, write_files
-from taccl.synthesis.predicted import Execution
+from taccl.synthesis.predicted import Execution, by_links
 from taccl.synthesis.search import Found, Status, relative_gap
 from taccl.synthesis.searcher import TaskRun
 from taccl.synthesis.template_files import FileByRank

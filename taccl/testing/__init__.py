@@ -9,8 +9,14 @@ check_engine(ENGINE)
 
 from __future__ import annotations
 
-from taccl.testing.contracts import check_bound, check_engine, check_format, check_target
-from taccl.testing.napkin import napkin_problems, napkin_schedules
+from taccl.testing.contracts import (
+    check_bound,
+    check_engine,
+    check_format,
+    check_target,
+    napkin_problems,
+    napkin_schedules,
+)
 from taccl.testing.schedules import assert_same_schedule, assert_valid_schedule
 
 __all__ = [

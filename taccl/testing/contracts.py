@@ -1,7 +1,8 @@
 """What engines, bounds, targets and formats promise, as checks that can be run on one from outside.
 
-Each check calls the value as `taccl` does and raises AssertionError with the promise that is broken. Nothing
-is printed and nothing is registered.
+The problems for engines can be drawn on a napkin. Each check calls the
+value as `taccl` does and raises AssertionError with the promise that is broken. Nothing is printed, and
+nothing is registered.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from taccl.api import make_problem
 from taccl.backend.execute.deadline import Deadline
 from taccl.backend.execute.requested import RunRequested
 from taccl.backend.simulate.settings import SimulationSettings
@@ -28,7 +30,7 @@ from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.model.tolerance import contradicts
 from taccl.support.budget import Budget
 from taccl.support.reading import Format
-from taccl.testing.napkin import napkin_problems, napkin_schedules
+from taccl.synthesis.search import search
 
 #: Units of work for one run of an engine, and for all proofs of a bound. Our engines find no more in 300.
 _EFFORT, _PROVING = 100, 20_000
@@ -240,3 +242,28 @@ def _is_sentence(text: str) -> bool:
 def _require(holds: bool, what: str, fault: str) -> None:
     if not holds:
         raise AssertionError(f"{what}: {fault}")
+
+
+#: A machine, a collective, chunks in each part.
+_NAPKINS = (
+    ("ring:3", "allgather", 1),
+    ("ring-oneway:3", "allgather", 2),
+    ("switch:4", "alltoall", 1),
+    ("mesh:2x2", "broadcast", 2),
+    ("ring:4", "reducescatter", 1),
+    ("full:3", "allreduce", 1),
+)
+#: Units of work for a schedule.
+_EFFORT = 400
+
+
+def napkin_problems() -> Iterator[Problem]:
+    """Six collectives of 3 MB on six machines of three or four ranks."""
+    for machine, collective, chunks in _NAPKINS:
+        yield make_problem(collective, topology=machine, size="3MB", chunks=chunks).problem
+
+
+def napkin_schedules() -> Iterator[Schedule]:
+    """A good schedule for each of `napkin_problems`; the same ones in each call."""
+    for problem in napkin_problems():
+        yield search(problem, SearchOptions(effort=_EFFORT)).schedule

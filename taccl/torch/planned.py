@@ -22,7 +22,6 @@ import torch.distributed as dist
 from taccl.deployment.jobs.plans import JobPlan, JobPlans
 from taccl.deployment.jobs.steps import Exchange, RankSteps, run_steps, steps_of
 from taccl.errors import TacclError
-from taccl.torch.reductions import Reduce, reduction_of
 
 #: Collectives whose input, or output, is a part for each rank; the other is one part, or as many.
 _PARTED_INPUT = ("reducescatter", "alltoall", "scatter")
@@ -220,3 +219,27 @@ def check_alike(digests: list[str]) -> None:
             f"rank {others[0]} has other plans than rank 0",
             hint="give all ranks the same files, in the same order",
         )
+
+
+#: Of two tensors, with `out=`, which may be one of them.
+Reduce = Callable[..., torch.Tensor]
+
+_FLOATS = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
+_WHOLE = {torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64}
+_COMPLEX = {torch.complex64, torch.complex128}
+
+_REDUCTIONS = (
+    (dist.ReduceOp.SUM, _FLOATS | _WHOLE | _COMPLEX, torch.add),
+    (dist.ReduceOp.AVG, _FLOATS, torch.add),  # and divided in the end
+    (dist.ReduceOp.PRODUCT, _FLOATS | _WHOLE, torch.mul),
+    (dist.ReduceOp.MIN, _FLOATS | _WHOLE, torch.minimum),
+    (dist.ReduceOp.MAX, _FLOATS | _WHOLE, torch.maximum),
+    (dist.ReduceOp.BAND, _WHOLE, torch.bitwise_and),
+    (dist.ReduceOp.BOR, _WHOLE, torch.bitwise_or),
+    (dist.ReduceOp.BXOR, _WHOLE, torch.bitwise_xor),
+)
+
+
+def reduction_of(op: object, dtype: torch.dtype) -> Reduce | None:
+    """The function for a reduction of a type; None: only the inner backend knows it (PREMUL_SUM)."""
+    return next((reduce for known, types, reduce in _REDUCTIONS if op == known and dtype in types), None)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from studies import examples
 
 import taccl
-from taccl.backend.flat_json.by_rank import text_of_ranks
+from taccl.backend.flat_json.of_rank import text_of_ranks
 from taccl.backend.flat_json.reader import parse_actions_document
 from taccl.backend.flat_json.verify import verify_actions
 from taccl.backend.flat_json.writer import actions_to_json

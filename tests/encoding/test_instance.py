@@ -20,8 +20,7 @@ from taccl.encoding.core.timing import Decision, in_order
 from taccl.encoding.engines.textbook.parts import parts_of
 from taccl.encoding.instance import Instance
 from taccl.encoding.quotient import quotient
-from taccl.encoding.symmetry.action import Action
-from taccl.encoding.symmetry.check import action_of
+from taccl.encoding.symmetry.action import Action, action_of
 from taccl.encoding.symmetry.search import assumed_group
 from taccl.model.automorphism import Broken
 from taccl.model.collective import IntArray

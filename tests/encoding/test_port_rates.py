@@ -24,7 +24,7 @@ from taccl.encoding.engines.registry import engine_named, names
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.solve import solve
 from taccl.encoding.quotient import quotient
-from taccl.encoding.symmetry.check import is_automorphism
+from taccl.encoding.symmetry.action import is_automorphism
 from taccl.errors import SolverError
 from taccl.model.automorphism import broken_by
 from taccl.model.network import LogicalTopology, Occupancy

@@ -15,7 +15,7 @@ from studies import examples
 from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.quotient import Quotient, quotient
-from taccl.encoding.symmetry.check import is_automorphism
+from taccl.encoding.symmetry.action import is_automorphism
 from taccl.encoding.symmetry.search import assumed_group
 from taccl.model.collectives import COLLECTIVES, make_collective
 from taccl.model.network import LogicalTopology
@@ -237,6 +237,6 @@ def test_a_collective_with_a_root_is_refused_before_the_network_is_looked_at(
 ) -> None:
     """No symmetry moves all ranks and keeps the root; a large network takes seconds to look at."""
     requested: list[object] = []
-    monkeypatch.setattr("taccl.encoding.symmetry.check.network_map", lambda *given: requested.append(given))
+    monkeypatch.setattr("taccl.encoding.symmetry.action.network_map", lambda *given: requested.append(given))
     assert quotient(problem(full(8), "broadcast")) is None
     assert not requested

@@ -1,4 +1,7 @@
-"""The fastest of all curves at each size, which sizes share one, and where a search is worth most."""
+"""The fastest of all curves at each size, which sizes share one, and where a search is worth most.
+
+`front` is for latency against bandwidth: the algorithms that no other one matches in both.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from taccl.analysis.exploration.curves import Curve, at_size
-from taccl.analysis.exploration.front import front
 from taccl.analysis.exploration.library import fastest_somewhere
 from taccl.analysis.exploration.question import Question
 from taccl.analysis.exploration.tuning import DONE, NEAR, SAME
@@ -169,3 +171,30 @@ def _fastest(curves: Sequence[Curve], place: int, serves: dict[int, int]) -> Cur
         return None
     equal = [curve for curve in curves if curve.times_us[place] <= least * (1 + SAME)]
     return max(equal, key=lambda curve: (serves.get(id(curve), 0), -curve.times_us[place]))
+
+
+def front(points: Sequence[tuple[float, float]]) -> list[int]:
+    """The numbers of the points on the Pareto front, ascending; of both figures of a point, lower is better.
+
+    Figures that differ by no more than `SAME` are equal. A point is off the front if another one is as low in
+    both figures and lower in one, or is equal to it, and on the front.
+    """
+    kept: list[int] = []
+    for number, point in enumerate(points):
+        is_beaten = any(dominates(other, point) for other in points)
+        if not is_beaten and not any(_equal(points[other], point) for other in kept):
+            kept.append(number)
+    return kept
+
+
+def dominates(a: tuple[float, float], b: tuple[float, float]) -> bool:
+    """Whether a is as low as b in both figures, and lower in one."""
+    # No chain of such pairs comes back to its first point: each takes more than `SAME` off one figure and
+    # adds no more than that to the other, so both cannot be as they were. So some point is on the front.
+    return all(x <= y * (1 + SAME) for x, y in zip(a, b, strict=True)) and any(
+        x * (1 + SAME) < y for x, y in zip(a, b, strict=True)
+    )
+
+
+def _equal(a: tuple[float, float], b: tuple[float, float]) -> bool:
+    return all(x <= y * (1 + SAME) and y <= x * (1 + SAME) for x, y in zip(a, b, strict=True))

@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from taccl.analysis.exploration.answer import Answer
 from taccl.analysis.exploration.curves import Curve, at_size
 from taccl.analysis.exploration.envelope import Envelope
-from taccl.analysis.exploration.page.contents import Part
-from taccl.analysis.exploration.page.page import explored_page
-from taccl.analysis.exploration.page.timelines import packed_timelines
+from taccl.analysis.exploration.page.page import Part, explored_page, packed_timelines
 from taccl.analysis.exploration.question import Question
 from taccl.encoding.bounds import NOTHING, Proof
 from taccl.errors import TacclError

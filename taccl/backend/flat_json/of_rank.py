@@ -1,4 +1,4 @@
-"""What one rank does by a template, as actions: made of its own transfers, and of no other rank's.
+"""What one rank does by a template, as actions and as text: made of its own transfers alone.
 
 A chunk is an element. Work is done where a chunk's number is its offset: in the output, or for a
 ReduceScatter in scratch. A rank that adds nothing to its contribution sends it from its input; else the first
@@ -10,17 +10,22 @@ and one that writes waits for what reads them; so any executor's order gives the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 
 import numpy as np
 
-from taccl.backend.flat_json.document import Action, ActionRank, Do, Span
+from taccl.backend.flat_json.document import Action, ActionRank, ActionsProgram, Do, Span
+from taccl.backend.flat_json.writer import lines_of_actions
+from taccl.backend.lower.sizes import sizes_of
 from taccl.backend.program import Buffer
+from taccl.backend.target import LoweringOptions
 from taccl.errors import VerificationError
 from taccl.model.template import RankTransfers, Template
 from taccl.model.tolerance import TOLERANCE_US
+from taccl.model.units import MB
 
 
 @dataclass(frozen=True)
@@ -206,3 +211,33 @@ class _Work:
 
     def _do(self, do: Do, many: int, source: Span, target: Span, after: tuple[int, ...] = ()) -> None:
         self.actions.append(Action(do, many, source, target, after=tuple(sorted({*after}))))
+
+
+def text_of_ranks(template: Template, options: LoweringOptions, ranks: range | None = None) -> Iterator[str]:
+    """The pieces of a file of these ranks, one or more for each, made one by one; None: of all.
+
+    Of some ranks it is a file of its own format, which says which; of all it is one like any other.
+
+    Raises
+    ------
+    CollectiveError : a rank that there is not.
+    UnitError : no size lies between those requested.
+    """
+    problem = template.part.problem
+    sizes = sizes_of(problem.collective, problem.size_bytes, options.min_bytes, options.max_bytes)
+    chunks = template.num_ranks * problem.collective.chunks_per_rank
+    header = ActionsProgram(
+        name=options.name,
+        collective=template.collective,
+        root=None,
+        chunk_elements=(1,) * chunks,
+        sums=(problem.collective.is_reduction,) * chunks,
+        call_elements=chunks,
+        element_bytes=max(1, math.ceil(problem.chunk_mb * MB)),
+        min_bytes=sizes.min_bytes,
+        max_bytes=sizes.max_bytes,
+        ranks=(),
+    )
+    every = range(template.num_ranks) if ranks is None else ranks
+    only = None if ranks is None else (ranks.start, template.num_ranks)
+    return lines_of_actions(header, (actions_of_rank(template, rank) for rank in every), only)

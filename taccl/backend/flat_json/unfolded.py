@@ -1,4 +1,4 @@
-"""A file of actions, unfolded: how it is shown, simulated and run."""
+"""A file of actions, unfolded: how it is shown, simulated and run; and one call of it, for other formats."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ import numpy as np
 
 from taccl.backend.execute.outcome import Execution
 from taccl.backend.execute.requested import RunRequested
+from taccl.backend.flat_json.cells import Cells, cells_of
 from taccl.backend.flat_json.checks import check_structure
 from taccl.backend.flat_json.document import ActionsProgram
 from taccl.backend.flat_json.execution import run_actions
 from taccl.backend.flat_json.in_blocks import in_blocks
-from taccl.backend.flat_json.one_call import call_of_actions
 from taccl.backend.flat_json.reader import ActionsDocument
-from taccl.backend.flat_json.verify import verify_actions
+from taccl.backend.flat_json.unfold import unfold
+from taccl.backend.flat_json.verify import expected, verify_actions
 from taccl.backend.machine.one_call import OneCall
 from taccl.backend.machine.report import Collector, Verification
+from taccl.backend.machine.run import run_acts
 from taccl.backend.program import Program
 from taccl.backend.show import Timeline, describe_program, program_timeline
 from taccl.backend.simulate import Simulation, simulate_program
@@ -161,3 +163,29 @@ def _of_steps(simulated: Simulated | None) -> Simulation | None:
     if simulated is None or isinstance(simulated, Simulation):
         return simulated
     raise VerificationError("the simulation is not one of this file")
+
+
+def call_of_actions(document: ActionsDocument, collective: Collective | None, root: int | None) -> OneCall:
+    """What the actions do in a call, cut where they cut it.
+
+    Raises
+    ------
+    VerificationError : the file is not right, or its actions cut buffers into unequal pieces.
+    """
+    verify_actions(document, collective=collective, root=root).raise_for_findings()
+    program = document.program
+    cells = cells_of(program)
+    if cells is None or not _is_even(cells):
+        raise VerificationError(
+            "its chunks, or what its actions take of them, are of unequal sizes",
+            path=document.path,
+            hint="only files of equal chunks become something else",
+        )
+    machine = unfold(program, cells)
+    return OneCall(machine, run_acts(machine.acts).sequence[0], expected(program, cells))
+
+
+def _is_even(cells: Cells) -> bool:
+    """Whether all cells have as many elements."""
+    lengths = [np.diff(starts) for of_rank in cells.starts for starts in of_rank]
+    return len(np.unique(np.concatenate(lengths))) <= 1

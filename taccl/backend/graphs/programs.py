@@ -6,12 +6,16 @@ steps, so that it can be verified, run, shown and simulated like any other.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from taccl.backend.graphs.document import ROOT, Graphs, children_of
 from taccl.backend.graphs.found import GraphsDocument
 from taccl.backend.graphs.verify import verify_graphs
 from taccl.backend.program import Buffer, Op, Program, Protocol, RankProgram, Step, ThreadBlock
+from taccl.backend.simulate.settings import SimulationSettings
+from taccl.backend.simulate.simulated import Simulated
+from taccl.backend.two_sided import TwoSided
+from taccl.model.network import LogicalTopology
 
 #: Pieces of the share of a tree that follow each other, where nobody says; the most of all trees together.
 PIECES, _MOST_PIECES = 16, 256
@@ -119,3 +123,26 @@ def _tree(parents: tuple[int, ...], channel: int, share: int, blocks: list[list[
 def _steps(op: Op, pieces: list[int], after: int | None) -> list[Step]:
     """A step a piece, which waits for the same step of another thread block."""
     return [_step(op, piece, None if after is None else (after, step)) for step, piece in enumerate(pieces)]
+
+
+@dataclass(frozen=True, eq=False)
+class Channels(TwoSided):
+    """The AllReduce that a library makes of its graphs: run like any program, simulated by links alone.
+
+    A library brings its own kernels, whose costs are not those of an interpreter of programs.
+    """
+
+    @staticmethod
+    def of_graphs(graphs: Graphs, pieces: int = PIECES) -> Channels:
+        """All channels together, each with an equal share of the call, of a tree in this many pieces."""
+        plain = TwoSided.of(program_of(graphs, pieces))
+        return Channels(**{name: getattr(plain, name) for name in plain.__dataclass_fields__})
+
+    @property
+    def executed_by(self) -> None:
+        """No runtime whose costs are known."""
+        return None
+
+    def simulate(self, network: LogicalTopology, chunk_mb: float, settings: SimulationSettings) -> Simulated:
+        """Step by step, by the network's links."""
+        return super().simulate(replace(network, executor=None), chunk_mb, settings)

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Iterator
 
 from taccl.backend.machine.one_call import OneCall
 from taccl.backend.program import Buffer
-from taccl.backend.rounds.dataflow import Dataflow, dataflow_of
+from taccl.backend.rounds.dataflow import Dataflow, dataflow_of, longest_chain, rounds_of
 from taccl.backend.rounds.homes import Buffers, Homes, buffers_of, find_homes
-from taccl.backend.rounds.levels import longest_chain, rounds_of
 from taccl.backend.rounds.rounds import Local, Message, Place, Round, Rounds
 from taccl.backend.rounds.verify import check_rounds
 from taccl.errors import TacclError

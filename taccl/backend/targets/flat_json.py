@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from taccl.backend.flat_json.by_rank import text_of_ranks
 from taccl.backend.flat_json.document import ActionsProgram
 from taccl.backend.flat_json.lowering import lower_flat
+from taccl.backend.flat_json.of_rank import text_of_ranks
 from taccl.backend.flat_json.reader import begins_as_actions, parse_actions_document
 from taccl.backend.flat_json.unfolded import Flat
 from taccl.backend.flat_json.verify import RUNTIME, verify_actions

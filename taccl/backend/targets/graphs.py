@@ -11,10 +11,9 @@ from taccl.backend.graphs.document import Graphs, Shape
 from taccl.backend.graphs.found import GraphsDocument
 from taccl.backend.graphs.loads import pairs_of
 from taccl.backend.graphs.lowering import check_problem, lower_to_graphs
-from taccl.backend.graphs.programs import graphs_in
+from taccl.backend.graphs.programs import Channels, graphs_in
 from taccl.backend.graphs.read_environment import is_environment, read_environment
 from taccl.backend.graphs.read_graph_file import is_graph_file, read_graph_file
-from taccl.backend.graphs.unfolded import Channels
 from taccl.backend.graphs.verify import verify_graphs
 from taccl.backend.graphs.writer import environment_line, graph_xml
 from taccl.backend.lower.carried import XML_FEATURES, XML_REASONS

@@ -15,11 +15,10 @@ from taccl.encoding.engines.engine import Engine
 from taccl.encoding.engines.registry import engine_named, serves_somehow
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.alongside import BoundsAlongside
-from taccl.encoding.portfolio.contenders import OnMembers, contenders_for
+from taccl.encoding.portfolio.contenders import OnMembers, contenders_for, opened
 from taccl.encoding.portfolio.impossible import limited_ranks, why_impossible
 from taccl.encoding.portfolio.journal import Journal
 from taccl.encoding.portfolio.lineup import lineup_for
-from taccl.encoding.portfolio.opening import opened
 from taccl.encoding.portfolio.rounds import Rounds
 from taccl.encoding.portfolio.tuning import (
     SOLVE_BOUNDS,

@@ -15,8 +15,7 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from taccl.encoding.symmetry.action import Action, Compositions, compositions
-from taccl.encoding.symmetry.check import action_of
+from taccl.encoding.symmetry.action import Action, Compositions, action_of, compositions
 from taccl.errors import SketchError
 from taccl.model.automorphism import Broken, network_map, same_costs
 from taccl.model.collective import BoolArray, IntArray

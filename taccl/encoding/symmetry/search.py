@@ -14,9 +14,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from taccl.encoding.symmetry.action import Action
+from taccl.encoding.symmetry.action import Action, action_of
 from taccl.encoding.symmetry.candidates import candidates_of
-from taccl.encoding.symmetry.check import action_of
 from taccl.encoding.symmetry.group import Growing, SymmetryGroup, growing_from
 from taccl.model.automorphism import differences
 from taccl.model.collective import IntArray

@@ -12,8 +12,7 @@ import pytest
 from browser import Driven, driven, needs_driver
 
 from taccl import Explored, explore, load_topology
-from taccl.analysis.exploration.page.loads import busy_us_per_mb
-from taccl.analysis.exploration.page.timelines import changed
+from taccl.analysis.exploration.page.page import busy_us_per_mb, changed
 
 WIDE, NARROW = 1400, 400
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taccl import explore
-from taccl.analysis.exploration.front import dominates, front
+from taccl.analysis.exploration.envelope import dominates, front
 
 FIGURES = st.one_of(st.just(math.inf), st.floats(0.1, 1e6), st.integers(1, 4).map(float))
 POINTS = st.lists(st.tuples(FIGURES, FIGURES), max_size=12)

@@ -3,7 +3,7 @@
 import pytest
 from small_problems import full, machine, problem, ring
 
-from taccl.encoding.core.hops import least_transfers
+from taccl.encoding.core.distance import least_transfers
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from small_problems import full, networks, problem, ring, two_nodes
 from studies import examples
 
-from taccl.encoding.symmetry.check import action_of, is_automorphism
+from taccl.encoding.symmetry.action import action_of, is_automorphism
 from taccl.model.automorphism import Broken, broken_by, network_map
 from taccl.model.collective import IntArray
 from taccl.model.collectives import make_collective

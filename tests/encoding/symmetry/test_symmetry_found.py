@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from small_problems import full, machine, ndv2_node, networks, problem, ring, two_nodes
 
-from taccl.encoding.symmetry.check import is_automorphism
+from taccl.encoding.symmetry.action import is_automorphism
 from taccl.encoding.symmetry.group import symmetry_group
 from taccl.encoding.symmetry.search import lost_by_costs, with_symmetry_found
 from taccl.model.collectives import make_collective

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from small_problems import full, machine, problem, ring
 
-from taccl.encoding.symmetry.action import Action, compositions
-from taccl.encoding.symmetry.check import action_of, is_automorphism
+from taccl.encoding.symmetry.action import Action, action_of, compositions, is_automorphism
 from taccl.encoding.symmetry.group import symmetry_group
 from taccl.errors import SketchError
 from taccl.model.collectives import make_collective

@@ -24,10 +24,11 @@ from taccl.backend.verify.msccl_xml.deadlock import check_bounded, report_unboun
 from taccl.backend.verify.msccl_xml.executed_steps import ExecutedSteps
 from taccl.backend.verify.msccl_xml.expected import expect_standard
 from taccl.backend.verify.msccl_xml.limits import RCCL, Runtime
-from taccl.backend.verify.msccl_xml.modes import MODES, callers
 from taccl.backend.verify.msccl_xml.unfold import (
+    MODES,
     Mode,
     StepNames,
+    callers,
     layout_of,
     places_of,
     unfold_acts,

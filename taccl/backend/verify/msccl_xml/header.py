@@ -9,8 +9,8 @@ from taccl.backend.program import Protocol
 from taccl.backend.verify.msccl_xml import limits
 from taccl.backend.verify.msccl_xml.columns import IS_NOP
 from taccl.backend.verify.msccl_xml.limits import MSCCL, RUNTIMES
-from taccl.backend.verify.msccl_xml.modes import is_alltoall_in_place
 from taccl.backend.verify.msccl_xml.subject import Rule, Subject, runtimes_where
+from taccl.backend.verify.msccl_xml.unfold import is_alltoall_in_place
 from taccl.model.collectives import plain_name
 
 _LATER = runtimes_where(lambda runtime: runtime is not MSCCL)

@@ -1,7 +1,8 @@
-"""Executed steps as acts of the machine, and what they move in place and out of place."""
+"""Executed steps as acts of the machine, what they move in place and out of place, and who calls them so."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,11 +12,12 @@ from taccl.backend.machine.acts import Acts, Kind, Moves, Names, Role, Stuck
 from taccl.backend.machine.expected import Expectation
 from taccl.backend.machine.layout import INPUT, OUTPUT, Layout
 from taccl.backend.machine.report import Collector, Location
-from taccl.backend.program import Op
+from taccl.backend.program import Op, Program
 from taccl.backend.step_rows import BUFFERS
 from taccl.backend.verify.msccl_xml.columns import OP_CODE, READS_SOURCE, WRITES_TARGET, Columns
 from taccl.backend.verify.msccl_xml.connections import Connections
 from taccl.backend.verify.msccl_xml.executed_steps import ExecutedSteps
+from taccl.backend.verify.msccl_xml.limits import MSCCL, Runtime
 from taccl.model.collective import IntArray
 from taccl.model.schedule.numbering import by_value
 
@@ -205,3 +207,29 @@ def check_bounds(columns: Columns, expectation: Expectation | None, collector: C
                 ),
                 fatal=True,
             )
+
+
+MODES: tuple[Mode, ...] = ("in place", "out of place")
+
+
+def modes_of(program: Program, runtime: Runtime) -> tuple[Mode, ...]:
+    """The calls that a runtime would give to a program, by where their output goes.
+
+    microsoft/msccl compares the place of a call with `inplace` and never looks at `outofplace`; and it
+    refuses calls of alltoall in place by itself, whatever the file says.
+    """
+    if "outofplace" not in runtime.looks_at:
+        mode: Mode = "in place" if program.in_place else "out of place"
+        return () if is_alltoall_in_place(program, runtime) else (mode,)
+    claimed = (program.in_place, program.out_of_place)
+    return tuple(mode for mode, claims in zip(MODES, claimed, strict=True) if claims)
+
+
+def is_alltoall_in_place(program: Program, runtime: Runtime) -> bool:
+    """Whether a program is for calls that its runtime refuses before it looks for a program."""
+    return runtime is MSCCL and program.collective == "alltoall" and program.in_place
+
+
+def callers(program: Program, mode: Mode, runtimes: Sequence[Runtime]) -> tuple[str, ...]:
+    """Names of the runtimes that call a program so."""
+    return tuple(runtime.name for runtime in runtimes if mode in modes_of(program, runtime))

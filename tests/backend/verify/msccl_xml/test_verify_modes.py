@@ -20,7 +20,7 @@ from taccl.backend.msccl_xml import to_xml
 from taccl.backend.program import Protocol
 from taccl.backend.verify.msccl_xml import verify_program, verify_text
 from taccl.backend.verify.msccl_xml.limits import RUNTIMES
-from taccl.backend.verify.msccl_xml.modes import modes_of as judged_modes
+from taccl.backend.verify.msccl_xml.unfold import modes_of as judged_modes
 
 LATER = ("executor", "rccl")
 
