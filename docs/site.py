@@ -67,7 +67,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
 
 def on_post_build(config: Any) -> None:
-    """The versions beside this one, for the theme's menu; the folder above leads to the last one built."""
+    """The versions next to this one, for the theme's menu; the folder above leads to the last one built."""
     above, version = Path(config.site_dir).parent, config.extra["taccl_version"]
     path = above / "versions.json"
     known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []

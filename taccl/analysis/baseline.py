@@ -152,7 +152,7 @@ def baseline(
     topology, nodes, without : as in `taccl.Request`. Without its NVSwitch's sums a machine has no NVLS.
     sizes : what nccl-tests prints as size.
     gpu : the model of the GPUs, where the machine does not say.
-    cpu : `intel`, `amd` or `arm`: with several nodes NCCL's numbers depend on it; None: `arm` beside GH200,
+    cpu : `intel`, `amd` or `arm`: with several nodes NCCL's numbers depend on it; None: `arm` with GH200,
         GB200 and GB300, else `intel`.
     nic_latency_us : what the network's plugin states as its latency; InfiniBand states 0.
     release : of NCCL.

@@ -52,7 +52,7 @@ from taccl.model.collectives import plain_name
 @click.option(
     "--cpu",
     type=click.Choice(CPUS),
-    help="Whose CPUs the nodes have: NCCL's numbers between nodes depend on it. Default: intel; arm beside "
+    help="Whose CPUs the nodes have: NCCL's numbers between nodes depend on it. Default: intel; arm with "
     "GH200, GB200 and GB300.",
 )
 @click.option(

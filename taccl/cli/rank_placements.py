@@ -55,7 +55,7 @@ def rank_placements(as_json: bool, **requested: Any) -> None:
     a compact one is worth.
 
     A line of --candidates is n[0-1].gpu[0-3], or n0.gpu[0-4],n1.gpu[0-2]; a node alone stands for all its
-    GPUs. Allocations that look alike are computed once.
+    GPUs. Equivalent allocations are computed once.
 
     \b
     taccl rank-placements --topology cluster.yaml --job vgg.yaml --candidates offers.txt --iterations 20000

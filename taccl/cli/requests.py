@@ -17,7 +17,7 @@ from taccl.model.schedule.codec import SavedSchedule
 from taccl.model.schedule.saved import schedule_file
 from taccl.support.files import write_atomically
 
-#: Options of `taccl synthesize` that mean something beside it; `_MACHINE` are those of the machine.
+#: Options of `taccl synthesize` that mean something with it; `_MACHINE` are those of the machine.
 _MACHINE = ("topology", "sketch", "nodes", "profile", "occupancy", "nic_sharing", "without", "helpers")
 _SEARCH = ("chunks", "time_limit", "effort", "gap", "seed")
 _OTHERS = ("requests", "schedule", "no_file", "as_json", "quiet", "verbose")

@@ -292,7 +292,7 @@ def _servers(curve: ServerCurve | None) -> dict[str, object]:
 
 
 def _with_servers(*, helpers: range, **words: Any) -> ServerCurve:
-    """What is found with each number of servers, which share the time alike."""
+    """What is found with each number of servers, which have equal shares of the time."""
     request = Request(**{name: words.pop(name) for name in list(words) if name in _REQUEST})
     many = len(helpers)
     if words["time_limit"] is not None:

@@ -142,13 +142,13 @@ def _show_failures(failed: Failures) -> None:
     header = ["part", "and alike", "time(us)", "bound(us)", "slower", "mended(us)"]
     rows = []
     for each in failed.parts:
-        alike = str(each.alike - 1) if each.alike > 1 else "-"
+        others = str(each.alike - 1) if each.alike > 1 else "-"
         if each.time_us is None or each.bound_us is None:
-            rows.append([each.part, alike, "-", "-", "-", each.why.split(": ")[0]])
+            rows.append([each.part, others, "-", "-", "-", each.why.split(": ")[0]])
             continue
         mended = "-" if each.mended_us is None else f"{each.mended_us:.2f}"
         slower = f"{each.time_us / failed.time_us:.2f}x" if failed.time_us else "-"
-        rows.append([each.part, alike, f"{each.time_us:.2f}", f"{each.bound_us:.2f}", slower, mended])
+        rows.append([each.part, others, f"{each.time_us:.2f}", f"{each.bound_us:.2f}", slower, mended])
     show_table(header, rows)
 
 

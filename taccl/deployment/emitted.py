@@ -87,7 +87,7 @@ def register(
 ) -> dict[str, Any]:
     """Have calls take the plans that fit them, in communicators of any size.
 
-    Call it once in each process, before the communicators are made, and on all ranks alike (but for `rank`):
+    Call it once in each process, before the communicators are made; only `rank` differs between ranks:
     ranks that choose differently wait for each other forever.
 
     Parameters
@@ -162,7 +162,7 @@ def usable(groups: Sequence[tuple[int, ...]], whole_buffers: bool, packets: bool
     ]
     if not mine:
         known = ", ".join(sorted({str(plan.ranks) for plan in PLANS}))
-        _warn(f"these plans are for {known} ranks, and none of {world_size} can be so many: none is used")
+        _warn(f"these plans are for {known} ranks, and none of {world_size} can be this many: none is used")
     if not whole_buffers and any(plan.whole_buffers for plan in mine):
         names = ", ".join(plan.name for plan in mine if plan.whole_buffers)
         _warn(

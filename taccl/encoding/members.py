@@ -119,7 +119,7 @@ def _reaches_all(problem: Problem) -> bool:
     topology = problem.topology
     if problem.limits.may_use is None:
         shape = (topology.num_ranks, topology.num_ranks)
-        ways = coo_array((np.ones(topology.num_links), (topology.src, topology.dst)), shape=shape)
-        if connected_components(ways, connection="strong")[0] == 1:
+        adjacency = coo_array((np.ones(topology.num_links), (topology.src, topology.dst)), shape=shape)
+        if connected_components(adjacency, connection="strong")[0] == 1:
             return True
     return bool(np.isfinite(earliest_us(problem, chunk_kinds(problem))).all())

@@ -225,8 +225,8 @@ class Template:
         if any((cost != cost[model]).any() for cost in costs):
             return "links of one orbit cost something else"
         used, rates = topology.ports, topology.port_betas
-        alike = (used[link] == used[other] for link, other in enumerate(model.tolist()))
-        if not all(alike) or (rates and any(rates[i] != rates[j] for i, j in enumerate(model.tolist()))):
+        equal = (used[link] == used[other] for link, other in enumerate(model.tolist()))
+        if not all(equal) or (rates and any(rates[i] != rates[j] for i, j in enumerate(model.tolist()))):
             return "links of one orbit use other ports"
         return ""
 

@@ -172,8 +172,8 @@ def _internode_paths(sketch: Sketch, topology: PhysicalTopology, layout: Layout)
     if sketch.internode.strategy == "none":
         node_of = layout.node_of.tolist()
         for src in range(layout.num_ranks):
-            ways = topology.paths_from(src)
-            yield from (path for end, path in ways.items() if node_of[end] != node_of[src])
+            paths = topology.paths_from(src)
+            yield from (path for end, path in paths.items() if node_of[end] != node_of[src])
         return
     for here in layout.ranks:
         for there in layout.ranks:

@@ -142,15 +142,15 @@ def _fastest(
     """
     engines = ENGINES if options.engine == "auto" else (engine_named(options.engine),)
     best: tuple[Template, Found] | None = None
-    ways = list(requested.together())
-    for number, together in enumerate(ways):
+    counts = list(requested.together())
+    for number, together in enumerate(counts):
         began_way_s = time.monotonic()
         try:
             problem, images = requested.problem(together), requested.cluster.nodes // together
             stated_s = time.monotonic() - began_way_s
             left = options.since(began_s)
             if options.effort is None:
-                left = replace(left, time_limit_s=left.limit_s / (len(ways) - number))
+                left = replace(left, time_limit_s=left.limit_s / (len(counts) - number))
             journal, budget = Journal(), left.budget()
             updates = solve_node_0(problem, images, engines, journal, budget)
             found = heard(updates, left, journal, budget, on_progress)
@@ -160,7 +160,7 @@ def _fastest(
             break
         if best is None or found.schedule.makespan_us < best[1].schedule.makespan_us - TOLERANCE_US:
             best = Template(requested.name, found.schedule, images), found
-        elif together < max(ways):
+        elif together < max(counts):
             break
         left_s = options.limit_s - (time.monotonic() - began_s)
         if found.status in ("interrupted", "optimal", "gap reached") or (

@@ -46,7 +46,7 @@ Kinds = tuple[DeviceKind, ...]
 
 
 class _Reach(NamedTuple):
-    """What ways from one device may use.
+    """What paths from one device may use.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ class PathFinder:
         return routes
 
     def _reach(self, start: int, end_kinds: Kinds, passed: frozenset[DeviceKind]) -> _Reach:
-        """The links that ways from `start` may use."""
+        """The links that paths from `start` may use."""
         home, entered = self.devices[start].node, passed.union(end_kinds)
         leaving: dict[int, list[int]] = {}
         into: dict[int, list[int]] = {}
@@ -190,11 +190,11 @@ class PathFinder:
 
     def _ways_down(self, start: int, ends: Sequence[int], reach: _Reach) -> dict[int, Way]:
         """The one way to each end on a tree, where devices come after those that lead to them."""
-        ways: dict[int, Way] = {start: ()}
+        paths: dict[int, Way] = {start: ()}
         for device, links in reach.into.items():
             if device != start:
-                ways[device] = (*ways[self.ends[links[0]][0]], links[0])
-        return {end: ways[end] for end in ends}
+                paths[device] = (*paths[self.ends[links[0]][0]], links[0])
+        return {end: paths[end] for end in ends}
 
     def _least_betas(self, start: int, ends: Sequence[int], reach: _Reach) -> dict[int, float]:
         """End -> the least largest beta on any way to it."""

@@ -134,5 +134,5 @@ def _short_name(helper: Device, helpers: Sequence[Device]) -> str:
     if helper.at is not None:
         return name
     base = name.rstrip("0123456789")
-    alike = {declared_name(each) for each in helpers if declared_name(each).rstrip("0123456789") == base}
-    return base if len(alike) > 1 else name
+    siblings = {declared_name(each) for each in helpers if declared_name(each).rstrip("0123456789") == base}
+    return base if len(siblings) > 1 else name

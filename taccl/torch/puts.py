@@ -41,7 +41,7 @@ class Puts:
 
     def __init__(self, handle: Any, rank: int, size: int, slot_bytes: int = SLOT_BYTES) -> None:
         self._handle, self._rank, self._size, self._slot_bytes = handle, rank, size, slot_bytes
-        #: Pieces so far, by peer: which slot is next. Both sides count alike.
+        #: Pieces so far, by peer: which slot is next. Both sides have the same count.
         self._sent: Counter[int] = Counter()
         self._taken: Counter[int] = Counter()
 

@@ -52,7 +52,7 @@ class Envelope:
         searches = tuple(many + (at == place) for at, many in enumerate(self.searches))
         if curve is None:
             return replace(self, searches=searches)
-        if self.question.ways[0].sketch is None and curve.way:  # what is proved is of its sketch alone
+        if self.question.requests[0].sketch is None and curve.way:  # what is proved is of its sketch alone
             return replace(self, searches=searches, found=(*self.found, curve))
         answer = curve.answer
         bound_us = max(answer.saved.lower_bound_us, answer.claimed_us, self.proved_us.get(place, 0.0))

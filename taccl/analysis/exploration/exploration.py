@@ -33,7 +33,7 @@ _Came = tuple[Answer | None, str, bool]
 
 @dataclass(frozen=True)
 class Place:
-    """Where a search goes: a question, one of its ways, one of its sizes, by their numbers."""
+    """Where a search goes: a question, one of its requests, one of its sizes, by their numbers."""
 
     question: int
     way: int
@@ -131,7 +131,7 @@ class Exploration:
                 turn = sum(self._envelopes[number].searches) + sum(
                     1 for place in chosen if place.question == number
                 )
-                chosen.append(Place(number, turn % len(self._questions[number].ways), size))
+                chosen.append(Place(number, turn % len(self._questions[number].requests), size))
         return chosen
 
     def _anchors(self, envelope: Envelope) -> int:

@@ -24,20 +24,20 @@ class Question:
     Parameters
     ----------
     machine : as it is requested, with what executing costs on it if that counts.
-    ways : the request without a size, once for each sketch.
+    requests : the request without a size, once for each sketch.
     jobs : the same at the largest size that may have a file, with one chunk in each part.
     sizes : bytes, ascending, as nccl-tests counts them; each is a whole number of bytes for each part.
     """
 
     machine: PhysicalTopology
-    ways: tuple[Request, ...]
+    requests: tuple[Request, ...]
     jobs: tuple[Job, ...]
     sizes: tuple[int, ...]
 
     @property
     def collective(self) -> str:
         """Its name."""
-        return str(self.ways[0].collective)
+        return str(self.requests[0].collective)
 
     @property
     def name(self) -> str:
@@ -51,7 +51,7 @@ class Question:
 
     def sketch_name(self, way: int) -> str | None:
         """Of the sketch of one way, as the user or a proposal names it; None: all links may be used."""
-        sketch = self.ways[way].sketch
+        sketch = self.requests[way].sketch
         return sketch.name if isinstance(sketch, Sketch) else None if sketch is None else str(sketch)
 
     @property
@@ -92,12 +92,12 @@ def question_of(
     ------
     TacclError : the machine, the collective, a sketch or the target is wrong.
     """
-    ways = tuple(replace(request, sketch=sketch) for sketch in sketches)
-    jobs = tuple(_job(way, output, sizes) for way in ways)
+    requests = tuple(replace(request, sketch=sketch) for sketch in sketches)
+    jobs = tuple(_job(each, output, sizes) for each in requests)
     parts = jobs[0].inputs.collective.chunks_per_size
     rounded = [size // parts * parts for size in sizes]
     fitting = tuple(sorted({size for size in rounded if size}))
-    question = Question(jobs[0].inputs.topology, ways, jobs, fitting)
+    question = Question(jobs[0].inputs.topology, requests, jobs, fitting)
     too_small = [size for size, kept in zip(sizes, rounded, strict=True) if not kept]
     changed = [size for size, kept in zip(sizes, rounded, strict=True) if kept not in (0, size)]
     said = []
@@ -112,17 +112,17 @@ def question_of(
 
 
 def with_proposal(question: Question, output: OutputOptions) -> Question:
-    """The same by one more way: the sketch that is proposed for the machine, if there is one and it fits."""
-    way = question.ways[0]
+    """The same with one more request: by the sketch that is proposed for the machine, if one is and fits."""
+    first = question.requests[0]
     try:
         sketch = proposed_sketch(question.machine)
         if sketch is None:
             return question
-        way = replace(way, sketch=sketch, chunks=AUTO)
-        job = _job(way, output, question.sizes)
+        request = replace(first, sketch=sketch, chunks=AUTO)
+        job = _job(request, output, question.sizes)
     except TacclError:
         return question
-    return replace(question, ways=(*question.ways, way), jobs=(*question.jobs, job))
+    return replace(question, requests=(*question.requests, request), jobs=(*question.jobs, job))
 
 
 def _job(way: Request, output: OutputOptions, sizes: Sequence[int]) -> Job:

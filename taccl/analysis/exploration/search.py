@@ -78,7 +78,7 @@ def search_of(
     """The search for one size of a question. It can be sent: it names no file of this computer."""
     job = question.jobs[way]
     request = replace(
-        question.ways[way],
+        question.requests[way],
         topology=job.inputs.topology,
         nodes=None,
         without=None,

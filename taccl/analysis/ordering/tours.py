@@ -27,7 +27,7 @@ _SIDES, _LEAST_RING = 2, 3
 class Ring:
     """A plan in which each position sends to the next one all around, and perhaps to the one before as well.
 
-    All sends in one direction are alike at every position; an AllReduce may sum one way and gather the other.
+    Each position sends the same in one direction; an AllReduce may sum one way and gather the other.
 
     Parameters
     ----------

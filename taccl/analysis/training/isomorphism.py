@@ -1,4 +1,4 @@
-"""Allocations that look alike: the machine that is left of one is isomorphic to that of the other.
+"""Equivalent allocations: the machine that is left of one is isomorphic to that of the other.
 
 Devices are coloured by what they are, and then again and again by the colours of their neighbours and the
 costs of the links to them (colour refinement: Weisfeiler and Leman). Of machines that are trees, equal
@@ -40,7 +40,7 @@ def _mixed(values: _Colours) -> _Colours:
 
 @dataclass(eq=False)
 class Isomorphisms:
-    """Tells which allocations of one machine look alike.
+    """Tells which allocations of one machine are equivalent.
 
     Parameters
     ----------

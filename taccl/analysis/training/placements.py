@@ -78,7 +78,7 @@ class Ranked(Reported):
     ideal : the job on as many GPUs of the empty machine, on as few nodes as can be.
     iterations : steps of the job.
     wait_s : until the ideal allocation is there; None: that is not known.
-    num_classes : allocations that do not look alike.
+    num_classes : of equivalent allocations.
     policy : for how many leases a scheduler should hold out; None: no waits of other jobs are known.
     """
 
@@ -171,7 +171,7 @@ def rank_placements(
 ) -> Ranked:
     """What each allocation costs a job.
 
-    Allocations that look alike, as an isomorphism of the machine that is left of them proves, are computed
+    Equivalent allocations, as an isomorphism of the machine that is left of them proves, are computed
     once.
 
     Parameters

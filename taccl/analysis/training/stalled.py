@@ -116,7 +116,7 @@ def _notes(workload: Workload) -> tuple[str, ...]:
     own = (*workload.notes, *NOTES)
     if workload.group == 1:
         return own
-    return (*own, "groups of GPUs that sum beside each other do not slow each other here")
+    return (*own, "groups of GPUs that sum at the same time do not slow each other here")
 
 
 def _bucket_sizes(workload: Workload, bucket: str | int) -> tuple[int, ...]:

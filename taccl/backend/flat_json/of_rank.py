@@ -62,7 +62,7 @@ def actions_of_rank(template: Template, rank: int) -> ActionRank:
 
 
 def _messages(rows: RankTransfers) -> Iterator[_Message]:
-    """The groups of a rank as messages of consecutive chunks, numbered alike at both ends."""
+    """The groups of a rank as messages of consecutive chunks, with the same numbers at both ends."""
     order = np.lexsort((rows.chunk, rows.group))
     columns = (rows.group, rows.chunk, rows.src, rows.dst, rows.start_us, rows.end_us, rows.reduce)
     cells = list(zip(*(column[order].tolist() for column in columns), strict=True))

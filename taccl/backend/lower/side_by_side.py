@@ -33,7 +33,7 @@ def side_by_side(schedule: Schedule) -> Schedule:
 
     It is as valid as it was. What it says of symmetries and of ranks whose chunks may not use a link is left
     out, as both name chunks by their ranks. A collective of one's own stays as it is: where its chunks lie is
-    told by its file, and not by their numbers.
+    recognized by its file, and not by their numbers.
     """
     problem, sends = schedule.problem, schedule.sends
     equal = problem.sizes is None and problem.ready_us is None and problem.tail_us is None

@@ -102,7 +102,7 @@ def _sums_at_once(graph: Graph) -> Iterator[Row]:
 
 
 def _hops(graph: Graph) -> list[int]:
-    """As `Graph.hops`; on a machine whose switches sum, of what is told at the beginning (see there)."""
+    """As `Graph.hops`; on a machine whose switches sum, of what is signalled at the beginning (see there)."""
     if not graph.switches:
         return graph.hops
     written = _written(graph)

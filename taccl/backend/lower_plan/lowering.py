@@ -111,8 +111,8 @@ class PlanLowering:
         if not self._groups or name not in GROUPED or problem.sizes is not None or options.protocol == "LL":
             return
         in_place = name in USUALLY_IN_PLACE if options.in_place is None else options.in_place
-        for ways in shapes_of(name, self._groups, in_place):
-            yield self._those_that_fit(ways)
+        for shapes in shapes_of(name, self._groups, in_place):
+            yield self._those_that_fit(shapes)
 
     def _those_that_fit(self, shapes: Iterable[Shape]) -> Iterator[ExecutionPlan]:
         for shape in shapes:

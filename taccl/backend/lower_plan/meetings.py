@@ -72,7 +72,7 @@ def _products(count: int, least: int) -> Iterator[tuple[int, ...]]:
 
 
 def _circles(count: int) -> Iterator[tuple[Round, ...]]:
-    """Members in a circle, told at strides that are powers of a base."""
+    """Members in a circle, signalled at strides that are powers of a base."""
     for base in range(2, 6):
         rounds, stride = [], 1
         while stride < count:

@@ -55,7 +55,7 @@ class Dataflow:
 
 @dataclass
 class _Following:
-    """Where everything stands while acts are followed: values are numbered, equal ones alike."""
+    """Where everything stands while acts are followed: values are numbered, equal ones the same."""
 
     holdings: list[Holding] = field(default_factory=list)
     value: list[int] = field(default_factory=list)

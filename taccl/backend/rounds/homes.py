@@ -193,9 +193,9 @@ class _Finding:
         places: list[int] = []
         start = 0
         while start < len(numbers):
-            rank, beside = self.flow.holdings[numbers[start]].rank, self._from(numbers[start])
+            rank, source = self.flow.holdings[numbers[start]].rank, self._from(numbers[start])
             end = start
-            while end < len(numbers) and self._from(numbers[end]) == beside:
+            while end < len(numbers) and self._from(numbers[end]) == source:
                 end += 1
             first = self._free_row(rank, end - start, moment)
             for place in range(first, first + end - start):

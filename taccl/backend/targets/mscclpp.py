@@ -96,8 +96,8 @@ def _lower(schedule: Schedule, options: LoweringOptions) -> Sequence[Lowered[Exe
             raise
         return [_lowered(by_groups[1], lowering, None)]
     if network is not None:
-        ways = _timed(plan, lowering, options, network)
-        best = min(ways, key=lambda each: each[0])
+        timed = _timed(plan, lowering, options, network)
+        best = min(timed, key=lambda each: each[0])
         if by_groups is not None and by_groups[0] < best[0]:
             return [_lowered(by_groups[1], lowering, None)]
         plan = best[1]

@@ -196,7 +196,7 @@ def _made(
         min_bytes=-(-window.min_bytes // each),
         max_bytes=window.max_bytes // each + more,
     )
-    request = replace(question.ways[curve.way], size=size, chunks=curve.chunks, target=job.target)
+    request = replace(question.requests[curve.way], size=size, chunks=curve.chunks, target=job.target)
     requested = formulate(request, output)
     schedule = at_size(curve.answer.saved.schedule, size)
     if schedule is None:

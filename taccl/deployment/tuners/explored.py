@@ -121,8 +121,8 @@ def _rules(question: Question, pairs: _Pairs) -> Iterator[Rule]:
         _pick(pairs(question.collective, size), {name: row[place] for name, row in times.items()})
         for place, size in enumerate(sizes)
     ]
-    for pick, alike in groupby(range(len(sizes)), key=picks.__getitem__):
-        places = list(alike)
+    for pick, same in groupby(range(len(sizes)), key=picks.__getitem__):
+        places = list(same)
         if pick is not None:
             least, beyond = _begin(sizes, places[0]), _begin(sizes, places[-1] + 1)
             yield Rule(question.collective, least, beyond - 1, *pick)

@@ -194,10 +194,10 @@ def _check_sizes(rules: list[_Rule], collector: Collector) -> None:
             message = f"the rules before it match all that it does for {rule.collective}; the first one wins"
             collector.structure("never", message, "remove it, or move it up", Location(line=rule.line))
     for rule in rules:
-        alike = [each for each in rules if each.covers(rule) and rule.covers(each)]
-        if rule is not alike[-1]:
+        equivalent = [each for each in rules if each.covers(rule) and rule.covers(each)]
+        if rule is not equivalent[-1]:
             continue
-        hole = _uncovered(ANY, alike)
+        hole = _uncovered(ANY, equivalent)
         if hole == _FOUR_GB + 1:
             message = f"for {rule.collective} no rule has calls of more than {_FOUR_GB} bytes"
             hint = "a larger max_bytes: sizes have 64 bits"

@@ -24,7 +24,7 @@ _COLUMNS = {
 #: How each is used.
 USE: dict[Dialect, str] = {
     "nccl": "NCCL_TUNER_PLUGIN=libnccl-tuner-example.so NCCL_TUNER_CONFIG_FILE=this file",
-    "rccl": "NCCL_TUNER_CONFIG_FILE=this file, or beside the library as rccl_tuner_gfx942.csv",
+    "rccl": "NCCL_TUNER_CONFIG_FILE=this file, or next to the library as rccl_tuner_gfx942.csv",
     "ncclx": "NCCLX_TUNER_CONFIG_FILE=this file",
 }
 

@@ -34,28 +34,28 @@ def limited_ranks(topology: LogicalTopology) -> str:
 def _reasons(problem: Problem) -> Iterator[tuple[str, str]]:
     collective, topology = problem.collective, problem.topology
     for chunk in range(collective.num_chunks):
-        ways = _ways(problem, chunk)
+        neighbours = _neighbours(problem, chunk)
         sources, wanted = (
             set(placement.rank[placement.chunk == chunk].tolist())
             for placement in (collective.inputs, collective.outputs)
         )
         which = collective.describe_chunk(chunk)
         if collective.reduces[chunk]:
-            yield from _nobody_can_sum(topology, ways, which, sources, wanted)
+            yield from _nobody_can_sum(topology, neighbours, which, sources, wanted)
         else:
-            yield from _one_copy_is_not_enough(topology, ways, which, sources, wanted)
+            yield from _one_copy_is_not_enough(topology, neighbours, which, sources, wanted)
 
 
 def _nobody_can_sum(
-    topology: LogicalTopology, ways: list[list[int]], which: str, sources: set[int], wanted: set[int]
+    topology: LogicalTopology, neighbours: list[list[int]], which: str, sources: set[int], wanted: set[int]
 ) -> Iterator[tuple[str, str]]:
     """The last two parts of a sum meet at a rank that may sum, that all contributions reach."""
     if topology.may_sum is None or len(sources) < 2:
         return
     meets = set(np.flatnonzero(topology.may_sum).tolist())
     for source in sources:
-        meets &= _reached(ways, {source})
-    for rank in sorted(wanted - _reached(ways, meets)):
+        meets &= _reached(neighbours, {source})
+    for rank in sorted(wanted - _reached(neighbours, meets)):
         yield (
             f"{which} cannot be summed for {topology.rank_name(rank)}: no rank that may sum "
             f"is reached by all contributions and reaches it; {limited_ranks(topology)}",
@@ -64,14 +64,16 @@ def _nobody_can_sum(
 
 
 def _one_copy_is_not_enough(
-    topology: LogicalTopology, ways: list[list[int]], which: str, sources: set[int], wanted: set[int]
+    topology: LogicalTopology, neighbours: list[list[int]], which: str, sources: set[int], wanted: set[int]
 ) -> Iterator[tuple[str, str]]:
     """Who may not copy has a chunk once and passes it to one rank; who depends on it must be behind that."""
     limited = [] if topology.may_copy is None else np.flatnonzero(~topology.may_copy).tolist()
     for relay in limited:
-        behind = wanted - sources - {relay} - _reached(ways, sources - {relay}, without=relay)
+        behind = wanted - sources - {relay} - _reached(neighbours, sources - {relay}, without=relay)
         keeps = relay in wanted
-        if not behind or (not keeps and any(behind <= _reached(ways, {x}, relay) for x in ways[relay])):
+        if not behind:
+            continue
+        if not keeps and any(behind <= _reached(neighbours, {x}, relay) for x in neighbours[relay]):
             continue
         to = f"to {'itself and ' * keeps}ranks {few(sorted(behind))}"
         yield (
@@ -81,21 +83,21 @@ def _one_copy_is_not_enough(
         )
 
 
-def _ways(problem: Problem, chunk: int) -> list[list[int]]:
+def _neighbours(problem: Problem, chunk: int) -> list[list[int]]:
     """The ranks to which each rank may send a chunk."""
     topology = problem.topology
-    ways: list[list[int]] = [[] for _ in range(topology.num_ranks)]
+    neighbours: list[list[int]] = [[] for _ in range(topology.num_ranks)]
     for link in np.flatnonzero(problem.usable(chunk)).tolist():
-        ways[int(topology.src[link])].append(int(topology.dst[link]))
-    return ways
+        neighbours[int(topology.src[link])].append(int(topology.dst[link]))
+    return neighbours
 
 
-def _reached(ways: list[list[int]], begin: Collection[int], without: int = -1) -> set[int]:
+def _reached(neighbours: list[list[int]], begin: Collection[int], without: int = -1) -> set[int]:
     """The ranks to which some ranks have a way that does not pass `without`, with these."""
     reached = set(begin) - {without}
     look = list(reached)
     for rank in look:
-        for other in ways[rank]:
+        for other in neighbours[rank]:
             if other not in reached and other != without:
                 reached.add(other)
                 look.append(other)

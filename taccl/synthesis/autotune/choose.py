@@ -169,7 +169,7 @@ class _Rounds:
             predictor.predict(schedule, self._worth_it(searched.configuration, schedule), budget)
 
     def _predict_anyway(self, searched: Searched, schedules: Sequence[Schedule]) -> None:
-        """What the budget is not asked for: the best, and small files of other protocols."""
+        """What is made whatever the budget has left: the best, and small files of other protocols."""
         predictor, best, anyway = self._predictor, searched.found.schedule, self._budget.without_end()
         predictor.predict(best, [searched.configuration], anyway)
         soon = [each for each in schedules if len(each) <= CHOOSE_SOON]

@@ -199,7 +199,7 @@ def _largest_first_of(
 def in_one_block(problem: Problem) -> OrbitInstance | None:
     """The problem with one chunk as large as all together, without its symmetry.
 
-    That is for machines with so many links and so little symmetry that each chunk alone is too much.
+    That is for machines with many links and little symmetry that each chunk alone is too much.
     None if chunks differ in more than their owners, or do not fit in one send.
     """
     collective, limits = problem.collective, problem.limits

@@ -49,10 +49,10 @@ def along_rails(instance: Instance) -> Iterator[Way]:
         rank: (number, place) for number, node in enumerate(nodes) for place, rank in enumerate(node.ranks)
     }
     chunks = list(chunks_of(instance))
-    ways: list[tuple[str, _Across]] = [("NVLS along rails", _direct)]
+    variants: list[tuple[str, _Across]] = [("NVLS along rails", _direct)]
     if len(nodes) > 2:
-        ways.append(("NVLS along rails, ring", _ring))
-    for name, across in ways:
+        variants.append(("NVLS along rails, ring", _ring))
+    for name, across in variants:
         planned = []
         for chunk in chunks:
             number, place = home[chunk.owner]

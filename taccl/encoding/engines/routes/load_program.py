@@ -1,22 +1,22 @@
-r"""Where each sum is made, and by which ways it comes and goes: one program for the loads of all ports.
+r"""Where each sum is made, and by which routes it comes and goes: one program for the loads of all ports.
 
-A *way* of a chunk is a root, a tree by which contributions come to it, and a tree by which copies leave it.
+A *route* of a chunk is a root, a tree by which contributions come to it, and a tree by which copies leave it.
 The root of a sum is a member or a helper; a tree may pass helpers that sum, or copy. With x(k, w) chunks of
-kind k (the same ranks have them, and want them) on way w,
+kind k (the same ranks have them, and want them) on route w,
 
     minimise    T
-    subject to  sum of x(k, w) over ways w               =  how many chunks kind k has     for every kind k
+    subject to  sum of x(k, w) over routes w               =  how many chunks kind k has     for every kind k
                 sum of busy(w, p) * x(k, w) over k, w   <=  T                              for every port p
 
-There are more ways than can be written down, so they are generated (Gilmore and Gomory 1961): the dual
-values of the ports' rows are their prices, and a way is worth having if it costs less at these prices than
+There are more routes than can be written down, so they are generated (Gilmore and Gomory 1961): the dual
+values of the ports' rows are their prices, and a route is worth having if it costs less at these prices than
 those of its kind that are there. The cheapest are two trees of least price, for each root (`branching`). Sums
 and copies share all ports, so both halves are in one program: 64% of an AllReduce at four servers next to
-eight GPUs, and 36% at the GPUs, as BytePS found for its own ways.
+eight GPUs, and 36% at the GPUs, as BytePS found for its own routes.
 
-A little of the time that a way takes counts, too, on all its links and on its longest path, so that of
-equally busy ways the straight ones are taken. Shares become whole chunks by largest remainder, and chunks of
-all ways take turns.
+A little of the time that a route takes counts, too, on all its links and on its longest path, so that of
+equally busy routes the straight ones are taken. Shares become whole chunks by largest remainder, and the
+chunks of all routes take turns.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class _Kind:
 
 
 @dataclass(frozen=True, eq=False)
-class _Way:
-    """A way of chunks of one kind.
+class _Route:
+    """A route of chunks of one kind.
 
     Parameters
     ----------
@@ -95,10 +95,10 @@ def serves_load_program(problem: Problem) -> bool:
 
 
 def by_load_program(problem: Problem, straight: float, budget: Budget, passes: int = 0) -> Routes | None:
-    """Which chunks pass which links; None: no way is found for some chunk, or in the time for large programs.
+    """Which chunks pass which links; None: some chunk has no route, or large programs have no time.
 
-    `straight` : how much the time that a way takes counts next to the load of its ports. `passes` : how often
-    each root has a way at rising prices before the first program; 0: once, at equal prices.
+    `straight` : how much the time that a route takes counts next to the load of its ports. `passes` : how
+    often each root has a route at rising prices before the first program; 0: once, at equal prices.
     """
     kinds = _kinds(problem)
     program = _Program(problem, kinds, straight)
@@ -112,18 +112,18 @@ def by_load_program(problem: Problem, straight: float, budget: Budget, passes: i
             break
         shares, price, worth = solved
         counts = program.whole_chunks(shares)
-        busy_us = program.busiest_us(counts)  # the more ways have a share, the more is lost to whole chunks
+        busy_us = program.busiest_us(counts)  # the more routes have a share, the more is lost to whole chunks
         vain += 1
         if busy_us < least_us * (1 - LOAD_PROGRAM_GAIN):
             best, least_us, vain = counts, busy_us, 0
         if not budget.remaining_s() or not program.add_ways(price, worth, budget):
             break
         budget.spend(program.cells / LOAD_PROGRAM_CELLS_PER_UNIT)
-    return None if best is None else _dealt(problem, kinds, program.ways, best)
+    return None if best is None else _dealt(problem, kinds, program.routes, best)
 
 
 class _Program:
-    """The ways so far, and prices at which more are looked for."""
+    """The routes so far, and prices at which more are looked for."""
 
     def __init__(self, problem: Problem, kinds: list[_Kind], straight: float) -> None:
         topology = problem.topology
@@ -135,32 +135,32 @@ class _Program:
         self._scale_us = float(self._busy_us.max()) or 1.0
         self._straight = straight / problem.num_chunks
         self._straight_us = self._straight * self._took_us
-        self.ways: list[_Way] = []
+        self.routes: list[_Route] = []
         self._has: set[tuple[int, tuple[int, ...]]] = set()
         self.cells = len(kinds) * topology.num_ranks**3
 
     def add_ways(self, price: FloatArray, worth: FloatArray, budget: Budget) -> bool:
-        """Add the cheapest way of each root whose price is less than what its kind is worth; whether any.
+        """Add the cheapest route of each root whose price is less than what its kind is worth; whether any.
         In large programs only some kinds have one, where the time ends.
 
         `price` has shape (num_ports,), `worth` (num_kinds,).
         """
-        before = len(self.ways)
+        before = len(self.routes)
         for number, kind in enumerate(self._kinds):
             if not budget.remaining_s():
                 break
-            for way in self._ways_of(number, kind, price):
-                costs_us = way.straight_us + float(way.busy_us @ price)
+            for route in self._routes_of(number, kind, price):
+                costs_us = route.straight_us + float(route.busy_us @ price)
                 if (
                     costs_us < worth[number] * (1 - LOAD_PROGRAM_WORTH)
-                    and (number, way.links) not in self._has
+                    and (number, route.links) not in self._has
                 ):
-                    self._has.add((number, way.links))
-                    self.ways.append(way)
-        return len(self.ways) > before
+                    self._has.add((number, route.links))
+                    self.routes.append(route)
+        return len(self.routes) > before
 
     def begins(self, passes: int, budget: Budget) -> bool:
-        """Add ways of each root in turn, at prices that rise with what the ways before carry; whether every
+        """Add routes of each root in turn, at prices that rise with what routes before carry; whether every
         kind has some. Without time there is one pass, and of large programs none.
         """
         least = int(self.cells <= LOAD_PROGRAM_AT_ONCE)
@@ -171,15 +171,17 @@ class _Program:
                     break
                 for at in range(len(self._roots(kind))):
                     price = np.exp(sharpness * (load_us / max(float(load_us.max()), 1e-300) - 1.0))
-                    for way in self._ways_of(number, kind, price / price.sum(), at):
-                        load_us += way.busy_us * len(kind.chunks)
-                        if (number, way.links) not in self._has:
-                            self._has.add((number, way.links))
-                            self.ways.append(way)
-        return len({way.kind for way in self.ways}) == len(self._kinds)
+                    for route in self._routes_of(number, kind, price / price.sum(), at):
+                        load_us += route.busy_us * len(kind.chunks)
+                        if (number, route.links) not in self._has:
+                            self._has.add((number, route.links))
+                            self.routes.append(route)
+        return len({route.kind for route in self.routes}) == len(self._kinds)
 
-    def _ways_of(self, number: int, kind: _Kind, price: FloatArray, at: int | None = None) -> Iterator[_Way]:
-        """The cheapest way of each root, or of one of them."""
+    def _routes_of(
+        self, number: int, kind: _Kind, price: FloatArray, at: int | None = None
+    ) -> Iterator[_Route]:
+        """The cheapest route of each root, or of one of them."""
         topology, link_index = self._topology, self._topology.link_index
         link, port = topology.incidence
         of_link = np.bincount(link, price[port] * self._busy_us, topology.num_links) + self._straight_us
@@ -202,7 +204,7 @@ class _Program:
             tree = least_tree(_shallow(forth, root), root, kind.wanted, may_copy)
             if not tree and kind.wanted.sum() > kind.wanted[root]:
                 continue
-            yield self._way(number, [*into, *(link_index[pair] for pair in tree)], len(into))
+            yield self._route(number, [*into, *(link_index[pair] for pair in tree)], len(into))
 
     def _height_us(self, links: list[int], backwards: bool) -> float:
         """How long the longest path of a tree takes."""
@@ -229,19 +231,19 @@ class _Program:
             able &= True if may is None else may
         return [int(rank) for rank in np.flatnonzero(able)]
 
-    def _way(self, kind: int, links: list[int], sums: int) -> _Way:
+    def _route(self, kind: int, links: list[int], sums: int) -> _Route:
         topology = self._topology
         _, pair = topology.pairs_of(np.array(links, dtype=np.int64))
         port, busy = topology.incidence[1][pair], self._busy_us[pair]
         busy_us = np.bincount(port, busy, topology.num_ports).astype(np.float64)
         height_us = self._height_us(links[:sums], True) + self._height_us(links[sums:], False)
         straight_us = float(self._straight_us[links].sum()) + self._straight * height_us
-        return _Way(kind, tuple(links), sums, busy_us, straight_us)
+        return _Route(kind, tuple(links), sums, busy_us, straight_us)
 
     def whole_chunks(self, shares: FloatArray) -> IntArray:
-        """How many chunks take each of the first ways, whose shares these are."""
+        """How many chunks take each of the first routes, whose shares these are."""
         counts = np.zeros(len(shares), dtype=np.int64)
-        of_kind = np.array([way.kind for way in self.ways[: len(shares)]])
+        of_kind = np.array([route.kind for route in self.routes[: len(shares)]])
         for number, kind in enumerate(self._kinds):
             own = np.flatnonzero(of_kind == number)
             counts[own] = _whole(shares[own], len(kind.chunks))
@@ -249,27 +251,27 @@ class _Program:
 
     def busiest_us(self, counts: IntArray) -> float:
         """How long the busiest port is busy."""
-        busy = np.array([way.busy_us for way in self.ways[: len(counts)]])
+        busy = np.array([route.busy_us for route in self.routes[: len(counts)]])
         return float((counts @ busy).max())
 
     def solved(self, budget: Budget) -> tuple[FloatArray, FloatArray, FloatArray] | None:
-        """The share of each way, the price of each port, and what a chunk of each kind is worth."""
-        topology, model, many = self._topology, LinearModel(), len(self.ways)
-        busy = np.array([way.busy_us for way in self.ways])
-        straight = np.array([way.straight_us for way in self.ways])
+        """The share of each route, the price of each port, and what a chunk of each kind is worth."""
+        topology, model, many = self._topology, LinearModel(), len(self.routes)
+        busy = np.array([route.busy_us for route in self.routes])
+        straight = np.array([route.straight_us for route in self.routes])
         share = model.add_variables(many, cost=straight / self._scale_us)
         finish = int(model.add_variables(1, cost=1.0)[0])
-        way, port = np.nonzero(busy)
+        route, port = np.nonzero(busy)
         every = np.arange(topology.num_ports)
         model.add_rows(
             len(every),
             np.concatenate([port, every]),
-            np.concatenate([share[way], np.full(len(every), finish)]),
-            np.concatenate([busy[way, port] / self._scale_us, np.full(len(every), -1.0)]),
+            np.concatenate([share[route], np.full(len(every), finish)]),
+            np.concatenate([busy[route, port] / self._scale_us, np.full(len(every), -1.0)]),
             upper=0.0,
         )
         counts = np.array([len(kind.chunks) for kind in self._kinds], dtype=np.float64)
-        of_kind = np.array([each.kind for each in self.ways])
+        of_kind = np.array([each.kind for each in self.routes])
         model.add_rows(len(counts), of_kind, share, 1.0, counts, counts)
         solution = solve(model, budget=budget)
         if solution.values is None or solution.duals is None:
@@ -279,7 +281,7 @@ class _Program:
 
 
 def _shallow(price: FloatArray, root: int) -> FloatArray:
-    """Prices at which, of equally cheap ways into a rank, the one from nearer to the root is cheaper."""
+    """Prices at which, of equally cheap routes into a rank, the one from nearer to the root is cheaper."""
     near = price[root].copy()
     near[root] = 0.0
     far = float(near[np.isfinite(near)].max(initial=0.0))
@@ -308,25 +310,25 @@ def _kinds(problem: Problem) -> list[_Kind]:
     ]
 
 
-def _dealt(problem: Problem, kinds: list[_Kind], ways: list[_Way], counts: IntArray) -> Routes:
-    """`counts` chunks on each of the first ways; those of all ways take turns."""
+def _dealt(problem: Problem, kinds: list[_Kind], routes: list[_Route], counts: IntArray) -> Routes:
+    """`counts` chunks on each of the first routes; those of all routes take turns."""
     chunk, link, is_sum, turn = [], [], [], np.zeros(problem.num_chunks)
     for number, kind in enumerate(kinds):
-        own = [at for at in np.flatnonzero(counts).tolist() if ways[at].kind == number]
+        own = [at for at in np.flatnonzero(counts).tolist() if routes[at].kind == number]
         place = np.concatenate([(np.arange(count) + 0.5) / count for count in counts[own].tolist()])
         order = np.argsort(place, kind="stable")
         turn[kind.chunks] = place[order]
         for each, at in zip(kind.chunks.tolist(), np.repeat(own, counts[own])[order].tolist(), strict=True):
-            way = ways[at]
-            chunk.append(np.full(len(way.links), each))
-            link.append(np.array(way.links, dtype=np.int64))
-            is_sum.append(np.arange(len(way.links)) < way.sums)
+            route = routes[at]
+            chunk.append(np.full(len(route.links), each))
+            link.append(np.array(route.links, dtype=np.int64))
+            is_sum.append(np.arange(len(route.links)) < route.sums)
     chunks = np.concatenate(chunk)
     return Routes(chunks, np.concatenate(link), np.concatenate(is_sum), chunks, turn[chunks], mixes=True)
 
 
 def one_by_one(problem: Problem, routes: Routes) -> Iterator[Routes]:
-    """The same ways where chunks that have the same turn take turns, too; nothing if none have.
+    """The same routes where chunks that have the same turn take turns, too; nothing if none have.
 
     A chunk's turn is when the busiest of its ports is through with all chunks before it.
     """

@@ -75,27 +75,27 @@ class _Send(NamedTuple):
 
 
 class Deliveries:
-    """The ways of a problem's chunks from its root.
+    """The paths of a problem's chunks from its root.
 
     Parameters
     ----------
     problem : all chunks start at one rank, and each is wanted by one.
-    ways : by rank, the links from the root, once for each of equal parts of what it wants.
+    paths : by rank, the links from the root, once for each of equal parts of what it wants.
     """
 
-    def __init__(self, problem: Problem, ways: Mapping[int, Sequence[tuple[int, ...]]]) -> None:
+    def __init__(self, problem: Problem, paths: Mapping[int, Sequence[tuple[int, ...]]]) -> None:
         self.problem, self._costs = problem, costs_of(problem.topology)
-        self._way, self._lines = dict[int, tuple[int, ...]](), dict[int, list[int]]()
+        self._path, self._lines = dict[int, tuple[int, ...]](), dict[int, list[int]]()
         destination = problem.collective.destination
-        for rank, several in ways.items():
+        for rank, several in paths.items():
             parts = np.array_split(np.flatnonzero(destination == rank), len(several))
-            for way, chunks in zip(several, parts, strict=True):
-                self._way |= dict.fromkeys(chunks.tolist(), way)
-        for chunk in sorted(self._way, key=lambda each: (-len(self._way[each]), destination[each], each)):
-            self._lines.setdefault(self._way[chunk][0], []).append(chunk)
+            for path, chunks in zip(several, parts, strict=True):
+                self._path |= dict.fromkeys(chunks.tolist(), path)
+        for chunk in sorted(self._path, key=lambda each: (-len(self._path[each]), destination[each], each)):
+            self._lines.setdefault(self._path[chunk][0], []).append(chunk)
 
     def schedule(self, groups: Groups) -> Schedule:
-        """All chunks on their ways, in these groups."""
+        """All chunks on their paths, in these groups."""
         sends, keys = list[_Send](), list[float]()
         for link, line in self._lines.items():
             following_us, first = 0.0, len(line)
@@ -114,8 +114,8 @@ class Deliveries:
         """A send from the end of `step` links, with all that follows it."""
         onwards: dict[int, list[int]] = {}
         for chunk in chunks:
-            if len(self._way[chunk]) > step + 1:
-                onwards.setdefault(self._way[chunk][step + 1], []).append(chunk)
+            if len(self._path[chunk]) > step + 1:
+                onwards.setdefault(self._path[chunk][step + 1], []).append(chunk)
         then = [self._send(each, following, step + 1) for following, each in onwards.items()]
         then.sort(key=lambda each: -each.behind_us)
         costs, load_us, behind_us = self._costs, dict[int, float](), 0.0

@@ -1,6 +1,6 @@
 """Pipelines for what one rank has and all want: chunk after chunk, each to where it is lacking.
 
-Several ways of breaking ties are tried for several numbers of chunks, and the best of these again by other
+Several rules for breaking ties are tried for several numbers of chunks, and the best of these again by other
 chances. Sums for one rank are the same on the reversed links, read backwards.
 """
 

@@ -1,4 +1,4 @@
-"""What one rank has for each of the others: which ways and groups are tried; and the same backwards."""
+"""What one rank has for each of the others: which paths and groups are tried; and the same backwards."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from taccl.encoding.core.sequence import in_sequence
 from taccl.encoding.engines.streams.deliveries import Deliveries, Groups
+from taccl.encoding.engines.streams.paths import paths_of
 from taccl.encoding.engines.streams.tuning import (
     DELIVERED,
     DELIVERED_ROW,
@@ -18,7 +19,6 @@ from taccl.encoding.engines.streams.tuning import (
     TURNS,
     WAY,
 )
-from taccl.encoding.engines.streams.ways import ways_of
 from taccl.encoding.instance import Instance
 from taccl.model.network import FloatArray
 from taccl.model.problem import Problem
@@ -27,7 +27,7 @@ from taccl.support.budget import Budget
 
 
 def scattered(instances: Sequence[Instance], budget: Budget) -> Iterator[Schedule]:
-    """Schedules by all kinds of ways, for each number of chunks in the groups that suit it."""
+    """Schedules by all kinds of paths, for each number of chunks in the groups that suit it."""
     if not instances:
         return
     forwards = [_forwards(each.problem) for each in instances]
@@ -35,10 +35,10 @@ def scattered(instances: Sequence[Instance], budget: Budget) -> Iterator[Schedul
     for parts, rides in DELIVERED:
         first = forwards[0]
         budget.spend(WAY * TURNS * parts * first.num_ranks * first.topology.num_links)
-        ways = ways_of(first, far_us, parts, rides)
+        paths = paths_of(first, far_us, parts, rides)
         for instance, problem in zip(instances, forwards, strict=True):
             if problem.collective.chunks_per_rank % parts == 0:
-                for schedule in _in_groups(Deliveries(problem, ways), budget):
+                for schedule in _in_groups(Deliveries(problem, paths), budget):
                     yield _as_requested(instance.problem, schedule)
         if not budget.remaining_s():
             return

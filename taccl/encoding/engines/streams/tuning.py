@@ -19,18 +19,18 @@ MOST_LOOKS, MOST_ROWS = 300_000_000, 400_000
 COMPILING_S = 30.0
 #: Units of work: for each look, and for each transfer of a schedule.
 LOOK, ROW = 1e-5, 2e-3
-#: For each link looked at for a way, and for each transfer in groups: 0.5 and 5 ms on eight dgx-h100.
+#: For each link looked at for a path, and for each transfer in groups: 0.5 and 5 ms on eight dgx-h100.
 WAY, DELIVERED_ROW = 1.2e-4, 1e-2
 
 #: How sharply prices of ports rise with their loads, the price of an idle port next to 1 for the busiest, and
 #: how often each way is chosen.
 POWER, LEAST_PRICE, TURNS = 8.0, 1e-4, 3
-#: How many ways each rank has, and how much less an alpha counts on a link that is used already. With 64 MB
+#: How many paths each rank has, and how much less an alpha counts on a link that is used already. With 64 MB
 #: eight dgx-h100 take 198 us by the first and 254 by the second, two dgx2 497 and 476, gb200-nvl72 141 and
-#: 108; two dgx-h100 take 180 us with one way each, and 167 with two.
+#: 108; two dgx-h100 take 180 us with one path each, and 167 with two.
 DELIVERED = ((1, 0.0), (1, 0.5), (2, 0.0), (2, 0.5))
 #: Chunks of a first group, and by what factor the next is larger: of all up to 6 and 4 these were the best
 #: for some machine. Then how many ranks' chunks a group may hold: eight dgx-h100 need 2 for 16 MB.
 FIRST, GROWTH, RANKS = (1, 3), (1.0, 1.5, 3.0), (2, 4)
-#: Chunks, and ranks times links, at most: 384 ways of 1 ms each on 16 dgx-h100.
+#: Chunks, and ranks times links, at most: 384 paths of 1 ms each on 16 dgx-h100.
 MOST_DELIVERED, MOST_PRICED = 2048, 3_000_000

@@ -12,7 +12,7 @@ from textbook_machines import railed_nodes, switch
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.streams import across_chunks, serves, streams
 from taccl.encoding.engines.streams.deliveries import Deliveries, Groups
-from taccl.encoding.engines.streams.ways import ways_of
+from taccl.encoding.engines.streams.paths import paths_of
 from taccl.encoding.instance import Instance
 from taccl.model.collectives import make_collective
 from taccl.model.network import LogicalTopology
@@ -84,8 +84,8 @@ def test_groups_hold_every_chunk_once_and_no_more_than_a_send_may(
 def test_ways_leave_a_node_by_all_its_nics() -> None:
     problem = parted("scatter", railed_nodes(2, 4), 1)
     far_us = Instance(problem).distances_us[0]
-    ways = ways_of(problem, far_us, 1, 0.0)
-    across = [link for each in ways.values() for way in each for link in way]
+    paths = paths_of(problem, far_us, 1, 0.0)
+    across = [link for each in paths.values() for way in each for link in way]
     node_of, topology = problem.topology.node_of, problem.topology
     across = [link for link in across if node_of[topology.src[link]] != node_of[topology.dst[link]]]
     assert sorted(np.bincount(across)[np.unique(across)].tolist()) == [1, 1, 1, 1]
@@ -96,7 +96,7 @@ def test_parts_ride_along_where_an_alpha_counts() -> None:
     problem = parted("scatter", switch(12), 1, 0.1)
     far_us = Instance(problem).distances_us[0]
     sends = [
-        len({ways[0][0] for ways in ways_of(problem, far_us, 1, rides).values()}) for rides in (0.0, 0.5)
+        len({paths[0][0] for paths in paths_of(problem, far_us, 1, rides).values()}) for rides in (0.0, 0.5)
     ]
     assert sends[0] == 11 and sends[1] < 11
 
@@ -115,7 +115,7 @@ def test_relays_are_fed_in_turn_so_that_all_are_busy_until_the_end() -> None:
 def test_what_is_for_the_farthest_leaves_first() -> None:
     line = machine(4, [(0, 1, 1.0, 1.0), (1, 2, 1.0, 1.0), (2, 3, 1.0, 1.0)])
     problem = parted("scatter", line, 1)
-    schedule = Deliveries(problem, ways_of(problem, Instance(problem).distances_us[0], 1, 0.0)).schedule(
+    schedule = Deliveries(problem, paths_of(problem, Instance(problem).distances_us[0], 1, 0.0)).schedule(
         Groups(1, 1.0, 1)
     )
     leaves = schedule.chunk[schedule.src == 0][np.argsort(schedule.start_us[schedule.src == 0])]

@@ -19,7 +19,7 @@ from taccl.model.network import FloatArray
 from taccl.model.problem import Problem
 
 
-def ways_of(
+def paths_of(
     problem: Problem, far_us: FloatArray, parts: int, rides: float
 ) -> dict[int, list[tuple[int, ...]]]:
     """The links from the root to each rank, in order, once for each of equal parts of what it wants.
@@ -28,7 +28,7 @@ def ways_of(
     ----------
     problem : all chunks start at one rank, and each is wanted by one, as many by each.
     far_us : shape (num_ranks,); how far each rank is from the root.
-    parts : how many ways each rank has.
+    parts : how many paths each rank has.
     rides : how much less an alpha counts where a link is used already, from 0 to 1.
     """
     topology, root = problem.topology, int(problem.collective.source[0])
@@ -36,25 +36,25 @@ def ways_of(
     ends = [
         rank for rank in np.argsort(-far_us, kind="stable").tolist() if rank != root for _ in range(parts)
     ]
-    ways, network = [np.zeros(0, np.int64)] * len(ends), _Network(problem, part_mb, rides)
+    paths, network = [np.zeros(0, np.int64)] * len(ends), _Network(problem, part_mb, rides)
     for turn in range(TURNS * len(ends)):
         at = turn % len(ends)
-        network.uses[ways[at]] -= 1
+        network.uses[paths[at]] -= 1
         above = network.cheapest(root)
-        way, rank = list[int](), ends[at]
+        path, rank = list[int](), ends[at]
         while rank != root:
-            way.append(topology.link_index[int(above[rank]), rank])
+            path.append(topology.link_index[int(above[rank]), rank])
             rank = int(above[rank])
-        ways[at] = np.array(way[::-1])
-        network.uses[ways[at]] += 1
+        paths[at] = np.array(path[::-1])
+        network.uses[paths[at]] += 1
     found: dict[int, list[tuple[int, ...]]] = {}
-    for rank, links in zip(ends, ways, strict=True):
+    for rank, links in zip(ends, paths, strict=True):
         found.setdefault(rank, []).append(tuple(links.tolist()))
     return found
 
 
 class _Network:
-    """The links with their prices; `uses`, shape (num_links,), is how many ways use each."""
+    """The links with their prices; `uses`, shape (num_links,), is how many paths use each."""
 
     def __init__(self, problem: Problem, part_mb: float, rides: float) -> None:
         topology, self._costs = problem.topology, costs_of(problem.topology)
@@ -66,7 +66,7 @@ class _Network:
         self._first = np.searchsorted(topology.src[self._order], np.arange(problem.num_ranks + 1))
 
     def cheapest(self, root: int) -> IntArray:
-        """The rank before each on its cheapest way from the root, shape (num_ranks,)."""
+        """The rank before each on its cheapest path from the root, shape (num_ranks,)."""
         costs, uses = self._costs, self.uses[self._link]
         sends = (1.0 - self._rides) * uses + self._rides * np.minimum(uses, 1)
         load_us = np.bincount(costs.port, sends * costs.busy_alpha_us + uses * self._beta_us)
