@@ -17,6 +17,7 @@ from taccl.analysis.exploration.library_table import library as library_of
 from taccl.analysis.exploration.sizes import sizes_of
 from taccl.cli.options import (
     FILE,
+    bounds_limit_option,
     collective_option,
     json_option,
     nodes_option,
@@ -67,14 +68,7 @@ from taccl.model.collectives import plain_name
 @click.option(
     "--release", default=list(RELEASES)[-1], show_default=True, metavar="NAME", help="Of NCCL's constants."
 )
-@click.option(
-    "--time-limit",
-    type=float,
-    default=20.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Bounds that would come later are left out.",
-)
+@bounds_limit_option
 @click.option(
     "--schedule",
     type=FILE,

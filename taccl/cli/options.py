@@ -49,6 +49,15 @@ without_option = click.option(
 
 nodes_option = click.option("--nodes", type=int, help="Number of nodes. Default: the topology's.")
 
+bounds_limit_option = click.option(
+    "--time-limit",
+    type=float,
+    default=20.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Bounds that would come later are left out.",
+)
+
 
 def topology_option(
     help: str = "A machine of the catalogue or a YAML file.",

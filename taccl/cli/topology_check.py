@@ -10,7 +10,7 @@ from taccl.analysis.failures import Failures
 from taccl.analysis.failures import failures as failures_of
 from taccl.analysis.machine_check import SIZES, MachineBound, MachineCheck, check_machine
 from taccl.cli import completion
-from taccl.cli.options import FILE, json_option, nodes_option, without_option
+from taccl.cli.options import FILE, bounds_limit_option, json_option, nodes_option, without_option
 from taccl.cli.output import show_json, show_table
 from taccl.cli.sections import Sectioned
 from taccl.model import units
@@ -38,14 +38,7 @@ _NOT_WHOLE = 4
     metavar="SIZE,...",
     help="Sizes for bounds, as nccl-tests counts them.",
 )
-@click.option(
-    "--time-limit",
-    type=float,
-    default=20.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Bounds that would come later are left out.",
-)
+@bounds_limit_option
 @click.option(
     "--failures",
     metavar="COLLECTIVE",
