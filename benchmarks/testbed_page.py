@@ -28,7 +28,7 @@ at such a time too, and ended before most of Open MPI's calls: what its rings co
 runs (12 ms a message, where 2 and less are usual), so its small rings are predicted up to 1.5 times too
 slow.
 
-*Ring by hand*: both ways at once, half of the data each way, in an order that uses the fastest links;
+*Ring by hand*: both directions at once, half of the data each, in an order that uses the fastest links;
 AlltoAll: all pairs at once, where all have a path. *Predicted*: rounds in which messages that meet on a
 link share it equally, as TCP does (`benchmarks/testbed_fluid.py`; `taccl lower --rounds` serves them one at
 a time, which comes to the same on *nodes* and *torus*, and was what they were predicted by). Three costs in
@@ -37,7 +37,7 @@ rings at other sizes: of a round, of a message to a neighbour, of one through NI
 topology fit --runs` fits costs of thread blocks, which rounds do not have.) Rates are those of the
 machine's file; payload is 8948 of 9014 bytes.
 
-Plans are found with 1, 2, 4 and 8 chunks in each rank's part (`--effort 800`) and lowered both ways, packed
+Plans are found with 1, 2, 4 and 8 chunks in each rank's part (`--effort 800`) and lowered twice, packed
 and `--pipelined`; the one that is predicted fastest is run.
 """
 

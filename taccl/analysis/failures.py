@@ -39,7 +39,7 @@ class Failure:
 
     Parameters
     ----------
-    mended_us : of the schedule for the whole machine with other ways; None: it could not be mended.
+    mended_us : of the schedule for the whole machine with other routes; None: it could not be mended.
     time_us, bound_us : of the best schedule found; None: `why` there is none.
     """
 

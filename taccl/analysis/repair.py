@@ -1,6 +1,6 @@
 """A schedule that runs, on the machine as it is now: valid at once, then as good as is found in time.
 
-saved schedule, machine now ──► its sends, broken ones by other ways ──► search from there on ──► file
+saved schedule, machine now ──► its sends, broken ones rerouted ──► search from there on ──► file
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Repaired:
     Parameters
     ----------
     result : the schedule now, its bound and its files. before_us : of the old one, where it was made.
-    first_us, first_s : of the old schedule with other ways for what is broken, its time and when it was
+    first_us, first_s : of the old schedule with other routes for what is broken, its time and when it was
         there, in seconds from the call; None: it could not be mended, and `why` says why.
     kept : the share of the old transfers that are transfers still.
     at_us, from_us : when the collective was interrupted, and when its rest begins, which is the result: then

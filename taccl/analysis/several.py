@@ -43,7 +43,7 @@ TIME_LIMIT_S = 30.0
 _ALONE = 0.5
 #: The part of the time that is left for the bound of all, where some wait for others.
 _BOUND = 0.1
-#: The ways of planning, the fastest last.
+#: How they are planned, the fastest last.
 WAYS = ("one after another", "overlaid", "joint")
 
 

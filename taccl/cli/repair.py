@@ -49,7 +49,7 @@ def repair(
 ) -> None:
     """Make SCHEDULE, written by `taccl synthesize --schedule`, valid for a machine that has changed.
 
-    Sends whose links are gone or slower go other ways at once, the others stay; then a search goes on from
+    Sends whose links are gone or slower are rerouted at once, the others stay; then a search goes on from
     there until its time is up. The machine may have other links and costs, but as many GPUs.
 
     \b

@@ -137,7 +137,7 @@ def show(
 def _show_links(
     facts: dict[str, object], links: list[dict[str, object]], paths: list[dict[str, object]]
 ) -> None:
-    """What the machine is, and its links and ways by their costs."""
+    """What the machine is, and its links and paths by their costs."""
     for label, value in facts.items():
         if value is not None:
             click.echo(f"{label:<12} {value}")

@@ -35,7 +35,7 @@ class Windows:
 
     Raises
     ------
-    CollectiveError : a time that is negative or none; both ways to say when chunks are ready.
+    CollectiveError : a time that is negative or none; both keys that say when chunks are ready.
     """
 
     ready_us_per_mb: float = 0.0

@@ -94,7 +94,7 @@ class _Cuts:
 
 
 def _cuts(traffic: Traffic) -> list[PlanBound]:
-    """One for each port that is on all ways out of, or into, a set of hosts."""
+    """One for each port that is on all paths out of, or into, a set of hosts."""
     topology, costs, hosts = traffic.problem.topology, traffic.costs, traffic.num_hosts
     pairs = traffic.pairs
     mb, per_mb = _Cuts(_host_traffic(traffic, pairs.mb)), pairs.count / pairs.mb
@@ -120,7 +120,7 @@ def _cuts(traffic: Traffic) -> list[PlanBound]:
             among = links_between[np.ix_(is_inside, is_inside)].sum()
             across = of_host[0 if is_out else 1][is_inside].sum() - among
             if (~is_inside[other[used]]).sum() != across:
-                continue  # there are other ways out
+                continue  # there are other paths out
             pair = np.flatnonzero(costs.port == port)
             beta, alpha = float(costs.busy_beta_us[pair].min()), float(costs.busy_alpha_us[pair].min())
             size = int(is_inside.sum())

@@ -10,7 +10,7 @@ from taccl.model.network import FloatArray, LogicalTopology
 
 
 def pairs_of(shape: Shape, channel: tuple[int, ...]) -> list[tuple[int, int]]:
-    """Who sends to whom in a channel, in a tree both ways."""
+    """Who sends to whom in a channel, in a tree in both directions."""
     if shape == "ring":
         return list(zip(channel, channel[1:] + channel[:1], strict=True))
     up = [(rank, parent) for rank, parent in enumerate(channel) if parent != ROOT]

@@ -16,7 +16,7 @@ _DEPTH = 1e-6
 
 
 def cheap_tree(prices: FloatArray) -> tuple[int, ...] | None:
-    """The parents of a tree in which each edge is used both ways; None: none was found.
+    """The parents of a tree in which each edge is used in both directions; None: none was found.
 
     Grown by its cheapest edge each time (Prim), from each GPU in turn; the cheapest of these.
 

@@ -7,7 +7,7 @@
 A rank has one address, on an interface of its own, so libraries that bind to one interface use all its links;
 traffic to a peer leaves by the links of `PhysicalTopology.path`. Ranks without a path reach each other
 through other ranks, by the fewest of these. At a device in between, a route is by destination; where two
-sources need different ways to one destination there, by both.
+sources need different paths to one destination there, by both.
 """
 
 from __future__ import annotations

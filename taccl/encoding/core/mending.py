@@ -181,7 +181,7 @@ class _Mending:
     def _way(self, sources: set[int], target: int, decision: Decision) -> list[int]:
         """Its own link; or the links of a fastest way from one of some ranks to its target.
 
-        Of equally fast ways, the one over links with fewest detours so far.
+        Of equally fast paths, the one over links with fewest detours so far.
         """
         now, mb = self._now[decision.link], self._mb(decision)
         if now is not None and not self._is_worse(decision.link, mb):

@@ -62,7 +62,7 @@ def rails_of(cluster: Cluster, topology: LogicalTopology, both_directions: bool)
 def _one_of_each_door(
     cluster: Cluster, topology: LogicalTopology, pairs: list[tuple[int, int]]
 ) -> list[tuple[int, int]]:
-    """Pairs of equal GPUs, one of those whose ways out share a port: the port pays one alpha a round."""
+    """Pairs of equal GPUs, one of those whose paths out share a port: the port pays one alpha a round."""
     chosen: dict[frozenset[int], tuple[int, int]] = {}
     for src, dst in sorted(pairs):
         links = topology.links_from[src]

@@ -42,7 +42,7 @@ def serves(instance: Instance) -> Verdict:
 
 
 def ways_of(instance: Instance) -> tuple[Way, ...]:
-    """The ways that there are; `instance.once(ways_of)`."""
+    """What there is to choose from; `instance.once(ways_of)`."""
     return (*through_one(instance), *along_rails(instance))
 
 

@@ -111,7 +111,7 @@ def helpers_of(topology: LogicalTopology, ranks: Sequence[int]) -> tuple[int | N
 
 
 def _teams(topology: LogicalTopology, every: Iterable[IntArray]) -> list[_Team]:
-    """Those doors that a helper which sums or copies has links with, both ways."""
+    """Those doors that a helper which sums or copies has links with, in both directions."""
     doors = [door.tolist() for door in every]
     helpers = [helpers_of(topology, sorted(set(door))) for door in doors]
     return [_Team(door, *found) for door, found in zip(doors, helpers, strict=True) if found is not None]

@@ -7,7 +7,7 @@ from __future__ import annotations
 #: it counts chunks of a door: 64 MB of 256 chunks by CollNet on 4 nodes of 4 ranks take 1,651 us, and 3,543
 #: if chunks of all doors count.
 LATER = 2
-#: Units of work for a chunk over a link, written down and timed in both ways.
+#: Units of work for a chunk over a link, written down and timed both times.
 HOP = 0.04
 #: And behind a step that takes k times as long as the shortest, this many times k - 1 chunks later; each is
 #: tried. AllReduce along rails: two dgx-h100, 1 GB of 16 chunks 5,945 us with 0, 4,298 with 1.5, 4,381 with

@@ -1,9 +1,9 @@
 """The tree of least price from a root to some ranks, which may pass others: helpers, for one.
 
 Of trees that span given ranks the one of least price is a branching (Chu and Liu 1965, Edmonds 1967): every
-rank but the root takes its cheapest way in, and each circle of such ways is made one rank. Which of the other
+rank but the root takes its cheapest link in, and each circle of such links is made one rank. Which other
 ranks it should pass is Steiner's problem, so a few sets of them are tried: all, none, and all that were of
-use but one. A rank that may not copy has no ways out here, so it is an end of trees only.
+use but one. A rank that may not copy has no links out here, so it is an end of trees only.
 """
 
 from __future__ import annotations

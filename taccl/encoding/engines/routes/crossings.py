@@ -66,7 +66,7 @@ def crossings(instance: Instance, seed: int, budget: Budget) -> Iterator[Choice]
 
 
 def _links(topology: LogicalTopology) -> IntArray | None:
-    """The link between each two ranks, -1 for none; None: nodes are unequal, or ways of rails lack links."""
+    """The link between each two ranks, -1 for none; None: nodes are unequal, or paths of rails lack links."""
     nodes, ranks = topology.num_nodes, topology.num_ranks
     places = ranks // nodes
     if not 1 < nodes < ranks or not np.array_equal(topology.node_of, np.arange(ranks) // places):

@@ -1,7 +1,7 @@
 """The engine of routes and orders: routes by several choosers, put in order by one scheduler.
 
     choosers    forests of trees at prices, trees at the optimum of programs, rails between nodes, paths at
-                prices, flows, ways of least load past helpers, shortest
+                prices, flows, routes of least load past helpers, shortest
     orders      pipelines of whatever can go, matchings of what goes together
 
 Where some rank may not sum or not copy, sums whose parts stay apart (`apart`) are tried, too.
@@ -181,7 +181,7 @@ def _once(choose: Callable[[Instance, Budget], Routes | None]) -> Chooser:
 
 
 def _least_loads(instance: Instance, seed: int, budget: Budget) -> Iterator[Choice]:
-    """The ways of least load, in all orders; then with copies next to them, and then in orders by chance."""
+    """The routes of least load, in all orders; then with copies next to them, then in random orders."""
     most = powers_of_two(min(instance.problem.max_group, MOST_TOGETHER, instance.problem.num_chunks))
     is_free = instance.problem.topology.memory_mb is None
     known = list(_routes_of_least_load(instance, budget))

@@ -57,16 +57,16 @@ LAYERS_LOWNESS = 1e-3
 
 # --- load program
 
-#: How often in turn ways are looked for at new prices that do not make the busiest port less busy by this
-#: part. (Two nodes of eight H100: 3,909 us at once, 3,835 after fifty times, with shares for 48 ways.)
+#: How often in turn routes are looked for at new prices that do not make the busiest port less busy by this
+#: part. (Two nodes of eight H100: 3,909 us at once, 3,835 after fifty times, with shares for 48 routes.)
 LOAD_PROGRAM_VAIN, LOAD_PROGRAM_GAIN = 6, 1e-3
 #: How sharply prices rise with loads before the first program.
 LOAD_PROGRAM_SHARPNESS = 8.0
-#: A way is worth having that costs less than those of its kind by this part.
+#: A route is worth having that costs less than those of its kind by this part.
 LOAD_PROGRAM_WORTH = 1e-4
-#: Weights of a way's own time next to the load of the busiest port, and how often roots have ways at rising
-#: prices first. Eight GPUs with eight servers end at 5,537 us with (1e-2, 0) and 5,810 with (1e-2, 2); of two
-#: nodes of eight H100 the busiest port has 4,864 us with the one and 3,964 with the other.
+#: Weights of a route's own time next to the load of the busiest port, and how often roots have routes at
+#: rising prices first. Eight GPUs with eight servers end at 5,537 us with (1e-2, 0) and 5,810 with (1e-2, 2);
+#: of two nodes of eight H100 the busiest port has 4,864 us with the one and 3,964 with the other.
 LOAD_PROGRAM_TRIALS = ((1e-2, 0), (1e-2, 2), (0.5, 0))
 #: No more programs are solved once the busiest port is busy for no longer than the bound and this part of it.
 LOAD_PROGRAM_NEAR = 0.02
