@@ -9,6 +9,8 @@ from itertools import chain
 
 import click
 
+from taccl.analysis.ordering import estimate
+from taccl.analysis.ordering.plans import traffic_for
 from taccl.api import make_problem, synthesize
 from taccl.backend.lower import lower
 from taccl.backend.msccl_xml.reader import parse_document
@@ -17,11 +19,15 @@ from taccl.backend.simulate import simulate_program
 from taccl.backend.simulate.executor.executed import is_compiled, simulate_executed
 from taccl.backend.verify.msccl_xml.verifier import verify_document
 from taccl.encoding.bounds import all_bounds
+from taccl.encoding.core.distance import compile_loop
 from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.engines.greedy import grown
+from taccl.encoding.engines.greedy.along_trees import along_trees
 from taccl.encoding.engines.registry import ENGINES
 from taccl.encoding.instance import Instance
 from taccl.support.budget import Budget
 from taccl.support.jit import ahead_of_time
+from taccl.synthesis.request import Request
 from taccl.topologies.executors.defaults import default_executor
 
 #: The first is answered by trees, the second by paths.
@@ -37,7 +43,7 @@ def compile() -> None:  # the command's name: nothing here needs the function th
     Some engines run loops over millions of rows as machine code. It is made when it is first needed, which
     takes some thirty seconds for an engine; a search with less time goes on without that engine, and says so.
     Bounds of large machines run such loops, too, and so do lowering, verifying and simulating files of many
-    steps.
+    steps, and `taccl order`.
     """
     began = time.monotonic()
     for name, was_there in chain(compile_engines(), compile_stages()):
@@ -66,7 +72,7 @@ def compile_engines() -> Iterator[tuple[str, bool]]:
 
 
 def compile_stages() -> Iterator[tuple[str, bool]]:
-    """Compile the loops of bounds, and those that long files need: lowering, verifying, simulating.
+    """Compile the loops of bounds, distances, first trees and orders, and those that long files need.
 
     Yields the stage's name, and whether all its loops were machine code already.
     """
@@ -91,3 +97,12 @@ def compile_stages() -> Iterator[tuple[str, bool]]:
     network = schedule.problem.topology
     simulate_executed(program, network, executor, schedule.problem.chunk_mb, program.protocol)
     yield "execute", was_there
+    # Loops for large machines alone, which no search of a small one comes to.
+    yield "distances", compile_loop()
+    was_there = grown.is_compiled()
+    along_trees(Instance(make_problem("broadcast", topology="mesh:2x2", size="1MB", chunks=2).problem))
+    yield "greedy", was_there
+    was_there = estimate.is_compiled()
+    traffic = traffic_for("ring", Request("allreduce", topology="ring:4", size="1MB", chunks=1))
+    estimate.Estimator.of(traffic).estimate_us(traffic.own_order)
+    yield "order", was_there

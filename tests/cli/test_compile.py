@@ -3,8 +3,10 @@
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import chain
 
 import pytest
+from numba.core.dispatcher import Dispatcher
 
 from taccl.backend.simulate.executor.executed import is_compiled
 from taccl.cli.compile import compile_engines, compile_stages
@@ -12,7 +14,7 @@ from taccl.encoding.core import scheduler
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.registry import ENGINES, engine_named
 from taccl.support import jit as compiled
-from taccl.support.jit import Loop
+from taccl.support.jit import Loop, is_at_hand
 
 
 @pytest.mark.parametrize("was_there", [True, False])
@@ -62,9 +64,21 @@ def test_every_loop_of_a_file_is_compiled_ahead(monkeypatch: pytest.MonkeyPatch)
         ("verify", False),
         ("simulate", True),
     ]  # verifying fills clocks
-    *of_loops, (executed, _) = compile_stages()
-    assert of_loops == stages and executed == "execute"
+    done = list(compile_stages())
+    assert done[:4] == stages
+    assert [name for name, _ in done[4:]] == ["execute", "distances", "greedy", "order"]
     assert is_compiled()
     scheduler.warm_up()  # what the engine of routes compiles
     rooms = [module for name, module in list(sys.modules.items()) if name.startswith("taccl.")]
     assert ran == {each for room in rooms for each in vars(room).values() if isinstance(each, Loop)}
+
+
+def test_no_compiled_function_is_left_for_later() -> None:
+    """What `@compiled` has made of functions is machine code once the command has been here."""
+    for _ in chain(compile_engines(), compile_stages()):
+        pass
+    rooms = [module for name, module in list(sys.modules.items()) if name.startswith("taccl.")]
+    functions = {each for room in rooms for each in vars(room).values() if isinstance(each, Dispatcher)}
+    kept = {each for each in functions if each.stats.cache_path is not None}  # others are inlined
+    assert {"_anneal", "_grow", "disseminated"} <= {each.__name__ for each in kept}
+    assert not [each for each in kept if not is_at_hand(each)]

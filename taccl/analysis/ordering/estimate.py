@@ -18,7 +18,7 @@ from taccl.analysis.ordering.tuning import LONGEST_MOVE, MISSING, POWER_LOG2
 from taccl.encoding.core.costs import Costs
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
-from taccl.support.jit import compiled_in_place
+from taccl.support.jit import compiled_in_place, is_at_hand
 
 
 class Columns(NamedTuple):
@@ -72,6 +72,11 @@ class State(NamedTuple):
     seen: IntArray
     changed: IntArray
     total: FloatArray
+
+
+def is_compiled() -> bool:
+    """Whether the loop over moves is machine code already, here or on disk."""
+    return is_at_hand(_anneal)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from taccl.encoding.core.tuning import DISTANCE_MANY
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray, LogicalTopology
 from taccl.model.problem import Problem
-from taccl.support.jit import compiled
+from taccl.support.jit import compiled, is_at_hand
 
 
 def distances_us(
@@ -44,6 +44,14 @@ def distances_us(
                 nearer = True
                 from_all[topology.dst[links]] = np.minimum(arrival, so_far)
     return np.ascontiguousarray(from_all.T)
+
+
+def compile_loop() -> bool:
+    """Make machine code of the loop for large machines; whether it was there."""
+    was_there = is_at_hand(_nearer)
+    no_links = np.zeros(0, dtype=np.int64)
+    _nearer(no_links, no_links, np.zeros(0), np.zeros((1, 1)))
+    return was_there
 
 
 @compiled

@@ -11,7 +11,7 @@ import numpy as np
 
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray, LogicalTopology
-from taccl.support.jit import compiled
+from taccl.support.jit import compiled, is_at_hand
 
 
 class Routes(NamedTuple):
@@ -37,6 +37,11 @@ def routes_of(
     count = np.bincount(topology.src, minlength=topology.num_ranks)
     first = np.concatenate([[0], np.cumsum(count)])
     return Routes(first, link, topology.dst[link], duration_us[link], busy_us[link], shares)
+
+
+def is_compiled() -> bool:
+    """Whether the loop is machine code already, here or on disk."""
+    return is_at_hand(_grow)
 
 
 def grown(
