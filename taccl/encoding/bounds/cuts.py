@@ -14,13 +14,14 @@ from functools import cached_property
 import numpy as np
 
 from taccl.encoding.bounds.tuning import (
-    CUTS_MOST_FAST_PORTS,
     CUTS_MOST_NODES,
     CUTS_MOST_RANKS,
     CUTS_MOST_ROOTS,
+    CUTS_MOST_TRUNKS,
 )
 from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray, IntArray
+from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem
 
 #: Ranks whose figures agree to this many digits look equal.
@@ -44,7 +45,7 @@ class Crossing:
 
 
 def simple_cuts(instance: Instance) -> list[Cut]:
-    """Each rank alone and all but it; each node alone and all but it; what lies beyond a fast port.
+    """Each rank alone and all but it; each node alone and all but it; what lies beyond a trunk.
 
     On large machines, of ranks and nodes that look equal one, and halves.
     """
@@ -54,10 +55,17 @@ def simple_cuts(instance: Instance) -> list[Cut]:
     for rank in _narrow_ranks(instance) if problem.num_ranks > 1 else ():
         cuts.append(Cut(frozenset({rank}), f"into rank {rank}"))
         cuts.append(Cut(everyone - {rank}, f"out of rank {rank}"))
-    return cuts + node_cuts(instance) + fast_port_cuts(problem) + half_cuts(problem)
+    return cuts + narrow_cuts(instance) + half_cuts(problem)
 
 
-def node_cuts(instance: Instance) -> list[Cut]:
+def narrow_cuts(instance: Instance) -> list[Cut]:
+    """Sets of ranks that others reach by fewer links than these have among them: nodes, and beyond trunks."""
+    cuts = _node_cuts(instance)
+    found = {cut.ranks for cut in cuts}
+    return cuts + [cut for cut in _trunk_cuts(instance.problem) if cut.ranks not in found]
+
+
+def _node_cuts(instance: Instance) -> list[Cut]:
     """Each node alone and all but it; of many nodes that look equal one."""
     problem = instance.problem
     everyone = frozenset(range(problem.num_ranks))
@@ -95,27 +103,42 @@ def half_cuts(problem: Problem) -> list[Cut]:
     return cuts
 
 
-def fast_port_cuts(problem: Problem) -> list[Cut]:
-    """The ranks that others reach through one port alone, if that is faster than its links: beyond a trunk.
+def _trunk_cuts(problem: Problem) -> list[Cut]:
+    """The ranks beyond each trunk, and those that are joined without trunks, and all but them.
 
-    Where no port is faster than its links, the ranks and nodes have always been cuts enough.
+    A trunk is a port from several ranks to several.
     """
     topology = problem.topology
     link, port = topology.incidence
-    fast = np.unique(port[topology.pair_betas < topology.beta_us_per_mb[link]])
-    if problem.num_ranks > CUTS_MOST_RANKS or len(fast) > CUTS_MOST_FAST_PORTS:
+    ends = (np.unique(np.stack([port, end[link]]), axis=1)[0] for end in (topology.src, topology.dst))
+    shared = np.minimum(*(np.bincount(each, minlength=topology.num_ports) for each in ends))
+    trunks = np.flatnonzero(shared > 1)
+    if not len(trunks) or problem.num_ranks > CUTS_MOST_RANKS or len(trunks) > CUTS_MOST_TRUNKS:
         return []
-    beyond: dict[frozenset[int], str] = {}
-    for each in fast.tolist():
-        others = np.ones(topology.num_links, dtype=np.bool_)
-        others[list(topology.port_links[each])] = False
-        step = np.eye(problem.num_ranks, dtype=np.bool_)
-        step[topology.src[others], topology.dst[others]] = True
-        for _ in range(problem.num_ranks.bit_length()):
-            step = step @ step
-        for reached in np.unique(step, axis=0):
-            beyond.setdefault(frozenset(np.flatnonzero(~reached).tolist()), topology.port_names[each])
-    return [Cut(ranks, f"beyond {name}") for ranks, name in beyond.items() if ranks]
+    sets: dict[frozenset[int], str] = {}
+    for trunk in trunks.tolist():
+        for reached in _reached_without(topology, port == trunk):
+            sets.setdefault(_ranks(~reached), f"beyond {topology.port_names[trunk]}")
+    for joined in _reached_without(topology, np.isin(port, trunks)):
+        names = ", ".join(map(str, sorted(_ranks(joined))))
+        sets.setdefault(_ranks(joined), f"into the set {{{names}}}")
+        sets.setdefault(_ranks(~joined), f"out of the set {{{names}}}")
+    return [Cut(ranks, name) for ranks, name in sets.items() if 0 < len(ranks) < problem.num_ranks]
+
+
+def _reached_without(topology: LogicalTopology, pairs: BoolArray) -> BoolArray:
+    """What ranks reach without these pairs of a link and a port: the sets that differ, (sets, num_ranks)."""
+    kept = np.ones(topology.num_links, dtype=np.bool_)
+    kept[topology.incidence[0][pairs]] = False
+    step = np.eye(topology.num_ranks, dtype=np.bool_)
+    step[topology.src[kept], topology.dst[kept]] = True
+    for _ in range(topology.num_ranks.bit_length()):
+        step = step @ step
+    return np.unique(step, axis=0)
+
+
+def _ranks(inside: BoolArray) -> frozenset[int]:
+    return frozenset(np.flatnonzero(inside).tolist())
 
 
 def _narrow_ranks(instance: Instance) -> list[int]:

@@ -60,7 +60,7 @@ import numpy as np
 
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.capacity import Cover, Covers, name_ports
-from taccl.encoding.bounds.cuts import Crossing, Crossings, Cut, fast_port_cuts, members, node_cuts, root_cuts
+from taccl.encoding.bounds.cuts import Crossing, Crossings, Cut, members, narrow_cuts, root_cuts
 from taccl.encoding.bounds.tuning import (
     RELAY_FARTHEST,
     RELAY_LOOKS,
@@ -160,7 +160,7 @@ class Way:
 def _ways(view: View, budget: Budget) -> Iterator[tuple[Way, str]]:
     """What comes into each set of ranks that is worth a look, with its name."""
     instance, problem = view.instance, view.problem
-    for cut in [*node_cuts(instance), *fast_port_cuts(problem), *root_cuts(instance)]:
+    for cut in [*narrow_cuts(instance), *root_cuts(instance)]:
         if not budget.remaining_s():
             return
         inside = members(problem.num_ranks, cut.ranks)

@@ -38,7 +38,7 @@ import numpy as np
 
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.capacity import name_ports
-from taccl.encoding.bounds.cuts import Crossing, Crossings, Cut, members, node_cuts, root_cuts
+from taccl.encoding.bounds.cuts import Crossing, Crossings, Cut, members, narrow_cuts, root_cuts
 from taccl.encoding.bounds.entering import Entering
 from taccl.encoding.bounds.staged_copies import CopiesEntering
 from taccl.encoding.bounds.staged_late import late_us
@@ -173,7 +173,7 @@ def _of_cuts(view: View, known_us: float, budget: Budget, closer: bool) -> Itera
     instance = view.instance
     if not known_us or is_too_large(view.problem):
         return
-    cuts = node_cuts(instance)
+    cuts = narrow_cuts(instance)
     if view.problem.collective.is_reduction:
         cuts = [*cuts, *instance.once(Crossings).cuts]
     elif closer:

@@ -15,7 +15,7 @@ from studies import examples
 
 from taccl.api import make_problem
 from taccl.encoding.bounds import Proof
-from taccl.encoding.bounds.cuts import Crossings, members, node_cuts
+from taccl.encoding.bounds.cuts import Crossings, members, narrow_cuts
 from taccl.encoding.bounds.entering import Entering
 from taccl.encoding.bounds.layer import Layer, held_at_start
 from taccl.encoding.bounds.port_turns import Routes, StepTable, Turns
@@ -193,11 +193,29 @@ def two_pairs(alpha_across: float, inside: tuple[float, float] = (1.0, 1.0)) -> 
     return machine(4, [*links, *across], node_of=[0, 0, 1, 1])
 
 
+def test_a_trunk_inside_a_node_is_a_line_to_draw() -> None:
+    """1 us to gather a socket's chunks, 1.5 us between CPUs, 1 us to spread them; two groups take 4 us."""
+    stated = make_problem("allgather", topology="pcie:2x2", size="4B", chunks=1, executor=False).problem
+    names = {cut.name: sorted(cut.ranks) for cut in narrow_cuts(Instance(stated))}
+    assert names == {"beyond cpu0 -> cpu1": [2, 3], "beyond cpu1 -> cpu0": [0, 1]}
+    assert best_us(stated, 3.0) == pytest.approx(3.5, abs=0.01)
+
+
+def test_pairs_behind_a_switch_each_are_a_line_to_draw() -> None:
+    """A node of eight GPUs, two to a PCIe switch, which has a NIC and a CPU beyond it."""
+    stated = make_problem("allgather", topology="l40s", nodes=2, size="1MB", chunks=1, executor=False).problem
+    sets = {cut.ranks for cut in narrow_cuts(Instance(stated))}
+    everyone = frozenset(range(16))
+    for first in range(0, 16, 2):
+        pair = frozenset({first, first + 1})
+        assert {pair, everyone - pair} <= sets
+
+
 def one_group(stated: Problem, known_us: float) -> float:
     """What the case proves of all that must enter some node."""
     (view,) = views(Instance(stated))
     proved_us = 0.0
-    for cut in node_cuts(view.instance):
+    for cut in narrow_cuts(view.instance):
         for crossing in view.instance.once(Crossings).of(cut)[-1:]:
             inside = members(stated.num_ranks, cut.ranks)
             at = Entering(view, inside, crossing, 2 * known_us, _plenty())
