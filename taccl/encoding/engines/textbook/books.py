@@ -109,7 +109,7 @@ class Books:
         work = Work(budget, SURELY_WRITTEN, WRITTEN_PER_S)
         dealt = DEALT_AS_WRITTEN * len(self.parts.begin)
         these = (algorithm for algorithm in self.algorithms if wanted(algorithm))
-        soonest = _moves if _is_small(self.requested) else _size
+        soonest = _moves if _is_small(self.requested, self.parts) else _size
         for algorithm in sorted(these, key=soonest if first is None else lambda each: first(each.name)):
             least_us = float("inf")
             for batches in algorithm.numbers_of_batches(self.parts):
@@ -167,10 +167,12 @@ def books_of(instance: Instance) -> Books | None:
     return None if parts is None else Books(instance.problem, copying.problem, parts)
 
 
-def _is_small(requested: Problem) -> bool:
-    """Whether all the data together takes less than an alpha on most links."""
+def _is_small(requested: Problem, parts: Parts) -> bool:
+    """Whether the data of one rank keeps ports busy for less than an alpha on most links."""
     topology = requested.topology
-    data_mb = requested.chunk_mb * requested.num_chunks
+    if not topology.is_serial:
+        return False  # alphas keep no port busy
+    data_mb = requested.chunk_mb * parts.most_at_one_rank
     return bool(np.median(topology.alpha_us - data_mb * topology.beta_us_per_mb) > 0)
 
 

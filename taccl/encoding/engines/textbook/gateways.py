@@ -165,7 +165,7 @@ def by_copy_gateways(
 def by_gateways(problem: Problem, parts: Parts, routes: tuple[LineAlgorithm, ...]) -> Iterator[Algorithm]:
     """For what goes from rank to rank of several nodes of one size; `routes` : algorithms inside nodes."""
     nodes = by_nodes(problem.topology)
-    if nodes is None or parts.kind != "routed" or not parts.is_between_all(problem.num_ranks):
+    if nodes is None or parts.kind != "routed":
         return
     others, gpus = len(nodes) - 1, nodes.shape[1]
     for inside, gates in product(routes, gates_of(problem.topology, nodes)):

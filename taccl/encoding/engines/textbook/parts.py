@@ -53,6 +53,13 @@ class Parts:
         """How many parts there are."""
         return int((self.piece == 0).sum())
 
+    @property
+    def most_at_one_rank(self) -> int:
+        """The most chunks that one rank has at first or at the end."""
+        if self.kind != "routed":
+            return len(self.begin)
+        return int(max(np.bincount(self.begin).max(), np.bincount(self.end).max()))
+
     def is_between_all(self, num_ranks: int) -> bool:
         """Whether every rank has something for every other."""
         if self.kind == "routed":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,34 @@ def test_a_small_alltoall_pays_one_alpha_across_where_each_gpu_is_the_gateway_to
     assert schedule.makespan_us < 2.7 + 21.85 / 16 + 6 * (0.7 + 2.83 / 32) + 0.1
 
 
+@pytest.mark.parametrize("collective", ["scatter", "gather"])
+def test_a_small_scatter_pays_one_alpha_across_where_each_gpu_is_the_gateway_to_a_node(
+    collective: str,
+) -> None:
+    """Three exchanges inside before and after it; with nodes one after another 10.2 us."""
+    problem = make_problem(
+        collective, topology="dgx-h100", nodes=8, size="4KB", chunks=1, executor=False
+    ).problem
+    name = "1 of 8 gateways to a node, by end, recursive doubling inside"
+    schedule = by_name(Instance(problem).members_instance or Instance(problem), name)
+    assert schedule is not None
+    schedule.check()
+    assert 2.7 + 6 * 0.7 < schedule.makespan_us < 2.7 + 6 * 0.7 + 0.05
+
+
+def test_what_sends_least_often_comes_first_where_alphas_are_most_of_the_time() -> None:
+    """4 KB a rank take no time next to an alpha, however many ranks there are to send to."""
+    stated = make_problem(
+        "alltoall", topology="dgx-h100", nodes=8, size="4KB", chunks=1, executor=False
+    ).problem
+    instance = Instance(stated).members_instance or Instance(stated)
+    books = instance.once(books_of)
+    assert books is not None
+    first = [each.algorithm.moves for each in islice(books.candidates(Budget.of_work(1_000_000)), 20)]
+    assert first == sorted(first)
+    assert max(first) < max(each.moves for each in books.algorithms)
+
+
 def test_an_allreduce_in_three_batches_hides_what_is_inside_and_pays_one_alpha_a_nic_and_batch() -> None:
     """A quarter of 1 MB inside before and after; three alphas and an eighth of it over each NIC."""
     problem = make_problem(
@@ -138,7 +167,7 @@ def test_an_allreduce_over_eight_nodes_crosses_twice_where_each_node_sums_up_a_s
 
 
 @pytest.mark.parametrize(("nodes", "gpus"), [(3, 3), (4, 2), (6, 3), (3, 6), (4, 4), (5, 3)])
-@pytest.mark.parametrize("name", ["allreduce", "alltoall", "allgather"])
+@pytest.mark.parametrize("name", ["allreduce", "alltoall", "allgather", "scatter", "gather"])
 def test_gateways_and_pipelines_are_valid_on_nodes_of_all_sizes(nodes: int, gpus: int, name: str) -> None:
     """Few nodes of many GPUs, and many of few."""
     books = Instance(stated(railed_nodes(nodes, gpus), name, 2, max_group=5)).once(books_of)
