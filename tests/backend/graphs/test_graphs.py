@@ -12,9 +12,8 @@ from taccl import make_problem, synthesize
 from taccl.analysis.exploration.library_table import library
 from taccl.analysis.graph_baseline import graph_baseline
 from taccl.backend.graphs.document import Graphs
-from taccl.backend.graphs.from_schedule import channels_of
 from taccl.backend.graphs.loads import gbps_of
-from taccl.backend.graphs.lowering import lower_to_graphs
+from taccl.backend.graphs.lowering import channels_of, lower_to_graphs
 from taccl.backend.graphs.of_machine import graphs_of_machine
 from taccl.backend.targets.graphs import TARGETS
 from taccl.backend.targets.registry import find_target
