@@ -1,4 +1,4 @@
-"""What a simulation of a file comes to: times at several sizes, each with its bound. It knows no machine."""
+"""What a simulation of a file comes to: times at several sizes, each with its bound."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What a file that is to be simulated says: a program, its collective, and the schedule if it is one.
-
-It knows files and what verification refuses; it knows no machine, size or time.
-"""
+"""What a file that is to be simulated says: a program, its collective, and the schedule if it is one."""
 
 from __future__ import annotations
 

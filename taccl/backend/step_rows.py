@@ -1,6 +1,6 @@
 """Steps of a program kept as columns and made one by one when they are requested.
 
-It knows what a step is, and neither files nor what a step means. A program of a million transfers has two
+A program of a million transfers has two
 million steps: as objects they take most of a gigabyte, as columns 80 MB.
 """
 

@@ -1,7 +1,4 @@
-"""What to type on the machine for a first run, and what to look for in what it prints.
-
-It knows commands and the words of MSCCL++'s log; it knows neither files nor how plans are chosen.
-"""
+"""What to type on the machine for a first run, and what to look for in what it prints."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The text of the Python module that registers plans with MSCCL++.
 
-It knows the rows that differ from module to module; what all modules do stands in `emitted`.
+Here are the rows that differ from module to module; what all modules do stands in `emitted`.
 """
 
 from __future__ import annotations

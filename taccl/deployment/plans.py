@@ -1,7 +1,4 @@
-"""A plan in a file, verified, and the calls that it may serve.
-
-It knows plans and what verification says of them; it knows neither times nor what is written for a runtime.
-"""
+"""A plan in a file, verified, and the calls that it may serve."""
 
 from __future__ import annotations
 

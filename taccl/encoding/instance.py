@@ -1,8 +1,8 @@
 """A problem and all that is derived from it, each thing at most once and only when somebody asks.
 
-Engines, bounds and the portfolio are given the same instance. It knows what follows from a problem alone: who
+Engines, bounds and the portfolio are given the same instance. It has what follows from a problem alone: who
 wants what, distances, short paths, symmetries, the quotient, the members alone, the two phases of a
-reduction, and the best bound that anybody proved. It knows no engine.
+reduction, and the best bound that anybody proved.
 """
 
 from __future__ import annotations

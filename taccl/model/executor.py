@@ -1,4 +1,4 @@
-"""What executing costs on a machine: launches, thread blocks and pieces, by protocol. It knows no programs.
+"""What executing costs on a machine: launches, thread blocks and pieces, by protocol.
 
 A link's alpha and beta say what wires cost. A runtime adds to that: a call takes a while before anything
 moves, a thread block moves bytes at a speed of its own, and what is sent is cut into pieces and slices that

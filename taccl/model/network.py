@@ -1,4 +1,4 @@
-"""The network that engines see: ranks, directed links between them, and ports. It knows no demand.
+"""The network that engines see: ranks, directed links between them, and ports.
 
 A *port* is anything that serves one transfer at a time. A plain link is its own port; links that
 share a GPU's way into a switch, a NIC or a PCIe bridge share that port. A port may be faster than the

@@ -1,7 +1,4 @@
-"""Communication sketches: the designer's half of an algorithm, and what it makes of a machine.
-
-The room knows machines and collectives; it knows nothing of solvers.
-"""
+"""Communication sketches: the designer's half of an algorithm, and what it makes of a machine."""
 
 from taccl.sketch.apply import Applied, SketchedNetwork, apply_sketch, check_ranks, sketched
 from taccl.sketch.load import load_sketch, parse_sketch

@@ -1,6 +1,6 @@
-"""Objects by the million, made without Python's collector of cycles looking at all of them again and again.
+"""Pause the garbage collector while objects are made by the million.
 
-It knows nothing of what is made. What is made holds no cycles, so counting references frees it, and all that
+What is made holds no cycles, so counting references frees it, and all that
 the collector does is walk through it: from some hundred thousand objects on, that takes as long as the work.
 """
 

@@ -1,7 +1,4 @@
-"""What is in a file: its bytes, its text, and which of several formats that text is in.
-
-It knows files and the failures of reading them, and nothing of what any format means.
-"""
+"""What is in a file: its bytes, its text, and which of several formats that text is in."""
 
 from __future__ import annotations
 

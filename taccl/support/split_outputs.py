@@ -1,6 +1,6 @@
 """A text that holds the outputs of several tools below each other, taken apart.
 
-It knows no format: it is reported how to see which a text holds, and where an output begins and ends.
+Callers pass the functions that detect a format, and where an output begins and ends.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Any bytes to a tree of elements with line numbers, or an error with its line.
 
 This is the only place that meets hostile XML. The parser is expat with everything that makes XML dangerous
-refused: entities, document types with anything in them, deep nesting, huge files and attributes. It knows
-what XML is, and not what any file means.
+refused: entities, document types with anything in them, deep nesting, huge files and attributes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """A file on a machine that says what executing costs: its time, and what no such file can beat.
 
-It knows problems, bounds and what files unfold into; it knows no format. The model is in
-docs/cost-model.md, "The executor".
+The model is in docs/cost-model.md, "The executor".
 """
 
 from __future__ import annotations

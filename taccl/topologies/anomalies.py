@@ -1,7 +1,6 @@
 """What is odd about a machine: links, GPUs, NICs and nodes that are not like their siblings.
 
-It knows devices and links, and neither collectives nor what a machine should be: what most of them are is
-taken for right, and where there is no most, that is all that is said.
+What most of them are is taken for right; where there is no most, that is all that is said.
 """
 
 from __future__ import annotations

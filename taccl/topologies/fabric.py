@@ -3,7 +3,7 @@
 A level joins groups of NICs: a leaf the NICs of a few nodes, with rails only those at one place of each
 node, a spine those of many leaves. Every switch becomes a device and all uplinks of a switch together one
 link each way, which is a port with a rate of its own: two nodes at one leaf do not pass the spine, and the
-nodes of a leaf share its uplinks. This module knows no file and nothing inside a node but its NICs.
+nodes of a leaf share its uplinks.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A CSV file of measured costs between nodes, or between NICs, as the network between nodes.
 
 One row for a pair: `from,to,alpha_us,bandwidth_gbps` (or `beta_us_per_mb`). An end is a node (`3`, `node3`),
-which stands for each of its NICs, or a NIC (`node3.nic0`). It knows no level and no switch: what is
-between two NICs is one link for that pair, and what a NIC can do at once is the best of its rows.
+which stands for each of its NICs, or a NIC (`node3.nic0`). There are no levels and no
+switches: between two NICs is one link for that pair, and what a NIC can do at once is the best of its rows.
 """
 
 from __future__ import annotations

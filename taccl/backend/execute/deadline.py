@@ -1,4 +1,4 @@
-"""The time limit of a call: whatever moves or makes data looks at it. It knows the clock and nothing else."""
+"""The time limit of a call: whatever moves or makes data looks at it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What a rank does by itself when something has arrived: additions and local copies.
 
-It knows what lands where and what is added to what. The steps that send and receive are the business of
-`expand`; most arrivals of most schedules need nothing next to them, and are not looked at.
+`expand` makes the steps that send and receive. Most arrivals of most schedules need nothing next to them, and
+are not looked at.
 """
 
 from __future__ import annotations

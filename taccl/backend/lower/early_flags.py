@@ -3,8 +3,6 @@
 With LL, RCCL publishes that a plain send is done while some of its threads may still read the source
 (docs/msccl-xml.md). The threads of a thread block meet in every other step. So what overwrites
 the source waits for a copy of one chunk to scratch, directly behind the send.
-
-It knows the actions of one rank and their thread blocks; it does not know schedules.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """What a rank does by itself where that takes time: sums of what arrived together, copies of its own data.
 
-It knows what executing costs on a machine, and which cells are summed and copied; which thread block runs
-what is the business of `local_blocks`. Without these costs, local steps take no time and run next to
-receives.
+`local_blocks` decides which thread block runs what. Without costs of these, local steps take no time
+and run next to receives.
 
 A *sum unit* is a range of cells whose contributions come with the same messages. It begins as a copy of the
 rank's own data, made while the messages are under way; what has arrived is added in one run of `re`, which

@@ -1,7 +1,6 @@
 """Sums that a schedule names one by one: which values a rank has of them, and what each is made of.
 
-It knows sets of contributions and when they are there. Where they lie in memory is the business of `layout`,
-and when they are added up that of `expand`.
+`layout` decides where they lie in memory, and `expand` when they are added up.
 
 What arrives is a value of its own, and so is each sum that a rank makes. A sum is made of the largest
 values that are there by then, earlier sums among them, so that every step of a recursive doubling adds one

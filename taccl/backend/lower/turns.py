@@ -1,6 +1,6 @@
 """Which send of a rank comes after which: those of its connection, and of its ports in the schedule's order.
 
-It knows sends and ports. Whether two sends have one thread block, so that nothing has to be waited for, is
+Whether two sends have one thread block, so that nothing has to be waited for, is
 decided where channels are known.
 """
 

@@ -1,7 +1,6 @@
 """The steps of a long file that are written as synthesizers write them, taken out of it as columns.
 
-It knows how plain steps are spelled, and nothing of other elements or of what is wrong with a file. Their
-line breaks stay behind, so whatever is left is read as if nothing had been taken: a thread block with
+Their line breaks stay behind, so whatever is left is read as if nothing had been taken: a thread block with
 anything but plain steps in it stays whole, and so does a file with anything in it (comments, document types,
 other line breaks) that could make a tag be no tag or stand on another line.
 """

@@ -1,7 +1,4 @@
-"""A program that can run on a network: its sends matched with receives, and the link of each connection.
-
-It knows programs and networks, and no time.
-"""
+"""A program that can run on a network: its sends matched with receives, and the link of each connection."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Which lines of a sketch contradict each other, as minimal cores by z3. It knows no engine."""
+"""Which lines of a sketch contradict each other, as minimal cores by z3."""

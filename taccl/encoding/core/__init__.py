@@ -1,1 +1,1 @@
-"""What `encoding` shares: timing, distances, paths, linear programs, phases, budget. It knows no engine."""
+"""What `encoding` shares: timing, distances, paths, linear programs, phases, budget."""

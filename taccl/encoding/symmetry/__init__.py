@@ -1,1 +1,1 @@
-"""Groups of automorphisms: what is one, how they are found, what they leave to decide. It knows no engine."""
+"""Groups of automorphisms: what is one, how they are found, what they leave to decide."""

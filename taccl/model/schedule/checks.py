@@ -1,7 +1,7 @@
 """The rules that every schedule keeps, one function each.
 
 Each rule looks at whole columns and returns a sentence about the first row that breaks it, or None.
-`check_schedule` runs them all. They know the columns and the cost model: a schedule is judged by that and by
+`check_schedule` runs them all. A schedule is judged by its columns, the cost model and
 the problem's `may_use` alone. What only partial sums must keep stands in `sum_rules`.
 
 A reduced chunk moves as partial sums and as copies of the whole sum. Where the schedule says which

@@ -1,6 +1,6 @@
 """What each partial sum of a schedule is made of: the rows that brought its parts to its sender.
 
-It knows the rows, and when they arrive. It judges nothing: what cannot be made is left for `checks` to say.
+What cannot be made is left for `checks` to report.
 """
 
 from __future__ import annotations

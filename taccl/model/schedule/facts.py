@@ -1,6 +1,6 @@
 """When things are where in a schedule: what its rules look up.
 
-It knows the rows and when they arrive, and judges nothing: a schedule that breaks any rule has facts, too.
+A schedule that breaks any rule has facts, too.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """A schedule as a Parquet file: one row per transfer, and in the file's metadata the problem that it answers.
 
-It knows how columns lie in such a file and what may be wrong with one; the description of the problem is
-`codec`'s. Bytes come from anybody, so each column is looked at before it is believed. pyarrow is loaded where
-a file is written or read, and nowhere else.
+`codec` describes the problem. Bytes come from anybody, so each column is looked at before it is believed.
+pyarrow is loaded where a file is written or read, and nowhere else.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Schedules in files: which format a name asks for, and which one the bytes of a file are in.
 
-It knows how the formats are distinguished; what stands in each, `codec` and `parquet` know.
+`codec` and `parquet` read and write what stands in each.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a worker does: it carries out one task.
 
-It knows searches, and asks Dask one thing: whether anybody still waits for the task. So a task can also be
-carried out in this process. Engines are loaded with the first task, and that counts as a part of its time.
+Of Dask it needs one thing: whether anybody still waits for the task. So a task can also be carried out in
+this process. Engines are loaded with the first task, and that counts as a part of its time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A series of calls of a plan: how large its buffers are and where they lie; it knows no operations.
+"""A series of calls of a plan: how large its buffers are and where they lie.
 
 Sizes are in bytes unless a name says elements. A chunk is a call's input divided by `input_chunks`.
 """

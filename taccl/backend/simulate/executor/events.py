@@ -1,6 +1,6 @@
 """The event loop of an executor, compiled: thread blocks, connections and links, slice by slice.
 
-It knows arrays of numbers only (`columns`); `prepared` makes them of a program and a network. Each thread
+It works on arrays of numbers (`columns`), which `prepared` makes of a program and a network. Each thread
 block runs its steps round after round, and does one thing at a time. Each link moves the slices that are on
 it at equal rates: as fast as a thread block can, or at an equal share of the most crowded of its ports; where
 the two are near each other somewhat slower than either, if links are not sharp.

@@ -1,7 +1,6 @@
 """A program on a network as columns for the event loop, made once, and its time under any costs.
 
-It knows programs, networks and executors; it knows no files and no collectives. The model and the evidence
-for it: docs/cost-model.md, "The executor".
+The model and the evidence for it: docs/cost-model.md, "The executor".
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The greedy engine: many cheap passes under different policies, keeping the best.
 
 The first pass gives a valid schedule within seconds; the others are a search over policies and random ties.
-On machines that are too large for that, chunks along trees (`along_trees`) are the first schedule. It knows
-nothing of optimality: its bound is 0.
+On machines that are too large for that, chunks along trees (`along_trees`) are the first schedule. Its
+bound is 0.
 """
 
 from __future__ import annotations
