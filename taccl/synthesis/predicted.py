@@ -37,7 +37,7 @@ _MOST_RANKS = 256
 
 
 @dataclass(frozen=True, eq=False)
-class Execution:
+class PredictedCall:
     """One call of a program.
 
     Parameters
@@ -76,7 +76,7 @@ def execute(
     chunk_mb: float,
     settings: SimulationSettings,
     wires: Proof | None = None,
-) -> Execution:
+) -> PredictedCall:
     """One call on the problem's network, next to what no such file can beat.
 
     Parameters
@@ -100,7 +100,7 @@ def execute(
     raised_us = max(0.0, bound.value_us - run.time_us) if run.is_extrapolated else 0.0
     executor = None if settings.links_only else problem.topology.executor
     kept = bound if executor is None else trusted(bound, problem, executor, protocol)
-    return Execution(run, run.time_us + raised_us, kept, raised_us)
+    return PredictedCall(run, run.time_us + raised_us, kept, raised_us)
 
 
 def trusted(bound: Proof, problem: Problem, executor: Executor, protocol: str) -> Proof:

@@ -23,7 +23,7 @@ from taccl.support.schemas import finite
 from taccl.synthesis.autotune.files_tried import FileTried
 from taccl.synthesis.autotune.trials import ChunksTried
 from taccl.synthesis.lowering import OutputFile, paths_of, write_files
-from taccl.synthesis.predicted import Execution, by_links
+from taccl.synthesis.predicted import PredictedCall, by_links
 from taccl.synthesis.search import Found, Status, relative_gap
 from taccl.synthesis.searcher import TaskRun
 from taccl.synthesis.template_files import FileByRank
@@ -84,7 +84,7 @@ class Result(Reported):
     instances: int = 1
     thread_blocks: str = "two-way"
     blocks_per_gpu: int | None = None
-    execution: Execution | None = None
+    execution: PredictedCall | None = None
     files_tried: tuple[FileTried, ...] = ()
     machine: LogicalTopology | None = None
     scheduler: str | None = None

@@ -8,7 +8,7 @@ from plan_examples import Lines, multicast_allgather, multicast_allreduce, plan,
 from switched import nvls_allgather, nvls_allreduce, nvls_allreduce_of_nodes
 
 from taccl.backend.lower_plan import PlanLowering
-from taccl.backend.lower_plan.by_groups import Shape, group_plans
+from taccl.backend.lower_plan.by_groups import GroupCut, group_plans
 from taccl.backend.lower_plan.plans import Call, plan_of_ranks, used_scratch
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.target import LoweringOptions
@@ -128,7 +128,7 @@ def by_groups(
 ) -> ExecutionPlan:
     """A plan through the switches of nodes with these many GPUs each, whatever the schedule."""
     groups = tuple(tuple(range(node * gpus, (node + 1) * gpus)) for node in range(nodes))
-    shape = Shape(collective, groups, pieces, has_roots, in_place)
+    shape = GroupCut(collective, groups, pieces, has_roots, in_place)
     ranks = group_plans(shape, [node for node in range(nodes) for _ in range(gpus)])
     scratch = max(used_scratch(ranks))  # of one size everywhere, as what a switch channel spans
     call = Call(collective, shape.ranks, shape.ranks * shape.chunks_per_rank, in_place, 0, 2**20, "grouped")

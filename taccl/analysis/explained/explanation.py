@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from taccl.analysis.explained.conflict import Conflict, short_place
-from taccl.analysis.explained.routes import Unmet, Way, links_said
+from taccl.analysis.explained.routes import DemandPath, Unmet, links_said
 from taccl.encoding.bounds import Proof
 from taccl.model import units
 from taccl.model.collective import Collective
@@ -50,7 +50,7 @@ class Explanation(Reported):
     bound: Proof | None = None
     machine_bound: Proof | None = None
     found: Found | None = None
-    way: Way | None = None
+    way: DemandPath | None = None
     target_us: float | None = None
     max_hops: int | None = None
     notes: tuple[str, ...] = ()

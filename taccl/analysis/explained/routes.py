@@ -54,7 +54,7 @@ class Unmet:
 
 
 @dataclass(frozen=True)
-class Way:
+class DemandPath:
     """The shortest way of a demand, as ranks from first to last."""
 
     what: str
@@ -106,7 +106,7 @@ def unmet_demands(requested: Inputs, apart: TakenApart, max_hops: int | None, bu
     )
 
 
-def longest_way(problem: Problem) -> Way | None:
+def longest_way(problem: Problem) -> DemandPath | None:
     """The demand that is most links away; None if nothing has to move."""
     reach = Reach(problem.topology, problem.limits)
     far, links = None, 0
@@ -115,7 +115,7 @@ def longest_way(problem: Problem) -> Way | None:
             distance = reach.links_to(demand) or 0
             if distance > links:
                 far, links = demand, distance
-    return None if far is None else Way(what_moves(far, problem.collective), _ranks(problem, far))
+    return None if far is None else DemandPath(what_moves(far, problem.collective), _ranks(problem, far))
 
 
 def _ranks(problem: Problem, demand: Demand) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ from taccl.analysis.exploration.envelope import Envelope
 from taccl.analysis.exploration.explored import Cell, Explored
 from taccl.analysis.exploration.library import NOT_WHOLE, Library, in_configuration
 from taccl.analysis.exploration.question import Question
-from taccl.analysis.exploration.search import Outcome, Search, Searchers, search_of
+from taccl.analysis.exploration.search import Outcome, Searchers, SizeSearch, search_of
 from taccl.analysis.exploration.shares import Shares
 from taccl.analysis.exploration.tuning import ANCHORS, LEAST_S, SEARCHED, WAVE
 from taccl.encoding.core.options import SearchOptions
@@ -32,7 +32,7 @@ _Came = tuple[Answer | None, str, bool]
 
 
 @dataclass(frozen=True)
-class Place:
+class SearchPoint:
     """Where a search goes: a question, one of its requests, one of its sizes, by their numbers."""
 
     question: int
@@ -109,7 +109,7 @@ class Exploration:
         if failed:
             yield f"{len(failed)} of {len(self._cells)} searches found nothing: {failed[0].failure}"
 
-    def _wave(self, budget: Budget) -> list[Place]:
+    def _wave(self, budget: Budget) -> list[SearchPoint]:
         """Where the next searches go; none: it is over. Neighbours are not searched for at once."""
         left = self._shares.most_searches - len(self._cells)
         if left <= 0 or self._left_s(budget) <= LEAST_S:
@@ -124,21 +124,21 @@ class Exploration:
             ),
             reverse=True,
         )
-        chosen: list[Place] = []
+        chosen: list[SearchPoint] = []
         for _, number, size in promising:
             near = (place for place in chosen if place.question == number)
             if len(chosen) < min(at_once, left) and all(abs(place.size - size) > 1 for place in near):
                 turn = sum(self._envelopes[number].searches) + sum(
                     1 for place in chosen if place.question == number
                 )
-                chosen.append(Place(number, turn % len(self._questions[number].requests), size))
+                chosen.append(SearchPoint(number, turn % len(self._questions[number].requests), size))
         return chosen
 
     def _anchors(self, envelope: Envelope) -> int:
         """Sizes of a question that have a search of their own before any other size has one."""
         return math.ceil(ANCHORS * SEARCHED * len(envelope.question.sizes))
 
-    def _search(self, places: Sequence[Place], budget: Budget) -> None:
+    def _search(self, places: Sequence[SearchPoint], budget: Budget) -> None:
         """Search at these places, but for what is known already."""
         options = self._shares.options(self._others.jobs, self._left_s(budget))
         searches = [self._search_at(place, options) for place in places]
@@ -162,19 +162,21 @@ class Exploration:
             for number in sorted(ended):
                 self._hear(places[number], *ended[number])
 
-    def _hear_in_order(self, places: Sequence[Place], ended: dict[int, _Came], order: deque[int]) -> None:
+    def _hear_in_order(
+        self, places: Sequence[SearchPoint], ended: dict[int, _Came], order: deque[int]
+    ) -> None:
         """Hear what ended and has its turn, so that the table does not depend on who was faster."""
         while order and order[0] in ended:
             number = order.popleft()
             self._hear(places[number], *ended.pop(number))
 
-    def _search_at(self, place: Place, options: SearchOptions) -> Search:
+    def _search_at(self, place: SearchPoint, options: SearchOptions) -> SizeSearch:
         question = self._questions[place.question]
         turn = self._envelopes[place.question].searches[place.size]
         options = replace(options, seed=options.seed + turn)
         return search_of(question, place.way, question.sizes[place.size], options)
 
-    def _kept(self, place: Place, search: Search, outcome: Outcome) -> tuple[Answer | None, str]:
+    def _kept(self, place: SearchPoint, search: SizeSearch, outcome: Outcome) -> tuple[Answer | None, str]:
         """The answer of a search, kept in the cache; without one, why there is none."""
         answer = None if outcome.text is None else Answer.from_text(outcome.text)
         if answer is None:
@@ -191,7 +193,7 @@ class Exploration:
                 self._notes[f"answers are not kept: {fault}"] = None
         return answer, ""
 
-    def _believed(self, place: Place, answer: Answer) -> Answer:
+    def _believed(self, place: SearchPoint, answer: Answer) -> Answer:
         """An answer from elsewhere as a schedule of our own problem, checked here."""
         question = self._questions[place.question]
         chunks, size = answer.saved.schedule.problem.collective.chunks_per_rank, question.sizes[place.size]
@@ -200,7 +202,7 @@ class Exploration:
             raise ScheduleError(f"it is for another size than {units.format_size(size)}")
         return answer.believed_for(problem)
 
-    def _hear(self, place: Place, answer: Answer | None, failure: str, is_known: bool) -> None:
+    def _hear(self, place: SearchPoint, answer: Answer | None, failure: str, is_known: bool) -> None:
         """Add what a search came to, as a curve over all sizes."""
         question, envelope = self._questions[place.question], self._envelopes[place.question]
         size, curve = question.sizes[place.size], None

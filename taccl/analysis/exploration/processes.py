@@ -12,7 +12,7 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from signal import SIG_DFL, SIG_IGN, SIGINT, SIGTERM, signal
 
-from taccl.analysis.exploration.search import Outcome, Search, carried_out
+from taccl.analysis.exploration.search import Outcome, SizeSearch, carried_out
 from taccl.analysis.exploration.tuning import PROCESSES_LOOK_S, WORKERS_TRIES
 
 
@@ -39,7 +39,7 @@ class Processes:
         self._listens, self._ending = self._context.Pipe(duplex=False)
         self._pool: ProcessPoolExecutor | None = None
 
-    def outcomes(self, searches: Sequence[Search]) -> Iterator[tuple[int, Outcome]]:
+    def outcomes(self, searches: Sequence[SizeSearch]) -> Iterator[tuple[int, Outcome]]:
         """As `Searchers.outcomes`."""
         if self.jobs == 1:
             yield from enumerate(map(carried_out, searches))
@@ -68,7 +68,7 @@ class Processes:
             self._pool.shutdown(cancel_futures=True)
         self._listens.close()
 
-    def _begun(self, searches: Mapping[int, Search]) -> dict[Future[Outcome], int]:
+    def _begun(self, searches: Mapping[int, SizeSearch]) -> dict[Future[Outcome], int]:
         """The searches handed out. Processes begin with what is ignored here."""
         with _uninterrupted():
             if self._pool is None:

@@ -19,7 +19,7 @@ from taccl.synthesis.searcher import Alone
 
 
 @dataclass(frozen=True, eq=False)
-class Search:
+class SizeSearch:
     """What is searched for.
 
     Parameters
@@ -64,7 +64,7 @@ class Searchers(Protocol):
         """What the user should know of them, by now."""
         ...
 
-    def outcomes(self, searches: Sequence[Search]) -> Iterator[tuple[int, Outcome]]:
+    def outcomes(self, searches: Sequence[SizeSearch]) -> Iterator[tuple[int, Outcome]]:
         """What each comes to, with its number among them, as soon as it is there, in any order."""
         ...
 
@@ -74,7 +74,7 @@ def search_of(
     way: int,
     size_bytes: int,
     options: SearchOptions,
-) -> Search:
+) -> SizeSearch:
     """The search for one size of a question. It can be sent: it names no file of this computer."""
     job = question.jobs[way]
     request = replace(
@@ -95,10 +95,10 @@ def search_of(
         "options": asdict(options),
         "output": asdict(job.output),
     }
-    return Search(request, options, job.output, key_of(content))
+    return SizeSearch(request, options, job.output, key_of(content))
 
 
-def carried_out(search: Search, on_progress: Observer | None = None) -> Outcome:
+def carried_out(search: SizeSearch, on_progress: Observer | None = None) -> Outcome:
     """Search; what one search may fail with is reported, and no reason to end an exploration."""
     try:
         result = synthesize_request(search.request, search.options, search.output, Alone(), on_progress)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from taccl.analysis.exploration import search as here
-from taccl.analysis.exploration.search import Outcome, Search
+from taccl.analysis.exploration.search import Outcome, SizeSearch
 from taccl.analysis.exploration.tuning import WORKERS_LATE_S, WORKERS_LOOK_S, WORKERS_TRIES
 from taccl.synthesis.cluster.connection import Cluster, workers_at
 from taccl.synthesis.cluster.pool import Ended
@@ -25,7 +25,7 @@ class SearchTask:
     """A search for a worker; `number` : its place among those that are handed out together."""
 
     number: int
-    search: Search
+    search: SizeSearch
 
     @cached_property
     def payload(self) -> bytes:
@@ -63,7 +63,7 @@ class Workers:
         """What the user should know about the cluster, by now."""
         return self._cluster.notes
 
-    def outcomes(self, searches: Sequence[Search]) -> Iterator[tuple[int, Outcome]]:
+    def outcomes(self, searches: Sequence[SizeSearch]) -> Iterator[tuple[int, Outcome]]:
         """As `Searchers.outcomes`."""
         waiting = {number: SearchTask(number, search) for number, search in enumerate(searches)}
         tried, end_s = Counter[int](), time.monotonic() + self._most_s(searches)
@@ -94,7 +94,7 @@ class Workers:
             return None
         return Outcome(None, failure=f"{ended.remark or 'a worker ended it early'}, {tries} times")
 
-    def _most_s(self, searches: Sequence[Search]) -> float:
+    def _most_s(self, searches: Sequence[SizeSearch]) -> float:
         """Seconds after which nobody is waited for: inf where only work is limited."""
         limits_s = [search.options.time_limit_s for search in searches]
         most_s = max((math.inf if limit_s is None else limit_s for limit_s in limits_s), default=0.0)

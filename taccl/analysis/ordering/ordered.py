@@ -12,7 +12,7 @@ from taccl.analysis.any_cutting import any_cutting_bounds
 from taccl.analysis.ordering.hostfile import Format, host_names, hosts_text
 from taccl.analysis.ordering.plans import traffic_for
 from taccl.analysis.ordering.renamed import files_of_plan, renamed
-from taccl.analysis.ordering.search import Found, find_order
+from taccl.analysis.ordering.search import FoundOrder, find_order
 from taccl.analysis.ordering.traffic import Traffic
 from taccl.analysis.ordering.tuning import FOR_BOUNDS, OF_WIRES
 from taccl.backend.target import AnyTarget
@@ -51,7 +51,7 @@ class Ordered(Reported):
 
     request: Request
     traffic: Traffic
-    found: Found
+    found: FoundOrder
     names: tuple[str, ...]
     any_algorithm: Proof | None
 

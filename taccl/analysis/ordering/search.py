@@ -36,7 +36,7 @@ from taccl.support.jit import ahead_of_time
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundOrder:
     """The best order of a search.
 
     Parameters
@@ -55,7 +55,7 @@ class Found:
 
 def find_order(
     traffic: Traffic, budget: Budget, seed: int = 0, most_exhaustive: int = MOST_EXHAUSTIVE
-) -> Found:
+) -> FoundOrder:
     """The fastest order that is found within the budget; the machine's own in any case.
 
     Parameters
@@ -71,11 +71,11 @@ def find_order(
             time_us, order, is_exact = fastest_of_all(traffic, search.best, budget)
             if is_exact:
                 bound = PlanBound(time_us, "every order was compared")
-            return Found(order, time_us, before_us, bound, is_exact)
+            return FoundOrder(order, time_us, before_us, bound, is_exact)
         bound = max(bound, search.ring_proved(), key=lambda each: each.value_us)
         search.run(bound.value_us)
     time_us, order = search.best
-    return Found(order, time_us, before_us, bound, is_exact=False)
+    return FoundOrder(order, time_us, before_us, bound, is_exact=False)
 
 
 class _Search:

@@ -27,7 +27,7 @@ def is_transformer(source: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Shape:
+class Transformer:
     """What a transformer is.
 
     Parameters
@@ -90,7 +90,7 @@ def transformer_of(text: str) -> Workload:
     return Workload(name, shape.batch, tuple(held), group, bubble_us, tuple(notes), of_number)
 
 
-def _calls(shape: Shape, activations: int) -> tuple[Call, ...]:
+def _calls(shape: Transformer, activations: int) -> tuple[Call, ...]:
     if shape.tensor > 1:
         every = [Call("forward", "allreduce", activations), Call("backward", "allreduce", activations)]
         return (*every, *every)
@@ -101,9 +101,9 @@ def _calls(shape: Shape, activations: int) -> tuple[Call, ...]:
     return ()
 
 
-def _shape(text: str) -> Shape:
+def _shape(text: str) -> Transformer:
     given: dict[str, float | str] = {}
-    types = {field.name: field.type for field in fields(Shape)}
+    types = {field.name: field.type for field in fields(Transformer)}
     for part in text.removeprefix(_PREFIX).split(","):
         name, _, value = part.partition("=")
         name = name.strip()
@@ -124,4 +124,4 @@ def _shape(text: str) -> Shape:
     missing = [name for name in ("layers", "hidden", "seq", "batch", "tflops") if name not in given]
     if missing:
         raise TacclError(f"the transformer lacks {missing[0]}", hint=f"{missing[0]}=...")
-    return Shape(**given)  # type: ignore[arg-type]
+    return Transformer(**given)  # type: ignore[arg-type]

@@ -20,7 +20,7 @@ import numpy as np
 
 from taccl.backend.lower.flow import Flow, Send
 from taccl.backend.lower.made_sums import Cell
-from taccl.backend.lower.order import Events, Kind
+from taccl.backend.lower.order import EventKind, Events
 from taccl.model.schedule import TOLERANCE_US
 
 
@@ -37,11 +37,11 @@ def plan_additions(flow: Flow, events: Events) -> dict[int, Adding]:
     plan: dict[int, Adding] = {}
     busy_until: dict[Cell, float] = {}
     begun: set[Cell] = set()
-    order = np.flatnonzero(flow.columns.reduce[events.index] & (events.kind != Kind.SEND))
+    order = np.flatnonzero(flow.columns.reduce[events.index] & (events.kind != EventKind.SEND))
     for kind, index in zip(events.kind[order].tolist(), events.index[order].tolist(), strict=True):
         send = flow.sends[index]
         cells = [(send.dst, chunk) for chunk in send.chunks]
-        if kind == Kind.RECEIVE:
+        if kind == EventKind.RECEIVE:
             if (
                 flow.fused
                 and _adds_without_waiting(flow, send, cells, busy_until)

@@ -20,7 +20,7 @@ from taccl.backend.lower.flow import Flow, Send, first, second
 from taccl.backend.lower.layout import RankLayout
 from taccl.backend.lower.local_work import LocalWork, SumUnit, sum_units
 from taccl.backend.lower.made_sums import AddingUp, Cell
-from taccl.backend.lower.order import Events, Kind
+from taccl.backend.lower.order import EventKind, Events
 from taccl.backend.program import Op
 from taccl.model.collective import BoolArray, IntArray
 
@@ -66,7 +66,7 @@ def local_rows(
         assert local is not None  # for the type checker
         arrivals.begin_sums(rank, sum_units(flow, rank, layout, local, most_chunks), local)
     wanted = arrivals.wanted()
-    order = np.flatnonzero(events.kind == Kind.ARRIVE)
+    order = np.flatnonzero(events.kind == EventKind.ARRIVE)
     order = order[wanted[events.index[order]]]
     for event, index in zip(order.tolist(), events.index[order].tolist(), strict=True):
         arrivals.arrive(flow.sends[index], event)

@@ -25,7 +25,7 @@ from taccl.backend.lower.fuse import fuse
 from taccl.backend.lower.hazards import copies_onto_itself, drop_implied, hazards, works_in_place
 from taccl.backend.lower.layout import RankLayout
 from taccl.backend.lower.local_work import LocalWork
-from taccl.backend.lower.order import Events, Kind
+from taccl.backend.lower.order import EventKind, Events
 from taccl.backend.lower.sizes import Sizes
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
@@ -139,7 +139,7 @@ def _assemble_once(
     calls: Calls,
 ) -> Assembled:
     rows = sum(len(rank.actions) for rank in expanded)
-    left = plan.events.at[Kind.SEND]
+    left = plan.events.at[EventKind.SEND]
     filled = []
     for number, rank in enumerate(expanded):
         if plan.takes_turns:
@@ -249,7 +249,7 @@ def _steps_by_send(flow: Flow, ranks: Sequence[RankBlocks]) -> IntArray:
 
 def _next_sends(plan: Assembly, connections: Iterable[IntArray]) -> FloatArray:
     """For each send, the position of the next send of its connection; infinite for the last."""
-    left = plan.events.at[Kind.SEND]
+    left = plan.events.at[EventKind.SEND]
     following = np.full(len(plan.flow.columns), math.inf)
     for connection in connections:
         following[connection[:-1]] = left[connection[1:]]

@@ -21,7 +21,7 @@ from taccl.backend.lower.arrivals import LocalRows, local_rows
 from taccl.backend.lower.flow import Flow, first
 from taccl.backend.lower.layout import RankLayout
 from taccl.backend.lower.local_work import LocalWork
-from taccl.backend.lower.order import Events, Kind
+from taccl.backend.lower.order import EventKind, Events
 from taccl.backend.lower.turns import sends_before
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray
@@ -132,8 +132,8 @@ class Expansion:
         """The event before which put off copies of these sends come."""
         columns, number = self.flow.columns, len(self.events.kind)
         lane = np.unique(columns.dst << 32 | receiving, return_inverse=True)[1] * (number + 1)
-        receives = np.sort(lane + self.events.at[Kind.RECEIVE])
-        after = np.searchsorted(receives, lane[sends] + self.events.at[Kind.ARRIVE][sends])
+        receives = np.sort(lane + self.events.at[EventKind.RECEIVE])
+        after = np.searchsorted(receives, lane[sends] + self.events.at[EventKind.ARRIVE][sends])
         found = receives[np.minimum(after, len(receives) - 1)] - lane[sends]
         is_there = (after < len(receives)) & (found < number)
         return np.where(is_there, found, number)
@@ -194,7 +194,7 @@ def expand(
         flow=flow,
         events=events,
         rank=np.concatenate([columns.src, columns.dst, alongside.rank]),
-        event=np.concatenate([events.at[Kind.SEND], events.at[Kind.RECEIVE], alongside.event]),
+        event=np.concatenate([events.at[EventKind.SEND], events.at[EventKind.RECEIVE], alongside.event]),
         put_off=np.concatenate([np.zeros(2 * sends, dtype=np.bool_), alongside.put_off]),
         is_sent=np.arange(2 * sends + len(alongside)) < sends,
         rows=both.then(alongside.actions).waiting_for(_held_by_receives(alongside, sends)),
@@ -252,12 +252,12 @@ def _contributions(flow: Flow, events: Events) -> Pairs:
     adds = columns.reduce[send]
     chunks = flow.schedule.problem.num_chunks
     taken = send[adds]
-    left = (columns.src[taken] * chunks + chunk[adds]) * number + events.at[Kind.SEND][taken]
+    left = (columns.src[taken] * chunks + chunk[adds]) * number + events.at[EventKind.SEND][taken]
     order = by_value(left)
     left, taken = left[order], taken[order]
     brought = send[~adds]
     cell = columns.dst[brought] * chunks + chunk[~adds]
-    before = np.searchsorted(left, cell * number + events.at[Kind.RECEIVE][brought]) - 1
+    before = np.searchsorted(left, cell * number + events.at[EventKind.RECEIVE][brought]) - 1
     same = (before >= 0) & (left[before] // number == cell)
     return np.stack([brought[same], taken[before[same]]], axis=1)
 

@@ -38,7 +38,7 @@ from taccl.model.schedule.numbering import by_value
 from taccl.support.jit import Loop
 
 
-class Kind(IntEnum):
+class EventKind(IntEnum):
     """Kinds of event, in the order that they have at one moment."""
 
     RECEIVE = 0
@@ -50,7 +50,7 @@ class Kind(IntEnum):
 _DECIMALS = 6
 
 #: (what, send)
-Event = tuple[Kind, int]
+Event = tuple[EventKind, int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +69,7 @@ class Events:
         return len(self.kind)
 
     def __iter__(self) -> Iterator[Event]:
-        kinds = tuple(Kind)
+        kinds = tuple(EventKind)
         return (
             (kinds[kind], index) for kind, index in zip(self.kind.tolist(), self.index.tolist(), strict=True)
         )
@@ -77,14 +77,14 @@ class Events:
     @cached_property
     def at(self) -> IntArray:
         """The place in the order of what happens to each send, shape (kinds, sends)."""
-        at = np.zeros((len(Kind), len(self) // len(Kind)), dtype=np.int64)
+        at = np.zeros((len(EventKind), len(self) // len(EventKind)), dtype=np.int64)
         at[self.kind, self.index] = np.arange(len(self))
         return at
 
     @cached_property
     def sends(self) -> IntArray:
         """The sends as they leave."""
-        return np.asarray(self.index[self.kind == Kind.SEND])
+        return np.asarray(self.index[self.kind == EventKind.SEND])
 
 
 def order_events(flow: Flow) -> Events:

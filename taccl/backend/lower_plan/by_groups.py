@@ -53,7 +53,7 @@ def groups_of(topology: LogicalTopology, switches: Sequence[tuple[int, ...]]) ->
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class GroupCut:
     """How a collective is cut for its groups.
 
     Parameters
@@ -102,16 +102,16 @@ class Shape:
         return self.pieces
 
 
-def shapes_of(collective: str, groups: Groups, in_place: bool) -> Iterator[list[Shape]]:
+def shapes_of(collective: str, groups: Groups, in_place: bool) -> Iterator[list[GroupCut]]:
     """Ways to cut a collective of `GROUPED` that are worth a try, each by its number of pieces, ascending."""
     if len(groups) == 1:
-        yield [Shape(collective, groups, 1, False, in_place)]
+        yield [GroupCut(collective, groups, 1, False, in_place)]
         return
     for has_roots in (False, True) if collective == "allreduce" and len(groups) > 2 else (False,):
-        yield [Shape(collective, groups, pieces, has_roots, in_place) for pieces in PIECES]
+        yield [GroupCut(collective, groups, pieces, has_roots, in_place) for pieces in PIECES]
 
 
-def group_plans(shape: Shape, node_of: Sequence[int]) -> list[RankPlan]:
+def group_plans(shape: GroupCut, node_of: Sequence[int]) -> list[RankPlan]:
     """What each rank does; the sizes of input and output are left open.
 
     Raises
@@ -131,7 +131,7 @@ def group_plans(shape: Shape, node_of: Sequence[int]) -> list[RankPlan]:
 class _Grouped:
     """All thread blocks in the making; those of rank r are 2 r, which sums and sends, and 2 r + 1."""
 
-    def __init__(self, shape: Shape, node_of: Sequence[int]) -> None:
+    def __init__(self, shape: GroupCut, node_of: Sequence[int]) -> None:
         groups = shape.groups
         self.shape, self.groups = shape, groups
         self.meeting = find_meeting(len(groups[0]), MAX_CHANNELS)

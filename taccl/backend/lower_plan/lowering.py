@@ -11,7 +11,7 @@ from taccl.backend.lower.assemble import assemble
 from taccl.backend.lower.sizes import sizes_of
 from taccl.backend.lower.to_actions import plan_actions
 from taccl.backend.lower.unequal import EqualChunks, starts_of
-from taccl.backend.lower_plan.by_groups import GROUPED, Shape, group_plans, groups_of, shapes_of
+from taccl.backend.lower_plan.by_groups import GROUPED, GroupCut, group_plans, groups_of, shapes_of
 from taccl.backend.lower_plan.by_members import by_members
 from taccl.backend.lower_plan.fits import check_plan_fits, checked_window, has_room
 from taccl.backend.lower_plan.gathering import pull
@@ -114,7 +114,7 @@ class PlanLowering:
         for shapes in shapes_of(name, self._groups, in_place):
             yield self._those_that_fit(shapes)
 
-    def _those_that_fit(self, shapes: Iterable[Shape]) -> Iterator[ExecutionPlan]:
+    def _those_that_fit(self, shapes: Iterable[GroupCut]) -> Iterator[ExecutionPlan]:
         for shape in shapes:
             try:
                 with suppress(UnitError):
@@ -122,7 +122,7 @@ class PlanLowering:
             except ProgramLimitError as too_large:
                 self.limits_of_groups += too_large.findings
 
-    def _grouped(self, shape: Shape) -> ExecutionPlan:
+    def _grouped(self, shape: GroupCut) -> ExecutionPlan:
         options, ranks, nodes = self.options, shape.ranks, self.schedule.problem.topology.memory_of.tolist()
         sizes = options.min_bytes or 0, options.max_bytes or NO_LARGEST
         chunks = ranks * shape.chunks_per_rank

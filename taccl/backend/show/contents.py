@@ -33,7 +33,7 @@ _SUMMING = ("allreduce", "reducescatter", "reduce")
 
 
 @dataclass(frozen=True, eq=False)
-class Execution:
+class StepTimes:
     """Per step row of `columns`; arrays of shape (num_steps,).
 
     Parameters
@@ -94,7 +94,7 @@ def _words(content: Content, chunks: str) -> str:
     return f"rank {rank}'s {chunks}" if rank >= 0 else f"the sum of {chunks} over {ranks} ranks"
 
 
-def execute(program: Program) -> Execution:
+def execute(program: Program) -> StepTimes:
     """Run a program as far as it goes."""
     columns = Columns.of(program)
     sent_by = _matched(columns)
@@ -104,7 +104,7 @@ def execute(program: Program) -> Execution:
     moved: tuple[tuple[Content, ...], ...] = ((),) * columns.num_steps
     if memory is not None:
         moved = _contents(columns, memory, order, sent_by.tolist())
-    return Execution(columns, start, end, sent_by, waits_for, moved, tuple(order))
+    return StepTimes(columns, start, end, sent_by, waits_for, moved, tuple(order))
 
 
 def _matched(columns: Columns) -> IntArray:

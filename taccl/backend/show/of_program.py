@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from taccl.backend.program import Op, Program
-from taccl.backend.show.contents import Execution, execute
+from taccl.backend.show.contents import StepTimes, execute
 from taccl.backend.show.critical import InOrder, Release, walk_back
 from taccl.backend.show.facts import program_facts
 from taccl.backend.show.timeline import COPY, RECEIVE, REDUCE, RELAY, SEND, Bars, Timeline, labelled_bars
@@ -71,7 +71,7 @@ def _no_nodes(program: Program) -> IntArray:
     return np.zeros(program.num_ranks, dtype=np.int64)
 
 
-def _notes(execution: Execution, simulation: Simulation | None) -> Iterable[str]:
+def _notes(execution: StepTimes, simulation: Simulation | None) -> Iterable[str]:
     if simulation is None:
         yield (
             "No times are known: every step is drawn as one unit of time, as soon as it can run. "
@@ -98,7 +98,7 @@ class _Times:
     done: FloatArray
 
     @staticmethod
-    def of(execution: Execution, simulation: Simulation | None) -> _Times:
+    def of(execution: StepTimes, simulation: Simulation | None) -> _Times:
         if simulation is None:
             return _Times(execution.start, execution.end, execution.end)
         columns = execution.columns
@@ -112,7 +112,7 @@ class _Times:
         times.place_waits(execution)
         return times
 
-    def place_waits(self, execution: Execution) -> None:
+    def place_waits(self, execution: StepTimes) -> None:
         """Nops, and reductions merged into later ones, have no event: they are over when they may be."""
         block = execution.columns.step_block
         for step in execution.order:
@@ -126,7 +126,7 @@ class _Times:
 
 
 def _bars(
-    execution: Execution, shown: IntArray, times: _Times, simulation: Simulation | None
+    execution: StepTimes, shown: IntArray, times: _Times, simulation: Simulation | None
 ) -> tuple[Bars, tuple[str, ...]]:
     """Bars in the order of the steps, which is by lane and start."""
     columns = execution.columns
@@ -151,7 +151,7 @@ def _bars(
     )
 
 
-def _links(execution: Execution, simulation: Simulation | None) -> IntArray:
+def _links(execution: StepTimes, simulation: Simulation | None) -> IntArray:
     """The link that each step sends over; -1 for steps that send nothing, or without a topology."""
     columns = execution.columns
     link = np.full(columns.num_steps, -1, dtype=np.int64)
@@ -165,7 +165,7 @@ def _links(execution: Execution, simulation: Simulation | None) -> IntArray:
 
 
 def _critical(
-    execution: Execution, times: _Times, links: IntArray, simulation: Simulation | None
+    execution: StepTimes, times: _Times, links: IntArray, simulation: Simulation | None
 ) -> IntArray:
     """One critical path.
 
@@ -220,7 +220,7 @@ def _port_users(
     return InOrder(topology.incidence[1][pair], row, until, topology.num_ports)
 
 
-def _lane_name(execution: Execution, block: int) -> str:
+def _lane_name(execution: StepTimes, block: int) -> str:
     columns = execution.columns
     peers: list[str] = []
     if columns.block_recv[block] >= 0:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from taccl.backend.program import Buffer, Op, Program, RankProgram, Step, ThreadBlock
-from taccl.backend.show.contents import Execution, execute
+from taccl.backend.show.contents import StepTimes, execute
 from taccl.backend.show.facts import program_facts, schedule_facts
 from taccl.backend.simulate import Simulation
 from taccl.errors import TacclError
@@ -114,7 +114,7 @@ def describe_program(
 
 
 def _rank_lines(
-    rank: RankProgram, execution: Execution, row: int, when: Mapping[tuple[int, int, int], str]
+    rank: RankProgram, execution: StepTimes, row: int, when: Mapping[tuple[int, int, int], str]
 ) -> Iterator[str]:
     sizes = (("input", rank.input_chunks), ("output", rank.output_chunks), ("scratch", rank.scratch_chunks))
     chunks = ", ".join(f"{word} {size}" for word, size in sizes)

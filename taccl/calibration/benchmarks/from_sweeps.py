@@ -12,7 +12,7 @@ import numpy as np
 
 from taccl.calibration.benchmarks import hockney
 from taccl.calibration.benchmarks.facts import Scope, Sweep, Timing
-from taccl.calibration.benchmarks.hockney import Estimate, Floor, Line, Times
+from taccl.calibration.benchmarks.hockney import Estimate, FittedLine, Floor, Times
 from taccl.calibration.benchmarks.quantities import LinkCost, Quantity, Refusal
 from taccl.errors import MeasurementError
 from taccl.model.units import format_size
@@ -74,9 +74,9 @@ class _Group:
     def source(self) -> str:
         return _sources(self.sweeps)
 
-    def quantity(self, name: str, number: Estimate, fitted: Line | Floor, *about: str) -> Quantity:
+    def quantity(self, name: str, number: Estimate, fitted: FittedLine | Floor, *about: str) -> Quantity:
         """A number that was fitted, with its interval."""
-        misses = (fitted.worst_miss, fitted.median_miss) if isinstance(fitted, Line) else (None, None)
+        misses = (fitted.worst_miss, fitted.median_miss) if isinstance(fitted, FittedLine) else (None, None)
         return Quantity(
             *(self.link, name, number.value, number.low, number.high, fitted.points, self.source),
             *(_joined(*about, self.note), fitted.sizes, *misses, number.is_weak),
@@ -113,7 +113,7 @@ def sweep_findings(sweeps: list[Sweep], at_bytes: int | None, seed: int) -> _Tol
     group = _Group(sweeps, seed, note)
     quantities: list[Quantity] = []
     refusals: list[Refusal] = []
-    line: Line | None = None
+    line: FittedLine | None = None
     few_sizes = ""
     try:
         line, few_sizes = _line(wanted, at_bytes, seed)
@@ -135,7 +135,7 @@ def sweep_findings(sweeps: list[Sweep], at_bytes: int | None, seed: int) -> _Tol
     return quantities, refusals, LinkCost(sweep.scope, for_machine, one_pair)
 
 
-def _line(wanted: Times, at_bytes: int | None, seed: int) -> tuple[Line, str]:
+def _line(wanted: Times, at_bytes: int | None, seed: int) -> tuple[FittedLine, str]:
     """Through all of them with --at; else through the range with the largest sizes."""
     cuts = [wanted] if at_bytes is not None else hockney.ranges(wanted)
     if len(wanted.sizes) < hockney.FEWEST_SIZES or len(cuts) == 1:
@@ -154,7 +154,7 @@ _ALPHAS: dict[Timing, tuple[str, str]] = {
 }
 
 
-def _alpha(group: _Group, times: Times, line: Line | None, at_bytes: int | None) -> Quantity | Refusal:
+def _alpha(group: _Group, times: Times, line: FittedLine | None, at_bytes: int | None) -> Quantity | Refusal:
     """What a message of no bytes takes; of a call, what it takes with its launch; of a stream, its gap."""
     timing = group.sweeps[0].timing
     name, about = _ALPHAS[timing]

@@ -55,7 +55,7 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Line:
+class FittedLine:
     """A line through the times of a range of sizes.
 
     Parameters
@@ -110,7 +110,7 @@ class Times:
         return Times(self.sizes[keep], self.best_us[keep], tuple(self.repeats[at] for at in keep))
 
 
-def fit(times: Times, seed: int = 0) -> Line:
+def fit(times: Times, seed: int = 0) -> FittedLine:
     """The line of least relative deviation through all the times.
 
     Minimises sum |t - alpha - s beta| / t over alpha, beta >= 0: a linear program. The intervals are those of
@@ -135,7 +135,7 @@ def fit(times: Times, seed: int = 0) -> Line:
         raise MeasurementError("the times do not grow with the size")
     alphas, betas = _bootstrap(times, seed)
     misses = np.abs(alpha + sizes * beta - times.best_us) / times.best_us
-    return Line(
+    return FittedLine(
         _estimate(alpha, alphas, is_alpha=True),
         _estimate(beta, betas, is_alpha=False),
         (int(times.sizes[0]), int(times.sizes[-1])),

@@ -34,14 +34,14 @@ _COMMA = re.compile(r"\d+,(?:\d{1,2}|\d{4,})")
 
 
 @dataclass(frozen=True)
-class Line:
+class TextLine:
     """A line of the file, cleaned; `number` counts from 1."""
 
     number: int
     text: str
 
 
-def lines_of(text: str) -> list[Line]:
+def lines_of(text: str) -> list[TextLine]:
     """The lines that are not empty once the marks of launchers and the messages of NCCL are gone."""
     lines = [_BEFORE.sub("", _TAG.sub("", raw[:_LONGEST])) for raw in plain_lines(text)]
     hosts = Counter(match[1] for line in lines if (match := _HOST.match(line)))
@@ -53,7 +53,7 @@ def lines_of(text: str) -> list[Line]:
         message = _NCCL.search(cleaned)
         kept = cleaned if message is None else cleaned[: message.start()]
         if kept.strip():
-            found.append(Line(number, kept.rstrip()))
+            found.append(TextLine(number, kept.rstrip()))
     return found
 
 
@@ -71,7 +71,7 @@ def wrong_width(
     cells: Sequence[str],
     columns: int,
     path: str | None,
-    line: Line,
+    line: TextLine,
     *,
     table: str = "matrix",
     hint: str | None = None,

@@ -24,7 +24,14 @@ from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray
 from taccl.model.schedule.blocks import column_of, first_row
 from taccl.model.schedule.columns import Transfers
-from taccl.model.schedule.facts import NEVER, Facts, first_true, followed_to_the_end, in_words, is_later
+from taccl.model.schedule.facts import (
+    NEVER,
+    ScheduleFacts,
+    first_true,
+    followed_to_the_end,
+    in_words,
+    is_later,
+)
 from taccl.model.schedule.finish import makespan_us
 from taccl.model.schedule.memory import helpers_hold_no_more_than_their_memory
 from taccl.model.schedule.numbering import ascends, by_value, first_repeated
@@ -40,7 +47,7 @@ def check_schedule(schedule: Transfers) -> None:
     """Raise `ScheduleError` with what is wrong, unless all rules hold."""
     problem = _columns_are_well_formed(schedule)
     if problem is None:
-        facts = Facts.of(schedule)
+        facts = ScheduleFacts.of(schedule)
         problems = [rule(schedule, facts) for rule in _RULES]
     else:
         problems = [problem]
@@ -80,7 +87,7 @@ def _columns_are_well_formed(schedule: Transfers) -> str | None:
     return None if schedule.sums is None else sums_are_well_formed(schedule, schedule.sums)
 
 
-def _groups_are_one_send(schedule: Transfers, facts: Facts) -> str | None:
+def _groups_are_one_send(schedule: Transfers, facts: ScheduleFacts) -> str | None:
     """A group has one link, start and end, no chunk twice, and no more chunks than a step holds."""
     sends, limit = schedule.sends, schedule.problem.max_group
     if len(sends) == len(schedule):  # each row is a group
@@ -111,7 +118,7 @@ def _differs_from_its_group(schedule: Transfers) -> int | None:
     return first_row(len(schedule), differs)
 
 
-def _durations_follow_the_cost_model(schedule: Transfers, facts: Facts) -> str | None:
+def _durations_follow_the_cost_model(schedule: Transfers, facts: ScheduleFacts) -> str | None:
     """A group of s MB in all takes alpha + s * beta."""
     sends, topology = schedule.sends, schedule.problem.topology
 
@@ -129,7 +136,7 @@ def _durations_follow_the_cost_model(schedule: Transfers, facts: Facts) -> str |
     return f"{in_words(schedule, row)}: takes {actual:.6f} us, the link's cost is {cost:.6f} us"
 
 
-def _ports_serve_one_group_at_a_time(schedule: Transfers, facts: Facts) -> str | None:
+def _ports_serve_one_group_at_a_time(schedule: Transfers, facts: ScheduleFacts) -> str | None:
     """Of two groups on a port, one has its busy time there before the other starts.
 
     However short they are: what takes time is in the way. What is forgiven is a part of each one's
@@ -182,7 +189,7 @@ def _in_turn(port: NDArray[np.integer], start_us: FloatArray, busy_us: FloatArra
     return np.lexsort((busy_us, start_us, port))
 
 
-def _links_are_allowed(schedule: Transfers, facts: Facts) -> str | None:
+def _links_are_allowed(schedule: Transfers, facts: ScheduleFacts) -> str | None:
     """No chunk travels over a link that the designer rules out for its owner."""
     may_use = schedule.problem.limits.may_use
     if may_use is None:
@@ -196,7 +203,7 @@ def _links_are_allowed(schedule: Transfers, facts: Facts) -> str | None:
     )
 
 
-def _senders_hold_what_they_copy(schedule: Transfers, facts: Facts) -> str | None:
+def _senders_hold_what_they_copy(schedule: Transfers, facts: ScheduleFacts) -> str | None:
     held_us, start_us = facts.held_from_us, schedule.start_us
     bad = first_row(
         len(schedule), lambda rows: facts.copies[rows] & (start_us[rows] < held_us[facts.src[rows]])
@@ -208,7 +215,7 @@ def _senders_hold_what_they_copy(schedule: Transfers, facts: Facts) -> str | Non
     return f"{in_words(schedule, bad)}: its sender does not hold it yet ({when})"
 
 
-def _ranks_copy_only_where_they_may(schedule: Transfers, facts: Facts) -> str | None:
+def _ranks_copy_only_where_they_may(schedule: Transfers, facts: ScheduleFacts) -> str | None:
     """A rank that may not copy does one thing with each chunk or part: it keeps it, or sends it, once."""
     may_copy = schedule.problem.topology.may_copy
     if may_copy is None:
@@ -235,7 +242,7 @@ def _ranks_copy_only_where_they_may(schedule: Transfers, facts: Facts) -> str | 
     return f"rank {rank} makes {uses[several[bad]]} of {which}, and may not copy"
 
 
-def _each_rank_receives_once(schedule: Transfers, facts: Facts) -> str | None:
+def _each_rank_receives_once(schedule: Transfers, facts: ScheduleFacts) -> str | None:
     """No copy arrives where the chunk is already, or arrives a second time; nor does an explicit sum."""
     if schedule.sums is not None:
         key = facts.dst * (len(schedule.sums.members) + 1) + schedule.sums.of_row + 1
@@ -251,7 +258,7 @@ def _each_rank_receives_once(schedule: Transfers, facts: Facts) -> str | None:
     return f"{in_words(schedule, np.flatnonzero(facts.copies)[bad])}: its receiver {why}"
 
 
-def _demand_is_met(schedule: Transfers, facts: Facts) -> str | None:
+def _demand_is_met(schedule: Transfers, facts: ScheduleFacts) -> str | None:
     missing = facts.held_from_us[facts.wanted] == NEVER
     bad = first_true(missing)
     if bad is None:
@@ -261,7 +268,7 @@ def _demand_is_met(schedule: Transfers, facts: Facts) -> str | None:
     return f"rank {rank} never gets {which} ({int(missing.sum())} demands are not met)"
 
 
-def _copies_do_not_move_in_a_circle(schedule: Transfers, facts: Facts) -> str | None:
+def _copies_do_not_move_in_a_circle(schedule: Transfers, facts: ScheduleFacts) -> str | None:
     """With links that cost nothing, time order alone does not rule out circles of copies."""
     if is_later(facts.held_from_us, facts.dst, facts.src, facts.copies):
         return None
@@ -273,7 +280,7 @@ def _copies_do_not_move_in_a_circle(schedule: Transfers, facts: Facts) -> str | 
     return None if bad is None else f"{in_words(schedule, rows[bad])}: goes round in a circle of copies"
 
 
-_RULES: tuple[Callable[[Transfers, Facts], str | None], ...] = (
+_RULES: tuple[Callable[[Transfers, ScheduleFacts], str | None], ...] = (
     _groups_are_one_send,
     _durations_follow_the_cost_model,
     _ports_serve_one_group_at_a_time,

@@ -9,7 +9,7 @@ import numpy as np
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
 from taccl.model.schedule.columns import Transfers
-from taccl.model.schedule.facts import Facts
+from taccl.model.schedule.facts import ScheduleFacts
 from taccl.model.schedule.finish import arrivals_us
 
 #: What a rank does with a chunk, by the numbers in `Computing.what`.
@@ -50,7 +50,7 @@ def computing_of(schedule: Transfers) -> Computing:
         begin[order[same + 1]] = ready_us[order[same]]
         parts.append((rank, inputs.chunk[late], _MAKES, begin, ready_us))
     if problem.sum_work_us is not None:
-        facts, chunk = Facts.of(schedule), np.flatnonzero(problem.sum_work_us > 0)
+        facts, chunk = ScheduleFacts.of(schedule), np.flatnonzero(problem.sum_work_us > 0)
         root = facts.root[chunk]
         done_us = np.maximum(facts.partial_ready_us[root], 0.0)
         parts.append((facts.rank_of(root), chunk, _WORKS_ON, done_us, done_us + problem.sum_work_us[chunk]))

@@ -24,7 +24,7 @@ _CELLS_PER_PLACE = 2
 
 
 @dataclass(frozen=True, eq=False)
-class Facts:
+class ScheduleFacts:
     """When things are where.
 
     A *cell* is a chunk at a rank. Where few of them matter, only those are numbered: where a chunk starts, is
@@ -45,7 +45,7 @@ class Facts:
     held_from_us: FloatArray  # per cell: the finished chunk counts as there from then on; inf: never
 
     @staticmethod
-    def of(schedule: Transfers) -> Facts:
+    def of(schedule: Transfers) -> ScheduleFacts:
         collective, ranks = schedule.problem.collective, schedule.problem.num_ranks
         inputs, outputs, reduces = collective.inputs, collective.outputs, collective.reduces
         keys, (starts, wanted, src, dst), num_cells = _numbered(
@@ -83,7 +83,7 @@ class Facts:
             )
         for rows in blocks(len(schedule)):
             np.minimum.at(held, dst[rows], np.where(copies[rows], _arrives_us(schedule, rows), NEVER))
-        return Facts(
+        return ScheduleFacts(
             *(ranks, keys, src, dst, wanted, contributes, is_origin),
             *(copies, derivation, root, partial_ready, held),
         )
@@ -148,7 +148,7 @@ def is_later(when_us: FloatArray, cell: IntArray, before: IntArray, among: BoolA
     return first_row(len(cell), is_not) is None
 
 
-def followed_to_the_end(to: IntArray, cell: IntArray, facts: Facts) -> IntArray:
+def followed_to_the_end(to: IntArray, cell: IntArray, facts: ScheduleFacts) -> IntArray:
     """Where each cell leads if `cell` leads on to `to`, again and again; inside a circle, anywhere in it."""
     leads_to = np.arange(len(facts.held_from_us))
     leads_to[cell] = to

@@ -12,14 +12,14 @@ import numpy as np
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
 from taccl.model.schedule.columns import Transfers
-from taccl.model.schedule.facts import NEVER, Facts
+from taccl.model.schedule.facts import NEVER, ScheduleFacts
 from taccl.model.tolerance import over_us
 
 #: What sums of sizes are off at most, as a part of the memory.
 _ROUNDING = 1e-9
 
 
-def helpers_hold_no_more_than_their_memory(schedule: Transfers, facts: Facts) -> str | None:
+def helpers_hold_no_more_than_their_memory(schedule: Transfers, facts: ScheduleFacts) -> str | None:
     """From its first arrival to its last departure a chunk takes memory at a helper."""
     topology = schedule.problem.topology
     if topology.memory_mb is None:

@@ -6,7 +6,14 @@ import numpy as np
 
 from taccl.model.schedule.columns import Transfers
 from taccl.model.schedule.derivation import Derivation
-from taccl.model.schedule.facts import Facts, ends_of, first_true, followed_to_the_end, in_words, is_later
+from taccl.model.schedule.facts import (
+    ScheduleFacts,
+    ends_of,
+    first_true,
+    followed_to_the_end,
+    in_words,
+    is_later,
+)
 from taccl.model.schedule.numbering import first_repeated
 from taccl.model.schedule.partial_sums import PartialSums, as_sets, ranks_of
 
@@ -24,7 +31,7 @@ def sums_are_well_formed(schedule: Transfers, sums: PartialSums) -> str | None:
     return None if bad is None else f"row {bad}: only a partial sum names its contributions, and it has to"
 
 
-def each_contribution_is_added_once(schedule: Transfers, facts: Facts) -> str | None:
+def each_contribution_is_added_once(schedule: Transfers, facts: ScheduleFacts) -> str | None:
     """For each reduced chunk, the adding transfers are a tree into one rank, in time order."""
     collective = schedule.problem.collective
     rows = np.flatnonzero(schedule.reduce)
@@ -79,7 +86,7 @@ def _some(contributions: int) -> str:
     return ", ".join(map(str, ranks[:8])) + (", ..." if len(ranks) > 8 else "")
 
 
-def ranks_sum_only_where_they_may(schedule: Transfers, facts: Facts) -> str | None:
+def ranks_sum_only_where_they_may(schedule: Transfers, facts: ScheduleFacts) -> str | None:
     """A rank that may not sum has one part of each sum: its own contribution, or one that comes."""
     may_sum = schedule.problem.topology.may_sum
     if may_sum is None:

@@ -9,7 +9,7 @@ from taccl.synthesis.autotune.files_tried import FileTried
 from taccl.synthesis.autotune.trials import ChunksTried
 from taccl.synthesis.configurations import Configuration
 from taccl.synthesis.formulated import Formulated
-from taccl.synthesis.predicted import Execution
+from taccl.synthesis.predicted import PredictedCall
 from taccl.synthesis.search import Found
 
 
@@ -43,7 +43,7 @@ class FileChoice:
     found: Found
     notes: tuple[str, ...]
     chunks_tried: tuple[ChunksTried, ...]
-    execution: Execution | None = None
+    execution: PredictedCall | None = None
     blocks_per_gpu: int | None = None
     files_tried: tuple[FileTried, ...] = ()
 

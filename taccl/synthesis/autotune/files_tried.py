@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from taccl.backend.target import ThreadBlocks
 from taccl.model.schedule import Schedule
 from taccl.synthesis.configurations import Configuration
-from taccl.synthesis.predicted import Execution
+from taccl.synthesis.predicted import PredictedCall
 from taccl.synthesis.search import relative_gap
 
 #: So begins the remark on a configuration that was left alone.
@@ -78,7 +78,7 @@ class Prediction:
     configuration: Configuration
     schedule: Schedule
     blocks_per_gpu: int
-    execution: Execution
+    execution: PredictedCall
 
     @property
     def time_us(self) -> float:

@@ -33,7 +33,7 @@ from taccl.synthesis.autotune.tuning import (
     PREDICTIONS_PROMISING,
 )
 from taccl.synthesis.configurations import Configuration
-from taccl.synthesis.predicted import Execution, execute, protocol_bound, wires_bound
+from taccl.synthesis.predicted import PredictedCall, execute, protocol_bound, wires_bound
 
 #: Rounds of a call that are executed; the rest goes on as they did.
 _ROUNDS = 128
@@ -266,7 +266,7 @@ class Predictor:
 
     def _run(
         self, file: Unfolded, problem: Problem, configuration: Configuration, size_bytes: int | None
-    ) -> Execution:
+    ) -> PredictedCall:
         executor = self._network.executor
         costs = None if executor is None else executor.costs_of(configuration.protocol)
         wires = self._wires_bound(problem, file.wire(costs))

@@ -11,7 +11,7 @@ from taccl import Explored, explore, load_topology
 from taccl.analysis.exploration import processes
 from taccl.analysis.exploration.bounds import bounds_of
 from taccl.analysis.exploration.question import Question
-from taccl.analysis.exploration.search import Outcome, Search, carried_out
+from taccl.analysis.exploration.search import Outcome, SizeSearch, carried_out
 from taccl.errors import ClusterError, TacclError
 from taccl.support.budget import Budget
 
@@ -79,7 +79,7 @@ def test_a_second_run_searches_for_nothing_and_says_the_same(tmp_path: Path) -> 
 def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
 
-    def twice(search: Search) -> Outcome:
+    def twice(search: SizeSearch) -> Outcome:
         if len(done) == 2:
             raise KeyboardInterrupt
         done.append(search.key)
@@ -99,7 +99,7 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path: Path, monkeypatch
 def test_a_search_that_was_ended_ends_the_run_and_is_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def ended(search: Search) -> Outcome:
+    def ended(search: SizeSearch) -> Outcome:
         return Outcome(carried_out(search).text, is_final=False)
 
     monkeypatch.setattr(processes, "carried_out", ended)

@@ -18,7 +18,7 @@ from taccl import Explored, explore
 from taccl.analysis.exploration import workers
 from taccl.analysis.exploration.answer import Answer
 from taccl.analysis.exploration.cache import Cache
-from taccl.analysis.exploration.search import Outcome, Search, carried_out
+from taccl.analysis.exploration.search import Outcome, SizeSearch, carried_out
 from taccl.synthesis.cluster import pool
 
 SMALL = {"collective": "allgather,alltoall", "topology": "ring:4", "sizes": "1KB..64KB", "effort": 300}
@@ -120,7 +120,7 @@ def test_answers_are_kept_as_they_come(tmp_path: Path, monkeypatch: pytest.Monke
     class Backwards:
         are_here, jobs, notes = True, 4, ()
 
-        def outcomes(self, searches: list[Search]) -> Iterator[tuple[int, Outcome]]:
+        def outcomes(self, searches: list[SizeSearch]) -> Iterator[tuple[int, Outcome]]:
             for number in reversed(range(len(searches))):
                 yield number, carried_out(searches[number])
                 kept.append(len(list(Cache(tmp_path).files())))

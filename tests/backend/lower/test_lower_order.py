@@ -4,7 +4,7 @@ from small_schedules import by_hand
 from strategies import schedules
 
 from taccl.backend.lower.flow import Flow, read_flow
-from taccl.backend.lower.order import Kind, order_events
+from taccl.backend.lower.order import EventKind, order_events
 from taccl.model.collectives import make_collective
 from taccl.model.schedule import Schedule
 
@@ -23,17 +23,17 @@ def test_the_order_keeps_its_rules(schedule: Schedule) -> None:
     assert len(at) == len(events) == 3 * len(flow.sends)
     last_on: dict[tuple[int, int], int] = {}
     for kind, index in events:
-        if kind is not Kind.SEND:
+        if kind is not EventKind.SEND:
             continue
         send = flow.sends[index]
-        sent, received = at[Kind.SEND, index], at[Kind.RECEIVE, index]
-        assert sent < received < at[Kind.ARRIVE, index]
-        assert all(at[Kind.ARRIVE, source] < sent for source in flow.sources(send))
+        sent, received = at[EventKind.SEND, index], at[EventKind.RECEIVE, index]
+        assert sent < received < at[EventKind.ARRIVE, index]
+        assert all(at[EventKind.ARRIVE, source] < sent for source in flow.sources(send))
         if len(send.chunks) > 1:
             assert received == sent + 1
         if send.connection in last_on:
-            assert at[Kind.RECEIVE, last_on[send.connection]] < sent
-            assert at[Kind.ARRIVE, last_on[send.connection]] < received
+            assert at[EventKind.RECEIVE, last_on[send.connection]] < sent
+            assert at[EventKind.ARRIVE, last_on[send.connection]] < received
         last_on[send.connection] = index
 
 
@@ -54,7 +54,9 @@ def test_of_sends_at_one_moment_the_one_that_has_come_furthest_goes_first() -> N
     rows = [(0.0, 0, 1, (0,), False), (2.0, 0, 1, (1,), False), (2.0, 1, 2, (0,), False)]
     schedule = by_hand(make_collective("broadcast", 3, 2), [*rows, (4.0, 1, 2, (1,), False)])
     flow = flow_of(schedule)
-    sends = [(flow.sends[i].src, flow.sends[i].chunks) for kind, i in order_events(flow) if kind is Kind.SEND]
+    sends = [
+        (flow.sends[i].src, flow.sends[i].chunks) for kind, i in order_events(flow) if kind is EventKind.SEND
+    ]
     assert sends == [(0, (0,)), (1, (0,)), (0, (1,)), (1, (1,))]
 
 
@@ -62,7 +64,7 @@ def test_links_that_cost_nothing_are_ordered_by_what_needs_what() -> None:
     rows = [(0.0, 1, 2, (0,), False), (0.0, 0, 1, (0,), False)]
     schedule = by_hand(make_collective("broadcast", 3), rows, alpha_us=0.0, beta_us_per_mb=0.0)
     flow = flow_of(schedule)
-    sends = [flow.sends[i].src for kind, i in order_events(flow) if kind is Kind.SEND]
+    sends = [flow.sends[i].src for kind, i in order_events(flow) if kind is EventKind.SEND]
     assert sends == [0, 1]
 
 

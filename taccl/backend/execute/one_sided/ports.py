@@ -19,7 +19,7 @@ _PIECES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Transfer:
+class Push:
     """What a push asks for: rows to copy, or (None) a signal."""
 
     source: Words | None
@@ -35,7 +35,7 @@ class Port:
 
     def __init__(self, world: PlanWorld, end: ChannelEnd) -> None:
         self.world, self.end, self.rank = world, end, end.rank
-        self.queue: deque[Transfer] = deque()
+        self.queue: deque[Push] = deque()
         self.pushed = self.done = self.moved = 0
         self.ended = False
         self.waits_for: Wait | None = None
@@ -44,12 +44,12 @@ class Port:
     def put(self, source: Words, target: Words) -> None:
         """Ask for a copy of rows."""
         self.pushed += 1
-        self.queue.append(Transfer(source, target))
+        self.queue.append(Push(source, target))
 
     def signal(self) -> None:
         """Ask for a signal after all that was requested before."""
         self.pushed += 1
-        self.queue.append(Transfer(None, None))
+        self.queue.append(Push(None, None))
 
     def is_idle(self) -> bool:
         """Whether all that was requested is done."""

@@ -31,7 +31,7 @@ _STEPS, _FEWEST_ROUNDS = 2**22, 16
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class ExecutorRun:
     """What one execution took.
 
     Parameters
@@ -118,7 +118,7 @@ class Prepared:
         size_bytes: float,
         topology: LogicalTopology | None = None,
         rounds: int | None = None,
-    ) -> Run:
+    ) -> ExecutorRun:
         """Execute the program once.
 
         Parameters
@@ -156,7 +156,7 @@ class Prepared:
         if done < total:
             half = done // 2
             last_us += (whole - done) * (last_us - float(filled.round_end[half - 1])) / (done - half)
-        return Run(
+        return ExecutorRun(
             math.inf if stuck else costs.call_us(last_us),
             total,
             call.chunks_per_piece,

@@ -8,7 +8,7 @@ from functools import partial
 from taccl.backend.plan import Channel, ChannelEnd, Operation, OpName
 from taccl.backend.simulate.plan.flows import Done
 from taccl.backend.simulate.plan.legs import Leg, legs_of
-from taccl.backend.simulate.plan.run import Arrange, Run
+from taccl.backend.simulate.plan.run import Arrange, PlanRun
 from taccl.backend.simulate.plan.work import Moved, Work, work_of
 from taccl.backend.verify.mscclpp.signatures import PUTTING
 from taccl.backend.verify.mscclpp.subject import At
@@ -21,7 +21,7 @@ _PUSHES = PUTTING | {OpName.PUT_PACKETS, OpName.READ_PUT_PACKETS}
 class SimulatedBlock:
     """A thread block; `rows` holds place, start and end of each operation that is over."""
 
-    def __init__(self, run: Run, rank: int, number: int) -> None:
+    def __init__(self, run: PlanRun, rank: int, number: int) -> None:
         self.sim, self.rank, self.number = run, rank, number
         self.block = run.plan.ranks[rank].blocks[number]
         self.key = (rank, self.block.id)

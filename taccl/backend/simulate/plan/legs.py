@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from taccl.backend.faces import find_face
-from taccl.backend.simulate.plan.run import Run
+from taccl.backend.simulate.plan.run import PlanRun
 from taccl.backend.simulate.plan.work import Moved, Multicast, Work
 
 
@@ -40,7 +40,7 @@ class Leg:
     packets: tuple[int, float, float] | None = None
 
 
-def legs_of(run: Run, rank: int, work: Work, mover: object) -> Iterator[Leg]:
+def legs_of(run: PlanRun, rank: int, work: Work, mover: object) -> Iterator[Leg]:
     """All that one operation of a rank moves."""
     for sent in work.sends:
         if isinstance(sent, Moved):
@@ -54,18 +54,18 @@ def legs_of(run: Run, rank: int, work: Work, mover: object) -> Iterator[Leg]:
             yield from _load(run, rank, read, mover)
 
 
-def _send(run: Run, rank: int, sent: Moved, mover: object) -> Leg:
+def _send(run: PlanRun, rank: int, sent: Moved, mover: object) -> Leg:
     packets = (sent.rank, sent.first, sent.size) if sent.packets else None
     link, alpha_us = run.link(rank, sent.rank), run.alpha_us(rank, sent.rank)
     return Leg(link, sent.wire, alpha_us, mover, awaited=False, packets=packets)
 
 
-def _read(run: Run, rank: int, read: Moved, mover: object) -> Leg:
+def _read(run: PlanRun, rank: int, read: Moved, mover: object) -> Leg:
     link, alpha_us = run.link(read.rank, rank), run.alpha_us(read.rank, rank)
     return Leg(link, read.wire, alpha_us, mover, awaited=True, lands=False)
 
 
-def _load(run: Run, rank: int, load: Multicast, mover: object) -> Iterator[Leg]:
+def _load(run: PlanRun, rank: int, load: Multicast, mover: object) -> Iterator[Leg]:
     """A sum of what all members have."""
     face = find_face(run.faces, load.ranks, sums=True)
     if face is None:
@@ -79,7 +79,7 @@ def _load(run: Run, rank: int, load: Multicast, mover: object) -> Iterator[Leg]:
     yield Leg(run.link(face.rank, rank), load.wire, alpha_us, mover, awaited=True, lands=False)
 
 
-def _store(run: Run, rank: int, store: Multicast, mover: object) -> Iterator[Leg]:
+def _store(run: PlanRun, rank: int, store: Multicast, mover: object) -> Iterator[Leg]:
     """The same to all members."""
     face = find_face(run.faces, store.ranks, sums=False)
     if face is None:

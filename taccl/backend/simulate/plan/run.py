@@ -24,7 +24,7 @@ from taccl.model.network import LogicalTopology
 Arrange = Callable[[Done], None]
 
 
-class Run:
+class PlanRun:
     """What blocks and ports have in common."""
 
     def __init__(
@@ -156,7 +156,7 @@ class _Pushed:
 class Port:
     """A port channel: transfers one after another, with signals in between."""
 
-    def __init__(self, run: Run, end: ChannelEnd) -> None:
+    def __init__(self, run: PlanRun, end: ChannelEnd) -> None:
         self.run, self.end = run, end
         self.queue: deque[_Pushed] = deque()
         self.pushed = self.done = 0

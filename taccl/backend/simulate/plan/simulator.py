@@ -13,7 +13,7 @@ from taccl.backend.plan import ExecutionPlan
 from taccl.backend.simulate.executor.executed import check_blocks
 from taccl.backend.simulate.plan.block import SimulatedBlock
 from taccl.backend.simulate.plan.record import Acts, Moves
-from taccl.backend.simulate.plan.run import Run
+from taccl.backend.simulate.plan.run import PlanRun
 from taccl.backend.simulate.simulated import Timed
 from taccl.errors import VerificationError
 from taccl.model.network import FloatArray, LogicalTopology
@@ -77,7 +77,7 @@ def simulate_plan(
     costs = None if executor is None else executor.costs_of(protocol)
     if executor is not None:
         check_blocks([len(rank.blocks) for rank in plan.ranks], executor, "plan", "thread blocks")
-    run = Run(plan, topology, chunk_mb * MB, costs, proxy_us, copy_us_per_mb / MB)
+    run = PlanRun(plan, topology, chunk_mb * MB, costs, proxy_us, copy_us_per_mb / MB)
     blocks = [
         SimulatedBlock(run, rank, number)
         for rank, each in enumerate(plan.ranks)

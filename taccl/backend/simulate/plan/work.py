@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from taccl.backend.plan import ExecutionPlan, Operation, OpName
 from taccl.backend.verify.mscclpp.operands import behind
-from taccl.backend.verify.mscclpp.signatures import PACKET_OPERANDS, Shape, moves_packets, signature_of
+from taccl.backend.verify.mscclpp.signatures import PACKET_OPERANDS, Ranges, moves_packets, signature_of
 from taccl.backend.verify.mscclpp.subject import At
 from taccl.model.executor import Executor
 
@@ -138,7 +138,7 @@ def moves_only_packets(plan: ExecutionPlan) -> bool:
     )
 
 
-def _kinds(shape: Shape, count: int) -> tuple[object, ...]:
+def _kinds(shape: Ranges, count: int) -> tuple[object, ...]:
     return shape.kinds(count)
 
 

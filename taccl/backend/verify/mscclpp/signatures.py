@@ -30,7 +30,7 @@ PACKET_OPERANDS = frozenset({Operand.PACKETS, Operand.REMOTE_PACKETS, Operand.SW
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class Ranges:
     """The ranges on one side of an operation.
 
     Parameters
@@ -71,19 +71,19 @@ class Signature:
     """
 
     channels: tuple[Channel, ...] = ()
-    sources: Shape = Shape()
-    targets: Shape = Shape()
+    sources: Ranges = Ranges()
+    targets: Ranges = Ranges()
     sizes: Sizes = "first"
 
 
 _MEMORY, _PORT, _SWITCH = Channel.MEMORY, Channel.PORT, Channel.SWITCH
-_OWN = Shape((Operand.OWN,))
-_SOME_OWN = Shape((), Operand.OWN, 1)
-_OWN_AND_REMOTE = Shape((Operand.OWN,), Operand.REMOTE)
-_OWN_AND_PACKETS = Shape((Operand.OWN,), Operand.PACKETS)
-_PACKETS = Shape((Operand.PACKETS,))
-_SOME_REMOTE = Shape((), Operand.REMOTE, 1)
-_SOME_REMOTE_PACKETS = Shape((), Operand.REMOTE_PACKETS, 1)
+_OWN = Ranges((Operand.OWN,))
+_SOME_OWN = Ranges((), Operand.OWN, 1)
+_OWN_AND_REMOTE = Ranges((Operand.OWN,), Operand.REMOTE)
+_OWN_AND_PACKETS = Ranges((Operand.OWN,), Operand.PACKETS)
+_PACKETS = Ranges((Operand.PACKETS,))
+_SOME_REMOTE = Ranges((), Operand.REMOTE, 1)
+_SOME_REMOTE_PACKETS = Ranges((), Operand.REMOTE_PACKETS, 1)
 _SYNCHRONIZES = Signature((_MEMORY, _PORT))
 
 SIGNATURES: dict[OpName, Signature] = {
@@ -102,29 +102,29 @@ SIGNATURES: dict[OpName, Signature] = {
     OpName.PUT_SIGNAL: Signature((_PORT,), _SOME_OWN, _SOME_REMOTE, "targets"),
     OpName.PUT_SIGNAL_FLUSH: Signature((_PORT,), _SOME_OWN, _SOME_REMOTE, "targets"),
     OpName.GET: Signature((_MEMORY,), _SOME_REMOTE, _SOME_OWN, "sources"),
-    OpName.REDUCE: Signature((), Shape((Operand.OWN,), Operand.OWN), _OWN),
-    OpName.REDUCE_SEND: Signature((_MEMORY,), Shape((Operand.OWN,), Operand.OWN), _OWN_AND_REMOTE),
+    OpName.REDUCE: Signature((), Ranges((Operand.OWN,), Operand.OWN), _OWN),
+    OpName.REDUCE_SEND: Signature((_MEMORY,), Ranges((Operand.OWN,), Operand.OWN), _OWN_AND_REMOTE),
     OpName.READ_REDUCE: Signature((_MEMORY,), _OWN_AND_REMOTE, _OWN),
     OpName.READ_REDUCE_SEND: Signature((_MEMORY,), _OWN_AND_REMOTE, _OWN_AND_REMOTE),
-    OpName.SWITCH_STORE: Signature((_SWITCH,), _OWN, Shape((Operand.SWITCH,))),
-    OpName.SWITCH_REDUCE_STORE: Signature((_SWITCH,), Shape((Operand.SWITCH,)), Shape((Operand.SWITCH,))),
+    OpName.SWITCH_STORE: Signature((_SWITCH,), _OWN, Ranges((Operand.SWITCH,))),
+    OpName.SWITCH_REDUCE_STORE: Signature((_SWITCH,), Ranges((Operand.SWITCH,)), Ranges((Operand.SWITCH,))),
     OpName.PUT_PACKETS: Signature((_MEMORY,), _SOME_OWN, _SOME_REMOTE_PACKETS, "sources"),
     OpName.COPY_TO_PACKETS: Signature((), _OWN, _PACKETS),
     OpName.COPY_FROM_PACKETS: Signature((), _PACKETS, _OWN),
     OpName.READ_PUT_PACKETS: Signature((_MEMORY, _PORT), _PACKETS, _SOME_REMOTE_PACKETS),
     OpName.REDUCE_PACKETS: Signature((), _OWN_AND_PACKETS, _OWN),
     OpName.REDUCE_SEND_PACKETS: Signature(
-        (_MEMORY,), _OWN_AND_PACKETS, Shape((Operand.OWN,), Operand.REMOTE_PACKETS)
+        (_MEMORY,), _OWN_AND_PACKETS, Ranges((Operand.OWN,), Operand.REMOTE_PACKETS)
     ),
-    OpName.REDUCE_COPY_PACKETS: Signature((), _OWN_AND_PACKETS, Shape((Operand.OWN, Operand.PACKETS))),
+    OpName.REDUCE_COPY_PACKETS: Signature((), _OWN_AND_PACKETS, Ranges((Operand.OWN, Operand.PACKETS))),
     OpName.REDUCE_COPY_SEND_PACKETS: Signature(
-        (_MEMORY,), _OWN_AND_PACKETS, Shape((Operand.OWN, Operand.PACKETS), Operand.REMOTE_PACKETS)
+        (_MEMORY,), _OWN_AND_PACKETS, Ranges((Operand.OWN, Operand.PACKETS), Operand.REMOTE_PACKETS)
     ),
-    OpName.SWITCH_STORE_PACKETS: Signature((_SWITCH,), _PACKETS, Shape((Operand.SWITCH_PACKETS,))),
+    OpName.SWITCH_STORE_PACKETS: Signature((_SWITCH,), _PACKETS, Ranges((Operand.SWITCH_PACKETS,))),
 }
 
 #: Through ports, they are taken for packets already.
-_PUT_OF_PACKETS = Signature((_PORT,), Shape((), Operand.PACKETS, 1), _SOME_REMOTE_PACKETS, "sources")
+_PUT_OF_PACKETS = Signature((_PORT,), Ranges((), Operand.PACKETS, 1), _SOME_REMOTE_PACKETS, "sources")
 
 
 def signature_of(operation: Operation) -> Signature:

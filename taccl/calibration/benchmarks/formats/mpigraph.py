@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, field
 
 from taccl.calibration.benchmarks.facts import Matrix, Measured
-from taccl.calibration.benchmarks.text import Line, lines_of, wrong_width
+from taccl.calibration.benchmarks.text import TextLine, lines_of, wrong_width
 from taccl.errors import MeasurementError
 from taccl.model.units import MB
 from taccl.support.tables import number_of
@@ -55,7 +55,7 @@ def read(text: str, path: str | None) -> Measured:
     return Measured(("mpigraph",), (), (_matrix(sends, path),), tuple(warnings))
 
 
-def _sends(lines: list[Line], path: str | None) -> _Sends:
+def _sends(lines: list[TextLine], path: str | None) -> _Sends:
     sends = _Sends()
     for line in lines:
         header, row, reported = _HEADER.match(line.text), _ROW.match(line.text), _SIZE.match(line.text)

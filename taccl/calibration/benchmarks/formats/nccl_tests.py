@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
 from taccl.calibration.benchmarks.facts import Measured, Point, Scope, Sweep
-from taccl.calibration.benchmarks.text import Line, lines_of
+from taccl.calibration.benchmarks.text import TextLine, lines_of
 from taccl.errors import MeasurementError
 from taccl.support.tables import number_of, whole_of
 
@@ -56,7 +56,7 @@ class Rows:
 class _Table:
     """What has been read of one table."""
 
-    header: Line | None
+    header: TextLine | None
     columns: list[str] | None
     test: str | None
     hosts: dict[int, str]

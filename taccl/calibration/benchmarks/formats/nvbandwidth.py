@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 
 from taccl.calibration.benchmarks.facts import Ends, Matrix, Measured, Quantity
-from taccl.calibration.benchmarks.text import Line, lines_of, wrong_width
+from taccl.calibration.benchmarks.text import TextLine, lines_of, wrong_width
 from taccl.errors import MeasurementError
 from taccl.support.tables import number_of, whole_of
 from taccl.topologies.strict_yaml import Node, parse_yaml
@@ -34,7 +34,7 @@ class _Table:
     rows: list[int] = field(default_factory=list)
     cells: list[tuple[float | None, ...]] = field(default_factory=list)
 
-    def take(self, line: Line, path: str | None) -> None:
+    def take(self, line: TextLine, path: str | None) -> None:
         """Read the numbers of the columns, then row after row."""
         first, *words = line.text.split()
         numbers = [whole_of(word) for word in (first, *words)]
@@ -64,7 +64,7 @@ class _Log:
             self.matrices.append(_matrix(self.path, self.test, self.table))
         self.table = None
 
-    def take_end(self, line: Line) -> None:
+    def take_end(self, line: TextLine) -> None:
         """Read what ends a test case."""
         words = line.text.split()
         if words[0] == "SUM" and not self.has_begun and len(words) > 1:

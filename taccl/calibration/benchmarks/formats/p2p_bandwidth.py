@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from taccl.calibration.benchmarks.facts import Matrix, Measured, Quantity
-from taccl.calibration.benchmarks.text import Line, lines_of, wrong_width
+from taccl.calibration.benchmarks.text import TextLine, lines_of, wrong_width
 from taccl.errors import MeasurementError
 from taccl.support.tables import number_of, whole_of
 
@@ -37,7 +37,7 @@ class _Block:
     def is_whole(self) -> bool:
         return len(self.rows) >= max(1, len(self.targets))
 
-    def take_row(self, line: Line, path: str | None) -> None:
+    def take_row(self, line: TextLine, path: str | None) -> None:
         """Read a row; a cut one is left out."""
         source, *cells = line.text.split()
         if len(cells) > len(self.targets):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from taccl.calibration.benchmarks.facts import Ends, Matrix, Measured
-from taccl.calibration.benchmarks.text import Line, lines_of, wrong_width
+from taccl.calibration.benchmarks.text import TextLine, lines_of, wrong_width
 from taccl.errors import MeasurementError
 from taccl.support.tables import number_of
 
@@ -36,7 +36,7 @@ class _Table:
     has_sums: bool
     rows: dict[tuple[Device, str], list[float | None]] = field(default_factory=dict)
 
-    def take(self, row: re.Match[str], line: Line, path: str | None) -> None:
+    def take(self, row: re.Match[str], line: TextLine, path: str | None) -> None:
         words = row["cells"].split()
         if self.has_sums:
             words = words[: len(self.devices)]

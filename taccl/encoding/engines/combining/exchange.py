@@ -62,7 +62,7 @@ class Step(NamedTuple):
     sets: list[int]
 
 
-class Transfer(NamedTuple):
+class OrbitTransfer(NamedTuple):
     """A transfer that an orbit of links may carry: its number, and where its ends are in a state."""
 
     number: int
@@ -165,15 +165,15 @@ class ExchangeDecoder:
         return Step(after, carried.reshape(shape), [choice.union for _, choice in going])
 
     def _going(
-        self, parts: list[tuple[int, ...]], transfers: Sequence[Transfer]
-    ) -> list[tuple[Transfer, Choice]]:
+        self, parts: list[tuple[int, ...]], transfers: Sequence[OrbitTransfer]
+    ) -> list[tuple[OrbitTransfer, Choice]]:
         """The transfers whose receivers gain something."""
         pairs = [(transfer, self.choice(parts[transfer.src], parts[transfer.dst])) for transfer in transfers]
         return [(transfer, choice) for transfer, choice in pairs if choice is not None]
 
     def early(
-        self, state: State, transfers: Sequence[Transfer], by_us: float
-    ) -> list[tuple[Transfer, Choice]]:
+        self, state: State, transfers: Sequence[OrbitTransfer], by_us: float
+    ) -> list[tuple[OrbitTransfer, Choice]]:
         """The same with the parts alone that are at the senders by some moment."""
         going = []
         for transfer in transfers:
@@ -191,7 +191,7 @@ class ExchangeDecoder:
                 going.append((transfer, Choice(take, choice.union, choice.gain, choice.stay)))
         return going
 
-    def ready_us(self, state: State, transfer: Transfer) -> tuple[float, float]:
+    def ready_us(self, state: State, transfer: OrbitTransfer) -> tuple[float, float]:
         """When a sender has the first and the last of what its receiver gains; infinity: never."""
         choice = self.choice(state.parts[transfer.src], state.parts[transfer.dst])
         if choice is None:
@@ -210,7 +210,7 @@ class ExchangeDecoder:
         return self._known[key]
 
 
-def _transfers(orbits: OrbitInstance, orbit: int) -> list[Transfer]:
+def _transfers(orbits: OrbitInstance, orbit: int) -> list[OrbitTransfer]:
     chunks = len(orbits.chunks)
     image, chunk = np.nonzero(orbits.usable[orbit])
     columns = (
@@ -218,7 +218,7 @@ def _transfers(orbits: OrbitInstance, orbit: int) -> list[Transfer]:
         orbits.src[orbit][image] * chunks + chunk,
         orbits.dst[orbit][image] * chunks + chunk,
     )
-    return [Transfer(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+    return [OrbitTransfer(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
 
 def _add_two(parts: list[tuple[int, ...]], at: list[tuple[float, ...]], place: int) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from taccl.encoding.engines.combining.beginnings import some_slow
 from taccl.encoding.engines.combining.decode import Decoded
-from taccl.encoding.engines.combining.exchange import ExchangeDecoder, State, Transfer
+from taccl.encoding.engines.combining.exchange import ExchangeDecoder, OrbitTransfer, State
 from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendGene
 from taccl.encoding.engines.combining.tuning import (
     LARGEST_FIRST_SLOW,
@@ -182,14 +182,14 @@ class _Open(NamedTuple):
     """When something useful may go over an orbit; its transfers, and when all that each gives is there."""
 
     first_us: float
-    transfers: list[tuple[Transfer, float]]
+    transfers: list[tuple[OrbitTransfer, float]]
 
 
 class _Gain(NamedTuple):
     """What an orbit brings from some moment on: the transfers that may go, and contributions."""
 
     start_us: float
-    transfers: list[Transfer]
+    transfers: list[OrbitTransfer]
     contributions: int
 
 

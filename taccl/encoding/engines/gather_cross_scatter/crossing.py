@@ -27,7 +27,7 @@ from taccl.model.network import FloatArray
 
 
 @dataclass(frozen=True)
-class Plan:
+class CrossingPlan:
     """A way to cross.
 
     Parameters
@@ -77,7 +77,7 @@ def crossing_of(instance: Instance, nodes: Nodes) -> Crossing:
     )
 
 
-def plans(instance: Instance, crossing: Crossing) -> list[Plan]:
+def plans(instance: Instance, crossing: Crossing) -> list[CrossingPlan]:
     """All plans, those that take least at first."""
     nodes, many = crossing.nodes, crossing.many
     topology, problem = instance.problem.topology, instance.problem
@@ -101,7 +101,7 @@ def plans(instance: Instance, crossing: Crossing) -> list[Plan]:
             whole = tuple(size * unit for size in sizes)
             if max(whole) <= problem.max_group:
                 least_us = _least_us(nodes, whole, alpha_us, cost_us, gathered[out], spread[into])
-                found.append(Plan(out, into, whole, least_us))
+                found.append(CrossingPlan(out, into, whole, least_us))
     return sorted(found, key=lambda plan: (plan.least_us, len(plan.sizes)))
 
 

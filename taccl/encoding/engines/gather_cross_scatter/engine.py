@@ -28,7 +28,7 @@ from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.engines.gather_cross_scatter.crossing import (
     Crossing,
-    Plan,
+    CrossingPlan,
     crossing_of,
     distances_us,
     plans,
@@ -108,7 +108,7 @@ def gather_cross_scatter(
             yield Update("gather-cross-scatter", schedule)
 
 
-def _in_turns(plans: Sequence[Plan]) -> Iterator[tuple[Plan, int]]:
+def _in_turns(plans: Sequence[CrossingPlan]) -> Iterator[tuple[CrossingPlan, int]]:
     """Each plan with each number of parts: the better a plan and the fewer parts, the sooner.
 
     Many plans may be worth as much as the first, so all of them before its second number of parts, or all
@@ -116,7 +116,7 @@ def _in_turns(plans: Sequence[Plan]) -> Iterator[tuple[Plan, int]]:
     thousands, so none is looked at before its turn.
     """
 
-    def turns_of(turn: int, parts: int) -> Iterator[tuple[float, int, Plan, int]]:
+    def turns_of(turn: int, parts: int) -> Iterator[tuple[float, int, CrossingPlan, int]]:
         for rank, plan in enumerate(plans):
             yield (rank + 1) ** LATER * (turn + 1), turn, plan, parts
 
@@ -159,7 +159,7 @@ class _Search:
         self._known: dict[object, tuple[float, Decided | None]] = {}
         self._best_gathered: dict[object, tuple[list[Item], Decided]] = {}
 
-    def tried(self, plan: Plan, parts: int, budget: Budget) -> Schedule | None:
+    def tried(self, plan: CrossingPlan, parts: int, budget: Budget) -> Schedule | None:
         """The schedule of a plan; None if none is found that is faster than the best."""
         self._budget = budget
         gathered = []
@@ -184,7 +184,7 @@ class _Search:
         decisions.sort(key=lambda each: each[:2])
         return without_dead_ends(in_order(self._problem, [decision for _, _, decision in decisions]))
 
-    def _gathered(self, node: int, plan: Plan, parts: int) -> tuple[list[Item], Decided] | None:
+    def _gathered(self, node: int, plan: CrossingPlan, parts: int) -> tuple[list[Item], Decided] | None:
         """How what leaves a node comes to its way out: the best so far, in this many parts or in fewer."""
         key = node, plan.out, plan.sizes
         items, best = self._items_that_leave(node, parts), self._best_gathered.get(key)
@@ -248,7 +248,7 @@ class _Search:
             return None
         return decided.later(from_us)
 
-    def _leaving(self, plan: Plan) -> Leaving:
+    def _leaving(self, plan: CrossingPlan) -> Leaving:
         """How chunks leave every node: what follows each group on its way out."""
         turns = [(group, shift) for group in range(len(plan.sizes)) for shift in range(1, self._nodes.num)]
         link = int(self._nodes.routes[plan.out, plan.into][0, 1])
@@ -280,7 +280,7 @@ class _Search:
     def _source(self, chunk: int) -> int:
         return int(self._nodes.place[self._problem.collective.source[chunk]])
 
-    def _crossed(self, plan: Plan, gathered: list[tuple[list[Item], Decided]]) -> list[_Group]:
+    def _crossed(self, plan: CrossingPlan, gathered: list[tuple[list[Item], Decided]]) -> list[_Group]:
         """The groups of all nodes, each as soon as its chunks and its ports are there."""
         ports, links = Ports(self._problem), self._nodes.routes[plan.out, plan.into]
         found = []
@@ -301,7 +301,7 @@ class _Search:
                     found.append(_Group(Decision(chunks, link), to, start, end))
         return found
 
-    def _items_that_came(self, groups: list[_Group], node: int, plan: Plan, parts: int) -> list[Item]:
+    def _items_that_came(self, groups: list[_Group], node: int, plan: CrossingPlan, parts: int) -> list[Item]:
         """What came to a node, in a few parts each of what came together and wants the same."""
         items = []
         for group in groups:

@@ -32,7 +32,7 @@ from taccl.encoding.engines.routes.load_program import by_load_program, one_by_o
 from taccl.encoding.engines.routes.orders import Open
 from taccl.encoding.engines.routes.packed import has_packing, layers, packing
 from taccl.encoding.engines.routes.pairs import pairs
-from taccl.encoding.engines.routes.search import Search
+from taccl.encoding.engines.routes.search import RouteSearch
 from taccl.encoding.engines.routes.shortest import along_shortest_paths
 from taccl.encoding.engines.routes.tuning import (
     CHANCE,
@@ -93,7 +93,7 @@ def routes(
     )
     quotient, small = (instance.quotient, instance.quotient_instance) if asks else (None, None)
     if quotient is not None and small is not None:
-        search = Search(small, choosers_of(small), options.seed)
+        search = RouteSearch(small, choosers_of(small), options.seed)
         candidates = search.schedules(budget.share(FOR_QUOTIENT), np.inf)
         for schedule in _lifted(quotient, candidates, best_us, budget):
             best_us = schedule.makespan_us
@@ -103,7 +103,7 @@ def routes(
             return
         if instance.demand.moves_pairwise and instance.problem.num_chunks > MOST_TWICE:
             return
-    for schedule in Search(instance, choosers_of(instance), options.seed).schedules(budget, best_us):
+    for schedule in RouteSearch(instance, choosers_of(instance), options.seed).schedules(budget, best_us):
         yield Update("routes", schedule)
 
 
@@ -116,7 +116,7 @@ def routes_at_once(
     asks = bool(instance.problem.symmetry) or not _needs_the_whole(instance)
     quotient, small = (instance.quotient, instance.quotient_instance) if asks else (None, None)
     part = instance if small is None else small
-    search = Search(part, choosers_of(part), options.seed, must_end=True)
+    search = RouteSearch(part, choosers_of(part), options.seed, must_end=True)
     for schedule in search.schedules(budget, np.inf):
         yield Update("routes", schedule if quotient is None else quotient.lifted(schedule))
         return

@@ -15,7 +15,7 @@ from taccl.encoding.engines.routes.choice import Choice
 from taccl.encoding.engines.routes.columns import Grouping, Routes, groupings
 from taccl.encoding.engines.routes.kinds import kinds_of
 from taccl.encoding.engines.routes.promise import Promise, promise_of
-from taccl.encoding.engines.routes.spanning import Forest, Shape, choose, shape_of
+from taccl.encoding.engines.routes.spanning import Forest, TreeShape, choose, shape_of
 from taccl.encoding.engines.routes.spread import ANYWHERE, spread_of
 from taccl.encoding.engines.routes.tuning import (
     BUSIER,
@@ -76,7 +76,7 @@ class _Planting:
         self.arcs, self.costs = arcs_of(self.problem.topology, spread), costs_of(self.problem.topology)
         self.kind, self.allowed = self._kinds()
 
-    def candidates(self, budget: Budget) -> Iterator[tuple[Grouping, Shape, int]]:
+    def candidates(self, budget: Budget) -> Iterator[tuple[Grouping, TreeShape, int]]:
         """How chunks are put together, what promises most first, which trees are preferred, and a seed.
 
         None where even the trees of a few chunks are not there in time: those of all take longer.
@@ -101,7 +101,7 @@ class _Planting:
             for grouping, shape in product(every, shapes):
                 yield grouping, shape, self.seed + number
 
-    def routes(self, grouping: Grouping, shape: Shape, seed: int, budget: Budget | None) -> Routes | None:
+    def routes(self, grouping: Grouping, shape: TreeShape, seed: int, budget: Budget | None) -> Routes | None:
         """A tree for each batch of chunks; None if they are not there in time."""
         batches = self._batches(grouping)
         forest = self._trees(batches, shape, seed, budget)
@@ -126,7 +126,7 @@ class _Planting:
         up, down = rows
         return down if not len(up) else up if not len(down) else up.then(down)
 
-    def _promise(self, shape: Shape, budget: Budget) -> Promise | None:
+    def _promise(self, shape: TreeShape, budget: Budget) -> Promise | None:
         """What the trees of a few chunks promise; None if they do not reach all ranks, or not in time."""
         problem, many = self.problem, self.problem.num_chunks
         some = np.unique(np.linspace(0, many - 1, min(many, SCOUTS)).astype(np.int64))
@@ -159,7 +159,7 @@ class _Planting:
         first = np.concatenate([[0], np.cumsum([len(batch) for batch in batches])])
         return _Batches(first, np.array([chunk for batch in batches for chunk in batch], dtype=np.int64))
 
-    def _trees(self, batches: _Batches, shape: Shape, seed: int, budget: Budget | None) -> Forest | None:
+    def _trees(self, batches: _Batches, shape: TreeShape, seed: int, budget: Budget | None) -> Forest | None:
         first = batches.chunk[batches.first[:-1]]
         mb = np.add.reduceat(self.problem.size_mb[batches.chunk], batches.first[:-1])
         root = self.spread.root[first]

@@ -60,7 +60,7 @@ class _NoTimeLeft(Exception):
     """The budget ended in the middle of an order."""
 
 
-class Search:
+class RouteSearch:
     """All routes of one problem in all orders.
 
     `takes_s` : how long the last order took. `units` : of work that are not spent yet. `must_end` : the first
@@ -120,7 +120,7 @@ class Search:
 class _Stream:
     """The orders of one chooser's routes, one after another."""
 
-    def __init__(self, search: Search, choose: Chooser, budget: Budget) -> None:
+    def __init__(self, search: RouteSearch, choose: Chooser, budget: Budget) -> None:
         self._search, self._choose, self._budget = search, choose, budget
         self.best_us = np.inf
         self._least_us: dict[type, float] = {_Pipeline: np.inf, _Matching: np.inf}

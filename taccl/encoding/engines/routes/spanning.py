@@ -74,7 +74,7 @@ class Forest:
     load_us: FloatArray
 
 
-class Shape(NamedTuple):
+class TreeShape(NamedTuple):
     """What trees are preferred.
 
     Parameters
@@ -92,7 +92,7 @@ class Shape(NamedTuple):
     central: IntArray
 
 
-def shape_of(arcs: Arcs, costs: Costs, mb: float, blend: float, slack: float, any_root: bool) -> Shape:
+def shape_of(arcs: Arcs, costs: Costs, mb: float, blend: float, slack: float, any_root: bool) -> TreeShape:
     """A shape for chunks of this many MB: with finite slack, roots that may be any rank are in the middle."""
     took_us = np.zeros(len(arcs.child))
     for links in (arcs.up, arcs.down):
@@ -104,7 +104,7 @@ def shape_of(arcs: Arcs, costs: Costs, mb: float, blend: float, slack: float, an
         network = csr_array((took_us, (arcs.parent, arcs.child)), shape=(num_ranks, num_ranks))
         farthest = dijkstra(network).max(axis=1)
         central = np.flatnonzero(farthest <= (1 + CHOOSE_OFF_CENTRE) * farthest.min())
-    return Shape(blend, slack, took_us, central)
+    return TreeShape(blend, slack, took_us, central)
 
 
 def choose(
@@ -114,7 +114,7 @@ def choose(
     kind: IntArray,
     root: IntArray,
     mb: FloatArray,
-    shape: Shape,
+    shape: TreeShape,
     seed: int,
     budget: Budget | None = None,
 ) -> Forest | None:

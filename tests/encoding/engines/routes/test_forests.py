@@ -25,8 +25,8 @@ from taccl.encoding.engines.routes.engine import choosers_of
 from taccl.encoding.engines.routes.forests import _Planting, serves_forests
 from taccl.encoding.engines.routes.orders import Open, Order
 from taccl.encoding.engines.routes.promise import Promise, _mean_depth, promise_of
-from taccl.encoding.engines.routes.search import Search
-from taccl.encoding.engines.routes.spanning import Shape, _turns, shape_of
+from taccl.encoding.engines.routes.search import RouteSearch
+from taccl.encoding.engines.routes.spanning import TreeShape, _turns, shape_of
 from taccl.encoding.instance import Instance
 from taccl.model.problem import Problem, RoutingLimits
 from taccl.model.schedule import Schedule
@@ -47,7 +47,7 @@ def of(name: str, collective: str, chunks: int, nodes: int | None = None, size: 
     return make_problem(collective, topology=name, nodes=nodes, size=size, chunks=chunks).problem
 
 
-def least_prices(search: _Planting) -> Shape:
+def least_prices(search: _Planting) -> TreeShape:
     """Trees as deep as they like."""
     return shape_of(search.arcs, search.costs, search.problem.chunk_mb, 0.3, np.inf, True)
 
@@ -146,7 +146,7 @@ def test_sums_for_one_rank_each_take_no_longer_than_copies_to_all() -> None:
 
 def test_it_begins_nothing_that_takes_longer_than_what_is_left() -> None:
     instance = Instance(of("mesh:3x3", "allgather", 2))
-    search = Search(instance, choosers_of(instance), 0)
+    search = RouteSearch(instance, choosers_of(instance), 0)
     budget = Budget.of_work(1000)
     candidates = search.schedules(budget, np.inf)
     next(candidates)
@@ -169,7 +169,7 @@ def test_an_order_that_has_no_time_left_ends_its_routes(
             assert len(chosen) <= 2, "one for each chooser at most"
             yield choice
 
-    search = Search(instance, [endless, endless], 0)
+    search = RouteSearch(instance, [endless, endless], 0)
     assert list(search.schedules(Budget(0.0), best_us)) == []
     assert len(chosen) == (2 if best_us == np.inf else 1), "where there is a schedule, the first alone"
 
@@ -184,7 +184,7 @@ def test_an_order_that_others_wait_for_ends_without_time(monkeypatch: pytest.Mon
         return pipeline(self, *asked, **words)
 
     monkeypatch.setattr(Open, "pipeline", looking)
-    search = Search(instance, choosers_of(instance)[:1], 0, must_end=True)
+    search = RouteSearch(instance, choosers_of(instance)[:1], 0, must_end=True)
     assert len(list(search.schedules(Budget(0.0), np.inf))) == 1
 
 
