@@ -25,7 +25,7 @@ _FAIL = ("switch", "nic", "pcie", "fabric")
 
 
 @dataclass(frozen=True)
-class Part:
+class MachinePart:
     """A device, or a link with the one back. `alike` : the names of others of its kind."""
 
     name: str
@@ -106,10 +106,10 @@ def failures(
     )
 
 
-def parts_of(machine: PhysicalTopology) -> Iterator[Part]:
+def parts_of(machine: PhysicalTopology) -> Iterator[MachinePart]:
     """One part of each kind: links with those back, then devices."""
     colour = kinds_of_devices(machine)
-    kinds: dict[object, list[Part]] = {}
+    kinds: dict[object, list[MachinePart]] = {}
     costs: dict[frozenset[str], list[tuple[object, ...]]] = {}
     for link in machine.links:
         cost = (colour[link.src], colour[link.dst], link.alpha_us, link.beta_us_per_mb)
@@ -118,18 +118,18 @@ def parts_of(machine: PhysicalTopology) -> Iterator[Part]:
     for ends, there_and_back in costs.items():
         a, b = sorted(ends, key=lambda name: (not is_gpu[name], name))
         kind = ("link", tuple(sorted(map(repr, there_and_back))))
-        kinds.setdefault(kind, []).append(Part(f"{a}-{b}", frozenset(((a, b), (b, a)))))
+        kinds.setdefault(kind, []).append(MachinePart(f"{a}-{b}", frozenset(((a, b), (b, a)))))
     for device in machine.devices:
         if device.kind in _FAIL:
             links = frozenset(
                 (link.src, link.dst) for link in machine.links if device.name in (link.src, link.dst)
             )
-            kinds.setdefault(("device", colour[device.name]), []).append(Part(device.name, links))
+            kinds.setdefault(("device", colour[device.name]), []).append(MachinePart(device.name, links))
     for first, *others in kinds.values():
         yield replace(first, alike=tuple(each.name for each in others))
 
 
-def without_part(machine: PhysicalTopology, part: Part) -> PhysicalTopology:
+def without_part(machine: PhysicalTopology, part: MachinePart) -> PhysicalTopology:
     """The machine without the links of a part, and without what a switch did for its GPUs."""
     gone = {device.name for device in machine.devices if device.at == part.name}
     return replace(
@@ -146,7 +146,7 @@ def _problem(machine: PhysicalTopology, collective: str, size: str | int) -> Pro
 
 def _without(
     machine: PhysicalTopology,
-    part: Part,
+    part: MachinePart,
     whole: Schedule,
     collective: str,
     size: str | int,

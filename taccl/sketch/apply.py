@@ -11,8 +11,8 @@ from taccl.errors import CollectiveError, InfeasibleError, SketchError
 from taccl.model.collective import Collective, IntArray
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import NO_LIMIT, Problem, RoutingLimits
-from taccl.sketch.demands import Demand, can_go, first_gap, what_moves
-from taccl.sketch.layout import Layout, check_gpu_numbers, layout_of
+from taccl.sketch.demands import SketchDemand, can_go, first_gap, what_moves
+from taccl.sketch.layout import SketchLayout, check_gpu_numbers, layout_of
 from taccl.sketch.limits import check_senders, routing_limits
 from taccl.sketch.model import Internode, Intranode, Sketch
 from taccl.sketch.network import few_links_note, has_too_many_links, logical_topology
@@ -63,7 +63,7 @@ class SketchedNetwork:
 
     sketch: Sketch
     machine: PhysicalTopology
-    layout: Layout
+    layout: SketchLayout
     topology: LogicalTopology
     limits: RoutingLimits
     notes: tuple[str, ...] = ()
@@ -108,7 +108,7 @@ def check_ranks(collective: Collective, topology: PhysicalTopology) -> None:
 
 
 def _network(
-    sketch: Sketch, topology: PhysicalTopology, layout: Layout
+    sketch: Sketch, topology: PhysicalTopology, layout: SketchLayout
 ) -> tuple[LogicalTopology, RoutingLimits]:
     logical = logical_topology(sketch, topology, layout)
     return logical, routing_limits(sketch, logical, layout)
@@ -116,7 +116,7 @@ def _network(
 
 def _symmetry(
     sketch: Sketch,
-    layout: Layout,
+    layout: SketchLayout,
     logical: LogicalTopology,
     limits: RoutingLimits,
     collective: Collective,
@@ -136,7 +136,11 @@ def _symmetry(
 
 
 def _infeasible(
-    gap: Demand, sketch: Sketch, topology: PhysicalTopology, layout: Layout, collective: Collective
+    gap: SketchDemand,
+    sketch: Sketch,
+    topology: PhysicalTopology,
+    layout: SketchLayout,
+    collective: Collective,
 ) -> InfeasibleError:
     """The error for a demand that cannot be met: the first term whose absence would let it, and its line."""
     message = f"{what_moves(gap, collective)} cannot go from rank {gap.src} to rank {gap.dst}"
@@ -161,7 +165,7 @@ class _Term:
     hint: str
 
 
-def _terms(sketch: Sketch, layout: Layout, owner: int) -> Iterator[_Term]:
+def _terms(sketch: Sketch, layout: SketchLayout, owner: int) -> Iterator[_Term]:
     """What a sketch forbids to chunks of an owner; each sketch without it allows all that the last did."""
     local = int(layout.local_of[owner])
     entries = [entry for entry in sketch.internode.sender_for if local in entry.owners]
@@ -188,7 +192,7 @@ def _terms(sketch: Sketch, layout: Layout, owner: int) -> Iterator[_Term]:
         )
 
 
-def _lets(gap: Demand, sketch: Sketch, topology: PhysicalTopology, layout: Layout) -> bool:
+def _lets(gap: SketchDemand, sketch: Sketch, topology: PhysicalTopology, layout: SketchLayout) -> bool:
     """Whether a demand can be met with another sketch."""
     try:
         return can_go(gap, *_network(sketch, topology, layout))

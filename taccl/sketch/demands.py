@@ -18,7 +18,7 @@ from taccl.model.problem import RoutingLimits
 
 
 @dataclass(frozen=True)
-class Demand:
+class SketchDemand:
     """`chunk`, which may use what chunks of `owner` may, has to go from one of `sources` to `dst`."""
 
     chunk: int
@@ -32,7 +32,7 @@ class Demand:
         return self.sources[0]
 
 
-def first_gap(collective: Collective, logical: LogicalTopology, limits: RoutingLimits) -> Demand | None:
+def first_gap(collective: Collective, logical: LogicalTopology, limits: RoutingLimits) -> SketchDemand | None:
     """The first demand that cannot be met; None when all can."""
     reach = Reach(logical, limits)
     for chunk in range(collective.num_chunks):
@@ -43,21 +43,21 @@ def first_gap(collective: Collective, logical: LogicalTopology, limits: RoutingL
     return None
 
 
-def demands_of(collective: Collective, chunk: int) -> Iterator[Demand]:
+def demands_of(collective: Collective, chunk: int) -> Iterator[SketchDemand]:
     """All that has to move for a chunk to be where it is wanted."""
     owner = int(collective.owner[chunk])
     starts = tuple(np.flatnonzero(collective.pre[chunk]).tolist())
     if collective.reduces[chunk]:
         for start in starts:
             if start != owner:
-                yield Demand(chunk, owner, (start,), owner)
+                yield SketchDemand(chunk, owner, (start,), owner)
         starts = (owner,)
     for rank in np.flatnonzero(collective.post[chunk]).tolist():
         if rank not in starts:
-            yield Demand(chunk, owner, starts, rank)
+            yield SketchDemand(chunk, owner, starts, rank)
 
 
-def what_moves(demand: Demand, collective: Collective) -> str:
+def what_moves(demand: SketchDemand, collective: Collective) -> str:
     """What has to go, in the user's words."""
     what = collective.describe_chunk(demand.chunk)
     if collective.reduces[demand.chunk] and demand.dst == demand.owner:
@@ -65,7 +65,7 @@ def what_moves(demand: Demand, collective: Collective) -> str:
     return what
 
 
-def can_go(gap: Demand, logical: LogicalTopology, limits: RoutingLimits) -> bool:
+def can_go(gap: SketchDemand, logical: LogicalTopology, limits: RoutingLimits) -> bool:
     """Whether the chunk can go from the gap's sources to its destination on other terms."""
     return Reach(logical, limits).links_to(gap) is not None
 
@@ -93,7 +93,7 @@ class Reach:
             self.all_reach[kind] = bool((there >= 0).all() and (back >= 0).all())
         return self.all_reach[kind]
 
-    def links_to(self, demand: Demand) -> int | None:
+    def links_to(self, demand: SketchDemand) -> int | None:
         """How many links the shortest way has; None if there is no way."""
         if demand.dst == demand.owner and len(demand.sources) == 1:  # one search for all that is summed there
             links = self._search(demand.owner, (demand.dst,), backwards=True)[demand.sources[0]]
@@ -101,7 +101,7 @@ class Reach:
             links = self._search(demand.owner, demand.sources)[demand.dst]
         return int(links) if links >= 0 else None
 
-    def reached(self, demand: Demand) -> list[int]:
+    def reached(self, demand: SketchDemand) -> list[int]:
         """The ranks that the chunk can get to from its sources."""
         return [int(rank) for rank in np.flatnonzero(self._search(demand.owner, demand.sources) >= 0)]
 

@@ -13,13 +13,13 @@ from dataclasses import replace
 import numpy as np
 
 from taccl.model.collective import IntArray
-from taccl.sketch.layout import Layout
+from taccl.sketch.layout import SketchLayout
 from taccl.support.size_limits import MAX_LINKS
 from taccl.topologies.devices import NO_NODE, Device
 from taccl.topologies.model import Path, PhysicalTopology
 
 
-def paths_of_equal_nodes(topology: PhysicalTopology, layout: Layout) -> list[Path] | None:
+def paths_of_equal_nodes(topology: PhysicalTopology, layout: SketchLayout) -> list[Path] | None:
     """Paths inside all nodes and between equal GPUs of nodes, at most MAX_LINKS; None: not equivalent.
 
     Helpers of a node count as inside it; helpers of no node are linked to all GPUs that reach them.
@@ -48,7 +48,7 @@ def paths_of_equal_nodes(topology: PhysicalTopology, layout: Layout) -> list[Pat
     return list(_everywhere(of_node_0, *moved, num_nodes))
 
 
-def nodes_are_equivalent(topology: PhysicalTopology, layout: Layout) -> bool:
+def nodes_are_equivalent(topology: PhysicalTopology, layout: SketchLayout) -> bool:
     """Whether going on from each node to the next, and from the last to the first, changes nothing."""
     gpus, nodes = layout.gpus_per_node, topology.num_nodes
     return gpus is not None and gpus * nodes == layout.num_members and moved_on(topology, layout) is not None
@@ -89,7 +89,7 @@ def _everywhere(
         src, dst = rank_moved[src], rank_moved[dst]
 
 
-def moved_on(topology: PhysicalTopology, layout: Layout) -> tuple[IntArray, IntArray] | None:
+def moved_on(topology: PhysicalTopology, layout: SketchLayout) -> tuple[IntArray, IntArray] | None:
     """The link of the next node, and of the first after the last, for each link, and so for each rank; None:
     one is missing or costs something else.
     """

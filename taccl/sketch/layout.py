@@ -13,7 +13,7 @@ from taccl.topologies.model import PhysicalTopology
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class SketchLayout:
     """Where each rank sits.
 
     Parameters
@@ -45,7 +45,7 @@ class Layout:
         return self.smallest_node if blocks else None
 
 
-def layout_of(topology: PhysicalTopology) -> Layout:
+def layout_of(topology: PhysicalTopology) -> SketchLayout:
     """The layout of a machine; nodes are numbered in the order of their first ranks."""
     ranks: dict[int, list[int]] = {}
     for rank, gpu in enumerate(topology.gpus):
@@ -55,10 +55,10 @@ def layout_of(topology: PhysicalTopology) -> Layout:
     for node, members in enumerate(ranks.values()):
         node_of[members] = node
         local_of[members] = np.arange(len(members))
-    return Layout(tuple(map(tuple, ranks.values())), node_of, local_of, topology.num_members)
+    return SketchLayout(tuple(map(tuple, ranks.values())), node_of, local_of, topology.num_members)
 
 
-def check_gpu_numbers(sketch: Sketch, layout: Layout, topology_name: str) -> None:
+def check_gpu_numbers(sketch: Sketch, layout: SketchLayout, topology_name: str) -> None:
     """Raise SketchError, with its line, for a GPU that a node does not have."""
     for switch in sketch.intranode.switches:
         _check(sketch, layout, topology_name, switch.gpus or (), switch.line)
@@ -68,7 +68,9 @@ def check_gpu_numbers(sketch: Sketch, layout: Layout, topology_name: str) -> Non
         _check(sketch, layout, topology_name, (entry.sender, *entry.owners), entry.line)
 
 
-def _check(sketch: Sketch, layout: Layout, topology_name: str, gpus: Iterable[int], line: int | None) -> None:
+def _check(
+    sketch: Sketch, layout: SketchLayout, topology_name: str, gpus: Iterable[int], line: int | None
+) -> None:
     for gpu in gpus:
         if not 0 <= gpu < layout.smallest_node:
             raise sketch.error(

@@ -7,14 +7,14 @@ import numpy as np
 from taccl.model.collective import BoolArray
 from taccl.model.network import FloatArray, LogicalTopology
 from taccl.model.problem import RoutingLimits
-from taccl.sketch.layout import Layout
+from taccl.sketch.layout import SketchLayout
 from taccl.sketch.model import Internode, Sketch
 from taccl.sketch.network import switch_members
 
 _PREFERENCE = {"uc-min": 1.0, "uc-max": -1.0}
 
 
-def routing_limits(sketch: Sketch, logical: LogicalTopology, layout: Layout) -> RoutingLimits:
+def routing_limits(sketch: Sketch, logical: LogicalTopology, layout: SketchLayout) -> RoutingLimits:
     """The limits of a sketch on the links it made.
 
     Raises
@@ -49,7 +49,7 @@ def senders_of(internode: Internode, owner: int) -> set[int]:
     return {entry.sender for entry in internode.sender_for if owner in entry.owners}
 
 
-def _may_use(sketch: Sketch, logical: LogicalTopology, layout: Layout) -> BoolArray | None:
+def _may_use(sketch: Sketch, logical: LogicalTopology, layout: SketchLayout) -> BoolArray | None:
     if not sketch.internode.sender_for or not logical.internode.any():
         return None
     widest = max(map(len, layout.ranks))
@@ -62,7 +62,7 @@ def _may_use(sketch: Sketch, logical: LogicalTopology, layout: Layout) -> BoolAr
     return np.asarray(by_owner[layout.local_of])
 
 
-def _link_preference(sketch: Sketch, logical: LogicalTopology, layout: Layout) -> FloatArray | None:
+def _link_preference(sketch: Sketch, logical: LogicalTopology, layout: SketchLayout) -> FloatArray | None:
     if not any(switch.policy in _PREFERENCE for switch in sketch.intranode.switches):
         return None
     preference = np.zeros(logical.num_links)

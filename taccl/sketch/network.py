@@ -18,14 +18,14 @@ from scipy.sparse import csr_array
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray, LogicalTopology
 from taccl.sketch.equal_nodes import paths_of_equal_nodes
-from taccl.sketch.layout import Layout
+from taccl.sketch.layout import SketchLayout
 from taccl.sketch.model import Internode, Sketch, Switch
 from taccl.support.size_limits import MAX_LINKS, check_links
 from taccl.topologies.model import NO_NODE, Path, PhysicalTopology
 from taccl.topologies.reach import may_reach
 
 
-def count_links(sketch: Sketch, topology: PhysicalTopology, layout: Layout) -> int:
+def count_links(sketch: Sketch, topology: PhysicalTopology, layout: SketchLayout) -> int:
     """The number of links from rank to rank, or somewhat more."""
     same_node = layout.node_of[:, None] == layout.node_of
     reached = may_reach(topology)
@@ -34,7 +34,7 @@ def count_links(sketch: Sketch, topology: PhysicalTopology, layout: Layout) -> i
     return int((reached & same_node).sum()) + _named_between_nodes(sketch.internode, layout)
 
 
-def _named_between_nodes(internode: Internode, layout: Layout) -> int:
+def _named_between_nodes(internode: Internode, layout: SketchLayout) -> int:
     sizes = np.array([len(ranks) for ranks in layout.ranks])
     if internode.strategy == "fully-connected":
         return int(sizes.sum() ** 2 - (sizes**2).sum())
@@ -44,7 +44,7 @@ def _named_between_nodes(internode: Internode, layout: Layout) -> int:
     return len(relayed) * len(sizes) * (len(sizes) - 1)
 
 
-def logical_topology(sketch: Sketch, topology: PhysicalTopology, layout: Layout) -> LogicalTopology:
+def logical_topology(sketch: Sketch, topology: PhysicalTopology, layout: SketchLayout) -> LogicalTopology:
     """The links that a sketch lets be used, ordered by source and destination rank.
 
     Raises
@@ -68,7 +68,7 @@ def logical_topology(sketch: Sketch, topology: PhysicalTopology, layout: Layout)
 
 
 def network_of_paths(
-    paths: Sequence[Path], topology: PhysicalTopology, layout: Layout, *, is_static: bool = False
+    paths: Sequence[Path], topology: PhysicalTopology, layout: SketchLayout, *, is_static: bool = False
 ) -> LogicalTopology:
     """The network whose links are these paths, whose ports are the numbers in their `links`.
 
@@ -109,12 +109,12 @@ def _memory_mb(topology: PhysicalTopology) -> FloatArray | None:
     return np.array([np.inf if rank.memory_mb is None else rank.memory_mb for rank in topology.gpus])
 
 
-def has_too_many_links(sketch: Sketch, topology: PhysicalTopology, layout: Layout) -> bool:
+def has_too_many_links(sketch: Sketch, topology: PhysicalTopology, layout: SketchLayout) -> bool:
     """Whether a sketch would leave more than MAX_LINKS links from rank to rank."""
     return topology.num_ranks**2 > MAX_LINKS and count_links(sketch, topology, layout) > MAX_LINKS
 
 
-def few_links_note(logical: LogicalTopology, layout: Layout) -> str:
+def few_links_note(logical: LogicalTopology, layout: SketchLayout) -> str:
     """What is reported of a machine with too many links."""
     between = int(logical.internode.sum()) // layout.num_members
     return (
@@ -137,7 +137,7 @@ def switch_members(switch: Switch, ranks: Sequence[int]) -> list[int]:
     return list(ranks) if switch.gpus is None else [ranks[gpu] for gpu in switch.gpus]
 
 
-def _intranode_paths(sketch: Sketch, topology: PhysicalTopology, layout: Layout) -> Iterator[Path]:
+def _intranode_paths(sketch: Sketch, topology: PhysicalTopology, layout: SketchLayout) -> Iterator[Path]:
     for ranks in layout.ranks:
         if sketch.intranode.strategy != "switch":
             yield from _paths(topology, ranks, ranks)
@@ -168,7 +168,7 @@ def _paths(topology: PhysicalTopology, sources: Sequence[int], ends: Sequence[in
             yield from (paths[end] for end in ends if end in paths)
 
 
-def _internode_paths(sketch: Sketch, topology: PhysicalTopology, layout: Layout) -> Iterator[Path]:
+def _internode_paths(sketch: Sketch, topology: PhysicalTopology, layout: SketchLayout) -> Iterator[Path]:
     if sketch.internode.strategy == "none":
         node_of = layout.node_of.tolist()
         for src in range(layout.num_ranks):
@@ -203,7 +203,7 @@ def _pairs(internode: Internode, here: int, there: int) -> list[tuple[int, int, 
     return [(sender, receiver, line) for (sender, receiver), line in first_line.items()]
 
 
-def _static_shares(paths: Sequence[Path], topology: PhysicalTopology, layout: Layout) -> FloatArray:
+def _static_shares(paths: Sequence[Path], topology: PhysicalTopology, layout: SketchLayout) -> FloatArray:
     """TACCL's beta split: inter-node links that leave a node, over its NICs, where that is above 1."""
     source_node = np.array([layout.node_of[path.src_rank] for path in paths], dtype=np.int64)
     target_node = np.array([layout.node_of[path.dst_rank] for path in paths], dtype=np.int64)
@@ -217,7 +217,7 @@ def _static_shares(paths: Sequence[Path], topology: PhysicalTopology, layout: La
 
 
 def _ports(
-    paths: Sequence[Path], topology: PhysicalTopology, layout: Layout, beta: FloatArray, static: bool
+    paths: Sequence[Path], topology: PhysicalTopology, layout: SketchLayout, beta: FloatArray, static: bool
 ) -> tuple[tuple[tuple[int, ...], ...], tuple[str, ...], tuple[tuple[float, ...], ...]]:
     """Ports of each path, the names of the ports, and the beta of each port of each path.
 
@@ -255,7 +255,7 @@ def _between_switches(topology: PhysicalTopology) -> frozenset[int]:
     return frozenset(number for number, link in enumerate(topology.links) if {link.src, link.dst} <= outside)
 
 
-def _domains(paths: Sequence[Path], topology: PhysicalTopology, layout: Layout) -> IntArray | None:
+def _domains(paths: Sequence[Path], topology: PhysicalTopology, layout: SketchLayout) -> IntArray | None:
     """By rank, its NVLink domain: the nodes that share a switch with its own. None: each node is one."""
     shared = _into_domains(topology)
     domain_of = layout.node_of

@@ -18,7 +18,7 @@ from taccl.errors import TopologyError
 from taccl.model.collective import IntArray
 from taccl.model.network import LogicalTopology
 from taccl.sketch.equal_nodes import moved_on, paths_from_node_0
-from taccl.sketch.layout import Layout, layout_of
+from taccl.sketch.layout import SketchLayout, layout_of
 from taccl.sketch.network import network_of_paths
 from taccl.topologies.model import Path, PhysicalTopology
 
@@ -37,7 +37,7 @@ class EqualNodes:
     """
 
     topology: PhysicalTopology
-    layout: Layout
+    layout: SketchLayout
     nodes: int
     gpus: int
     onward: IntArray

@@ -12,7 +12,7 @@ from taccl.sketch.model import Internode, Intranode, Relay, SenderFor, Sketch, S
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class SketchPart:
     """Something that a sketch says, and the sketch without it.
 
     It is about the links between nodes, or `inside` them, that leave some `senders`; or about the chunks of
@@ -27,14 +27,14 @@ class Part:
     inside: bool = False
 
 
-def without(sketch: Sketch, parts: Sequence[Part]) -> Sketch:
+def without(sketch: Sketch, parts: Sequence[SketchPart]) -> Sketch:
     """The sketch in which none of these parts is said any more."""
     for part in parts:
         sketch = part.without(sketch)
     return sketch
 
 
-def inside_nodes(sketch: Sketch) -> Iterator[Part]:
+def inside_nodes(sketch: Sketch) -> Iterator[SketchPart]:
     """What the intra-node strategy takes away: something only if it is `switch`."""
     if sketch.intranode.strategy != "switch":
         return
@@ -44,21 +44,21 @@ def inside_nodes(sketch: Sketch) -> Iterator[Part]:
     text = (
         f"intranode strategy switch: inside a node, only GPUs of one switch are joined: {', '.join(groups)}"
     )
-    yield Part(
+    yield SketchPart(
         Statement(text, sketch.path, sketch.intranode.line),
         partial(replace, intranode=Intranode()),
         inside=True,
     )
 
 
-def relays(sketch: Sketch, gpus: int) -> Iterator[Part]:
+def relays(sketch: Sketch, gpus: int) -> Iterator[SketchPart]:
     """Those that are no senders, and each sender's receivers."""
     everyone = tuple(range(gpus))
     senders = list(dict.fromkeys(relay.sender for relay in sketch.internode.relays))
     others = [gpu for gpu in everyone if gpu not in senders]
     if others:
         verb = "has no entry, so it sends" if len(others) == 1 else "have no entry, so they send"
-        yield Part(
+        yield SketchPart(
             Statement(
                 f"relay: {_gpus(others)} {verb} nothing to other nodes", sketch.path, sketch.internode.line
             ),
@@ -72,7 +72,7 @@ def relays(sketch: Sketch, gpus: int) -> Iterator[Part]:
             f"relay {sender}: [{in_short(receivers)}]: of other nodes, GPU {sender} sends to "
             f"{_gpus(receivers)} only"
         )
-        yield Part(
+        yield SketchPart(
             Statement(text, sketch.path, entries[0].line),
             partial(_with_relays, senders=(sender,), receivers=everyone),
             senders=frozenset({sender}),
@@ -107,7 +107,7 @@ def strategy_said(sketch: Sketch, no_sketch: bool) -> Statement:
     return Statement(text, sketch.path, internode.line)
 
 
-def senders_for(sketch: Sketch) -> Iterator[Part]:
+def senders_for(sketch: Sketch) -> Iterator[SketchPart]:
     """Homes that leave their node through the same senders are one part: mostly an entry is one."""
     named = sorted({owner for entry in sketch.internode.sender_for for owner in entry.owners})
     groups: dict[frozenset[int], list[int]] = {}
@@ -119,7 +119,7 @@ def senders_for(sketch: Sketch) -> Iterator[Part]:
             f"sender_for {in_short(senders)}: [{in_short(owners)}]: the chunks of {_gpus(owners)} leave "
             f"a node only through {_gpus(senders, 'or')}"
         )
-        yield Part(
+        yield SketchPart(
             Statement(text, sketch.path, min((e.line for e in entries if e.line is not None), default=None)),
             partial(_without_senders, owners=owners),
             owners=frozenset(owners),

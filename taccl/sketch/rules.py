@@ -23,7 +23,7 @@ from taccl.sketch.limits import check_senders, routing_limits
 from taccl.sketch.model import Internode, Sketch
 from taccl.sketch.network import logical_topology
 from taccl.sketch.parts import (
-    Part,
+    SketchPart,
     inside_nodes,
     nics_said,
     policies_said,
@@ -107,7 +107,7 @@ class TakenApart:
         logical = logical_topology(sketch, self._topology, self._layout)
         return logical, routing_limits(sketch, logical, self._layout)
 
-    def _rule(self, part: Part, stated: LogicalTopology) -> Rule:
+    def _rule(self, part: SketchPart, stated: LogicalTopology) -> Rule:
         """The links that a part is about, and those of them that it leaves."""
         local, everything = self._layout.local_of, self.everything
         owners, scope = np.ones(len(local), dtype=np.bool_), everything.internode
@@ -120,7 +120,7 @@ class TakenApart:
         owners = np.isin(local, list(part.owners))
         return Rule(part.said, owners, scope, scope & np.isin(local[everything.src], list(part.through)))
 
-    def _between(self, no_sketch: bool) -> Iterator[Part]:
+    def _between(self, no_sketch: bool) -> Iterator[SketchPart]:
         """The parts of the inter-node strategy: entry by entry where that can be, else the whole of it."""
         sketch = self._sketch
         if len(self._layout.ranks) < 2 or sketch.internode.strategy == "fully-connected":
@@ -132,7 +132,7 @@ class TakenApart:
                 return
         own = self._links(sketch)
         for wider in (Internode("fully-connected"), Internode("none")):
-            part = Part(strategy_said(sketch, no_sketch), partial(with_between, between=wider))
+            part = SketchPart(strategy_said(sketch, no_sketch), partial(with_between, between=wider))
             if self._is_possible(part.without(sketch)) and own <= self._links(part.without(sketch)):
                 yield part
                 return
@@ -148,7 +148,9 @@ class TakenApart:
         return set(self._network(sketch)[0].link_index)
 
 
-def _that_forbid(parts: Sequence[Part], rules: Sequence[Rule]) -> tuple[tuple[Part, ...], tuple[Rule, ...]]:
+def _that_forbid(
+    parts: Sequence[SketchPart], rules: Sequence[Rule]
+) -> tuple[tuple[SketchPart, ...], tuple[Rule, ...]]:
     kept = [i for i, rule in enumerate(rules) if rule.forbids.any()]
     return tuple(parts[i] for i in kept), tuple(rules[i] for i in kept)
 

@@ -9,7 +9,7 @@ from string import Template
 
 from taccl.model.automorphism import broken_by
 from taccl.model.units import MB, format_size
-from taccl.sketch.layout import Layout, layout_of
+from taccl.sketch.layout import SketchLayout, layout_of
 from taccl.sketch.limits import routing_limits
 from taccl.sketch.load import parse_sketch
 from taccl.sketch.model import Rotation, Sketch
@@ -114,14 +114,14 @@ def proposed_sketch(topology: PhysicalTopology) -> Sketch | None:
     return replace(sketch, name="senders-and-receivers")
 
 
-def _all_behind_switch(topology: PhysicalTopology, layout: Layout) -> bool:
+def _all_behind_switch(topology: PhysicalTopology, layout: SketchLayout) -> bool:
     """Whether all pairs of GPUs of a node have a path, and none is a direct link."""
     pairs = [(a, b) for ranks in layout.ranks for a, b in product(ranks, ranks) if a != b]
     paths = [topology.path(a, b) for a, b in pairs]
     return bool(paths) and all(path is not None and len(path.links) > 1 for path in paths)
 
 
-def _strategy(topology: PhysicalTopology, layout: Layout) -> str:
+def _strategy(topology: PhysicalTopology, layout: SketchLayout) -> str:
     groups = _gpus_by_nic(topology, layout)
     if not groups:
         return "  strategy: none\n"
@@ -133,7 +133,7 @@ def _strategy(topology: PhysicalTopology, layout: Layout) -> str:
     return text
 
 
-def _gpus_by_nic(topology: PhysicalTopology, layout: Layout) -> list[list[int]]:
+def _gpus_by_nic(topology: PhysicalTopology, layout: SketchLayout) -> list[list[int]]:
     """The GPUs (by local index) that send through each NIC next to them; empty if the nodes differ."""
     kind_of = {device.name: device.kind for device in topology.devices}
     by_node = []
@@ -149,7 +149,7 @@ def _gpus_by_nic(topology: PhysicalTopology, layout: Layout) -> list[list[int]]:
     return by_node[0] if all(groups == by_node[0] for groups in by_node) else []
 
 
-def _rotations(text: str, topology: PhysicalTopology, layout: Layout) -> list[Rotation]:
+def _rotations(text: str, topology: PhysicalTopology, layout: SketchLayout) -> list[Rotation]:
     """The smallest rotation inside a node, and that of the nodes, where the network has them."""
     sketch = parse_sketch(text)
     logical = logical_topology(sketch, topology, layout)

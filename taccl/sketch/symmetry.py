@@ -13,11 +13,11 @@ from taccl.model.automorphism import broken_by
 from taccl.model.collective import Collective, IntArray
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import RoutingLimits
-from taccl.sketch.layout import Layout
+from taccl.sketch.layout import SketchLayout
 from taccl.sketch.model import Rotation, Sketch
 
 
-def rank_map(sketch: Sketch, rotation: Rotation, layout: Layout) -> IntArray:
+def rank_map(sketch: Sketch, rotation: Rotation, layout: SketchLayout) -> IntArray:
     """The permutation of a rotation, shape (num_ranks,).
 
     Raises
@@ -37,7 +37,7 @@ def rank_map(sketch: Sketch, rotation: Rotation, layout: Layout) -> IntArray:
     return np.asarray((ranks // group) * group + (ranks % group + offset) % group)
 
 
-def _number(sketch: Sketch, rotation: Rotation, value: int | str, layout: Layout) -> int:
+def _number(sketch: Sketch, rotation: Rotation, value: int | str, layout: SketchLayout) -> int:
     if isinstance(value, int):
         return value
     if value == "machine":

@@ -20,7 +20,7 @@ EndLine = Callable[[Sequence[str], int, int], int | None]
 
 
 @dataclass(frozen=True)
-class Part:
+class OutputPart:
     """One output.
 
     Parameters
@@ -40,7 +40,7 @@ def parts_of(
     kinds: Sequence[Callable[[str], bool]],
     first_line: FirstLine,
     end_line: EndLine = lambda lines, mark, seen: None,
-) -> list[Part]:
+) -> list[OutputPart]:
     """The outputs in a text by where they begin; none where there are not two kinds of them.
 
     Parameters
@@ -92,10 +92,10 @@ def _boundary(no: int, yes: int, holds: Callable[[int], bool]) -> int:
     return yes
 
 
-def _part(lines: Sequence[str], kind: int, first: int, end: int) -> Part:
+def _part(lines: Sequence[str], kind: int, first: int, end: int) -> OutputPart:
     above = sum(1 + len(_LINE_END.findall(line.removesuffix("\r"))) for line in lines[:first])
     own = list(lines[first:end])
     declared = own[0].lstrip() if above and own[0].lstrip().startswith("<?xml") else ""
     if declared:  # nothing may stand above an XML's declaration, so it goes to the first line
-        return Part(kind, above + 1, "\n".join([declared, *[""] * above, *own[1:]]))
-    return Part(kind, above + 1, "\n".join([*[""] * above, *own]))
+        return OutputPart(kind, above + 1, "\n".join([declared, *[""] * above, *own[1:]]))
+    return OutputPart(kind, above + 1, "\n".join([*[""] * above, *own]))

@@ -12,7 +12,7 @@ from taccl.encoding.bounds import NOTHING, Proof
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
 from taccl.encoding.instance import Instance
-from taccl.encoding.portfolio.journal import Declined, EngineRun, Failure, Journal
+from taccl.encoding.portfolio.journal import Declined, EngineFailure, EngineRun, Journal
 from taccl.encoding.portfolio.solve import solve
 from taccl.errors import NoScheduleInTime, ScheduleError
 from taccl.model.problem import Problem
@@ -94,7 +94,7 @@ class Found:
     note: str = ""
     engines: tuple[EngineRun, ...] = ()
     declined: tuple[Declined, ...] = ()
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[EngineFailure, ...] = ()
     passed: tuple[Schedule, ...] = ()
     any_chunks: Proof = NOTHING
 

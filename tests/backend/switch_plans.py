@@ -9,7 +9,7 @@ from switched import nvls_allgather, nvls_allreduce, nvls_allreduce_of_nodes
 
 from taccl.backend.lower_plan import PlanLowering
 from taccl.backend.lower_plan.by_groups import GroupCut, group_plans
-from taccl.backend.lower_plan.plans import Call, plan_of_ranks, used_scratch
+from taccl.backend.lower_plan.plans import PlanUse, plan_of_ranks, used_scratch
 from taccl.backend.plan import ExecutionPlan
 from taccl.backend.target import LoweringOptions
 from taccl.model.schedule import Schedule
@@ -131,7 +131,9 @@ def by_groups(
     shape = GroupCut(collective, groups, pieces, has_roots, in_place)
     ranks = group_plans(shape, [node for node in range(nodes) for _ in range(gpus)])
     scratch = max(used_scratch(ranks))  # of one size everywhere, as what a switch channel spans
-    call = Call(collective, shape.ranks, shape.ranks * shape.chunks_per_rank, in_place, 0, 2**20, "grouped")
+    call = PlanUse(
+        collective, shape.ranks, shape.ranks * shape.chunks_per_rank, in_place, 0, 2**20, "grouped"
+    )
     return plan_of_ranks([replace(rank, scratch_chunks=scratch) for rank in ranks], call)
 
 

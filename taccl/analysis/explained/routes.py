@@ -20,7 +20,7 @@ from taccl.encoding.symmetry.action import compositions
 from taccl.model.automorphism import broken_by
 from taccl.model.collective import Collective, IntArray
 from taccl.model.problem import Problem, Statement
-from taccl.sketch.demands import Demand, Reach, demands_of, what_moves
+from taccl.sketch.demands import Reach, SketchDemand, demands_of, what_moves
 from taccl.sketch.parts import in_short
 from taccl.sketch.rules import TakenApart
 from taccl.support.budget import Budget
@@ -118,7 +118,7 @@ def longest_way(problem: Problem) -> DemandPath | None:
     return None if far is None else DemandPath(what_moves(far, problem.collective), _ranks(problem, far))
 
 
-def _ranks(problem: Problem, demand: Demand) -> tuple[int, ...]:
+def _ranks(problem: Problem, demand: SketchDemand) -> tuple[int, ...]:
     topology = problem.topology
     ones = np.ones(topology.num_links)
     usable = problem.usable(demand.chunk)
@@ -131,7 +131,7 @@ def _ranks(problem: Problem, demand: Demand) -> tuple[int, ...]:
 class _Cut:
     """A conflict that is being collected: its first demand, its core, whether the limit on links is in it."""
 
-    gap: Demand
+    gap: SketchDemand
     core: Core
     by_hops: bool
     reach: Reach
@@ -147,7 +147,7 @@ class _Finder:
         generated = compositions(_kept_symmetries(apart), collective.num_ranks, most=_MOST_IMAGES)
         self.permutations: Sequence[IntArray] = () if generated is None else list(generated.ranks[1:])
 
-    def gaps(self, rules: Collection[int]) -> Iterator[Demand]:
+    def gaps(self, rules: Collection[int]) -> Iterator[SketchDemand]:
         """The demands that cannot be met with these rules."""
         reach = Reach(*self.apart.network(rules))
         for chunk in range(self.collective.num_chunks):
@@ -157,15 +157,15 @@ class _Finder:
                 if self._is_too_far(reach, demand, self.max_hops):
                     yield demand
 
-    def is_cut_off(self, gap: Demand, cut: _Cut) -> bool:
+    def is_cut_off(self, gap: SketchDemand, cut: _Cut) -> bool:
         """Whether the rules of a conflict are enough to cut off this demand, too."""
         return self._is_too_far(cut.reach, gap, self.max_hops if cut.by_hops else None)
 
-    def is_like_one_cut_off(self, gap: Demand, cut: _Cut) -> bool:
+    def is_like_one_cut_off(self, gap: SketchDemand, cut: _Cut) -> bool:
         """Whether a symmetry of the network takes this demand to one that those rules cut off."""
         return any(self.is_cut_off(_moved(gap, ranks), cut) for ranks in self.permutations)
 
-    def cut(self, gap: Demand, budget: Budget) -> _Cut:
+    def cut(self, gap: SketchDemand, budget: Budget) -> _Cut:
         """A minimal set of rules that cut off a demand; the limit on links is in it only if it has to be."""
         everything, rules = self.apart.everything, self.apart.rules
         by_hops = Reach(*self.apart.network(range(len(rules)))).links_to(gap) is not None
@@ -199,7 +199,7 @@ class _Finder:
         )
 
     def remedies(
-        self, gaps: Sequence[Demand], found: Sequence[_Cut], budget: Budget
+        self, gaps: Sequence[SketchDemand], found: Sequence[_Cut], budget: Budget
     ) -> Iterator[tuple[Statement, ...]]:
         """Each rule that is enough to leave out; if there is none, sets of which all have to go.
 
@@ -230,13 +230,13 @@ class _Finder:
         said = (self.apart.rules[rule].said for rule in sorted(rules))
         return (*said, *broken_without(self.apart, rules))
 
-    def _are_met(self, gaps: Sequence[Demand], left_out: Collection[int]) -> bool:
+    def _are_met(self, gaps: Sequence[SketchDemand], left_out: Collection[int]) -> bool:
         """Whether all gaps can be met without some rules; other demands then can as they could before."""
         reach = Reach(*self.apart.network([i for i in range(len(self.apart.rules)) if i not in left_out]))
         return not any(self._is_too_far(reach, gap, self.max_hops) for gap in gaps)
 
     @staticmethod
-    def _is_too_far(reach: Reach, demand: Demand, max_hops: int | None) -> bool:
+    def _is_too_far(reach: Reach, demand: SketchDemand, max_hops: int | None) -> bool:
         links = reach.links_to(demand)
         return links is None or (max_hops is not None and links > max_hops)
 
@@ -247,7 +247,7 @@ def _kept_symmetries(apart: TakenApart) -> list[IntArray]:
     return [ranks for _, ranks in apart.symmetries if broken_by(ranks, logical, limits) is None]
 
 
-def _moved(demand: Demand, ranks: IntArray) -> Demand:
+def _moved(demand: SketchDemand, ranks: IntArray) -> SketchDemand:
     return replace(
         demand,
         owner=int(ranks[demand.owner]),

@@ -13,7 +13,7 @@ from taccl.model.problem import Problem
 from taccl.model.schedule import SavedSchedule, schedule_from_json, schedule_to_json
 from taccl.support.arguments import number, shown, whole_number, word
 from taccl.support.budget import MAX_TIME_LIMIT_S
-from taccl.synthesis.cluster.task import Columns
+from taccl.synthesis.cluster.task import TaskColumns
 from taccl.synthesis.configurations import Configuration
 from taccl.synthesis.result import Result
 
@@ -64,7 +64,7 @@ class Answer:
         ------
         ScheduleError : it is no valid schedule of that problem.
         """
-        schedule = Columns.of(self.saved.schedule).as_schedule_of(problem)
+        schedule = TaskColumns.of(self.saved.schedule).as_schedule_of(problem)
         schedule.check()
         return replace(self, saved=SavedSchedule(schedule), claimed_us=self.saved.lower_bound_us)
 

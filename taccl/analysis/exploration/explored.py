@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from taccl.analysis.exploration.answer import Answer
 from taccl.analysis.exploration.curves import Curve, at_size
 from taccl.analysis.exploration.envelope import Envelope
-from taccl.analysis.exploration.page.page import Part, explored_page, packed_timelines
+from taccl.analysis.exploration.page.page import QuestionPart, explored_page, packed_timelines
 from taccl.analysis.exploration.question import Question
 from taccl.encoding.bounds import NOTHING, Proof
 from taccl.errors import TacclError
@@ -222,12 +222,12 @@ class Explored(Reported):
         timelines = {name: packed_timelines(self._served(name)) for name in fastest}
         return explored_page("Which algorithm at which size", facts, notes, parts, timelines)
 
-    def _part(self, envelope: Envelope) -> Part:
+    def _part(self, envelope: Envelope) -> QuestionPart:
         rows, question = self._rows(envelope), envelope.question
         searches = [_figures(cell) for cell in self.cells if cell.question is question]
         used = {row["schedule"] for row in rows}
         names = {curve: name for curve, name in self._names.items() if name in used}
-        return Part(envelope, rows, searches, names)
+        return QuestionPart(envelope, rows, searches, names)
 
     def _served(self, name: str) -> Iterator[tuple[int, SavedSchedule, tuple[str, ...]]]:
         """A schedule at each size at which it is the fastest, with what is proved of it there, and a note."""

@@ -21,7 +21,7 @@ from taccl.model.network import FloatArray
 from taccl.support.jit import compiled_in_place, is_at_hand
 
 
-class Columns(NamedTuple):
+class TrafficColumns(NamedTuple):
     """The pairs of a plan by host and its GPU, with what goes between.
 
     Parameters
@@ -83,7 +83,7 @@ def is_compiled() -> bool:
 class Estimator:
     """Estimates orders of one traffic, and anneals them."""
 
-    columns: Columns
+    columns: TrafficColumns
     weights: Weights
     hosts: IntArray
     table: IntArray
@@ -104,7 +104,7 @@ class Estimator:
         order = np.argsort(position, kind="stable")
         at = np.concatenate([every, every[ends[2] != ends[0]]])[order]
         first = np.searchsorted(position[order], np.arange(hosts + 1))
-        columns = Columns(*ends, pairs.count, pairs.mb, first, at)
+        columns = TrafficColumns(*ends, pairs.count, pairs.mb, first, at)
         weights = Weights(max(traffic.even_chain_us, 1e-9), share, POWER_LOG2, MISSING)
         return Estimator(columns, weights, traffic.hosts, traffic.link_table, traffic.costs)
 

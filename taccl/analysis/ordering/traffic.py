@@ -14,7 +14,7 @@ import numpy as np
 
 from taccl.encoding.core.costs import Costs, costs_of
 from taccl.encoding.core.scheduler import (
-    Graph,
+    SendGraph,
     Sends,
     graph_of,
     pipelined,
@@ -117,7 +117,7 @@ class Traffic:
         return ranks
 
     @cached_property
-    def waiting(self) -> Graph:
+    def waiting(self) -> SendGraph:
         """What each send waits for."""
         return graph_of(self.sends)
 
@@ -134,7 +134,7 @@ class Traffic:
             for cells in np.split(sends.need, sends.first_need[1:-1])
         ]
 
-    def in_order(self, order: Order) -> Graph | None:
+    def in_order(self, order: Order) -> SendGraph | None:
         """The same sends over the links of an order; None where a link is missing."""
         ranks = self.rank_map(order)
         link = self.link_table[ranks[self.src], ranks[self.dst]]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from taccl.analysis.training.workload import Call, Layer, Phase, Workload
+from taccl.analysis.training.workload import BucketCall, Layer, Phase, Workload
 from taccl.errors import TacclError
 from taccl.model.collectives import COLLECTIVES, plain_name
 from taccl.support.tables import lines_of
@@ -65,7 +65,7 @@ def _layer(line: str, number: int, path: str | Path | None) -> Layer:
     kinds = [cells[_BEFORE + _OF_PHASE * phase + 1] for phase in range(3)]
     phases: tuple[Phase, Phase] = ("forward", "backward")
     calls = tuple(
-        Call(phase, _collective(kind, number, path), size)
+        BucketCall(phase, _collective(kind, number, path), size)
         for phase, kind, size in zip(phases, kinds, sizes, strict=False)
         if kind != "NONE" and size
     )

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from taccl.analysis.training.workload import Bucket, Call, Phase, Workload
+from taccl.analysis.training.workload import Bucket, BucketCall, Phase, Workload
 
 #: Until when sums are waited for: the end of the step (DDP), or each layer's own next forward pass.
 Until = Literal["step", "next-forward"]
-CallTime = Callable[[Call], float]
+CallTime = Callable[[BucketCall], float]
 BucketTime = Callable[[int], float]
 
 
@@ -51,7 +51,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Step:
+class TrainingStep:
     """A step with its collectives.
 
     Parameters
@@ -86,7 +86,7 @@ def run_step(
     bucket_us: BucketTime,
     call_us: CallTime,
     until: Until = "step",
-) -> Step:
+) -> TrainingStep:
     """The step with these buckets.
 
     Parameters
@@ -107,7 +107,7 @@ def run_step(
     due_at_end = until == "step"
     step_us = max(end_us, free_us) if due_at_end else _until_next_forward(workload, calls, ran, end_us)
     calls_us = sum(sum(each.values()) for each in calls)
-    return Step(workload.compute_us, calls_us, step_us, tuple(ran), spans)
+    return TrainingStep(workload.compute_us, calls_us, step_us, tuple(ran), spans)
 
 
 def exposed_bound_us(

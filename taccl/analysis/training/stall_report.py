@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from taccl.analysis.training.recurrence import Step
+from taccl.analysis.training.recurrence import TrainingStep
 from taccl.analysis.training.workload import Workload
 from taccl.model import units
 from taccl.support.report import Report, Reported, Table
@@ -38,7 +38,7 @@ class Planned:
 
     plan: str
     bucket_bytes: int
-    step: Step
+    step: TrainingStep
     curve: tuple[tuple[int, float], ...] = ()
     one_node_us: float | None = None
     cost_of_epoch: float | None = None

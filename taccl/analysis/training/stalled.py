@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from taccl.analysis.training.recurrence import Step, Until, exposed_bound_us, run_step
+from taccl.analysis.training.recurrence import TrainingStep, Until, exposed_bound_us, run_step
 from taccl.analysis.training.stall_report import Planned, Stalled
 from taccl.analysis.training.times import BoundTable, Timer, TimeTable, bound_table
 from taccl.analysis.training.tuning import BUCKET_STEP, FOR_BOUNDS, LEAST_BUCKET
-from taccl.analysis.training.workload import DDP_BUCKET, NUMBER_BYTES, Bucket, Call, Workload
+from taccl.analysis.training.workload import DDP_BUCKET, NUMBER_BYTES, Bucket, BucketCall, Workload
 from taccl.analysis.training.workload_file import load_workload
 from taccl.errors import TacclError
 from taccl.model import units
@@ -170,8 +170,8 @@ def _step(
     gradients: TimeTable | BoundTable | None,
     calls: dict[str, TimeTable],
     until: Until,
-) -> Step:
-    def call_us(call: Call) -> float:
+) -> TrainingStep:
+    def call_us(call: BucketCall) -> float:
         return calls[call.collective].at(call.num_bytes)
 
     def bucket_us(num_bytes: int) -> float:

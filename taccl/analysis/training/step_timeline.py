@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from taccl.analysis.training.recurrence import RanBucket, Span, Step
+from taccl.analysis.training.recurrence import RanBucket, Span, TrainingStep
 from taccl.analysis.training.stall_report import Planned, Stalled
 from taccl.backend.show.timeline import COMPUTE, REDUCE, WAIT, Timeline, labelled_bars
 from taccl.model import units
@@ -70,7 +70,7 @@ def _word(span: Span, names: list[str]) -> str:
     return span.what if span.layer is None else f"{span.what} of {names[span.layer]}"
 
 
-def step_lines(step: Step) -> Iterator[str]:
+def step_lines(step: TrainingStep) -> Iterator[str]:
     """The same as lines of text: a letter for what takes most of its part of the step.
 
     Of sums it is the last digit of the bucket's number; a point is nothing.

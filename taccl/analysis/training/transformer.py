@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from taccl.analysis.training.workload import Call, Layer, Workload
+from taccl.analysis.training.workload import BucketCall, Layer, Workload
 from taccl.errors import TacclError
 from taccl.support.arguments import shown
 
@@ -90,13 +90,16 @@ def transformer_of(text: str) -> Workload:
     return Workload(name, shape.batch, tuple(held), group, bubble_us, tuple(notes), of_number)
 
 
-def _calls(shape: Transformer, activations: int) -> tuple[Call, ...]:
+def _calls(shape: Transformer, activations: int) -> tuple[BucketCall, ...]:
     if shape.tensor > 1:
-        every = [Call("forward", "allreduce", activations), Call("backward", "allreduce", activations)]
+        every = [
+            BucketCall("forward", "allreduce", activations),
+            BucketCall("backward", "allreduce", activations),
+        ]
         return (*every, *every)
     if shape.expert > 1:
         size = activations * shape.topk
-        every = [Call("forward", "alltoall", size), Call("backward", "alltoall", size)]
+        every = [BucketCall("forward", "alltoall", size), BucketCall("backward", "alltoall", size)]
         return (*every, *every)
     return ()
 

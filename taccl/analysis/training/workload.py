@@ -19,7 +19,7 @@ MOST_US, MOST_BYTES, _MOST_BATCH = 86_400e6, 2**50, 1e9
 
 
 @dataclass(frozen=True)
-class Call:
+class BucketCall:
     """A collective that a layer waits for.
 
     Parameters
@@ -50,7 +50,7 @@ class Layer:
     gradient_bytes: int
     forward_us: float
     backward_us: float
-    calls: tuple[Call, ...] = ()
+    calls: tuple[BucketCall, ...] = ()
 
     def __post_init__(self) -> None:
         number(self.gradient_bytes, f"bytes of {self.name}", TacclError, least=0, most=MOST_BYTES)

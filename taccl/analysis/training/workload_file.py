@@ -7,7 +7,7 @@ from pathlib import Path
 from taccl.analysis.training.astra_text import is_astra_text, read_astra_text
 from taccl.analysis.training.kineto import is_kineto, read_kineto
 from taccl.analysis.training.transformer import is_transformer, transformer_of
-from taccl.analysis.training.workload import MOST_BYTES, MOST_US, Call, Layer, Phase, Workload
+from taccl.analysis.training.workload import MOST_BYTES, MOST_US, BucketCall, Layer, Phase, Workload
 from taccl.errors import TacclError
 from taccl.model.collectives import COLLECTIVES, plain_name
 from taccl.support.reading import any_text
@@ -67,10 +67,10 @@ def _layer(item: Node) -> Layer:
     )
 
 
-def _call(item: Node) -> Call:
+def _call(item: Node) -> BucketCall:
     keys = item.mapping(("phase", "collective", "bytes"), required=("phase", "collective", "bytes"))
     phases: tuple[Phase, ...] = ("forward", "backward")
     name = plain_name(keys["collective"].string())
     if name not in COLLECTIVES:
         raise keys["collective"].error(f"{name!r} is no collective", hint=", ".join(COLLECTIVES))
-    return Call(keys["phase"].choice(phases), name, keys["bytes"].integer(1, MOST_BYTES))
+    return BucketCall(keys["phase"].choice(phases), name, keys["bytes"].integer(1, MOST_BYTES))

@@ -52,7 +52,7 @@ class Block(Protocol):
 
 
 @dataclass(slots=True)
-class Verdict:
+class RankVerdict:
     """What the host of a rank saw: for each of `Answers.choices`, `wrong` elements and a few `findings`."""
 
     checked: int = 0
@@ -67,7 +67,7 @@ class End:
     sent: int
     ended: bool
     stuck: tuple[str, ...] = ()
-    verdict: Verdict | None = None
+    verdict: RankVerdict | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +76,7 @@ class Ranked:
 
     blocks: Sequence[Block]
     others: Sequence[Agent] = ()
-    verdict: Verdict | None = None
+    verdict: RankVerdict | None = None
 
     @property
     def agents(self) -> list[Agent]:

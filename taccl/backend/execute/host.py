@@ -9,10 +9,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from taccl.backend.execute.agents import Verdict
+from taccl.backend.execute.agents import RankVerdict
 from taccl.backend.execute.call import Call
 from taccl.backend.execute.deadline import blocks_of
-from taccl.backend.execute.reference import Answer, Wanted, any_integers
+from taccl.backend.execute.reference import ReferenceAnswer, Wanted, any_integers
 from taccl.backend.program import Buffer
 from taccl.model.collective import IntArray
 
@@ -45,15 +45,15 @@ class Answers:
 
     def __init__(self, call: Call, look: Callable[[], None], senders: Sequence[IntArray] = ()) -> None:
         self.call, self.look, self._senders = call, look, senders
-        self._made: dict[int, Answer] = {}
+        self._made: dict[int, ReferenceAnswer] = {}
         #: The roots that would be right; of sendrecv, numbers of `senders`.
         self.choices = tuple(range(len(senders))) if senders else call.roots
 
-    def of(self, number: int) -> Answer:
+    def of(self, number: int) -> ReferenceAnswer:
         """The answer to call `number`, from 0; those long past are forgotten."""
         if number not in self._made:
             seed = (self.call.seed + number * _NEXT_SEED) % 2**63
-            self._made[number] = Answer(replace(self.call, seed=seed), self.look)
+            self._made[number] = ReferenceAnswer(replace(self.call, seed=seed), self.look)
             self._made.pop(number - 4, None)
         return self._made[number]
 
@@ -80,7 +80,7 @@ class Host:
     def __init__(self, memory: UserMemory, rank: int, answers: Answers, calls: int = 1) -> None:
         self.memory, self.rank, self.answers, self.calls = memory, rank, answers, calls
         choices = answers.choices
-        self.verdict = Verdict(wrong=[0] * len(choices), findings=[[] for _ in choices])
+        self.verdict = RankVerdict(wrong=[0] * len(choices), findings=[[] for _ in choices])
 
     def prepare(self, call: int) -> None:
         """New inputs, and rubbish wherever the caller says nothing: NaN, or any integers."""

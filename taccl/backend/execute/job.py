@@ -15,7 +15,7 @@ WorldT = TypeVar("WorldT", bound=World)
 Lock = AbstractContextManager[Any]
 
 
-class Job(Protocol, Generic[WorldT]):
+class RunJob(Protocol, Generic[WorldT]):
     """A run.
 
     `seed` : of the order in which agents act. `planned` : pieces that will be sent in all.
@@ -45,7 +45,7 @@ class Job(Protocol, Generic[WorldT]):
         ...
 
 
-def size_of(job: Job[WorldT], *, is_shared: bool) -> int:
+def size_of(job: RunJob[WorldT], *, is_shared: bool) -> int:
     """Bytes of the region that the world of a run takes."""
     region = Region()
     job.world(region, is_shared=is_shared)

@@ -11,7 +11,7 @@ from typing import Any
 
 from taccl.backend.execute.agents import End
 from taccl.backend.execute.deadline import Deadline
-from taccl.backend.execute.job import Job, Lock, WorldT
+from taccl.backend.execute.job import Lock, RunJob, WorldT
 from taccl.backend.execute.shared import World, shared
 from taccl.backend.execute.turns import take_turns
 from taccl.backend.execute.watch import ENDED, Nap, watch
@@ -19,7 +19,7 @@ from taccl.errors import TacclError, VerificationError
 
 
 def run_processes(
-    job: Job[WorldT], world: WorldT, segment: BufferWrapper, deadline: Deadline
+    job: RunJob[WorldT], world: WorldT, segment: BufferWrapper, deadline: Deadline
 ) -> tuple[End, ...]:
     """Run a process per rank, whose worlds lie in one segment. However it ends, no process is left.
 
@@ -74,7 +74,7 @@ def _context() -> Any:
     return context
 
 
-def _run_rank(rank: int, job: Job[Any], segment: BufferWrapper, stop: Any, lock: Lock, pipe: Any) -> None:
+def _run_rank(rank: int, job: RunJob[Any], segment: BufferWrapper, stop: Any, lock: Lock, pipe: Any) -> None:
     """What the process of a rank does; it goes home when nothing will ever move."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
     world: World = job.world(shared(segment), is_shared=True)

@@ -35,7 +35,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class ReferenceAnswer:
     """What goes in, and what must come out.
 
     Inputs of other ranks are made anew when they are requested, so that a process that runs one rank of

@@ -11,7 +11,7 @@ from typing import Generic
 
 from taccl.backend.execute.agents import End
 from taccl.backend.execute.deadline import Deadline
-from taccl.backend.execute.job import Job, WorldT, size_of
+from taccl.backend.execute.job import RunJob, WorldT, size_of
 from taccl.backend.execute.processes import run_processes
 from taccl.backend.execute.shared import check_room, local, shared
 from taccl.backend.execute.threads import run_threads
@@ -28,13 +28,13 @@ class Stage(Generic[WorldT]):
     `segment` : where the memory lies, if processes share it.
     """
 
-    job: Job[WorldT]
+    job: RunJob[WorldT]
     world: WorldT
     ranks_as: str
     segment: BufferWrapper | None = None
 
     @staticmethod
-    def of(job: Job[WorldT], ranks_as: str, num_ranks: int, look: Callable[[], None]) -> Stage[WorldT]:
+    def of(job: RunJob[WorldT], ranks_as: str, num_ranks: int, look: Callable[[], None]) -> Stage[WorldT]:
         """Take the memory of a run; `look` may raise.
 
         Raises

@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from taccl.backend.lower.made_sums import NO_SUMS, Cell, MadeSums, Message, make_sums
+from taccl.backend.lower.made_sums import NO_SUMS, Cell, MadeSums, SumMessage, make_sums
 from taccl.model.collective import BoolArray, Collective, IntArray
 from taccl.model.network import FloatArray
 from taccl.model.schedule import Schedule
@@ -310,7 +310,7 @@ def _named_sums(schedule: Schedule) -> list[int] | None:
 
 def _make_sums(collective: Collective, sends: Sequence[Send]) -> MadeSums:
     messages = [
-        Message(
+        SumMessage(
             send=send.index,
             chunk=chunk,
             src=send.src,

@@ -26,7 +26,7 @@ Cell = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class SumMessage:
     """A set of contributions to a chunk on its way; `send` is the number of the send that carries it."""
 
     send: int
@@ -112,7 +112,7 @@ class _Held:
 
 
 def make_sums(
-    collective: Collective, messages: Iterable[Message], number: Callable[[int, int], int]
+    collective: Collective, messages: Iterable[SumMessage], number: Callable[[int, int], int]
 ) -> MadeSums:
     """The values of all messages, and the sums between them.
 
@@ -152,7 +152,7 @@ class _Making:
                 self.held[rank, chunk] = {1 << rank: _Held(number(chunk, 0), 0.0, frozenset())}
                 self.sums.own[rank, chunk] = number(chunk, 0)
 
-    def happens(self, message: Message) -> bool:
+    def happens(self, message: SumMessage) -> bool:
         """Let a message leave and arrive; False if its sender cannot make it yet."""
         chunk, by_us = message.chunk, message.start_us + TOLERANCE_US
         sent = self._made((message.src, chunk), message.contributions, by_us)

@@ -21,8 +21,8 @@ from taccl.backend.lower_plan.plans import (
     CUSTOM,
     PUSHING,
     USUALLY_IN_PLACE,
-    Call,
     Pass,
+    PlanUse,
     make_plan,
     named,
     plan_of_ranks,
@@ -73,7 +73,7 @@ class PlanLowering:
         sizes = sizes_of(equal.collective, equal.size_bytes, options.min_bytes, options.max_bytes)
         self.schedule, self.most_operations = schedule, most_operations
         self.options = replace(options, min_bytes=sizes.min_bytes, max_bytes=sizes.max_bytes)
-        self._graphs: dict[tuple[int, bool], tuple[Graph, Call]] = {}
+        self._graphs: dict[tuple[int, bool], tuple[Graph, PlanUse]] = {}
 
     def plan(self, passes: Sequence[Pass] = PUSHING) -> ExecutionPlan:
         """The plan that carries out the schedule.
@@ -126,7 +126,7 @@ class PlanLowering:
         options, ranks, nodes = self.options, shape.ranks, self.schedule.problem.topology.memory_of.tolist()
         sizes = options.min_bytes or 0, options.max_bytes or NO_LARGEST
         chunks = ranks * shape.chunks_per_rank
-        call = Call(shape.collective, ranks, chunks, shape.in_place, *sizes, options.name)
+        call = PlanUse(shape.collective, ranks, chunks, shape.in_place, *sizes, options.name)
         made = group_plans(shape, nodes)
         scratch = max(used_scratch(made))  # of one size everywhere, as what a switch channel spans
         alone = plan_of_ranks([replace(rank, scratch_chunks=scratch) for rank in made], call)
@@ -142,7 +142,7 @@ class PlanLowering:
             self._graphs[key] = self._graph(*key)
         return make_plan(*self._graphs[key], passes)
 
-    def _graph(self, instances: int, pulls: bool) -> tuple[Graph, Call]:
+    def _graph(self, instances: int, pulls: bool) -> tuple[Graph, PlanUse]:
         options = replace(self.options, executor=None) if pulls else self.options
         problem = self.schedule.problem
         name = CUSTOM if problem.sizes is not None else spelling(problem.collective.name)
@@ -159,7 +159,7 @@ class PlanLowering:
         made = assemble(replace(actions, takes_turns=False), FILLED, calls)
         (in_place,), sizes = made.calls, actions.sizes
         equal = EqualChunks.of(actions.flow.schedule.problem)
-        call = Call(
+        call = PlanUse(
             name,
             problem.num_ranks,
             sizes.chunks_per_loop if equal.elements is None else equal.collective.chunks_per_size,
@@ -209,7 +209,7 @@ def translate(
     ProgramLimitError : more steps than can be looked through.
     """
     name = spelling(program.collective)
-    call = Call(
+    call = PlanUse(
         name,
         program.num_ranks,
         program.chunks_per_loop,

@@ -40,7 +40,7 @@ USUALLY_IN_PLACE = frozenset({"allreduce", "broadcast"})
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class PlanUse:
     """What a plan is for.
 
     Parameters
@@ -84,7 +84,7 @@ def spelling(collective: str) -> str:
     return CUSTOM
 
 
-def make_plan(graph: Graph, call: Call, passes: Sequence[Pass]) -> ExecutionPlan:
+def make_plan(graph: Graph, call: PlanUse, passes: Sequence[Pass]) -> ExecutionPlan:
     """The plan that does what a graph does.
 
     Raises
@@ -95,7 +95,7 @@ def make_plan(graph: Graph, call: Call, passes: Sequence[Pass]) -> ExecutionPlan
     return plan_of_ranks(_ranks(graph, passes), call, graph.packets)
 
 
-def plan_of_ranks(ranks: Sequence[RankPlan], call: Call, packets: bool = False) -> ExecutionPlan:
+def plan_of_ranks(ranks: Sequence[RankPlan], call: PlanUse, packets: bool = False) -> ExecutionPlan:
     """The plan for such calls of what each rank does, whose input and output have no size yet."""
     sizes = [call.part if is_cut else call.chunks for is_cut in _CUT[call.collective]]
     plan = ExecutionPlan(

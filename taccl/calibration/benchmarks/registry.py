@@ -22,7 +22,7 @@ from taccl.calibration.benchmarks.formats import (
 from taccl.calibration.benchmarks.text import decimal_comma
 from taccl.errors import MeasurementError
 from taccl.support.reading import Format, any_text, recognized
-from taccl.support.split_outputs import Part, parts_of
+from taccl.support.split_outputs import OutputPart, parts_of
 from taccl.support.tables import plain
 
 #: What benchmarks and shells print before anything else of a run.
@@ -109,7 +109,7 @@ def parse_measured(text: str, path: str | None = None) -> Measured:
     return plausible(found.read(text, path))
 
 
-def _of_parts(parts: Sequence[Part], path: str | None) -> Measured:
+def _of_parts(parts: Sequence[OutputPart], path: str | None) -> Measured:
     """What outputs of several benchmarks in one text tell together."""
     found, left_out = [], []
     for part in parts:

@@ -13,7 +13,7 @@ from taccl.backend.simulate.executor import Prepared
 from taccl.backend.verify.msccl_xml.limits import Runtime
 from taccl.calibration.runs.jump import Jump, find_jump
 from taccl.calibration.runs.least_deviation import least_deviation, search, short_search
-from taccl.calibration.runs.model import PIECES, Model, Parameter, network_of, pieces_known
+from taccl.calibration.runs.model import PIECES, Parameter, RunModel, network_of, pieces_known
 from taccl.calibration.runs.runs import MeasuredFile, MeasuredRuns, load_runs
 from taccl.errors import TopologyError
 from taccl.model.executor import ProtocolName
@@ -227,10 +227,10 @@ def _thinned(files: Sequence[MeasuredFile]) -> list[MeasuredFile]:
 
 def _model(
     machine: PhysicalTopology, files: Sequence[MeasuredFile]
-) -> tuple[Model, Runtime | None, FloatArray]:
+) -> tuple[RunModel, Runtime | None, FloatArray]:
     """The model, with the machine's pieces or those that fit best, and where to begin."""
     known = pieces_known(machine, files)
-    models = [Model.of(machine, files, runtime) for runtime in PIECES]
+    models = [RunModel.of(machine, files, runtime) for runtime in PIECES]
     _check_enough(models[0])
     short = [
         short_search(
@@ -251,12 +251,12 @@ def _asleep(name: ProtocolName, jump: Jump, machine: PhysicalTopology) -> Fitted
     return FittedParameter("sleep_after_us", name, jump.after_us, jump.low, jump.high, said, True)
 
 
-def _searched(model: Model, begin: FloatArray, seed: int | None = None) -> FloatArray:
+def _searched(model: RunModel, begin: FloatArray, seed: int | None = None) -> FloatArray:
     unknowns = [parameter.unknown for parameter in model.parameters]
     return search(unknowns, partial(model.predict, rounds=_ROUGH_ROUNDS), model.measured_us, begin, seed=seed)
 
 
-def _with_jumps(model: Model, values: FloatArray) -> tuple[Model, FloatArray]:
+def _with_jumps(model: RunModel, values: FloatArray) -> tuple[RunModel, FloatArray]:
     """The model with the jumps that its files show where it has none, and near its optimum."""
     everything = np.arange(len(model.measured_us))
     predicted = model.predict(values, everything, _ROUGH_ROUNDS)
@@ -279,7 +279,7 @@ def _with_jumps(model: Model, values: FloatArray) -> tuple[Model, FloatArray]:
     return model, _searched(model, np.array(begin))
 
 
-def _check_enough(model: Model) -> None:
+def _check_enough(model: RunModel) -> None:
     rows, numbers = len(model.measured_us), len(model.parameters)
     if rows < _LEAST_ROWS_EACH * numbers:
         raise TopologyError(

@@ -80,7 +80,7 @@ class LinkCosts:
 
 
 @dataclass(frozen=True, eq=False)
-class Model:
+class RunModel:
     """What the measured times are compared with.
 
     Parameters
@@ -98,7 +98,7 @@ class Model:
     jumps: Mapping[ProtocolName, Jump]
 
     @staticmethod
-    def of(machine: PhysicalTopology, files: Sequence[MeasuredFile], runtime: Runtime) -> Model:
+    def of(machine: PhysicalTopology, files: Sequence[MeasuredFile], runtime: Runtime) -> RunModel:
         """Programs made ready on the machine.
 
         Raises
@@ -115,7 +115,7 @@ class Model:
         plain = network_of(machine)
         prepared = tuple(Prepared.of(file.program, plain) for file in files)
         pieces = {name: runtime.piece_bytes[Protocol(name)] for name in SHAPES}
-        return Model(machine, tuple(files), pieces, prepared, dict(_said_jumps(machine, files)))
+        return RunModel(machine, tuple(files), pieces, prepared, dict(_said_jumps(machine, files)))
 
     @cached_property
     def row_file(self) -> IntArray:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from taccl.analysis.exploration.curves import at_size
 from taccl.analysis.exploration.envelope import Envelope
 from taccl.analysis.exploration.question import Question
-from taccl.deployment.bundles.windows import Window
+from taccl.deployment.bundles.windows import SizeWindow
 from taccl.errors import TacclError, UnitError
 from taccl.model import units
 from taccl.model.collectives import COLLECTIVES
@@ -47,7 +47,7 @@ class BundleFile:
 
     collective: str
     name: str
-    window: Window
+    window: SizeWindow
     sizes: tuple[tuple[int, float | None, float], ...]
     kind: Literal["plan", "fallback"]
     reason: str = ""
@@ -91,7 +91,7 @@ class BundleFile:
 
 
 def files_of_windows(
-    envelope: Envelope, windows: tuple[Window, ...], library_us: tuple[float | None, ...]
+    envelope: Envelope, windows: tuple[SizeWindow, ...], library_us: tuple[float | None, ...]
 ) -> Iterator[BundleFile]:
     """What the calls of each window take: verified files, or what the runtime does by itself.
 
@@ -146,7 +146,7 @@ def _parts_in_size(question: Question) -> int:
 
 
 def _outputs(
-    question: Question, window: Window, name: str
+    question: Question, window: SizeWindow, name: str
 ) -> tuple[tuple[OutputFile, ...], Mapping[int, str]]:
     """The files for the calls of a window, made at the largest of its sizes at which there are any.
 
@@ -168,7 +168,7 @@ def _outputs(
     raise next(iter(refused.values()))
 
 
-def _at_size(question: Question, window: Window, name: str, size: int) -> tuple[OutputFile, ...]:
+def _at_size(question: Question, window: SizeWindow, name: str, size: int) -> tuple[OutputFile, ...]:
     """The files for the calls of a window, made at one of its sizes.
 
     Those for runtimes that leave out the largest size that a file names, name one byte more.
@@ -182,7 +182,7 @@ def _at_size(question: Question, window: Window, name: str, size: int) -> tuple[
 
 
 def _made(
-    question: Question, window: Window, name: str, size: int, left_out: frozenset[str], more: int = 0
+    question: Question, window: SizeWindow, name: str, size: int, left_out: frozenset[str], more: int = 0
 ) -> tuple[OutputFile, ...]:
     """The files for all but some runtimes, whose largest call is `more` bytes above that of the window."""
     assert window.curve is not None

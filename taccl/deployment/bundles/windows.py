@@ -13,7 +13,7 @@ from taccl.deployment.bundles.tuning import BETWEEN
 
 
 @dataclass(frozen=True, eq=False)
-class Window:
+class SizeWindow:
     """Calls of these sizes take one algorithm.
 
     Parameters
@@ -33,7 +33,7 @@ class Window:
 Library = Callable[[Sequence[int]], Sequence[float | None]]
 
 
-def windows_of(envelope: Envelope, best: Sequence[Curve | None], library: Library) -> tuple[Window, ...]:
+def windows_of(envelope: Envelope, best: Sequence[Curve | None], library: Library) -> tuple[SizeWindow, ...]:
     """The windows of a question, from its smallest size to its largest.
 
     Two neighbours meet where the second becomes faster.
@@ -54,7 +54,7 @@ def windows_of(envelope: Envelope, best: Sequence[Curve | None], library: Librar
         starts.append(_crossing(question, before, after, (left[-1], right[0]), library))
     ends = [start - 1 for start in starts[1:]] + [question.sizes[-1]]
     return tuple(
-        Window(curve, start, end, places)
+        SizeWindow(curve, start, end, places)
         for (curve, places), start, end in zip(groups, starts, ends, strict=True)
     )
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 from taccl.deployment.testbed.building import space_of
 from taccl.deployment.testbed.design import Design, End, rank_address
-from taccl.deployment.testbed.flows import Flow, rates_of
+from taccl.deployment.testbed.flows import WireFlow, rates_of
 from taccl.support.report import Report, Reported, Table
 from taccl.topologies.model import PhysicalTopology
 
@@ -18,7 +18,7 @@ TOLERANCE = 0.05
 _MOST_FLOWS = 4
 _GB_BITS = 8e9
 
-Measure = Callable[[Sequence[Flow], float], list[float]]
+Measure = Callable[[Sequence[WireFlow], float], list[float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def check(
     tolerance : how far a rate may be off, as a part of it. measure : runs flows at once.
     """
     alone = {
-        (a.device, b.device): (Flow(_at(design, a), _at(design, b)), a.rate_bits)
+        (a.device, b.device): (WireFlow(_at(design, a), _at(design, b)), a.rate_bits)
         for wire in design.wires
         for a, b in (wire.ends, wire.ends[::-1])
         if a.rate_bits
@@ -180,9 +180,9 @@ def _spread(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return chosen
 
 
-def _between(source: int, target: int) -> Flow:
+def _between(source: int, target: int) -> WireFlow:
     """From rank to rank."""
-    return Flow((space_of(source), rank_address(source)), (space_of(target), rank_address(target)))
+    return WireFlow((space_of(source), rank_address(source)), (space_of(target), rank_address(target)))
 
 
 def _at(design: Design, end: End) -> tuple[str, str]:

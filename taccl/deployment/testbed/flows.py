@@ -31,14 +31,14 @@ _DRAIN_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
+class WireFlow:
     """Bytes from an address to an address, each with its namespace before it."""
 
     source: tuple[str, str]
     target: tuple[str, str]
 
 
-def rates_of(flows: Sequence[Flow], expected_bits: float) -> list[float]:
+def rates_of(flows: Sequence[WireFlow], expected_bits: float) -> list[float]:
     """Run all flows at once: the payload of each that arrives, bits per second.
 
     Parameters
@@ -89,7 +89,7 @@ def _measured(pairs: Sequence[tuple[socket.socket, socket.socket]], seconds: flo
     return [8 * count / (last - first) if last > first else 0.0 for count in counts]
 
 
-def _connected(flow: Flow) -> tuple[socket.socket, socket.socket]:
+def _connected(flow: WireFlow) -> tuple[socket.socket, socket.socket]:
     """The sender's end and the receiver's."""
     with _inside(flow.target[0]):
         listening = socket.create_server((flow.target[1], 0))

@@ -11,7 +11,7 @@ from taccl.analysis.baselines import rccl
 from taccl.analysis.baselines.nccl import choice, communicator_of, release_named
 from taccl.analysis.baselines.nccl.communicator import Cpu
 from taccl.analysis.baselines.nccl.model import COLLECTIVES
-from taccl.deployment.tuners.rules import Rule, Tuning
+from taccl.deployment.tuners.rules import TunerRule, Tuning
 from taccl.errors import CollectiveError
 from taccl.model.collectives import plain_name
 from taccl.synthesis.inputs import choose_topology
@@ -95,7 +95,7 @@ def _of_rccl(machine: PhysicalTopology, name: str, gpu: str | None) -> _Pick:
     return pick
 
 
-def _rules(collective: str, pick: _Pick) -> Iterator[Rule]:
+def _rules(collective: str, pick: _Pick) -> Iterator[TunerRule]:
     """Rules that follow each other, the first from 0 bytes on, the last without a largest size."""
     grid = sorted({round(2 ** (step / _PER_DOUBLING)) for step in range(_DOUBLINGS * _PER_DOUBLING + 1)})
     least, current = 0, pick(grid[0])
@@ -103,9 +103,9 @@ def _rules(collective: str, pick: _Pick) -> Iterator[Rule]:
         following = pick(size)
         if following != current:
             first = _first(before, size, pick, current)
-            yield Rule(collective, least, first - 1, *current)
+            yield TunerRule(collective, least, first - 1, *current)
             least, current = first, following
-    yield Rule(collective, least, None, *current)
+    yield TunerRule(collective, least, None, *current)
 
 
 def _first(same: int, other: int, pick: _Pick, current: tuple[str, str]) -> int:

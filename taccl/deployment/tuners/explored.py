@@ -19,7 +19,7 @@ from taccl.analysis.baselines.nccl.model import COLLECTIVES
 from taccl.analysis.exploration.explored import Explored
 from taccl.analysis.exploration.library import Library
 from taccl.analysis.exploration.question import Question
-from taccl.deployment.tuners.rules import Rule, Tuning
+from taccl.deployment.tuners.rules import TunerRule, Tuning
 from taccl.deployment.tuners.tuning import EFFORT, FASTER
 from taccl.errors import CollectiveError, TacclError
 from taccl.support.budget import Budget
@@ -113,7 +113,7 @@ def _of_rccl(machine: PhysicalTopology) -> _Pairs:
     return pairs
 
 
-def _rules(question: Question, pairs: _Pairs) -> Iterator[Rule]:
+def _rules(question: Question, pairs: _Pairs) -> Iterator[TunerRule]:
     """Neighbours that agree are one rule; two that differ meet at the geometric mean of their sizes."""
     times = _times(question)
     sizes = question.sizes
@@ -125,7 +125,7 @@ def _rules(question: Question, pairs: _Pairs) -> Iterator[Rule]:
         places = list(same)
         if pick is not None:
             least, beyond = _begin(sizes, places[0]), _begin(sizes, places[-1] + 1)
-            yield Rule(question.collective, least, beyond - 1, *pick)
+            yield TunerRule(question.collective, least, beyond - 1, *pick)
 
 
 def _begin(sizes: tuple[int, ...], place: int) -> int:

@@ -17,7 +17,7 @@ def reader_of(dialect: Dialect) -> Literal["nccl", "rccl"]:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class TunerRule:
     """What a library takes for calls from `least_bytes` on.
 
     Parameters
@@ -45,5 +45,5 @@ class Tuning:
 
     nodes: int
     ranks: int
-    rules: tuple[Rule, ...]
+    rules: tuple[TunerRule, ...]
     says: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from taccl.deployment.tuners.rules import Dialect, Rule, Tuning
+from taccl.deployment.tuners.rules import Dialect, TunerRule, Tuning
 
 _WORDS = {
     "Ring": "ring",
@@ -44,7 +44,7 @@ def to_csv(tuning: Tuning, dialect: Dialect) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _per_rank(rule: Rule, ranks: int) -> str | None:
+def _per_rank(rule: TunerRule, ranks: int) -> str | None:
     """Sizes by rank, the end left out; None: the rule ends before the next whole number."""
     least = -(-rule.least_bytes // ranks)
     if rule.most_bytes is None:

@@ -22,7 +22,7 @@ _NOTHING = 1e-6
 
 
 @dataclass(frozen=True)
-class Path:
+class FlowPath:
     """Links from a source to a destination, in order, and how many chunks' worth flows there."""
 
     links: tuple[int, ...]
@@ -32,7 +32,7 @@ class Path:
 Pair = tuple[int, int]
 
 
-def paths_of(problem: Problem, source: int, flow: FloatArray, wanted: IntArray) -> dict[Pair, list[Path]]:
+def paths_of(problem: Problem, source: int, flow: FloatArray, wanted: IntArray) -> dict[Pair, list[FlowPath]]:
     """The paths of one source, for each pair (source, destination) with chunks.
 
     `flow`, shape (num_links,), and `wanted`, shape (num_ranks,), count chunks. What the flow lacks of a
@@ -40,10 +40,10 @@ def paths_of(problem: Problem, source: int, flow: FloatArray, wanted: IntArray) 
     """
     src, into = problem.topology.src.tolist(), problem.topology.links_into
     left = flow.tolist()
-    found: dict[Pair, list[Path]] = {}
+    found: dict[Pair, list[FlowPath]] = {}
     for target in np.flatnonzero(wanted).tolist():
         missing = float(wanted[target])
-        paths: list[Path] = []
+        paths: list[FlowPath] = []
         while missing > _NOTHING:
             links = _traced_back(source, target, left, src, into)
             if links is None:
@@ -52,7 +52,7 @@ def paths_of(problem: Problem, source: int, flow: FloatArray, wanted: IntArray) 
             for link in links:
                 left[link] -= amount
             missing -= amount
-            paths.append(Path(tuple(links), amount))
+            paths.append(FlowPath(tuple(links), amount))
         if paths:
             found[source, target] = paths
     return found
@@ -93,7 +93,7 @@ class _Choices:
 
 
 def whole_chunks(
-    problem: Problem, paths: dict[Pair, list[Path]], wanted: dict[Pair, int], moves: int = 10_000
+    problem: Problem, paths: dict[Pair, list[FlowPath]], wanted: dict[Pair, int], moves: int = 10_000
 ) -> dict[Pair, list[int]]:
     """How many chunks take each of the paths of each pair; they add up to `wanted`."""
     choices = _choices(problem, paths)
@@ -111,7 +111,7 @@ def whole_chunks(
     return {pair: count[positions].tolist() for pair, positions in zip(paths, of_pair, strict=True)}
 
 
-def _choices(problem: Problem, paths: dict[Pair, list[Path]]) -> _Choices:
+def _choices(problem: Problem, paths: dict[Pair, list[FlowPath]]) -> _Choices:
     topology = problem.topology
     every = np.arange(topology.num_pairs)
     busy_at = np.split(topology.port_busy_us(every, problem.chunk_mb), topology.first_pair[1:-1])

@@ -10,7 +10,7 @@ import numpy as np
 
 from taccl.encoding.core.costs import costs_of
 from taccl.encoding.core.scheduler import (
-    Graph,
+    SendGraph,
     Sends,
     Timed,
     busy_us,
@@ -44,7 +44,7 @@ class Ordering:
         return Ordering(problem, decisions, sends_waiting(problem, decisions, before))
 
     @cached_property
-    def graph(self) -> Graph:
+    def graph(self) -> SendGraph:
         """Who waits for whom, and what follows each send at the end."""
         return graph_of(self.sends, _following_us(self.problem, self.decisions))
 

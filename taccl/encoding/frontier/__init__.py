@@ -7,14 +7,14 @@ rounds for bandwidth. `walk` goes from the fewest steps to the fewest rounds per
 
 from taccl.encoding.frontier.points import Point, Undecided, walk
 from taccl.encoding.frontier.rounds import RoundBound, RoundNetwork, fewest_steps, round_bound, round_network
-from taccl.encoding.frontier.solve import Verdict, decide
+from taccl.encoding.frontier.solve import ModelVerdict, decide
 
 __all__ = [
+    "ModelVerdict",
     "Point",
     "RoundBound",
     "RoundNetwork",
     "Undecided",
-    "Verdict",
     "decide",
     "fewest_steps",
     "round_bound",

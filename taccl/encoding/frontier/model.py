@@ -36,7 +36,7 @@ from taccl.encoding.instance import Instance
 _Bool = Any
 
 
-class Model:
+class StepsModel:
     """The variables of one instance and the solver that holds its constraints.
 
     Parameters
@@ -91,7 +91,7 @@ class Model:
                     yield chunk, rank
 
 
-def _sent_variables(model: Model) -> dict[tuple[int, int, int], _Bool]:
+def _sent_variables(model: StepsModel) -> dict[tuple[int, int, int], _Bool]:
     problem, topology = model.problem, model.problem.topology
     sent = {}
     for chunk in range(problem.num_chunks):
@@ -108,7 +108,7 @@ def _sent_variables(model: Model) -> dict[tuple[int, int, int], _Bool]:
     return sent
 
 
-def _held_variables(model: Model) -> dict[tuple[int, int, int], _Bool]:
+def _held_variables(model: StepsModel) -> dict[tuple[int, int, int], _Bool]:
     """Rule 1 is in here: what is known is a constant."""
     collective, steps = model.problem.collective, model.steps
     held = {}
@@ -125,12 +125,12 @@ def _held_variables(model: Model) -> dict[tuple[int, int, int], _Bool]:
     return held
 
 
-def _extra_variables(model: Model) -> dict[tuple[int, int], _Bool]:
+def _extra_variables(model: StepsModel) -> dict[tuple[int, int], _Bool]:
     more = range(model.rounds - model.steps)
     return {(s, k): z3.Bool(f"extra {s} {k}") for s in range(1, model.steps + 1) for k in more}
 
 
-def senders_hold_what_they_send(model: Model) -> Iterator[_Bool]:
+def senders_hold_what_they_send(model: StepsModel) -> Iterator[_Bool]:
     """Rule 2; and the receiver does not hold it before, and does after."""
     topology = model.problem.topology
     for (chunk, link, step), sent in model.sent.items():
@@ -140,7 +140,7 @@ def senders_hold_what_they_send(model: Model) -> Iterator[_Bool]:
         yield z3.Implies(sent, model.held[chunk, target, step])
 
 
-def what_is_held_was_received(model: Model) -> Iterator[_Bool]:
+def what_is_held_was_received(model: StepsModel) -> Iterator[_Bool]:
     """Rule 3; and what is held stays."""
     for chunk, rank in model.cells():
         for step in range(1, model.steps + 1):
@@ -149,7 +149,7 @@ def what_is_held_was_received(model: Model) -> Iterator[_Bool]:
             yield z3.Implies(now, z3.Or(before, *model.into(chunk, rank, [step])))
 
 
-def each_rank_receives_once(model: Model) -> Iterator[_Bool]:
+def each_rank_receives_once(model: StepsModel) -> Iterator[_Bool]:
     """Rule 4."""
     every_step = range(1, model.steps + 1)
     for chunk, rank in model.cells():
@@ -158,7 +158,7 @@ def each_rank_receives_once(model: Model) -> Iterator[_Bool]:
             yield z3.AtMost(*into, 1)
 
 
-def ports_have_room_in_each_step(model: Model) -> Iterator[_Bool]:
+def ports_have_room_in_each_step(model: StepsModel) -> Iterator[_Bool]:
     """Rule 5. With unary rounds, units that a step does not have are taken by its missing rounds."""
     units = model.network.units
     more = range(model.rounds - model.steps)
@@ -175,7 +175,7 @@ def ports_have_room_in_each_step(model: Model) -> Iterator[_Bool]:
                 yield z3.PbLe(load + missing, room)
 
 
-def ports_have_room_in_all(model: Model) -> Iterator[_Bool]:
+def ports_have_room_in_all(model: StepsModel) -> Iterator[_Bool]:
     """The sum of rule 5 over all steps: implied, and what proofs about bandwidth need."""
     room = model.network.units * model.rounds
     for port in range(model.problem.topology.num_ports):
@@ -184,7 +184,7 @@ def ports_have_room_in_all(model: Model) -> Iterator[_Bool]:
             yield z3.PbLe(load, room)
 
 
-def _load(model: Model, port: int, steps: Sequence[int]) -> list[tuple[_Bool, int]]:
+def _load(model: StepsModel, port: int, steps: Sequence[int]) -> list[tuple[_Bool, int]]:
     """Every send through a port in these steps, with what it takes of the port."""
     chunks, topology = range(model.problem.num_chunks), model.problem.topology
     weights = model.network.weight[topology.port_pairs[port]].tolist()
@@ -197,7 +197,7 @@ def _load(model: Model, port: int, steps: Sequence[int]) -> list[tuple[_Bool, in
     ]
 
 
-def steps_share_the_rounds(model: Model) -> Iterator[_Bool]:
+def steps_share_the_rounds(model: StepsModel) -> Iterator[_Bool]:
     """Rule 6."""
     more = model.rounds - model.steps
     if model.rounds_of or not more:
@@ -208,7 +208,7 @@ def steps_share_the_rounds(model: Model) -> Iterator[_Bool]:
     yield z3.PbEq([(extra, 1) for extra in model.extra.values()], more)
 
 
-def interchangeable_chunks_come_in_order(model: Model) -> Iterator[_Bool]:
+def interchangeable_chunks_come_in_order(model: StepsModel) -> Iterator[_Bool]:
     """Of chunks that start and are wanted at the same ranks, the first reaches the farthest one first."""
     collective = model.problem.collective
     classes: dict[tuple[int, bytes, bytes], list[int]] = {}

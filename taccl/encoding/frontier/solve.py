@@ -16,7 +16,7 @@ import z3
 
 from taccl.encoding.core.ask import ask
 from taccl.encoding.core.timing import Decision
-from taccl.encoding.frontier.model import Model
+from taccl.encoding.frontier.model import StepsModel
 from taccl.encoding.frontier.tuning import (
     SOLVE_BEFORE_OPEN,
     SOLVE_FIRST_TURN_S,
@@ -33,14 +33,14 @@ from taccl.support.budget import UNITS_PER_S, Budget
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ModelVerdict:
     """`decisions` if there is an algorithm; `impossible` if there is none; neither: not known in time."""
 
     decisions: tuple[Decision, ...] | None = None
     impossible: bool = False
 
 
-def decide(instance: Instance, steps: int, rounds: int, budget: Budget) -> Verdict:
+def decide(instance: Instance, steps: int, rounds: int, budget: Budget) -> ModelVerdict:
     """Whether a problem of copies has an algorithm of this many steps and rounds.
 
     Raises
@@ -50,7 +50,7 @@ def decide(instance: Instance, steps: int, rounds: int, budget: Budget) -> Verdi
     """
     problem = instance.problem
     if rounds < steps or not steps:
-        return Verdict(impossible=True)
+        return ModelVerdict(impossible=True)
     _check_size(problem, steps)
     sends = problem.num_chunks * problem.topology.num_links * steps
     number = math.comb(rounds - 1, steps - 1)
@@ -67,21 +67,21 @@ def decide(instance: Instance, steps: int, rounds: int, budget: Budget) -> Verdi
         undecided: list[tuple[int, ...] | None] = []
         for rounds_of in candidates:
             if not budget.remaining_s() or sends > SOLVE_SENDS_PER_S * budget.remaining_s():
-                return Verdict()
+                return ModelVerdict()
             budget.spend(sends / SOLVE_SENDS_PER_S * UNITS_PER_S)
-            model = Model(instance, steps, rounds, rounds_of)
+            model = StepsModel(instance, steps, rounds, rounds_of)
             answer = ask(model.solver, budget.at_most(turn_s))
             if answer == z3.sat:
-                return Verdict(decisions=tuple(model.decisions()))
+                return ModelVerdict(decisions=tuple(model.decisions()))
             if answer == z3.unknown:
                 undecided.append(rounds_of)
             elif rounds_of is None:
-                return Verdict(impossible=True)
+                return ModelVerdict(impossible=True)
         candidates = undecided
         if complete and all(candidate is None for candidate in candidates):
-            return Verdict(impossible=True)
+            return ModelVerdict(impossible=True)
         turn_s *= SOLVE_LONGER
-    return Verdict()
+    return ModelVerdict()
 
 
 def _check_size(problem: Problem, steps: int) -> None:

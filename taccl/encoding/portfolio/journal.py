@@ -65,7 +65,7 @@ class Declined:
 
 
 @dataclass(frozen=True)
-class Failure:
+class EngineFailure:
     """An engine or a bound that broke down, in its words."""
 
     name: str
@@ -78,7 +78,7 @@ class Journal:
 
     _runs: dict[tuple[Part, str], EngineRun] = field(default_factory=dict)
     _declined: dict[str, Declined] = field(default_factory=dict)
-    failures: list[Failure] = field(default_factory=list)
+    failures: list[EngineFailure] = field(default_factory=list)
     _refused: list[Schedule] = field(default_factory=list)
     #: For each engine at work, the innermost last: seconds of those that it requested meanwhile.
     _inside_s: list[float] = field(default_factory=list)
@@ -104,7 +104,7 @@ class Journal:
         self._declined.setdefault(name, Declined(name, reason))
 
     def fails(self, name: str, fault: Exception) -> None:
-        failure = Failure(name, reported(fault))
+        failure = EngineFailure(name, reported(fault))
         if failure not in self.failures:  # a bound is queried again about each phase
             self.failures.append(failure)
 

@@ -18,7 +18,7 @@ Counts = Mapping[int, Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Clock:
+class TickClock:
     """Durations in ticks, rounded down.
 
     Parameters
@@ -73,12 +73,12 @@ class Clock:
         return all(self.port_cost[size][pair] == self.cost[size][link] for size in counts)
 
 
-def clock_of(problem: Problem, ticks: Ticks, last: int) -> Clock:
+def clock_of(problem: Problem, ticks: Ticks, last: int) -> TickClock:
     """The clock of a model of a problem."""
     topology = problem.topology
     sizes, size_of = np.unique(problem.size_mb, return_inverse=True)
     pairs = np.arange(topology.num_pairs)
-    return Clock(
+    return TickClock(
         ticks,
         last,
         size_of.ravel().tolist(),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from taccl.encoding.core.grouping import one_by_one
-from taccl.encoding.sending_model.clock import Clock, Counts
+from taccl.encoding.sending_model.clock import Counts, TickClock
 from taccl.model.problem import Problem
 
 ItemT = TypeVar("ItemT", bound=Hashable)
@@ -74,7 +74,7 @@ class SendingModel(Generic[ItemT]):
     """
 
     def __init__(
-        self, problem: Problem, clock: Clock, weight: Callable[[ItemT], Weight], least: int = 0
+        self, problem: Problem, clock: TickClock, weight: Callable[[ItemT], Weight], least: int = 0
     ) -> None:
         from ortools.sat.python import cp_model  # takes half a second, which other searches need not wait
 

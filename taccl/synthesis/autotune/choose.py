@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from taccl.encoding.core.options import SearchOptions
-from taccl.encoding.portfolio.journal import Failure, reported
+from taccl.encoding.portfolio.journal import EngineFailure, reported
 from taccl.errors import NoScheduleInTime, TacclError
 from taccl.model.schedule import Schedule
 from taccl.support.budget import Budget
@@ -79,7 +79,7 @@ class _Rounds:
         self._budget = options.budget()
         self._search, self._predictor, self._configurations = search, predictor, configurations
         self._options, self._error, self._on_progress = options, error, on_progress
-        self._failures: list[Failure] = []
+        self._failures: list[EngineFailure] = []
         self._reported_us: dict[Configuration, float] = {}
         self.searches: list[Searched] = []
         self.interrupted = False
@@ -117,7 +117,7 @@ class _Rounds:
         except NoScheduleInTime:  # the search has more of it
             return
         except Exception as fault:  # what is wrong with the request, the search says again
-            self._failures.append(Failure("first look", reported(fault)))
+            self._failures.append(EngineFailure("first look", reported(fault)))
             return
         self.searches.insert(0, looked)  # the last is what was requested
         self.interrupted = self.interrupted or looked.found.status == "interrupted"
@@ -133,7 +133,7 @@ class _Rounds:
             is_of_request = isinstance(fault, TacclError) and not isinstance(fault, NoScheduleInTime)
             if not self.searches or (is_of_request and not self._is_searched):
                 raise
-            self._failures.append(Failure(f"search for {configuration}", reported(fault)))
+            self._failures.append(EngineFailure(f"search for {configuration}", reported(fault)))
             return
         self._is_searched = True
         self._note(searched)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.instance import Instance
-from taccl.encoding.portfolio.journal import Failure, reported
+from taccl.encoding.portfolio.journal import EngineFailure, reported
 from taccl.encoding.portfolio.solve import engine_requested
 from taccl.errors import CollectiveError, NoScheduleInTime, TacclError
 from taccl.model.problem import Problem
@@ -72,7 +72,7 @@ class ChunkSearch:
         self._reported_us = math.inf
         self._finer_is_slower = False
         self._fault: Exception | None = None
-        self._failures: list[Failure] = []
+        self._failures: list[EngineFailure] = []
         self.trials: list[Trial] = []
         self.interrupted = False
         self._coarsest = state(1)
@@ -266,7 +266,7 @@ class ChunkSearch:
             self._fails(f"chunks {number}", reported(fault))
 
     def _fails(self, name: str, why: str) -> None:
-        self._failures.append(Failure(name, why))
+        self._failures.append(EngineFailure(name, why))
 
     def _improve(self, trial: Trial, seconds: float, engine: str | None = None) -> None:
         """Search longer for the number of a trial."""

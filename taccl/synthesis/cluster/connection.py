@@ -14,7 +14,7 @@ from typing import Any, Generic
 from taccl.errors import ClusterError
 from taccl.support.arguments import shown
 from taccl.synthesis.cluster.pool import A, Pool, T
-from taccl.synthesis.cluster.task import Answer, Task
+from taccl.synthesis.cluster.task import Task, TaskAnswer
 from taccl.synthesis.cluster.tuning import CONNECTION_LATE_S
 from taccl.synthesis.cluster.work import carried_out
 
@@ -62,12 +62,12 @@ def check_address(address: object) -> str:
 def connected(
     address: str,
     *,
-    work: Callable[[bytes, str], Answer] = carried_out,
+    work: Callable[[bytes, str], TaskAnswer] = carried_out,
     reach_s: float = _REACH_S,
     answer_s: float = _ANSWER_S,
-) -> Iterator[Cluster[Task, Answer]]:
+) -> Iterator[Cluster[Task, TaskAnswer]]:
     """The cluster at an address, for the tasks of one search; see `workers_at`."""
-    with workers_at(address, work, Answer, Task, reach_s=reach_s, answer_s=answer_s) as cluster:
+    with workers_at(address, work, TaskAnswer, Task, reach_s=reach_s, answer_s=answer_s) as cluster:
         yield cluster
 
 

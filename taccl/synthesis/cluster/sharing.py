@@ -30,7 +30,7 @@ from taccl.synthesis.cluster.claims import Claim, Claims
 from taccl.synthesis.cluster.connection import Cluster, connected
 from taccl.synthesis.cluster.plan import engines_for, for_a_part, variations
 from taccl.synthesis.cluster.pool import Ended
-from taccl.synthesis.cluster.task import Answer, Task
+from taccl.synthesis.cluster.task import Task, TaskAnswer
 from taccl.synthesis.cluster.tuning import (
     SHARING_AHEAD_BY_WORK,
     SHARING_HERE,
@@ -45,7 +45,7 @@ from taccl.synthesis.cluster.tuning import (
 from taccl.synthesis.search import Found, Observer, heard
 from taccl.synthesis.searcher import Alone, Searcher, TaskRun
 
-TaskEnded = Ended[Task, Answer]
+TaskEnded = Ended[Task, TaskAnswer]
 
 
 @contextmanager
@@ -72,7 +72,7 @@ class Sharing:
     were merged.
     """
 
-    def __init__(self, cluster: Cluster[Task, Answer], limit_s: float = math.inf) -> None:
+    def __init__(self, cluster: Cluster[Task, TaskAnswer], limit_s: float = math.inf) -> None:
         self.cluster, self.address = cluster, cluster.address
         self._end_s = time.monotonic() + limit_s
         self.runs: list[TaskRun] = []

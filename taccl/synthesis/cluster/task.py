@@ -65,7 +65,7 @@ def _bare(problem: Problem) -> Problem:
 
 
 @dataclass(frozen=True, eq=False)
-class Columns:
+class TaskColumns:
     """The columns of a schedule without its problem, as `Schedule` has them."""
 
     chunk: IntArray
@@ -78,10 +78,10 @@ class Columns:
     sum_members: BoolArray | None = None
 
     @staticmethod
-    def of(schedule: Schedule) -> Columns:
+    def of(schedule: Schedule) -> TaskColumns:
         """Those of a schedule."""
         sums = schedule.sums
-        return Columns(
+        return TaskColumns(
             chunk=schedule.chunk,
             link=schedule.link,
             start_us=schedule.start_us,
@@ -138,7 +138,7 @@ def _refused(finding: str) -> ScheduleError:
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class TaskAnswer:
     """What a worker says of a task; nothing of it is believed before it is checked.
 
     Parameters
@@ -150,19 +150,19 @@ class Answer:
     failures : what broke down, a line each.
     """
 
-    columns: Columns | None
+    columns: TaskColumns | None
     claimed_us: float = 0.0
     claimed_source: str = ""
     status: Status | None = None
     seconds: float = 0.0
     failures: tuple[str, ...] = ()
 
-    def made_sane(self) -> Answer:
+    def made_sane(self) -> TaskAnswer:
         """The same with figures and texts that can be stated, whatever a worker put in their place."""
         claimed_us = _figure(self.claimed_us)
         failures = self.failures if isinstance(self.failures, tuple) else ()
-        return Answer(
-            columns=self.columns if isinstance(self.columns, Columns) else None,
+        return TaskAnswer(
+            columns=self.columns if isinstance(self.columns, TaskColumns) else None,
             claimed_us=claimed_us,
             claimed_source=_line(self.claimed_source) if claimed_us else "",
             status=self.status if self.status in get_args(Status) else None,
@@ -171,12 +171,12 @@ class Answer:
         )
 
     @staticmethod
-    def of(found: Found, seconds: float) -> Answer:
+    def of(found: Found, seconds: float) -> TaskAnswer:
         """What a search found."""
         failures = tuple(f"{each.name}: {each.text}" for each in found.failures)
-        columns = Columns.of(found.schedule)
+        columns = TaskColumns.of(found.schedule)
         bound_us, source = found.lower_bound_us, found.bound_source
-        return Answer(columns, bound_us, source, found.status, seconds, failures)
+        return TaskAnswer(columns, bound_us, source, found.status, seconds, failures)
 
 
 def _figure(value: object) -> float:

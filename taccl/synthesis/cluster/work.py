@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from taccl.synthesis.cluster.tuning import WORK_LEAST_S
 
 if TYPE_CHECKING:
-    from taccl.synthesis.cluster.task import Answer
+    from taccl.synthesis.cluster.task import TaskAnswer
 
 
-def carried_out(payload: bytes, key: str) -> Answer:
+def carried_out(payload: bytes, key: str) -> TaskAnswer:
     """Search as the task says, and answer within its seconds; what fails is part of the answer.
 
     Parameters
@@ -30,13 +30,13 @@ def carried_out(payload: bytes, key: str) -> Answer:
         return _carried_out(payload, key, began_s)
     except Exception as fault:
         from taccl.encoding.portfolio.journal import reported
-        from taccl.synthesis.cluster.task import Answer
+        from taccl.synthesis.cluster.task import TaskAnswer
 
-        return Answer(None, seconds=time.monotonic() - began_s, failures=(reported(fault),))
+        return TaskAnswer(None, seconds=time.monotonic() - began_s, failures=(reported(fault),))
 
 
-def _carried_out(payload: bytes, key: str, began_s: float) -> Answer:
-    from taccl.synthesis.cluster.task import Answer
+def _carried_out(payload: bytes, key: str, began_s: float) -> TaskAnswer:
+    from taccl.synthesis.cluster.task import TaskAnswer
     from taccl.synthesis.search import STOP, search
 
     problem, options = pickle.loads(payload)
@@ -44,7 +44,7 @@ def _carried_out(payload: bytes, key: str, began_s: float) -> Answer:
         left_s = options.time_limit_s - (time.monotonic() - began_s)
         options = replace(options, time_limit_s=max(left_s, WORK_LEAST_S))
     found = search(problem, options, lambda _: STOP if is_given_up(key) else None)
-    return Answer.of(found, time.monotonic() - began_s)
+    return TaskAnswer.of(found, time.monotonic() - began_s)
 
 
 def is_given_up(key: str) -> bool:

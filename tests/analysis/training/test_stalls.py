@@ -12,7 +12,7 @@ from taccl.analysis.training.recurrence import exposed_bound_us, run_step
 from taccl.analysis.training.stalled import stall
 from taccl.analysis.training.step_timeline import step_lines, step_timeline
 from taccl.analysis.training.times import BoundTable, TimeTable
-from taccl.analysis.training.workload import Bucket, Call, Layer, Workload
+from taccl.analysis.training.workload import Bucket, BucketCall, Layer, Workload
 from taccl.analysis.training.workload_file import load_workload
 from taccl.backend.show.trace import to_trace
 from taccl.errors import TacclError
@@ -64,7 +64,7 @@ def test_until_the_next_forward_pass_later_layers_wait_less() -> None:
 
 
 def test_calls_stand_where_they_are_waited_for() -> None:
-    called = Workload("called", 1, (Layer("a", MB, 5, 5, (Call("forward", "allreduce", 1),) * 2),))
+    called = Workload("called", 1, (Layer("a", MB, 5, 5, (BucketCall("forward", "allreduce", 1),) * 2),))
     step = run_step(called, called.buckets(1), us_per_mb(1), lambda call: 100)
     assert (step.calls_us, step.exposed_us, step.step_us) == (200, 201, 211)
 
@@ -119,8 +119,8 @@ def test_layers_of_astra_sim(tmp_path: Path) -> None:
     )
     job = load_workload(path)
     assert job.group == 2
-    assert job.layers[0] == Layer("q", 4096, 1.0, 5.01, (Call("backward", "allreduce", 64),))
-    assert job.layers[1] == Layer("fc", 0, 1.0, 5.01, (Call("forward", "allgather", 128),))
+    assert job.layers[0] == Layer("q", 4096, 1.0, 5.01, (BucketCall("backward", "allreduce", 64),))
+    assert job.layers[1] == Layer("fc", 0, 1.0, 5.01, (BucketCall("forward", "allgather", 128),))
     assert stall(path, topology="switch:4").best.step.calls_us > 0
     path.write_text("DATA\n2\nconv\t-1\t1\tNONE\t0\t1\tNONE\t0\t1\tALLREDUCE\t8\t1\n")
     with pytest.raises(TacclError, match="2 layers, and has 1"):
@@ -233,7 +233,7 @@ def test_selected_gpus_are_a_machine() -> None:
 
 
 def test_the_timeline_of_a_step_is_that_of_its_recurrence() -> None:
-    call = Call("forward", "allgather", 2**20)
+    call = BucketCall("forward", "allgather", 2**20)
     layers = (Layer("a", 2**24, 100, 200, (call,)), Layer("b", 2**22, 100, 0))
     found = stall(Workload("job", 1, layers, idle_us=50), topology="ring:4", plan="ring,ring", bucket=1)
     assert [each.plan for each in found.plans] == ["ring"]

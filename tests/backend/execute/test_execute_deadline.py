@@ -12,7 +12,7 @@ from programs import direct_alltoall, ring_allgather, ring_allreduce, scratch_al
 from taccl.backend.execute import execute
 from taccl.backend.execute.call import DTYPES, OPS
 from taccl.backend.execute.deadline import Deadline
-from taccl.backend.execute.reference import Answer
+from taccl.backend.execute.reference import ReferenceAnswer
 from taccl.backend.execute.requested import RunRequested
 from taccl.backend.execute.two_sided.call import make_call
 from taccl.errors import VerificationError
@@ -99,7 +99,7 @@ def test_inputs_and_results_are_the_same_however_often_the_clock_is_looked_at(dt
         call = make_call(
             ring_allreduce(4), RunRequested(size_bytes=2**12, dtype=dtype, op=op), in_place=False
         )
-        answer = Answer(call, lambda: None)
+        answer = ReferenceAnswer(call, lambda: None)
         return [answer.input_of(rank) for rank in range(4)]
 
     whole = inputs()

@@ -6,16 +6,16 @@ import z3
 from small_problems import custom, full, machine, ndv2_node, problem, ring
 
 from taccl.encoding.frontier import (
+    ModelVerdict,
     Point,
     Undecided,
-    Verdict,
     decide,
     fewest_steps,
     round_bound,
     round_network,
     walk,
 )
-from taccl.encoding.frontier.model import Model
+from taccl.encoding.frontier.model import StepsModel
 from taccl.encoding.frontier.points import copies_of
 from taccl.encoding.instance import Instance
 from taccl.errors import CollectiveError, SolverError, TopologyError
@@ -138,9 +138,9 @@ def test_links_that_share_a_port_take_turns() -> None:
 def test_open_rounds_and_given_ones_agree() -> None:
     stated = problem(ring(4, both=True), "allgather", 2)
     for rounds, expected in ((2, z3.unsat), (3, z3.sat), (4, z3.sat)):
-        assert Model(Instance(stated), 2, rounds).solver.check() == expected
+        assert StepsModel(Instance(stated), 2, rounds).solver.check() == expected
         routes = [(first, rounds - first) for first in range(1, rounds)]
-        given = [Model(Instance(stated), 2, rounds, way).solver.check() for way in routes]
+        given = [StepsModel(Instance(stated), 2, rounds, way).solver.check() for way in routes]
         assert (z3.sat in given) == (expected == z3.sat)
 
 
@@ -190,8 +190,8 @@ def test_more_steps_are_tried_only_while_rounds_can_still_be_saved() -> None:
 def test_a_question_without_an_answer_is_named_and_what_follows_is_not_called_minimal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def forgetful(*question: object) -> Verdict:
-        return Verdict() if question[2] == 2 else decide(*question)
+    def forgetful(*question: object) -> ModelVerdict:
+        return ModelVerdict() if question[2] == 2 else decide(*question)
 
     monkeypatch.setattr("taccl.encoding.frontier.points.decide", forgetful)
     topology = ring(4, both=True)

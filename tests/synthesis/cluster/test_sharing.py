@@ -29,22 +29,22 @@ from taccl.support.schemas import json_schema
 from taccl.synthesis.cluster import pool, work
 from taccl.synthesis.cluster.connection import connected
 from taccl.synthesis.cluster.sharing import Sharing
-from taccl.synthesis.cluster.task import Answer
+from taccl.synthesis.cluster.task import TaskAnswer
 from taccl.synthesis.cluster.versions import about
 from taccl.synthesis.search import Found, Observer, Progress, search
 
-Work = Callable[[bytes, str], Answer]
+Work = Callable[[bytes, str], TaskAnswer]
 
 #: This many units of work for the whole, of which each of eight tasks has three quarters.
 WORK = SearchOptions(engine="greedy", effort=40)
 CLOCK = SearchOptions(engine="greedy", time_limit_s=30.0)
 
 
-def until_given_up(payload: bytes, key: str) -> Answer:
+def until_given_up(payload: bytes, key: str) -> TaskAnswer:
     """Work until nobody waits any more."""
     while not work.is_given_up(key):
         time.sleep(0.02)
-    return Answer(None)
+    return TaskAnswer(None)
 
 
 @pytest.fixture(scope="module")
@@ -187,7 +187,7 @@ def strange(payload: bytes, key: str) -> object:
     if seed == 2:
         return "fast"
     if seed == 6:
-        return Answer(None, failures=("SolverError: no such solver",))
+        return TaskAnswer(None, failures=("SolverError: no such solver",))
     if seed == 7:
         os.kill(os.getpid(), signal.SIGKILL)
     answer = work.carried_out(payload, key)

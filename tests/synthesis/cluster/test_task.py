@@ -12,7 +12,7 @@ from taccl.encoding.portfolio.journal import Journal
 from taccl.errors import ScheduleError
 from taccl.model.problem import Problem
 from taccl.synthesis.cluster.plan import engines_for, variations
-from taccl.synthesis.cluster.task import Answer, Columns, Task
+from taccl.synthesis.cluster.task import Task, TaskAnswer, TaskColumns
 from taccl.synthesis.cluster.work import carried_out
 
 GREEDY = SearchOptions(engine="greedy", effort=50, seed=7)
@@ -24,7 +24,7 @@ def problem() -> Problem:
 
 
 @pytest.fixture
-def answer(problem: Problem) -> Answer:
+def answer(problem: Problem) -> TaskAnswer:
     return carried_out(Task(0, problem, GREEDY).payload, "no key of Dask")
 
 
@@ -40,7 +40,9 @@ def test_what_was_derived_from_a_problem_stays_here(problem: Problem) -> None:
     assert "link_index" not in vars(sent.topology)
 
 
-def test_an_answer_is_a_schedule_of_the_problem_as_it_is_known_here(problem: Problem, answer: Answer) -> None:
+def test_an_answer_is_a_schedule_of_the_problem_as_it_is_known_here(
+    problem: Problem, answer: TaskAnswer
+) -> None:
     schedule = answer.columns.as_schedule_of(problem)
     assert schedule.problem is problem
     schedule.check()
@@ -69,19 +71,19 @@ def test_what_fails_on_a_worker_is_part_of_its_answer(problem: Problem) -> None:
     ids=str,
 )
 def test_columns_that_fit_no_schedule_of_the_problem_are_refused(
-    problem: Problem, answer: Answer, wrong: dict[str, object]
+    problem: Problem, answer: TaskAnswer, wrong: dict[str, object]
 ) -> None:
     """The others are one row long; `chunk` alone has a row where the others have more."""
     columns = answer.columns
     if "chunk" not in wrong:
         row = {name: column[:1] for name, column in vars(columns).items() if column is not None}
-        columns = Columns(**row)
+        columns = TaskColumns(**row)
     with pytest.raises(ScheduleError, match="is no schedule"):
         replace(columns, **wrong).as_schedule_of(problem)
 
 
 def test_figures_and_texts_of_a_worker_are_made_sane() -> None:
-    wild = Answer("fast", float("nan"), "x" * 1000, "proved", -1.0, ("\x1b[31mred", *("more",) * 100))
+    wild = TaskAnswer("fast", float("nan"), "x" * 1000, "proved", -1.0, ("\x1b[31mred", *("more",) * 100))
     sane = wild.made_sane()
     assert (sane.columns, sane.claimed_us, sane.claimed_source) == (None, 0.0, "")
     assert (sane.status, sane.seconds) == (None, 0.0)

@@ -29,7 +29,7 @@ Row = Mapping[str, object]
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class QuestionPart:
     """One question with its rows of the table.
 
     Parameters
@@ -44,7 +44,7 @@ class Part:
     names: Mapping[Curve, str]
 
 
-def contents(parts: Sequence[Part]) -> dict[str, object]:
+def contents(parts: Sequence[QuestionPart]) -> dict[str, object]:
     """The questions, their machines, each once, and what each schedule keeps busy there."""
     machines: list[PhysicalTopology] = []
     for part in parts:
@@ -64,7 +64,7 @@ def contents(parts: Sequence[Part]) -> dict[str, object]:
     }
 
 
-def _question(part: Part, machines: Sequence[PhysicalTopology]) -> dict[str, object]:
+def _question(part: QuestionPart, machines: Sequence[PhysicalTopology]) -> dict[str, object]:
     question = part.envelope.question
     return {
         "name": question.name,
@@ -148,7 +148,7 @@ def explored_page(
     title: str,
     facts: Sequence[tuple[str, str]],
     notes: Sequence[str],
-    parts: Sequence[Part],
+    parts: Sequence[QuestionPart],
     timelines: Mapping[str, str],
 ) -> str:
     """The whole page.

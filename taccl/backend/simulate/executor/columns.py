@@ -10,7 +10,7 @@ from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray
 
 
-class Columns(NamedTuple):
+class StepColumns(NamedTuple):
     """A program on a network.
 
     Parameters
@@ -44,7 +44,7 @@ class Columns(NamedTuple):
     port_link: IntArray
 
 
-class Call(NamedTuple):
+class CallColumns(NamedTuple):
     """What one call costs: sizes in bytes, times in microseconds.
 
     Parameters
@@ -129,7 +129,7 @@ class Blocks(NamedTuple):
         return Blocks(state, first[:-1].copy(), turn, piece, part, np.zeros(num), np.zeros(num), nobody)
 
 
-class Flow(NamedTuple):
+class FlowColumns(NamedTuple):
     """Connections: slices begun, sent and taken, and when those in between began and ended.
 
     `seen_taken` : slices taken when the sender last looked. `begin_us`, `sent_us` : a column for each slot.
@@ -143,9 +143,11 @@ class Flow(NamedTuple):
     sent_us: FloatArray
 
     @staticmethod
-    def empty(connections: int, slots: int) -> Flow:
+    def empty(connections: int, slots: int) -> FlowColumns:
         begun, sent, taken, seen = (np.zeros(connections, dtype=np.int64) for _ in range(4))
-        return Flow(begun, sent, taken, seen, np.zeros((connections, slots)), np.zeros((connections, slots)))
+        return FlowColumns(
+            begun, sent, taken, seen, np.zeros((connections, slots)), np.zeros((connections, slots))
+        )
 
 
 class Traffic(NamedTuple):

@@ -12,7 +12,7 @@ from itertools import chain
 import numpy as np
 
 from taccl.backend.program import Op, Program
-from taccl.backend.simulate.executor.columns import Call, Columns, Filled
+from taccl.backend.simulate.executor.columns import CallColumns, Filled, StepColumns
 from taccl.backend.simulate.matched import links_of, matched, ranges_of
 from taccl.backend.step_rows import OPS
 from taccl.backend.verify.msccl_xml.connections import Connections
@@ -67,7 +67,7 @@ class Prepared:
     topology: LogicalTopology
     executed: ExecutedSteps
     connections: Connections
-    columns: Columns
+    columns: StepColumns
 
     @staticmethod
     def of(program: Program, topology: LogicalTopology) -> Prepared:
@@ -108,7 +108,7 @@ class Prepared:
             topology,
             executed,
             connections,
-            Columns(*(np.ascontiguousarray(column, dtype=np.int64) for column in columns)),
+            StepColumns(*(np.ascontiguousarray(column, dtype=np.int64) for column in columns)),
         )
 
     def run(
@@ -176,13 +176,13 @@ class Prepared:
 
 def _call(
     executor: Executor, costs: ProtocolCosts, network: LogicalTopology, chunk_bytes: float, rounds: int
-) -> Call:
+) -> CallColumns:
     """What a call costs whose chunks have this many bytes, in this many rounds.
 
     Times are made floats: for each that is a whole number the loop would be compiled again, 15 seconds.
     """
     shape, sum_us_per_byte = costs.shape, 1e-3 / executor.reduce_gbps
-    return Call(
+    return CallColumns(
         alpha_us=np.asarray(network.alpha_us, dtype=np.float64),
         pair_us_per_byte=np.asarray(network.pair_betas * (shape.wire / MB), dtype=np.float64),
         rounds=rounds,

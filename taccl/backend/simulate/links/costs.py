@@ -25,7 +25,7 @@ OVERHEAD = {Protocol.SIMPLE: 1.0, Protocol.LL: 2.0, Protocol.LL128: 128 / 120}
 
 
 @dataclass(frozen=True, eq=False)
-class Costs:
+class PortCosts:
     """Arrays over the steps of a program.
 
     Parameters
@@ -59,7 +59,7 @@ def costs_of(
     overhead: float,
     slots: int | None,
     copy_us_per_mb: float,
-) -> Costs:
+) -> PortCosts:
     """Costs on a topology of every step of a program, all of whose sends are matched.
 
     Raises
@@ -80,7 +80,7 @@ def costs_of(
     merged = executed.sources_merged
     fits = group_bytes(columns.program, EXECUTOR, protocol) // max(1.0, chunk_mb * MB)
     per_piece = min(MAX_COUNT, max(1, int(fits)))
-    return Costs(
+    return PortCosts(
         link=link,
         busy_us=busy,
         ports_us=_ports_us(topology, link, size),

@@ -22,7 +22,7 @@ import numpy as np
 
 from taccl.backend.machine.acts import Kind
 from taccl.backend.program import Program, Protocol
-from taccl.backend.simulate.links.costs import OVERHEAD, Costs, costs_of
+from taccl.backend.simulate.links.costs import OVERHEAD, PortCosts, costs_of
 from taccl.backend.simulate.links.events import Steps, run_events
 from taccl.backend.simulate.links.simulation import Simulation
 from taccl.backend.simulate.matched import hang, matched, ranges_of, run_steps
@@ -89,7 +89,7 @@ def simulate_program(
     return simulation if protocol is None else replace(simulation, counts_flags=True)
 
 
-def _execute(executed: ExecutedSteps, connections: Connections, costs: Costs) -> IntArray:
+def _execute(executed: ExecutedSteps, connections: Connections, costs: PortCosts) -> IntArray:
     """Steps in an order in which they can be done; an error if there is none."""
     acts, run = run_steps(executed, connections, costs.slots, costs.chunks_per_piece)
     if run.ends:
@@ -103,7 +103,7 @@ def _run(
     executed: ExecutedSteps,
     connections: Connections,
     topology: LogicalTopology,
-    costs: Costs,
+    costs: PortCosts,
     urgency_us: FloatArray,
     chunk_mb: float,
 ) -> Simulation:
@@ -140,7 +140,7 @@ def _steps(
     executed: ExecutedSteps,
     connections: Connections,
     topology: LogicalTopology,
-    costs: Costs,
+    costs: PortCosts,
     urgency_us: FloatArray,
 ) -> Steps:
     """What the event loop reads."""
@@ -183,7 +183,7 @@ def _takers(source: IntArray) -> IntArray:
 
 
 def urgency_us(
-    executed: ExecutedSteps, connections: Connections, costs: Costs, order: IntArray
+    executed: ExecutedSteps, connections: Connections, costs: PortCosts, order: IntArray
 ) -> FloatArray:
     """For each step, microseconds from its start to the end of what must follow it.
 

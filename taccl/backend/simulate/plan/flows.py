@@ -21,7 +21,7 @@ Done = Callable[[], None]
 
 
 @dataclass(eq=False, slots=True)
-class Flow:
+class LinkFlow:
     """Bytes on a link; `left` of them at `since_us`, and `version` tells old predictions of its end."""
 
     link: int
@@ -34,7 +34,7 @@ class Flow:
 
 
 @dataclass(eq=False)
-class Clock:
+class FlowClock:
     """What happens when.
 
     Parameters
@@ -57,12 +57,12 @@ class Clock:
         ):
             self._pairs[link].append((port, beta / MB))
         self.port_bytes = np.zeros(topology.num_ports)
-        self._on_port: dict[int, dict[Flow, None]] = {}
-        self._of_mover: dict[object, dict[Flow, None]] = {}
+        self._on_port: dict[int, dict[LinkFlow, None]] = {}
+        self._of_mover: dict[object, dict[LinkFlow, None]] = {}
         # Where flows came or went at this moment.
         self._changed_ports: dict[int, None] = {}
         self._changed_movers: dict[object, None] = {}
-        self._events: list[tuple[float, int, Flow | None, int, Done]] = []
+        self._events: list[tuple[float, int, LinkFlow | None, int, Done]] = []
         self._number = count()
 
     def at(self, when_us: float, done: Done) -> None:
@@ -74,7 +74,7 @@ class Clock:
         if size <= 0:
             self.at(self.now_us, done)
             return
-        flow = Flow(link, mover, size, done, self.now_us)
+        flow = LinkFlow(link, mover, size, done, self.now_us)
         for port, _ in self._pairs[link]:
             self._on_port.setdefault(port, {})[flow] = None
             self.port_bytes[port] += size
@@ -96,7 +96,7 @@ class Clock:
             self.now_us = when_us
             done()
 
-    def _leaves(self, flow: Flow, when_us: float) -> None:
+    def _leaves(self, flow: LinkFlow, when_us: float) -> None:
         self.now_us = when_us
         flow.version += 1
         for port, _ in self._pairs[flow.link]:
@@ -105,7 +105,7 @@ class Clock:
             self._of_mover[flow.mover].pop(flow, None)
         self._note(flow)
 
-    def _note(self, flow: Flow) -> None:
+    def _note(self, flow: LinkFlow) -> None:
         for port, _ in self._pairs[flow.link]:
             self._changed_ports[port] = None
         if flow.mover is not None:
@@ -113,7 +113,7 @@ class Clock:
 
     def _share_anew(self) -> None:
         """New rates for all that share something with flows that came or went."""
-        touched: dict[Flow, None] = {}
+        touched: dict[LinkFlow, None] = {}
         for port in self._changed_ports:
             touched |= self._on_port[port]
         for mover in self._changed_movers:

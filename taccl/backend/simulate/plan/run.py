@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from taccl.backend.faces import faces_of
 from taccl.backend.plan import Channel, ChannelEnd, ExecutionPlan, ends_of
-from taccl.backend.simulate.plan.flows import Clock, Done
+from taccl.backend.simulate.plan.flows import Done, FlowClock
 from taccl.backend.simulate.plan.record import Record
 from taccl.backend.simulate.plan.work import Packets
 from taccl.errors import TopologyError
@@ -39,7 +39,7 @@ class PlanRun:
         self.plan, self.topology, self.chunk = plan, topology, chunk
         self.costs, self.proxy_us, self.copy_us_per_byte = costs, proxy_us, copy_us_per_byte
         self.executor = topology.executor if costs is not None else None
-        self.clock = Clock(topology, 0.0 if costs is None else costs.block_us_per_byte)
+        self.clock = FlowClock(topology, 0.0 if costs is None else costs.block_us_per_byte)
         self.faces = faces_of(topology)
         self.ends = ends_of(plan)
         count = sum(map(len, self.ends.values()))

@@ -12,7 +12,7 @@ import numpy as np
 from taccl.encoding.core.costs import Costs
 from taccl.encoding.core.scheduler.graph import (
     Cells,
-    Graph,
+    SendGraph,
     Sends,
     busy_us,
     durations_us,
@@ -46,7 +46,7 @@ def warm_up() -> None:
 __all__ = [
     "Cells",
     "Detours",
-    "Graph",
+    "SendGraph",
     "Sends",
     "Timed",
     "busy_us",

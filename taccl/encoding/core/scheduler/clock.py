@@ -13,7 +13,7 @@ import numpy as np
 
 from taccl.encoding.core.costs import Costs
 from taccl.encoding.core.heaps import pop, push
-from taccl.encoding.core.scheduler.graph import Graph
+from taccl.encoding.core.scheduler.graph import SendGraph
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
 
@@ -30,7 +30,7 @@ class Lines(NamedTuple):
     items: IntArray
 
 
-class Clock(NamedTuple):
+class EventClock(NamedTuple):
     """The moment, what comes next, and when each port is free.
 
     Parameters
@@ -79,10 +79,10 @@ def lines(room: IntArray) -> Lines:
     )
 
 
-def clock(costs: Costs, sends: int) -> Clock:
+def clock(costs: Costs, sends: int) -> EventClock:
     """A clock at 0 for this many sends on their way at once."""
     room = sends + costs.num_ports
-    return Clock(
+    return EventClock(
         np.zeros(1),
         np.zeros(1, np.int64),
         np.zeros(1, np.int64),
@@ -92,7 +92,7 @@ def clock(costs: Costs, sends: int) -> Clock:
     )
 
 
-def progress(graph: Graph) -> Progress:
+def progress(graph: SendGraph) -> Progress:
     """Nothing has started."""
     sends, many = graph.sends, len(graph.sends.link)
     return Progress(

@@ -43,7 +43,7 @@ class Sends(NamedTuple):
     num_cells: int
 
 
-class Graph(NamedTuple):
+class SendGraph(NamedTuple):
     """Sends, and the same read from the cells.
 
     Parameters
@@ -73,7 +73,7 @@ class Cells(NamedTuple):
 
 def graph_of(
     sends: Sends, tail_us: FloatArray | None = None, signals: Sequence[Sequence[int]] | None = None
-) -> Graph:
+) -> SendGraph:
     """The sends as the cells see them; `signals` : the cells that each gives when it starts."""
     many = len(sends.link)
     tail_us = np.zeros(many) if tail_us is None else tail_us
@@ -85,7 +85,7 @@ def graph_of(
     order = by_value(sends.need)
     user = np.repeat(np.arange(many), np.diff(sends.first_need))[order]
     first_user = np.concatenate([[0], np.cumsum(np.bincount(sends.need, minlength=sends.num_cells))])
-    return Graph(sends, tail_us, pending, first_user, user, first, signal)
+    return SendGraph(sends, tail_us, pending, first_user, user, first, signal)
 
 
 def sends_that_wait(
@@ -222,13 +222,13 @@ def busy_us(sends: Sends, costs: Costs, topology: LogicalTopology) -> FloatArray
     return np.asarray(np.bincount(costs.port[pair], busy, costs.num_ports), dtype=np.float64)
 
 
-def tails_us(graph: Graph, weight_us: FloatArray) -> FloatArray:
+def tails_us(graph: SendGraph, weight_us: FloatArray) -> FloatArray:
     """For each send, the largest sum of weights from it to the end of all that waits for it, with its own."""
     tail_us = graph.tail_us.copy()
     return np.asarray(_tails(len(weight_us), graph=graph, weight_us=weight_us, tail_us=tail_us, adds=False))
 
 
-def work_behind_us(graph: Graph, weight_us: FloatArray) -> FloatArray:
+def work_behind_us(graph: SendGraph, weight_us: FloatArray) -> FloatArray:
     """For each send the weights of all that waits for it, with its own; where several give, a part."""
     behind_us = np.zeros(len(weight_us))
     return np.asarray(_tails(len(weight_us), graph=graph, weight_us=weight_us, tail_us=behind_us, adds=True))

@@ -28,7 +28,7 @@ from taccl.encoding.core.scheduler.clock import (
     progress,
     send,
 )
-from taccl.encoding.core.scheduler.graph import Graph
+from taccl.encoding.core.scheduler.graph import SendGraph
 from taccl.encoding.core.scheduler.pipeline import Timed
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
@@ -70,7 +70,7 @@ class _Match(NamedTuple):
     cursor: IntArray
 
 
-def matched(graph: Graph, costs: Costs, tail_us: FloatArray) -> Timed:
+def matched(graph: SendGraph, costs: Costs, tail_us: FloatArray) -> Timed:
     """When every send goes; `tail_us`, shape (num_sends,), is what still has to follow each, with itself."""
     sends, many = graph.sends, len(graph.sends.link)
     num_links, num_ports = len(costs.alpha_us), costs.num_ports

@@ -34,7 +34,7 @@ from taccl.encoding.core.scheduler.clock import (
     progress,
     send,
 )
-from taccl.encoding.core.scheduler.graph import Graph
+from taccl.encoding.core.scheduler.graph import SendGraph
 from taccl.encoding.core.tuning import PIPELINE_LOOKS
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray
@@ -123,7 +123,7 @@ _NOWHERE = Detours(_NONE, _NONE, np.zeros(0), _NONE, _NO_ROWS, _NO, _NONE, _NONE
 
 
 def pipelined(
-    graph: Graph,
+    graph: SendGraph,
     costs: Costs,
     key: FloatArray,
     *,

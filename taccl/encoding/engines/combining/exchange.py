@@ -42,7 +42,7 @@ class State(NamedTuple):
     last: float
 
 
-class Choice(NamedTuple):
+class ExchangeChoice(NamedTuple):
     """What a sender gives: the numbers of its parts, their union, and the contributions that are gained.
 
     `stay` has the numbers of those of the receiver's parts that are not displaced.
@@ -54,7 +54,7 @@ class Choice(NamedTuple):
     stay: tuple[int, ...]
 
 
-class Step(NamedTuple):
+class ExchangeStep(NamedTuple):
     """What one gene comes to: the state after it, what it carries, shape (G, C), and its sets."""
 
     state: State
@@ -90,7 +90,7 @@ class ExchangeDecoder:
         self._most = max(1, *(each.bit_count() for each in whole))
         self._price = max(orbits.alpha_us, default=0.0) + max(orbits.chunk_us, default=0.0)
         self.transfers = [_transfers(orbits, orbit) for orbit in range(orbits.num_link_orbits)]
-        self._known: dict[tuple[tuple[int, ...], tuple[int, ...]], Choice | None] = {}
+        self._known: dict[tuple[tuple[int, ...], tuple[int, ...]], ExchangeChoice | None] = {}
 
     def traits(self, orbit: int) -> tuple[IntArray, ...]:
         """What transfers may have in common, each of shape (G, C).
@@ -131,7 +131,7 @@ class ExchangeDecoder:
         score = last + price + MEAN_WEIGHT * times / max(1, len(self._wanted))
         return Decoded(self, score, last, lacking, kept, transfers, states, sets)
 
-    def step(self, state: State, gene: SendGene) -> Step | None:
+    def step(self, state: State, gene: SendGene) -> ExchangeStep | None:
         """Decode one gene; None if it carries nothing."""
         orbits, orbit, parts, at = self.orbits, gene.orbit, state.parts, state.at
         transfers = self.transfers[orbit]
@@ -162,18 +162,18 @@ class ExchangeDecoder:
                 _add_two(new_parts, new_at, transfer.dst)
         after = State(new_parts, new_at, free, max(state.last, end))
         shape = len(orbits.group), len(orbits.chunks)
-        return Step(after, carried.reshape(shape), [choice.union for _, choice in going])
+        return ExchangeStep(after, carried.reshape(shape), [choice.union for _, choice in going])
 
     def _going(
         self, parts: list[tuple[int, ...]], transfers: Sequence[OrbitTransfer]
-    ) -> list[tuple[OrbitTransfer, Choice]]:
+    ) -> list[tuple[OrbitTransfer, ExchangeChoice]]:
         """The transfers whose receivers gain something."""
         pairs = [(transfer, self.choice(parts[transfer.src], parts[transfer.dst])) for transfer in transfers]
         return [(transfer, choice) for transfer, choice in pairs if choice is not None]
 
     def early(
         self, state: State, transfers: Sequence[OrbitTransfer], by_us: float
-    ) -> list[tuple[OrbitTransfer, Choice]]:
+    ) -> list[tuple[OrbitTransfer, ExchangeChoice]]:
         """The same with the parts alone that are at the senders by some moment."""
         going = []
         for transfer in transfers:
@@ -188,7 +188,7 @@ class ExchangeDecoder:
                 and (choice := self.choice(tuple([ours[number] for number in there]), theirs)) is not None
             ):
                 take = tuple([there[number] for number in choice.take])
-                going.append((transfer, Choice(take, choice.union, choice.gain, choice.stay)))
+                going.append((transfer, ExchangeChoice(take, choice.union, choice.gain, choice.stay)))
         return going
 
     def ready_us(self, state: State, transfer: OrbitTransfer) -> tuple[float, float]:
@@ -200,7 +200,7 @@ class ExchangeDecoder:
         moments = [since[number] for number in choice.take]
         return min(moments), max(moments)
 
-    def choice(self, ours: tuple[int, ...], theirs: tuple[int, ...]) -> Choice | None:
+    def choice(self, ours: tuple[int, ...], theirs: tuple[int, ...]) -> ExchangeChoice | None:
         """What a rank with some parts gives to one with others; None if the other gains nothing."""
         key = ours, theirs
         if key not in self._known:
@@ -229,7 +229,7 @@ def _add_two(parts: list[tuple[int, ...]], at: list[tuple[float, ...]], place: i
     at[place] = (since, max(one_at, other_at), *rest_at)
 
 
-def chosen(ours: tuple[int, ...], theirs: tuple[int, ...]) -> Choice | None:
+def chosen(ours: tuple[int, ...], theirs: tuple[int, ...]) -> ExchangeChoice | None:
     """Those of our parts that each bring more than they displace, or all, whichever brings more together."""
     some = tuple(
         number
@@ -243,11 +243,11 @@ def chosen(ours: tuple[int, ...], theirs: tuple[int, ...]) -> Choice | None:
     return best if best.gain > 0 else None
 
 
-def _given(ours: tuple[int, ...], theirs: tuple[int, ...], take: tuple[int, ...]) -> Choice:
+def _given(ours: tuple[int, ...], theirs: tuple[int, ...], take: tuple[int, ...]) -> ExchangeChoice:
     union = 0
     for number in take:
         union |= ours[number]
     stay = tuple(number for number, other in enumerate(theirs) if not other & union)
     kept = sum([theirs[number].bit_count() for number in stay])
     gain = union.bit_count() + kept - sum([other.bit_count() for other in theirs])
-    return Choice(take, union, gain, stay)
+    return ExchangeChoice(take, union, gain, stay)

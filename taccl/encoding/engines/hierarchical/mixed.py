@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from taccl.encoding.engines.hierarchical.rounds import Costs, Piece, Round
+from taccl.encoding.engines.hierarchical.rounds import Piece, Round, RoundCosts
 from taccl.encoding.engines.hierarchical.tuning import (
     MIXED_CHANGES,
     MIXED_JOINED,
@@ -35,7 +35,7 @@ class _Wave(NamedTuple):
 
 
 def mixed(
-    nodes: int, gpus: int, num_rails: int, each: int, most: int, costs: Mapping[int, Costs]
+    nodes: int, gpus: int, num_rails: int, each: int, most: int, costs: Mapping[int, RoundCosts]
 ) -> Iterator[tuple[Round, ...]]:
     """Rounds for this many nodes, in the routes that promise most.
 
@@ -61,7 +61,7 @@ def mixed(
         yield tuple(_rounds(waves, num_rails))
 
 
-def _refined(waves: tuple[_Wave, ...], most: int, costs: Mapping[int, Costs]) -> tuple[_Wave, ...]:
+def _refined(waves: tuple[_Wave, ...], most: int, costs: Mapping[int, RoundCosts]) -> tuple[_Wave, ...]:
     """Waves that end sooner: chunks of a group go from one round to another, or its rounds become others.
 
     The first round stays, the others follow from the widest to the narrowest.
@@ -91,7 +91,7 @@ def _refined(waves: tuple[_Wave, ...], most: int, costs: Mapping[int, Costs]) ->
     return (first, *trial) if trial_us < best_us else best
 
 
-def _ends_us(waves: tuple[_Wave, ...], costs: Mapping[int, Costs]) -> float:
+def _ends_us(waves: tuple[_Wave, ...], costs: Mapping[int, RoundCosts]) -> float:
     """When all is spread if rounds follow each other at once, across nodes and then inside."""
     came_us = spread_us = 0.0
     for wave in waves:
@@ -117,7 +117,7 @@ class _Mix:
     chunks: int
     num_rails: int
     most: int
-    costs: Mapping[int, Costs]
+    costs: Mapping[int, RoundCosts]
     left: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     groups: int = 0
 

@@ -39,7 +39,7 @@ Round = tuple[Piece, ...]
 
 
 @dataclass(frozen=True)
-class Costs:
+class RoundCosts:
     """What a round of n chunks keeps busy, microseconds: `alpha_us + n * chunk_us`.
 
     The first two are of the rails, the others of the busiest port inside a node.
@@ -91,7 +91,7 @@ def divided(in_widths: Sequence[int], gpus: int, num_rails: int, each: int) -> I
 
 
 def falling(
-    nodes: int, gpus: int, num_rails: int, each: int, most: int, costs: Costs
+    nodes: int, gpus: int, num_rails: int, each: int, most: int, costs: RoundCosts
 ) -> Iterator[tuple[Round, ...]]:
     """Rounds for this many nodes that rise at once and fall to the end, in the routes that promise most.
 
@@ -114,7 +114,7 @@ def falling(
     yield from sorted(found, key=lambda plan: found[plan])[:ROUNDS_MOST_ROWS]
 
 
-def _ends_us(plan: Sequence[Round], each: int, costs: Costs) -> float:
+def _ends_us(plan: Sequence[Round], each: int, costs: RoundCosts) -> float:
     """When all is spread if rounds follow each other at once, across nodes and then inside."""
     came_us, spread_us = 0.0, costs.inside_alpha_us + costs.inside_chunk_us * each
     for pieces in plan:
@@ -148,7 +148,7 @@ def _rising(nodes: int, gpus: int, num_rails: int) -> list[int]:
     return sorted(chosen)
 
 
-def _rows_of_widths(total: int, widest: int, costs: Costs) -> list[list[int]]:
+def _rows_of_widths(total: int, widest: int, costs: RoundCosts) -> list[list[int]]:
     """Widths of the last rounds, the last one first, in the routes that promise most."""
     least = costs.inside_alpha_us + costs.inside_chunk_us
     most = costs.inside_alpha_us + costs.inside_chunk_us * widest
@@ -163,7 +163,7 @@ def _rows_of_widths(total: int, widest: int, costs: Costs) -> list[list[int]]:
     return [list(row) for row in sorted(found, key=lambda row: found[row])[:ROUNDS_MOST_ROWS]]
 
 
-def _falls(lag_us: float, total: int, widest: int, costs: Costs) -> list[int]:
+def _falls(lag_us: float, total: int, widest: int, costs: RoundCosts) -> list[int]:
     """The widths of rounds from the last one back until they are widest, in chunks."""
     row: list[int] = []
     spare_us = lag_us

@@ -16,7 +16,7 @@ import numpy as np
 
 from taccl.encoding.engines.hierarchical.cluster import Cluster
 from taccl.encoding.engines.hierarchical.rails import Rails
-from taccl.encoding.engines.hierarchical.rounds import Costs, Piece, Round
+from taccl.encoding.engines.hierarchical.rounds import Piece, Round, RoundCosts
 from taccl.model.collective import IntArray
 from taccl.model.network import LogicalTopology
 
@@ -284,7 +284,7 @@ class _Planned:
 
 def costs_of(
     cluster: Cluster, topology: LogicalTopology, rails: Rails, chunks_per_gpu: int, most: int, team: int = 1
-) -> Costs:
+) -> RoundCosts:
     """What rounds of teams of rails keep busy; of all that goes over one rail, `most` chunks in a send."""
     widest = max(1, min(most, cluster.gpus * chunks_per_gpu // team))
     ends = [
@@ -300,7 +300,7 @@ def costs_of(
         planned = _Planned(cluster, topology, rails, chunks_per_gpu, most)
         inside.append(planned.inside_us(chunks, team))
     slopes = [(last - first) / max(1, widest - 1) for first, last in (across, inside)]
-    return Costs(across[0] - slopes[0], slopes[0], inside[0] - slopes[1], slopes[1])
+    return RoundCosts(across[0] - slopes[0], slopes[0], inside[0] - slopes[1], slopes[1])
 
 
 def _links_inside(topology: LogicalTopology, gpus: int, part: int) -> list[list[tuple[int, int]]]:

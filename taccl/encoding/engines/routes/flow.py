@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from taccl.encoding.core.flow import least_busy_flow
-from taccl.encoding.core.flow_paths import Pair, Path, paths_of, whole_chunks
+from taccl.encoding.core.flow_paths import FlowPath, Pair, paths_of, whole_chunks
 from taccl.encoding.engines.routes.columns import Routes, copies_of, turns
 from taccl.encoding.engines.routes.tuning import FLOW_SHORTNESS, MOST_RANK_LINKS, MOST_TRANSFERS
 from taccl.encoding.instance import Instance
@@ -37,7 +37,7 @@ def flow(part: Instance, budget: Budget) -> Routes | None:
     wanted = np.zeros((problem.num_ranks, problem.num_ranks), dtype=np.int64)
     for pair, each in chunks.items():
         wanted[pair] = len(each)
-    paths: dict[Pair, list[Path]] = {}
+    paths: dict[Pair, list[FlowPath]] = {}
     for source in np.flatnonzero(wanted.any(axis=1)).tolist():
         paths |= paths_of(problem, source, least.mb[source] / problem.chunk_mb, wanted[source])
     if paths.keys() != chunks.keys():

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from taccl.encoding.core.distance import distances_from
-from taccl.encoding.core.flow_paths import Path, whole_chunks
+from taccl.encoding.core.flow_paths import FlowPath, whole_chunks
 from taccl.encoding.core.linear import LinearModel, solve
 from taccl.encoding.engines.routes.columns import Routes, copies_of, turns
 from taccl.encoding.engines.routes.tuning import LAYERS_LOWNESS
@@ -117,10 +117,10 @@ def _ports_finish_in_time(
 def _dealt(problem: Problem, chunks: dict[int, list[int]], onward: _Onward, loads: FloatArray) -> Routes:
     """Whole chunks for the loads; the chunks that a rank takes over one link are neighbours."""
     dst = problem.topology.dst
-    candidates: dict[tuple[int, int], list[Path]] = {}
+    candidates: dict[tuple[int, int], list[FlowPath]] = {}
     for source, link, load in zip(onward.source.tolist(), onward.link.tolist(), loads.tolist(), strict=True):
         if load > 1e-6:
-            candidates.setdefault((source, int(dst[link])), []).append(Path((link,), load))
+            candidates.setdefault((source, int(dst[link])), []).append(FlowPath((link,), load))
     wanted = {(source, rank): len(chunks[source]) for source, rank in candidates}
     carried: list[tuple[list[int], int, int]] = []
     for (source, rank), counts in whole_chunks(problem, candidates, wanted).items():

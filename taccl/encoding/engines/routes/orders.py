@@ -27,7 +27,7 @@ from taccl.encoding.core.costs import Costs, costs_of
 from taccl.encoding.core.scheduler import (
     Cells,
     Detours,
-    Graph,
+    SendGraph,
     Timed,
     busy_us,
     durations_us,
@@ -129,7 +129,7 @@ class Open:
         return costs_of(self.problem.topology)
 
     @cached_property
-    def _columns(self) -> tuple[Graph, Cells]:
+    def _columns(self) -> tuple[SendGraph, Cells]:
         problem, routes = self.problem, self.routes
         is_sum = routes.is_sum ^ self.backwards
         sends, cells = sends_of_rows(problem, routes.chunk, routes.link, is_sum, backwards=self.backwards)
@@ -196,7 +196,7 @@ class Open:
         timed = matched(graph, self.costs, rest_us + noise)
         return Order(self.problem, self.routes.take(rows), self.backwards, send, graph.tail_us, timed)
 
-    def _grouped(self, grouping: Grouping) -> tuple[Graph, FloatArray, IntArray, IntArray]:
+    def _grouped(self, grouping: Grouping) -> tuple[SendGraph, FloatArray, IntArray, IntArray]:
         """The sends of a grouping, what remains of their routes, the rows in order, and the send of each."""
         rows, send = self._groups(grouping)
         problem, routes = self.problem, self.routes
@@ -238,7 +238,7 @@ class Open:
         np.maximum.at(busiest, link, self.load_us[port] / max(float(self.load_us.max()), 1e-300))
         return np.asarray(duration * busiest[sends.link] ** power + 1e-3 * duration)
 
-    def _detours(self, cells: Cells, graph: Graph) -> Detours | None:
+    def _detours(self, cells: Cells, graph: SendGraph) -> Detours | None:
         """Copies of the last chunks may go over other links; not those of sums that are worked on first."""
         problem, routes = self.problem, self.routes
         if problem.sum_work_us is not None:

@@ -16,7 +16,7 @@ import numpy as np
 from taccl.encoding.core.distance import distances_from
 from taccl.encoding.engines.routes.columns import Routes
 from taccl.encoding.engines.routes.kinds import leads_to_room
-from taccl.encoding.engines.routes.steiner import Network
+from taccl.encoding.engines.routes.steiner import SteinerNetwork
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray
 from taccl.model.problem import Problem
@@ -47,7 +47,7 @@ class Trees:
             _by_chunk(placement.chunk, placement.rank, times_us, problem.num_chunks)
             for placement, times_us in zip((collective.inputs, collective.outputs), moments, strict=True)
         )
-        self._networks: dict[tuple[float, bytes], tuple[Network, Network]] = {}
+        self._networks: dict[tuple[float, bytes], tuple[SteinerNetwork, SteinerNetwork]] = {}
         self._trees: dict[object, list[int] | None] = {}
         self._distances: dict[object, FloatArray] = {}
 
@@ -119,13 +119,16 @@ class Trees:
             self._trees[key] = self._network(chunk, backwards).tree(dict(there), wanted)
         return self._trees[key]
 
-    def _network(self, chunk: int, backwards: bool) -> Network:
+    def _network(self, chunk: int, backwards: bool) -> SteinerNetwork:
         kind = self._kind(chunk)
         if kind not in self._networks:
             topology, usable = self._problem.topology, self._usable(chunk)
             every = np.arange(topology.num_links)
             duration_us: list[float] = self._problem.duration_us(every, np.full_like(every, chunk)).tolist()
-            both = Network(topology, duration_us, usable), Network(self._reversed, duration_us, usable)
+            both = (
+                SteinerNetwork(topology, duration_us, usable),
+                SteinerNetwork(self._reversed, duration_us, usable),
+            )
             self._networks[kind] = both
         return self._networks[kind][backwards]
 

@@ -18,7 +18,7 @@ from taccl.model.network import LogicalTopology
 
 
 @dataclass(frozen=True, eq=False)
-class Network:
+class SteinerNetwork:
     """Links that a chunk may use, how long it takes on each, and who may pass it on to several.
 
     Parameters

@@ -51,7 +51,7 @@ class HostBlock:
 
 
 @dataclass(frozen=True)
-class Cluster:
+class ClusterFacts:
     """All that a file tells.
 
     Parameters

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from taccl.errors import TopologyError
 from taccl.support.reading import Format, recognized
-from taccl.topologies.importers.clusters.facts import Cluster
+from taccl.topologies.importers.clusters.facts import ClusterFacts
 from taccl.topologies.importers.clusters.formats import aws, infiniband, labels, netq, slurm, topograph
 from taccl.topologies.importers.clusters.hostlist import expanded
 from taccl.topologies.importers.clusters.merge import (
@@ -27,7 +27,7 @@ from taccl.topologies.importers.clusters.tiers import Tiers
 from taccl.topologies.importers.nodes.registry import read_text
 
 #: A cluster from a text and its path, for messages.
-Read = Callable[[str, str | None], Cluster]
+Read = Callable[[str, str | None], ClusterFacts]
 
 SLURM_YAML: Format[Read] = Format("slurm-yaml", "SLURM topology.yaml", slurm.is_yaml, slurm.read_yaml)
 #: In the order in which they are tried: the pickiest first.
@@ -44,7 +44,7 @@ FORMATS: tuple[Format[Read], ...] = (
 )
 
 
-def parse_cluster(text: str, path: str | None = None, choice: str | None = None) -> Cluster:
+def parse_cluster(text: str, path: str | None = None, choice: str | None = None) -> ClusterFacts:
     """What a text tells of a cluster.
 
     Parameters
@@ -64,7 +64,7 @@ def parse_cluster(text: str, path: str | None = None, choice: str | None = None)
     return found.read(text, path)
 
 
-def read_cluster(path: str | Path, choice: str | None = None) -> Cluster:
+def read_cluster(path: str | Path, choice: str | None = None) -> ClusterFacts:
     """What a file tells of a cluster.
 
     Raises
@@ -85,7 +85,7 @@ class ImportedCluster:
     yaml : the keys for a machine file, or the whole machine file where one was given.
     """
 
-    cluster: Cluster
+    cluster: ClusterFacts
     plan: ClusterFile
     section: Section
     yaml: str

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from taccl.errors import TopologyError
 from taccl.model.units import MB
 from taccl.topologies import parse_topology
-from taccl.topologies.importers.clusters.facts import Cluster
+from taccl.topologies.importers.clusters.facts import ClusterFacts
 from taccl.topologies.importers.clusters.plan import ClusterFile
-from taccl.topologies.importers.clusters.section import Costs, Section
+from taccl.topologies.importers.clusters.section import Section, SectionCosts
 from taccl.topologies.machines.figures import How
 from taccl.topologies.strict_yaml import Node, parse_yaml
 
@@ -35,7 +35,7 @@ class MachineFile:
     path: str | None
     nics: tuple[str, ...]
     switches: tuple[str, ...]
-    costs: Costs | None
+    costs: SectionCosts | None
 
 
 def machine_file(text: str, path: str | None = None) -> MachineFile:
@@ -70,7 +70,7 @@ def _names(node: dict[str, Node], key: str, prefix: str) -> tuple[str, ...]:
     return tuple(f"{prefix}{number}" for number in range(value.integer(minimum=0, maximum=4096)))
 
 
-def _costs(fabric: Node | None, lines: Sequence[str]) -> Costs | None:
+def _costs(fabric: Node | None, lines: Sequence[str]) -> SectionCosts | None:
     if fabric is None or fabric.kind != "mapping":
         return None
     keys = fabric.keys()
@@ -81,7 +81,7 @@ def _costs(fabric: Node | None, lines: Sequence[str]) -> Costs | None:
     else:
         gbps = MB / (keys["beta_us_per_mb"].number(above=0) * 1e3)
     speed = keys["bandwidth_gbps"] if "bandwidth_gbps" in keys else keys["beta_us_per_mb"]
-    return Costs(
+    return SectionCosts(
         keys["alpha_us"].number(minimum=0), gbps, _known(keys["alpha_us"], lines), _known(speed, lines)
     )
 
@@ -95,7 +95,7 @@ def _known(value: Node, lines: Sequence[str]) -> tuple[How, str]:
     return how, said[2].strip()
 
 
-def named_equally(cluster: Cluster, nics: Sequence[str], hosts: Sequence[str] | None) -> bool:
+def named_equally(cluster: ClusterFacts, nics: Sequence[str], hosts: Sequence[str] | None) -> bool:
     """Whether these hosts of a cluster (None: all with as many NICs) have NICs of all these names."""
     names_of: dict[str, set[str | None]] = {}
     for port in cluster.ports:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from taccl.errors import TopologyError
 from taccl.support.lists import equal, natural
-from taccl.topologies.importers.clusters.facts import Cluster, HostBlock
+from taccl.topologies.importers.clusters.facts import ClusterFacts, HostBlock
 from taccl.topologies.importers.clusters.hostlist import shortened
 from taccl.topologies.importers.clusters.tiers import Tiers, Uplinks, tier_name
 from taccl.topologies.strict_yaml import nearest
@@ -61,7 +61,7 @@ class ClusterFile:
 
 
 def plan(
-    cluster: Cluster,
+    cluster: ClusterFacts,
     hosts: Sequence[str] | None = None,
     nodes: int | None = None,
     nics: Sequence[str] | None = None,
@@ -106,7 +106,7 @@ def plan(
     )
 
 
-def _with_nics(cluster: Cluster, nics: Sequence[str]) -> Cluster:
+def _with_nics(cluster: ClusterFacts, nics: Sequence[str]) -> ClusterFacts:
     known = {port.nic for port in cluster.ports if port.nic is not None}
     for nic in nics:
         if nic not in known:
@@ -266,7 +266,7 @@ def _block_levels(blocks: Sequence[HostBlock], hosts: Sequence[str]) -> list[Pla
     ]
 
 
-def _domains(cluster: Cluster, hosts: Sequence[str]) -> tuple[tuple[int, ...], ...] | None:
+def _domains(cluster: ClusterFacts, hosts: Sequence[str]) -> tuple[tuple[int, ...], ...] | None:
     blocks = [block for block in cluster.blocks if block.is_nvlink]
     if not blocks:
         return None

@@ -1,4 +1,4 @@
-"""Trees of switches and blocks of nodes, as schedulers know them, gathered and checked into a `Cluster`."""
+"""Trees of switches and blocks of nodes, as schedulers know them, checked and made a `ClusterFacts`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from taccl.errors import TopologyError
 from taccl.support.tables import FileLine
-from taccl.topologies.importers.clusters.facts import Cluster, HostBlock, HostPort, Trunk
+from taccl.topologies.importers.clusters.facts import ClusterFacts, HostBlock, HostPort, Trunk
 from taccl.topologies.importers.clusters.hostlist import expanded
 from taccl.topologies.strict_yaml import Node
 
@@ -30,7 +30,7 @@ def names_under(keys: Mapping[str, Node], key: str) -> tuple[str, ...]:
 
 
 @dataclass
-class Tree:
+class SwitchTree:
     """Switches, each with the switches and the hosts below it."""
 
     _places: dict[str, FileLine] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Tree:
         """A further fact."""
         self._notes.append((quantity, value, place))
 
-    def cluster(self, name: str, path: str | None, blocks: tuple[HostBlock, ...] = ()) -> Cluster:
+    def cluster(self, name: str, path: str | None, blocks: tuple[HostBlock, ...] = ()) -> ClusterFacts:
         """The cluster of these switches.
 
         Raises
@@ -98,7 +98,7 @@ class Tree:
         if not ports and not blocks:
             raise FileLine(path, 1).error("no switch has nodes below it")
         hosts = tuple(dict.fromkeys([*leaf_of, *(host for block in blocks for host in block.hosts)]))
-        return Cluster(
+        return ClusterFacts(
             name,
             hosts,
             self._places,
@@ -161,8 +161,8 @@ class Blocks:
             for name, place in self._places.items()
         )
 
-    def cluster(self, name: str, gpus: int | None = None) -> Cluster:
+    def cluster(self, name: str, gpus: int | None = None) -> ClusterFacts:
         """The cluster of these blocks, with no switch between them."""
         blocks = self.all()
         hosts = tuple(host for block in blocks for host in block.hosts)
-        return Cluster(name, hosts, {}, blocks=blocks, gpus=gpus, notes=tuple(self._notes))
+        return ClusterFacts(name, hosts, {}, blocks=blocks, gpus=gpus, notes=tuple(self._notes))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from taccl.support.lists import spans
-from taccl.topologies.importers.clusters.facts import Cluster
+from taccl.topologies.importers.clusters.facts import ClusterFacts
 from taccl.topologies.importers.clusters.hostlist import shortened
 from taccl.topologies.importers.clusters.plan import ClusterFile, PlannedLevel
 from taccl.topologies.importers.clusters.tiers import Tiers, Uplinks, commonest
@@ -21,7 +21,7 @@ _NIC_SOURCE = "a NIC of 400 Gb/s; the file tells no speed"
 
 
 @dataclass(frozen=True)
-class Costs:
+class SectionCosts:
     """What a machine file already says of its fabric: values, and how each is known."""
 
     alpha_us: float
@@ -48,9 +48,9 @@ class Section:
 
 
 def section(
-    cluster: Cluster,
+    cluster: ClusterFacts,
     planned: ClusterFile,
-    costs: Costs | None = None,
+    costs: SectionCosts | None = None,
     nics: Sequence[str] = (),
     switch: str | None = None,
 ) -> Section:
@@ -68,9 +68,9 @@ def section(
 class _Writer:
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterFacts,
         planned: ClusterFile,
-        costs: Costs | None,
+        costs: SectionCosts | None,
         nics: Sequence[str],
         switch: str | None,
     ) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from taccl.support.lists import joined, natural
-from taccl.topologies.importers.clusters.facts import Cluster, HostPort, Trunk
+from taccl.topologies.importers.clusters.facts import ClusterFacts, HostPort, Trunk
 
 TIER_NAMES = ("leaf", "spine", "core")
 
@@ -47,7 +47,7 @@ class Tiers:
     nics : the order of the NICs of a host; by their names where it is not given.
     """
 
-    def __init__(self, cluster: Cluster, hosts: Iterable[str] = (), nics: Sequence[str] = ()) -> None:
+    def __init__(self, cluster: ClusterFacts, hosts: Iterable[str] = (), nics: Sequence[str] = ()) -> None:
         self._hosts = tuple(hosts)
         self._rank_of = {nic: rank for rank, nic in enumerate(nics)}
         self.cluster = cluster

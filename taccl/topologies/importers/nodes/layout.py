@@ -43,7 +43,7 @@ class Wire:
 
 
 @dataclass
-class Layout:
+class NodeLayout:
     """One node.
 
     Parameters
@@ -103,7 +103,7 @@ def narrowest(*figures: Figure) -> Figure:
 
 
 def machine_yaml(
-    layout: Layout, name: str, nodes: int, header: Iterable[str], gpu_comments: Sequence[str]
+    layout: NodeLayout, name: str, nodes: int, header: Iterable[str], gpu_comments: Sequence[str]
 ) -> str:
     """The text of the machine.
 
@@ -142,7 +142,7 @@ def _equivalent(wires: Sequence[Wire]) -> list[list[Wire]]:
     return list(groups.values())
 
 
-def _entry(wires: Sequence[Wire], layout: Layout) -> LinkEntry:
+def _entry(wires: Sequence[Wire], layout: NodeLayout) -> LinkEntry:
     first = wires[0]
     if len({wire.b for wire in wires}) == 1 and tuple(wire.a for wire in wires) == layout.gpus:
         ends = ["from: gpus", f"to: {first.b}"]

@@ -18,7 +18,7 @@ from taccl.topologies.importers.nodes.figures import (
     summing_figures,
 )
 from taccl.topologies.importers.nodes.gpu_models import family, unnamed_generation, with_model
-from taccl.topologies.importers.nodes.layout import Layout, machine_yaml, nic_names
+from taccl.topologies.importers.nodes.layout import NodeLayout, machine_yaml, nic_names
 from taccl.topologies.importers.nodes.next_to_nics import add_nic_paths, used_nics
 from taccl.topologies.importers.nodes.nvlinks import settled, without_open_links
 from taccl.topologies.importers.nodes.pcie_tree import add_pcie_tree
@@ -140,9 +140,9 @@ def make_machine(
     )
 
 
-def _lay_out(dump: Dump, costs: Alphas, bandwidth: Bandwidth) -> Layout:
+def _lay_out(dump: Dump, costs: Alphas, bandwidth: Bandwidth) -> NodeLayout:
     """Devices and wires: NVLinks and xGMI, then PCIe as far as it matters, then the network."""
-    layout = Layout(gpus=tuple(f"gpu{i}" for i in range(len(dump.gpus))), gpu=family(dump))
+    layout = NodeLayout(gpus=tuple(f"gpu{i}" for i in range(len(dump.gpus))), gpu=family(dump))
     _name_nics(layout, dump)
     _add_links(layout, dump, costs, bandwidth)
     pieces, all_linked = _joined(dump)
@@ -160,7 +160,7 @@ def _lay_out(dump: Dump, costs: Alphas, bandwidth: Bandwidth) -> Layout:
     return layout
 
 
-def _name_nics(layout: Layout, dump: Dump) -> None:
+def _name_nics(layout: NodeLayout, dump: Dump) -> None:
     """The ports of the machine, those near the first GPUs first, since the model takes them in order.
 
     One that no GPU would use and that is slower than those in use is left out, for the network has one speed.
@@ -179,7 +179,7 @@ def _name_nics(layout: Layout, dump: Dump) -> None:
     layout.nics = tuple(layout.nic_of[i] for i in kept)
 
 
-def _add_links(layout: Layout, dump: Dump, costs: Alphas, bandwidth: Bandwidth) -> None:
+def _add_links(layout: NodeLayout, dump: Dump, costs: Alphas, bandwidth: Bandwidth) -> None:
     whole = Figure(costs.link_us, "assumed", costs.link_source)
     half = Figure(
         costs.link_us / 2, "assumed", f"half of {costs.link_us:g} us on each side, {costs.link_source}"
@@ -217,7 +217,7 @@ def _joined(dump: Dump) -> tuple[int, bool]:
     return len(joined(gpus, linked)), all((a, b) in linked for a in gpus for b in gpus if a != b)
 
 
-def _add_network(layout: Layout, dump: Dump, costs: Alphas) -> None:
+def _add_network(layout: NodeLayout, dump: Dump, costs: Alphas) -> None:
     nics = dump.nics or ()
     speeds = [nic_figure(nics[i]) for i in layout.nic_of]
     slowest = min(speeds, key=lambda figure: figure.value)
@@ -234,7 +234,7 @@ def _add_network(layout: Layout, dump: Dump, costs: Alphas) -> None:
     layout.fabric = (alpha, slowest)
 
 
-def _network_of_unknown_speed(layout: Layout) -> str | None:
+def _network_of_unknown_speed(layout: NodeLayout) -> str | None:
     """A warning of nodes whose network has a speed that no file tells."""
     if layout.fabric is None or layout.fabric[1].how != "assumed":
         return None

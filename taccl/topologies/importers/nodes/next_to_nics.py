@@ -16,7 +16,7 @@ from taccl.topologies.importers.nodes.figures import (
     pcie_figure,
     pcie_gbps,
 )
-from taccl.topologies.importers.nodes.layout import Layout, narrowest
+from taccl.topologies.importers.nodes.layout import NodeLayout, narrowest
 from taccl.topologies.importers.nodes.pcie_tree import between_cpus, cards
 from taccl.topologies.importers.nodes.rates import Alphas
 from taccl.topologies.machines.figures import Bandwidth, Figure
@@ -43,7 +43,7 @@ def used_nics(dump: Dump) -> tuple[tuple[int, ...], ...]:
 
 
 def add_nic_paths(
-    layout: Layout,
+    layout: NodeLayout,
     dump: Dump,
     routes: Sequence[Sequence[int]],
     alphas: Alphas,
@@ -76,7 +76,7 @@ def add_nic_paths(
 
 
 def _share_card(
-    layout: Layout,
+    layout: NodeLayout,
     dump: Dump,
     number: int,
     shared: tuple[Sequence[int], Sequence[int], Sequence[Sequence[int]]],

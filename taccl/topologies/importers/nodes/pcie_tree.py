@@ -12,7 +12,7 @@ from itertools import pairwise
 from taccl.support.lists import joined
 from taccl.topologies.importers.nodes.facts import Cpu, Dump, Nearness, SharedBridge
 from taccl.topologies.importers.nodes.figures import card_figure, nic_figure, pcie_figure, pcie_gbps
-from taccl.topologies.importers.nodes.layout import Layout
+from taccl.topologies.importers.nodes.layout import NodeLayout
 from taccl.topologies.importers.nodes.rates import INTEL_SHARE, Alphas, cpu_gbps
 from taccl.topologies.machines.figures import Bandwidth, Figure
 
@@ -31,7 +31,7 @@ class _Group:
         return self.gpus >= other.gpus and self.nics >= other.nics and self != other
 
 
-def add_pcie_tree(layout: Layout, dump: Dump, alphas: Alphas, bandwidth: Bandwidth) -> None:
+def add_pcie_tree(layout: NodeLayout, dump: Dump, alphas: Alphas, bandwidth: Bandwidth) -> None:
     """Adds the bridges that are shared, a device for each CPU, and everything's wires to them.
 
     A GPU's own wire has half of the latency of PCIe, so that two GPUs have all of it between them.
@@ -77,7 +77,7 @@ def _through_intel(gbps: Figure) -> Figure:
 
 
 def _add_cards(
-    layout: Layout, dump: Dump, groups: Sequence[_Group], none: Figure, bandwidth: Bandwidth
+    layout: NodeLayout, dump: Dump, groups: Sequence[_Group], none: Figure, bandwidth: Bandwidth
 ) -> None:
     """Ports at their bridge; those of one card share its link if they are faster than it together."""
     for number, ports in enumerate(cards(layout, dump)):
@@ -96,7 +96,7 @@ def _add_cards(
             layout.wire((above, layout.nic_of[i]), "way to a NIC", none, line)
 
 
-def _join_cpus(layout: Layout, dump: Dump, cpus: Sequence[_Group], alphas: Alphas) -> None:
+def _join_cpus(layout: NodeLayout, dump: Dump, cpus: Sequence[_Group], alphas: Alphas) -> None:
     alpha = Figure(alphas.cpu_us, "assumed", alphas.cpu_source)
     for i, a in enumerate(cpus):
         for b in cpus[i + 1 :]:
@@ -125,7 +125,7 @@ def _cpu_of(dump: Dump, group: _Group) -> Cpu | None:
     return next((cpu for cpu in dump.cpus or () if cpu.numa in numas), None)
 
 
-def cards(layout: Layout, dump: Dump) -> list[list[int]]:
+def cards(layout: NodeLayout, dump: Dump) -> list[list[int]]:
     """The ports in the machine, those of one card together."""
     found: dict[object, list[int]] = {}
     for i in layout.nic_of:

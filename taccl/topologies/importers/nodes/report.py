@@ -12,7 +12,7 @@ from taccl.topologies.importers.nodes.figures import (
     pcie_figure,
     rated_links,
 )
-from taccl.topologies.importers.nodes.layout import Layout
+from taccl.topologies.importers.nodes.layout import NodeLayout
 from taccl.topologies.machines.figures import Bandwidth, Figure
 
 
@@ -50,7 +50,7 @@ def _rows_of_nics(dump: Dump, nics: Sequence[Nic]) -> Iterator[Known]:
 
 
 def known_values(
-    dump: Dump, layout: Layout, figures: Sequence[Figure | None], bandwidth: Bandwidth
+    dump: Dump, layout: NodeLayout, figures: Sequence[Figure | None], bandwidth: Bandwidth
 ) -> list[Known]:
     """Every number of the machine and how it is known, those equivalent in one row."""
     rows = [Known("GPUs", len(dump.gpus), "read", str(dump.gpus[0].place))]

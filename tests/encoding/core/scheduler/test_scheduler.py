@@ -12,7 +12,7 @@ from small_problems import machine, problem, ring
 from taccl.encoding.core.costs import Costs, costs_of
 from taccl.encoding.core.scheduler import (
     Detours,
-    Graph,
+    SendGraph,
     Sends,
     durations_us,
     graph_of,
@@ -50,7 +50,7 @@ def own_ports(num_links: int) -> Costs:
     return costs_of(ring(num_links, 0.0))
 
 
-def starts(graph: Graph, costs: Costs, key: Sequence[float], **how: object) -> list[float]:
+def starts(graph: SendGraph, costs: Costs, key: Sequence[float], **how: object) -> list[float]:
     return pipelined(graph, costs, np.array(key), **how).start_us.tolist()
 
 

@@ -19,7 +19,7 @@ from taccl.encoding.engines.hierarchical.cluster import cluster_of
 from taccl.encoding.engines.hierarchical.composed import timed
 from taccl.encoding.engines.hierarchical.engine import _divided_plans, _falling_plans
 from taccl.encoding.engines.hierarchical.rails import rails_of
-from taccl.encoding.engines.hierarchical.rounds import Costs, falling, rounds, widths
+from taccl.encoding.engines.hierarchical.rounds import RoundCosts, falling, rounds, widths
 from taccl.encoding.engines.hierarchical.sends import sends_of
 from taccl.encoding.instance import Instance
 from taccl.model.collectives import make_collective
@@ -129,7 +129,7 @@ def test_rounds_serve_every_node_once(nodes: int, box: tuple[int, int], tapered:
 
 
 #: Nodes spread what came faster than rails bring it, but not by much.
-TIGHT = Costs(2.7, 21.8, 4.9, 19.8)
+TIGHT = RoundCosts(2.7, 21.8, 4.9, 19.8)
 
 
 @settings(max_examples=20, deadline=None)

@@ -11,11 +11,15 @@ from taccl import make_problem
 from taccl.encoding.engines.hierarchical.cluster import Cluster, cluster_of
 from taccl.encoding.engines.hierarchical.mixed import mixed
 from taccl.encoding.engines.hierarchical.rails import Rails, rails_of
-from taccl.encoding.engines.hierarchical.rounds import Costs
+from taccl.encoding.engines.hierarchical.rounds import RoundCosts
 from taccl.encoding.engines.hierarchical.sends import costs_of, sends_of
 
 #: Inside, rounds of larger teams pay fewer alphas.
-COSTS = {1: Costs(2.7, 21.8, 4.9, 19.8), 2: Costs(2.7, 21.8, 2.8, 19.8), 4: Costs(2.7, 21.8, 2.1, 19.8)}
+COSTS = {
+    1: RoundCosts(2.7, 21.8, 4.9, 19.8),
+    2: RoundCosts(2.7, 21.8, 2.8, 19.8),
+    4: RoundCosts(2.7, 21.8, 2.1, 19.8),
+}
 
 
 def machine(name: str, nodes: int) -> tuple[Cluster, Rails]:

@@ -14,7 +14,7 @@ from studies import examples
 from taccl.encoding.bounds import lower_bound
 from taccl.encoding.bounds.flow import even_flow_bound, flow_bound
 from taccl.encoding.core.flow import least_busy_flow
-from taccl.encoding.core.flow_paths import Path, paths_of, whole_chunks
+from taccl.encoding.core.flow_paths import FlowPath, paths_of, whole_chunks
 from taccl.encoding.engines.routes.columns import Grouping
 from taccl.encoding.engines.routes.flow import flow
 from taccl.encoding.engines.routes.orders import Open
@@ -108,7 +108,7 @@ def test_a_circle_of_flow_is_on_no_path() -> None:
     mb = np.zeros(small.topology.num_links)
     mb[[link[1, 2], link[2, 1]]] = 3.0
     mb[link[0, 1]] = 1.0
-    assert paths_of(small, 0, mb, np.array([0, 1, 0, 0])) == {(0, 1): [Path((link[0, 1],), 1.0)]}
+    assert paths_of(small, 0, mb, np.array([0, 1, 0, 0])) == {(0, 1): [FlowPath((link[0, 1],), 1.0)]}
 
 
 def test_a_pair_that_no_flow_reaches_is_left_out() -> None:
@@ -119,7 +119,7 @@ def test_a_pair_that_no_flow_reaches_is_left_out() -> None:
 def test_halves_of_single_chunks_are_dealt_so_that_the_ports_stay_even() -> None:
     """Four pairs, each half over one link and half over the other: two chunks end up on each link."""
     small = problem(full(2), "alltoall", 1)
-    routes = {(0, target): [Path((0,), 0.5), Path((1,), 0.5)] for target in range(4)}
+    routes = {(0, target): [FlowPath((0,), 0.5), FlowPath((1,), 0.5)] for target in range(4)}
     counts = whole_chunks(small, routes, dict.fromkeys(routes, 1))
     assert all(sum(each) == 1 for each in counts.values())
     assert np.sum(list(counts.values()), axis=0).tolist() == [2, 2]
@@ -128,8 +128,8 @@ def test_halves_of_single_chunks_are_dealt_so_that_the_ports_stay_even() -> None
 def test_chunks_are_moved_off_the_busiest_port() -> None:
     """Whole parts that are uneven by themselves: three over the first link and one over the second."""
     small = problem(full(2), "alltoall", 1)
-    routes = {(0, target): [Path((0,), 1.0), Path((1,), 0.0)] for target in range(3)}
-    routes[0, 3] = [Path((1,), 1.0)]
+    routes = {(0, target): [FlowPath((0,), 1.0), FlowPath((1,), 0.0)] for target in range(3)}
+    routes[0, 3] = [FlowPath((1,), 1.0)]
     counts = whole_chunks(small, routes, dict.fromkeys(routes, 1))
     assert sum(each[0] for pair, each in counts.items() if pair != (0, 3)) == 2
     assert counts[0, 3] == [1]

@@ -9,8 +9,8 @@ from itertools import pairwise
 
 from taccl.errors import TopologyError
 from taccl.support.tables import FileLine
-from taccl.topologies.importers.clusters.facts import Cluster
-from taccl.topologies.importers.clusters.scheduler import Tree
+from taccl.topologies.importers.clusters.facts import ClusterFacts
+from taccl.topologies.importers.clusters.scheduler import SwitchTree
 from taccl.topologies.strict_yaml import parse_yaml
 
 
@@ -19,7 +19,7 @@ def looks_like(text: str) -> bool:
     return "NetworkNodes" in text and "InstanceId" in text
 
 
-def read(text: str, path: str | None) -> Cluster:
+def read(text: str, path: str | None) -> ClusterFacts:
     """The tree of network nodes.
 
     Raises
@@ -41,7 +41,7 @@ def read(text: str, path: str | None) -> Cluster:
         for name, below in pairwise(above):
             children.setdefault(name, {})[below] = None
         hosts.setdefault(above[-1], {})[own["InstanceId"].raw] = None
-    tree = Tree()
+    tree = SwitchTree()
     for name, place in place_of.items():
         tree.add(place, name, tuple(children.get(name, ())), tuple(hosts.get(name, ())))
     return tree.cluster("aws", path)

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from taccl.support.tables import FileLine, is_elided, lines_of
-from taccl.topologies.importers.clusters.facts import Cluster, HostPort, Trunk
+from taccl.topologies.importers.clusters.facts import ClusterFacts, HostPort, Trunk
 
 _HEAD = re.compile(
     r'^\s*(Switch|Ca|Rt)\s+(\d+)\s+"([SHR])-(?:0x)?([0-9a-f]+)"\s*(?:#\s*"([^"\n]*)")?', re.IGNORECASE
@@ -164,7 +164,7 @@ class Cables:
             )
             self._cables[ends] = (before[0], before[1], before[2], slower)
 
-    def cluster(self, name: str, path: str | None) -> Cluster:
+    def cluster(self, name: str, path: str | None) -> ClusterFacts:
         """The cluster of these cables.
 
         Raises
@@ -197,7 +197,7 @@ class Cables:
             raise FileLine(path, 1).error(
                 "no cable leads from a host to a switch", "the output of ibnetdiscover"
             )
-        return Cluster(
+        return ClusterFacts(
             name,
             tuple(dict.fromkeys(port.host for port in ports)),
             {names[key]: place for key, (place, _) in self._switches.items()},
@@ -233,7 +233,7 @@ def _switch_names(switches: dict[str, tuple[FileLine, str]]) -> dict[str, str]:
     return {key: name if counts[name] == 1 else f"{name} ({key})" for key, name in short.items()}
 
 
-def read_blocks(text: str, path: str | None) -> Cluster:
+def read_blocks(text: str, path: str | None) -> ClusterFacts:
     """The cluster that blocks tell.
 
     Raises
@@ -279,7 +279,7 @@ def _quoted(text: str) -> str:
     return "" if match is None else match[1]
 
 
-def read_ports(text: str, path: str | None) -> Cluster:
+def read_ports(text: str, path: str | None) -> ClusterFacts:
     """The cluster that lines of ports tell; ports without a cable count for nothing.
 
     Raises
@@ -310,7 +310,7 @@ def _end(kind: str, port: str, guid: str, description: str) -> End:
     return End(guid.lower().lstrip("0"), int(port), kind.upper() == "SW", description)
 
 
-def read_link_info(text: str, path: str | None) -> Cluster:
+def read_link_info(text: str, path: str | None) -> ClusterFacts:
     """The cluster that iblinkinfo tells; a switch is what its block or name calls so, or a LID of many ports.
 
     Raises

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 from taccl.errors import TopologyError
 from taccl.support.tables import FileLine
-from taccl.topologies.importers.clusters.facts import Cluster
-from taccl.topologies.importers.clusters.scheduler import Blocks, Tree
+from taccl.topologies.importers.clusters.facts import ClusterFacts
+from taccl.topologies.importers.clusters.scheduler import Blocks, SwitchTree
 from taccl.topologies.strict_yaml import Node, parse_yaml
 
 PREFIX = "network.topology.nvidia.com/"
@@ -29,7 +29,7 @@ def looks_like(text: str) -> bool:
     return (PREFIX in text or any(key in text for key in _NEWER)) and "metadata" in text
 
 
-def read(text: str, path: str | None) -> Cluster:
+def read(text: str, path: str | None) -> ClusterFacts:
     """The cluster that the labels tell.
 
     Raises
@@ -51,7 +51,7 @@ def read(text: str, path: str | None) -> Cluster:
     raise root.error(f"no node has a label {PREFIX}leaf or {DOMAIN_LABEL}")
 
 
-def _tree(hosts: dict[str, dict[str, tuple[str, FileLine]]]) -> Tree:
+def _tree(hosts: dict[str, dict[str, tuple[str, FileLine]]]) -> SwitchTree:
     """The switches by their levels; those of two levels may have the same name."""
     below: dict[tuple[str, str], dict[str, None]] = {}
     place_of: dict[tuple[str, str], FileLine] = {}
@@ -63,7 +63,7 @@ def _tree(hosts: dict[str, dict[str, tuple[str, FileLine]]]) -> Tree:
                 below.setdefault((level, name), {})[child] = None
                 place_of.setdefault((level, name), place)
                 child = name
-    tree = Tree()
+    tree = SwitchTree()
     names = {level: {name for each, name in below if each == level} for level in _LEVELS}
     for (level, name), inside in below.items():
         switches = tuple(each for each in inside if any(each in names[other] for other in _LEVELS))

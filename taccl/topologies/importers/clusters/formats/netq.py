@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from taccl.errors import TopologyError
 from taccl.support.tables import FileLine
-from taccl.topologies.importers.clusters.facts import Cluster
+from taccl.topologies.importers.clusters.facts import ClusterFacts
 from taccl.topologies.importers.clusters.scheduler import Blocks
 from taccl.topologies.strict_yaml import parse_yaml
 
@@ -16,7 +16,7 @@ def looks_like(text: str) -> bool:
     return '"DomainUUID"' in text
 
 
-def read(text: str, path: str | None) -> Cluster:
+def read(text: str, path: str | None) -> ClusterFacts:
     """The domains, their trays in the order of their slots.
 
     Raises

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 from taccl.errors import TopologyError
 from taccl.support.tables import FileLine
-from taccl.topologies.importers.clusters.facts import Cluster
+from taccl.topologies.importers.clusters.facts import ClusterFacts
 from taccl.topologies.importers.clusters.hostlist import expanded
-from taccl.topologies.importers.clusters.scheduler import Blocks, Tree, names_under
+from taccl.topologies.importers.clusters.scheduler import Blocks, SwitchTree, names_under
 from taccl.topologies.strict_yaml import Node, parse_yaml
 
 _ITEM = re.compile(
@@ -53,14 +53,14 @@ def is_conf(text: str) -> bool:
     return _FIRST.search(text) is not None
 
 
-def read_conf(text: str, path: str | None) -> Cluster:
+def read_conf(text: str, path: str | None) -> ClusterFacts:
     """The cluster that a topology.conf tells.
 
     Raises
     ------
     TopologyError : with the line.
     """
-    tree, blocks = Tree(), Blocks()
+    tree, blocks = SwitchTree(), Blocks()
     for line in _lines(text, path):
         if "switchname" in line.values:
             name = line.values["switchname"]
@@ -128,7 +128,7 @@ def is_yaml(text: str) -> bool:
     return _ITEM.search(text) is not None
 
 
-def read_yaml(text: str, path: str | None, choice: str | None = None) -> Cluster:
+def read_yaml(text: str, path: str | None, choice: str | None = None) -> ClusterFacts:
     """The topology called `choice`, else the cluster's default, else the first.
 
     Raises
@@ -161,14 +161,14 @@ def _is_default(entry: dict[str, Node]) -> bool:
     return "cluster_default" in entry and entry["cluster_default"].content is True
 
 
-def _read_topology(item: Node, entry: dict[str, Node]) -> Cluster:
+def _read_topology(item: Node, entry: dict[str, Node]) -> ClusterFacts:
     path = item.source.path
     kinds = [kind for kind in _KINDS if kind in entry]
     if len(kinds) != 1:
         raise item.error(f"{item.name} must have one of {', '.join(_KINDS)}")
     value = entry[kinds[0]]
     if kinds[0] == "tree":
-        tree = Tree()
+        tree = SwitchTree()
         for switch in value.keys("switches")["switches"].elements():
             keys = switch.keys()
             below = names_under(keys, "children"), names_under(keys, "nodes")

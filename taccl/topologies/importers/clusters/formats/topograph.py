@@ -10,9 +10,9 @@ import re
 
 from taccl.errors import TopologyError
 from taccl.support.tables import FileLine
-from taccl.topologies.importers.clusters.facts import Cluster
+from taccl.topologies.importers.clusters.facts import ClusterFacts
 from taccl.topologies.importers.clusters.formats.labels import DOMAIN_LABEL
-from taccl.topologies.importers.clusters.scheduler import Blocks, Tree, names_under
+from taccl.topologies.importers.clusters.scheduler import Blocks, SwitchTree, names_under
 from taccl.topologies.strict_yaml import Node, parse_yaml
 
 _LOOKS = re.compile(r"^(switches|blocks|capacity_blocks)\s*:", re.MULTILINE)
@@ -25,7 +25,7 @@ def looks_like(text: str) -> bool:
     return _LOOKS.search(text) is not None
 
 
-def read(text: str, path: str | None) -> Cluster:
+def read(text: str, path: str | None) -> ClusterFacts:
     """The cluster that the model describes.
 
     Raises
@@ -34,7 +34,7 @@ def read(text: str, path: str | None) -> Cluster:
     """
     root = parse_yaml(text, path, TopologyError)
     keys = root.keys()
-    tree, blocks = Tree(), Blocks()
+    tree, blocks = SwitchTree(), Blocks()
     hosts_of: dict[str, list[str]] = {}
     block_hosts: dict[str, tuple[str, ...]] = {}
     for key in ("blocks", "capacity_blocks"):
