@@ -282,6 +282,11 @@ def several_schedules(instance: Instance, budget: Budget, most: int) -> list[Sch
     return several
 
 
+def compile_first_trees(instance: Instance) -> bool:
+    """Make machine code of the loop for first schedules of large machines; whether it was there."""
+    return greedy.compile_trees(instance)
+
+
 def plan_on_line(instance: Instance, name: str) -> Schedule | None:
     """A textbook algorithm on the ranks in the order of their numbers; None: there is none for the demand.
 

@@ -17,7 +17,7 @@ import numpy as np
 from taccl.encoding.core.sequence import of_columns
 from taccl.encoding.core.timing import Ports
 from taccl.encoding.engines.engine import YES, Verdict, no
-from taccl.encoding.engines.greedy.grown import grown, routes_of
+from taccl.encoding.engines.greedy.grown import grown, is_compiled, routes_of
 from taccl.encoding.engines.greedy.tuning import (
     ALONG_TREES_LATENESS,
     ALONG_TREES_MANY_ROWS,
@@ -46,6 +46,13 @@ def has_trees(instance: Instance) -> Verdict:
     if kinds * problem.num_ranks**2 > MOST_CELLS:
         return no(f"a table for its ranks would have more than {MOST_CELLS:,} cells")
     return YES
+
+
+def compile_trees(instance: Instance) -> bool:
+    """Make machine code of the loop that grows trees; whether it was there."""
+    was_there = is_compiled()
+    along_trees(instance)
+    return was_there
 
 
 def along_trees(instance: Instance) -> Schedule | None:
