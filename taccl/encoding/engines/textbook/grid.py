@@ -90,10 +90,14 @@ def behind_doors(topology: LogicalTopology, nodes: IntArray) -> list[IntArray]:
     Only those that are linked from node to node; all at once where not as many are behind each door.
     """
     doors: dict[frozenset[int], list[int]] = {}
+    link, port = topology.incidence
+    across = topology.internode[link]
+    users = np.unique(np.stack([port[across], topology.src[link[across]]]), axis=1)[0]
+    is_shared = np.bincount(users, minlength=topology.num_ports) > 1
     for place, (rank, other) in enumerate(nodes[:2].T.tolist()):
-        out = [set(topology.ports[link]) for link in topology.links_from[rank] if topology.internode[link]]
+        out = [set(topology.ports[each]) for each in topology.links_from[rank] if topology.internode[each]]
         if (rank, other) in topology.link_index:
-            shared = set.intersection(*out) or {-1 - place}
+            shared = {each for each in set.intersection(*out) if is_shared[each]} or {-1 - place}
             doors.setdefault(frozenset(shared), []).append(place)
     if len({len(behind) for behind in doors.values()}) > 1:
         return [np.array(sorted(place for behind in doors.values() for place in behind))]

@@ -14,6 +14,7 @@ from taccl.encoding.engines.textbook.algorithm import Algorithm, InVariants
 from taccl.encoding.engines.textbook.all_pairs import ALL_PAIRS
 from taccl.encoding.engines.textbook.bruck import BRUCK, PAT
 from taccl.encoding.engines.textbook.cycles import chains, cycles, disjoint, is_ring, through_doors
+from taccl.encoding.engines.textbook.doors import by_doors
 from taccl.encoding.engines.textbook.doubling import DOUBLING, DOUBLING_FAR_FIRST
 from taccl.encoding.engines.textbook.gateways import by_copy_gateways, by_gateways
 from taccl.encoding.engines.textbook.grid import GridAlgorithm, Stage, by_nodes, cubes, sends_of, sides
@@ -62,6 +63,7 @@ def _of_nodes(problem: Problem, parts: Parts) -> Iterator[Algorithm]:
     if nodes > 1:
         inside = _totals(size)
         yield from by_node_sums(problem, parts, _totals)
+        yield from by_doors(problem, parts, _spreads, _totals)
         yield from by_pipelines(problem, parts, inside, _totals(nodes))
         yield from by_sum_gateways(problem, parts, inside, inside)
 

@@ -126,6 +126,40 @@ def test_a_small_scatter_pays_one_alpha_across_where_each_gpu_is_the_gateway_to_
     assert 2.7 + 6 * 0.7 < schedule.makespan_us < 2.7 + 6 * 0.7 + 0.05
 
 
+@pytest.mark.parametrize(
+    ("size", "name", "by_hand_us"),
+    [
+        # Four exchanges of all of it inside, one across, and a copy for the other GPU of the NIC.
+        ("4KB", "whole buffers", 5 * (0.3 + 8 / 256) + 2.6 + 105 / 256),
+        # Halving inside to eight GPUs, an eighth of it across, and doubling inside.
+        ("64KB", "shares", 2 * (4 * 0.3 + 8 / 16) + 2.6 + 105 / 16 / 8),
+    ],
+)
+def test_an_allreduce_crosses_once_through_each_nic_that_two_gpus_share(
+    size: str, name: str, by_hand_us: float
+) -> None:
+    """Where both GPUs cross there is one alpha of 2.6 us more: 7.2 and 8.9 us."""
+    stated = make_problem("allreduce", topology="dgx2", nodes=2, size=size, chunks=1, executor=False).problem
+    schedule = by_name(Instance(stated), f"doors for {name}, recursive doubling inside, all-pairs across")
+    assert schedule is not None
+    schedule.check()
+    assert schedule.makespan_us == pytest.approx(by_hand_us)
+
+
+@pytest.mark.parametrize(("machine", "nodes"), [("ndv2", 2), ("ndv2", 3), ("dgx2", 3), ("l40s", 2)])
+def test_doors_are_valid_whatever_shares_a_nic(machine: str, nodes: int) -> None:
+    """Eight GPUs behind one NIC, pairs of GPUs, and numbers of nodes that are no powers of two."""
+    stated = make_problem("allreduce", topology=machine, nodes=nodes, size="1MB", chunks=2, executor=False)
+    books = Instance(stated.problem).once(books_of)
+    assert books is not None
+    made = [each for each in books.algorithms if each.name.startswith("doors")]
+    assert made
+    for algorithm in made:
+        schedule = books.schedule(algorithm, 2, set())
+        if schedule is not None:
+            schedule.check()
+
+
 def test_what_sends_least_often_comes_first_where_alphas_are_most_of_the_time() -> None:
     """4 KB a rank take no time next to an alpha, however many ranks there are to send to."""
     stated = make_problem(
