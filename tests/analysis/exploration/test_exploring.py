@@ -3,17 +3,19 @@
 import csv
 import io
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from taccl import Explored, explore, load_topology
-from taccl.analysis.exploration import processes
+from taccl.analysis.exploration import processes, workers
 from taccl.analysis.exploration.bounds import bounds_of
 from taccl.analysis.exploration.question import Question
 from taccl.analysis.exploration.search import Outcome, SizeSearch, carried_out
 from taccl.errors import ClusterError, TacclError
 from taccl.support.budget import Budget
+from taccl.synthesis.cluster.connection import workers_at
 
 SMALL = {"topology": "ring:4", "sizes": "1KB..64KB", "effort": 300}
 
@@ -220,8 +222,9 @@ def test_where_there_was_no_time_the_table_says_so() -> None:
     assert any("no algorithm was found in the time for 64MB" in note for note in table.notes)
 
 
-def test_a_scheduler_that_nobody_reaches_is_one_error() -> None:
-    with pytest.raises(ClusterError):
+def test_a_scheduler_that_nobody_reaches_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "workers_at", partial(workers_at, reach_s=0.2))
+    with pytest.raises(ClusterError, match=r"no Dask scheduler answers at .* within 0\.2 s"):
         explore(
             "allgather",
             topology="ring:3",
