@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from collections import deque
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
@@ -24,6 +25,8 @@ WORDS = (
     *("at hand", "so many", "told", "asked", "alike", "beside", "as engines see", "collector_at_rest"),
     *("must not know", "anomalies", "ways"),
 )
+#: What has statements among its parts.
+_WITH_STATEMENTS = (ast.stmt, ast.excepthandler, ast.match_case)
 _BRANCHES = (
     *(ast.If, ast.IfExp, ast.For, ast.AsyncFor, ast.While, ast.ExceptHandler, ast.comprehension),
     *(ast.Assert, ast.match_case),
@@ -97,8 +100,13 @@ def _layers(graph: nx.DiGraph) -> int:
 
 
 def functions_of(tree: ast.Module) -> Iterator[ast.FunctionDef]:
-    """All functions and methods of a module."""
-    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+    """All functions and methods of a module: statements, so no expression is looked into."""
+    waiting = deque[ast.AST]([tree])
+    while waiting:
+        node = waiting.popleft()
+        waiting.extend(part for part in ast.iter_child_nodes(node) if isinstance(part, _WITH_STATEMENTS))
+        if isinstance(node, ast.FunctionDef):
+            yield node
 
 
 def length_of(node: ast.FunctionDef) -> int:
