@@ -1,14 +1,14 @@
-"""Paths of a cluster of equal nodes that is too large for a path from each GPU to each other one.
+"""Paths of a cluster of equal nodes: found for the GPUs of node 0, and moved on from node to node.
 
-Between nodes only equal GPUs are linked then (rails), and where even that is too many, only nodes whose
-numbers differ by a power of two: from any node to any other in as many steps as its number has bits.
-Paths are found for the GPUs of node 0 and moved on from node to node.
+Where a path from each GPU to each other one is too many, only equal GPUs of nodes are linked (rails), and
+where even that is too many, only nodes whose numbers differ by a power of two: from any node to any other in
+as many steps as its number has bits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from itertools import accumulate, chain
 
 import numpy as np
 
@@ -48,6 +48,27 @@ def paths_of_equal_nodes(topology: PhysicalTopology, layout: SketchLayout) -> li
     return list(_everywhere(of_node_0, *moved, num_nodes))
 
 
+def all_paths_of_equal_nodes(topology: PhysicalTopology, layout: SketchLayout) -> list[Path] | None:
+    """All paths that there are, found from one node and moved to the others; None: not equivalent.
+
+    A search from each rank of 64 nodes takes seconds.
+    """
+    gpus, num_nodes = layout.gpus_per_node, topology.num_nodes
+    helpers = topology.gpus[layout.num_members :]
+    if (
+        gpus is None
+        or gpus * num_nodes != layout.num_members
+        or any(each.node == NO_NODE for each in helpers)
+    ):
+        return None
+    moved = moved_on(topology, layout)
+    if moved is None:
+        return None
+    sources = [rank for rank in range(layout.num_ranks) if layout.node_of[rank] == layout.node_of[0]]
+    of_node = [path for src in sources for path in topology.paths_from(src).values()]
+    return list(_everywhere(of_node, *moved, num_nodes))
+
+
 def nodes_are_equivalent(topology: PhysicalTopology, layout: SketchLayout) -> bool:
     """Whether going on from each node to the next, and from the last to the first, changes nothing."""
     gpus, nodes = layout.gpus_per_node, topology.num_nodes
@@ -74,19 +95,17 @@ def _everywhere(
     of_node_0: list[Path], moved: IntArray, rank_moved: IntArray, num_nodes: int
 ) -> Iterator[Path]:
     """The paths of all nodes, none twice: one between helpers of no node goes to itself."""
-    links = [np.array(path.links) for path in of_node_0]
+    length = np.array([len(path.links) for path in of_node_0])
+    links = np.fromiter(chain.from_iterable(path.links for path in of_node_0), np.int64, int(length.sum()))
+    ends = list(accumulate(length.tolist(), initial=0))
     src, dst = (np.array([getattr(path, end) for path in of_node_0]) for end in ("src_rank", "dst_rank"))
     for node in range(num_nodes):
-        for number, path in enumerate(of_node_0):
-            if node == 0 or (src[number], dst[number]) != (path.src_rank, path.dst_rank):
-                yield replace(
-                    path,
-                    src_rank=int(src[number]),
-                    dst_rank=int(dst[number]),
-                    links=tuple(links[number].tolist()),
-                )
-            links[number] = moved[links[number]]
-        src, dst = rank_moved[src], rank_moved[dst]
+        columns = src.tolist(), dst.tolist(), links.tolist()
+        for number, (path, one, other) in enumerate(zip(of_node_0, *columns[:2], strict=True)):
+            if node == 0 or (one, other) != (path.src_rank, path.dst_rank):
+                used = tuple(columns[2][ends[number] : ends[number + 1]])
+                yield Path(one, other, used, path.alpha_us, path.beta_us_per_mb, path.betas)
+        src, dst, links = rank_moved[src], rank_moved[dst], moved[links]
 
 
 def moved_on(topology: PhysicalTopology, layout: SketchLayout) -> tuple[IntArray, IntArray] | None:

@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray, LogicalTopology
-from taccl.sketch.equal_nodes import paths_of_equal_nodes
+from taccl.sketch.equal_nodes import all_paths_of_equal_nodes, paths_of_equal_nodes
 from taccl.sketch.layout import SketchLayout
 from taccl.sketch.model import Internode, Sketch, Switch
 from taccl.support.size_limits import MAX_LINKS, check_links
@@ -63,7 +63,9 @@ def logical_topology(sketch: Sketch, topology: PhysicalTopology, layout: SketchL
         few = paths_of_equal_nodes(topology, layout) if takes_all_links(sketch) else None
         if few is None:
             check_links(topology.name, count_links(sketch, topology, layout))
-    paths = few or [*_intranode_paths(sketch, topology, layout), *_internode_paths(sketch, topology, layout)]
+    paths = few or (all_paths_of_equal_nodes(topology, layout) if takes_all_links(sketch) else None)
+    if paths is None:
+        paths = [*_intranode_paths(sketch, topology, layout), *_internode_paths(sketch, topology, layout)]
     return network_of_paths(paths, topology, layout, is_static=sketch.internode.nic_sharing == "static")
 
 

@@ -193,16 +193,17 @@ def _last_links(
     into = topology.dst[links]
     turn = np.arange(len(links)) - np.searchsorted(into, into)
     most = int(turn.max(initial=-1)) + 1
-    best, rank_of = np.full(reach.shape, -1, dtype=np.int64), np.full(reach.shape, most, dtype=np.int64)
-    for each in range(most):
-        some = links[turn == each]
-        to = topology.dst[some]
-        arrival = reach[:, topology.src[some]] + weight[some]
-        tight = np.isfinite(arrival) & (arrival <= reach[:, to] * (1 + 1e-12))
-        place = (each - number[:, None]) % most
-        better = tight & (place < rank_of[:, to])
-        best[:, to] = np.where(better, some, best[:, to])
-        rank_of[:, to] = np.where(better, place, rank_of[:, to])
+    best = np.full(reach.shape, -1, dtype=np.int64)
+    src, cost = topology.src[links], weight[links]
+    for row, near_us in enumerate(reach):
+        arrival = near_us[src] + cost
+        tight = np.flatnonzero(np.isfinite(arrival) & (arrival <= near_us[into] * (1 + 1e-12)))
+        place, to = (turn[tight] - number[row]) % most, into[tight]
+        first = np.flatnonzero(np.diff(to, prepend=-1))
+        if len(first):
+            least = np.repeat(np.minimum.reduceat(place, first), np.diff(first, append=len(to)))
+            chosen = place == least
+            best[row, to[chosen]] = links[tight[chosen]]
     return best
 
 
