@@ -109,11 +109,14 @@ def _trunk_cuts(problem: Problem) -> list[Cut]:
     A trunk is a port from several ranks to several.
     """
     topology = problem.topology
+    if problem.num_ranks > CUTS_MOST_RANKS:
+        return []
     link, port = topology.incidence
-    ends = (np.unique(np.stack([port, end[link]]), axis=1)[0] for end in (topology.src, topology.dst))
+    ranks = topology.num_ranks
+    ends = (np.unique(port * ranks + end[link]) // ranks for end in (topology.src, topology.dst))
     shared = np.minimum(*(np.bincount(each, minlength=topology.num_ports) for each in ends))
     trunks = np.flatnonzero(shared > 1)
-    if not len(trunks) or problem.num_ranks > CUTS_MOST_RANKS or len(trunks) > CUTS_MOST_TRUNKS:
+    if not 0 < len(trunks) <= CUTS_MOST_TRUNKS:
         return []
     sets: dict[frozenset[int], str] = {}
     for trunk in trunks.tolist():
@@ -123,7 +126,7 @@ def _trunk_cuts(problem: Problem) -> list[Cut]:
         names = ", ".join(map(str, sorted(_ranks(joined))))
         sets.setdefault(_ranks(joined), f"into the set {{{names}}}")
         sets.setdefault(_ranks(~joined), f"out of the set {{{names}}}")
-    return [Cut(ranks, name) for ranks, name in sets.items() if 0 < len(ranks) < problem.num_ranks]
+    return [Cut(inside, name) for inside, name in sets.items() if 0 < len(inside) < ranks]
 
 
 def _reached_without(topology: LogicalTopology, pairs: BoolArray) -> BoolArray:

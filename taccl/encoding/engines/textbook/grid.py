@@ -92,8 +92,8 @@ def behind_doors(topology: LogicalTopology, nodes: IntArray) -> list[IntArray]:
     doors: dict[frozenset[int], list[int]] = {}
     link, port = topology.incidence
     across = topology.internode[link]
-    users = np.unique(np.stack([port[across], topology.src[link[across]]]), axis=1)[0]
-    is_shared = np.bincount(users, minlength=topology.num_ports) > 1
+    users = np.unique(port[across] * topology.num_ranks + topology.src[link[across]])
+    is_shared = np.bincount(users // topology.num_ranks, minlength=topology.num_ports) > 1
     for place, (rank, other) in enumerate(nodes[:2].T.tolist()):
         out = [set(topology.ports[each]) for each in topology.links_from[rank] if topology.internode[each]]
         if (rank, other) in topology.link_index:
