@@ -38,7 +38,7 @@ import numpy as np
 
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.capacity import name_ports
-from taccl.encoding.bounds.cuts import Crossing, Crossings, Cut, members, narrow_cuts, root_cuts
+from taccl.encoding.bounds.cuts import Crossing, Crossings, Cut, members, narrow_cuts, rank_looks, root_cuts
 from taccl.encoding.bounds.entering import Entering
 from taccl.encoding.bounds.staged_copies import CopiesEntering
 from taccl.encoding.bounds.staged_late import late_us
@@ -148,16 +148,18 @@ def _closer_looks(at: Entering, entering: CopiesEntering | SumsEntering, is_all:
         yield partial(one_group_us, at), "in one group or with one more alpha"
 
 
-def one_of_each_orbit(instance: Instance, cuts: Sequence[Cut]) -> list[Cut]:
-    """Cuts of which no other is the image under a symmetry."""
-    elements = instance.group.rank_map
-    seen: set[frozenset[int]] = set()
-    chosen = []
+def _one_of_each_look(instance: Instance, cuts: Sequence[Cut]) -> list[Cut]:
+    """Cuts of which no two have ranks that look the same, joined to the others by as many equal links."""
+    looks, topology = instance.once(rank_looks), instance.problem.topology
+    chosen: dict[bytes, Cut] = {}
     for cut in cuts:
-        if cut.ranks not in seen:
-            chosen.append(cut)
-            seen |= {frozenset(element[list(cut.ranks)].tolist()) for element in elements}
-    return chosen
+        inside = members(topology.num_ranks, cut.ranks)
+        enters = ~inside[topology.src] & inside[topology.dst]
+        costs = np.stack([topology.alpha_us[enters], topology.beta_us_per_mb[enters]])
+        kinds, many = np.unique(costs, axis=1, return_counts=True)
+        key = np.sort(looks[inside]).tobytes() + kinds.tobytes() + many.tobytes()
+        chosen.setdefault(key, cut)
+    return list(chosen.values())
 
 
 def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
@@ -178,7 +180,7 @@ def _of_cuts(view: View, known_us: float, budget: Budget, closer: bool) -> Itera
         cuts = [*cuts, *instance.once(Crossings).cuts]
     elif closer:
         cuts = [*cuts, *root_cuts(instance)]
-    for cut in one_of_each_orbit(instance, cuts)[:STAGED_CUT_MOST_CUTS]:
+    for cut in _one_of_each_look(instance, cuts)[:STAGED_CUT_MOST_CUTS]:
         if not budget.remaining_s():
             return
         known_us = max(known_us, instance.bound_us)  # others may prove more meanwhile, and so did this one

@@ -130,9 +130,9 @@ STAGED_CUT_MOST_CUTS, STAGED_CUT_MOST_FIRST_SUMS = 8, 4
 STAGED_CUT_SHARE = 0.8
 #: All cuts of a view together are not worth more seconds than this: the first ones say most.
 STAGED_CUT_MOST_S = 6.0
-#: Without closer looks they take 0.02 to 0.5 s where they say most (AllReduce of 1 MB on two and eight DGX
-#: H100, DGX-2, A100), and six seconds to the end.
-STAGED_CUT_SOON_S = 0.25
+#: Without closer looks one cut of each look takes 0.02 to 0.5 s where they say most (AllReduce of 1 MB on two
+#: and eight DGX H100, DGX-2, A100; AlltoAll of 4 KB on eight DGX H100, which 0.25 s were too short for).
+STAGED_CUT_SOON_S = 0.6
 #: How far it looks, in times of what is known; and how often, where what it proves is no sooner.
 STAGED_CUT_HORIZON, STAGED_CUT_LOOKS = 2.5, 3
 
