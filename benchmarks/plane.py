@@ -47,6 +47,7 @@ MACHINES = (
 SIZES = ("1KB", "4KB", "16KB", "64KB", "256KB", "1MB", "4MB", "16MB", "64MB", "256MB", "1GB")
 #: Above this part of its time a cell is open, and below the others it is good.
 NEAR, GOOD, OPEN = 0.03, 0.1, 0.3
+_GAPS = "To the bound for the number of chunks that was chosen; times are in [plane.jsonl](plane.jsonl)."
 _MOST_GIB = 8.0
 _EXACT = 1e-6
 INTRO = """\
@@ -169,11 +170,14 @@ def _write(limit_s: float) -> None:
             cells.append(Cell(came, times.get(str(parse_size(case.size)))))
     if not cells:
         return
-    order = [each for each, _ in groupby(cell.case.collective for cell in sorted(cells, key=_place))]
-    parts = [_summary(cells, order), *failed, "![gaps](plane.svg)"]
+    cells.sort(key=_place)
+    order = [each for each, _ in groupby(cell.case.collective for cell in cells)]
+    parts = [_summary(cells, order), *failed, "![gaps](plane.svg)", "## Gaps", _GAPS]
     parts += [
-        f"## {each}\n\n{_table([cell for cell in cells if cell.case.collective == each])}" for each in order
+        f"### {each}\n\n{_gaps([cell for cell in cells if cell.case.collective == each])}" for each in order
     ]
+    shown = [cell for cell in cells if cell.gap > OPEN or cell.is_slower]
+    parts.append(f"## Above {100 * OPEN:g}%, or slower than libraries\n\n{_table(shown)}")
     draw(
         [(cell.case.collective, cell.case.place, cell.case.size, cell.gap) for cell in cells],
         [size for size in SIZES if any(cell.case.size == size for cell in cells)],
@@ -220,14 +224,28 @@ def _summed(name: str, cells: Sequence[Cell]) -> Sequence[str]:
     )
 
 
-def _table(cells: Sequence[Cell]) -> str:
-    header = ("machine", "size", "chunks", "time us", "bound us", "gap", "gap, any chunks", "library us")
+def _gaps(cells: Sequence[Cell]) -> str:
+    """The gap of each machine at each size."""
+    sizes = [size for size in SIZES if any(cell.case.size == size for cell in cells)]
     rows = []
-    for cell in sorted(cells, key=_place):
+    for place, those in groupby(cells, key=lambda cell: cell.case.place):
+        gaps = {cell.case.size: f"{100 * cell.gap:.1f}%" for cell in those}
+        rows.append((place, *(gaps.get(size, "-") for size in sizes)))
+    return report.table(("machine", *sizes), rows)
+
+
+def _table(cells: Sequence[Cell]) -> str:
+    header = (
+        *("machine", "collective", "size", "chunks", "time us", "bound us", "gap", "gap, any chunks"),
+        "library us",
+    )
+    rows = []
+    for cell in cells:
         answer = cell.measured.outcome.answer
         rows.append(
             (
                 cell.case.place,
+                cell.case.collective,
                 cell.case.size,
                 str(answer["chunks"]),
                 *(f"{answer[key]:.2f}" for key in ("time_us", "bound_us")),
