@@ -71,18 +71,20 @@ def by_doors(problem: Problem, parts: Parts, spreads: Lines, totals: Lines) -> I
     members = behind_doors(problem.topology, nodes)
     if len(members) < 2:
         return
-    gates, (many, gpus) = np.sort(members[0]), nodes.shape
-    door = gates[np.arange(gpus) * len(gates) // gpus]
+    many, gpus = nodes.shape
+    door = np.arange(gpus)
+    for behind in members:
+        door[behind] = members[0]
     for across in totals(many):
         crossing = many * across.adds(many)
         for inside in spreads(gpus):
             doors = _Doors(GridAlgorithm(nodes, ((1, inside),), ((0, across),)), door, parts.stages)
-            moves = 2 * nodes.size * inside.sends(gpus) + crossing * len(gates)
+            moves = 2 * nodes.size * inside.sends(gpus) + crossing * len(members[0])
             rows = parts.num_parts * (2 * nodes.size + crossing)
             yield _algorithm(f"shares, {inside.name}", across.name, doors.shares, (rows, moves), nodes)
         for inside in totals(gpus):
             doors = _Doors(GridAlgorithm(nodes, (), ((1, inside), (0, across))), door, parts.stages)
-            moves = nodes.size * (inside.adds(gpus) + 1) + crossing * len(gates)
+            moves = nodes.size * (inside.adds(gpus) + 1) + crossing * len(members[0])
             rows = parts.num_parts * moves
             yield _algorithm(f"whole buffers, {inside.name}", across.name, doors.whole, (rows, moves), nodes)
 
