@@ -95,10 +95,11 @@ def _everywhere(
     of_node_0: list[Path], moved: IntArray, rank_moved: IntArray, num_nodes: int
 ) -> Iterator[Path]:
     """The paths of all nodes, none twice: one between helpers of no node goes to itself."""
-    length = np.array([len(path.links) for path in of_node_0])
+    length = np.array([len(path.links) for path in of_node_0], dtype=np.int64)
     links = np.fromiter(chain.from_iterable(path.links for path in of_node_0), np.int64, int(length.sum()))
     ends = list(accumulate(length.tolist(), initial=0))
-    src, dst = (np.array([getattr(path, end) for path in of_node_0]) for end in ("src_rank", "dst_rank"))
+    src = np.array([path.src_rank for path in of_node_0], dtype=np.int64)
+    dst = np.array([path.dst_rank for path in of_node_0], dtype=np.int64)
     for node in range(num_nodes):
         columns = src.tolist(), dst.tolist(), links.tolist()
         for number, (path, one, other) in enumerate(zip(of_node_0, *columns[:2], strict=True)):
