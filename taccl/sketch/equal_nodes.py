@@ -123,7 +123,8 @@ def moved_on(topology: PhysicalTopology, layout: SketchLayout) -> tuple[IntArray
         for device in topology.devices
     }
     number = {(link.src, link.dst): each for each, link in enumerate(topology.links)}
-    moved = np.array([number.get((image[link.src], image[link.dst]), -1) for link in topology.links])
+    numbers = (number.get((image[link.src], image[link.dst]), -1) for link in topology.links)
+    moved = np.array(list(numbers), dtype=np.int64)
     if (moved < 0).any():
         return None
     costs = np.array([(link.alpha_us, link.beta_us_per_mb) for link in topology.links])
