@@ -16,6 +16,11 @@ however often and wherever it adds (a program that leaves at each output each co
   rows that first bring to each rank something that it is part of are a schedule of copies. So bounds of
   those hold.
 
+Chunks that go from one rank to one are bounded backwards, too, where they start at more ranks than they end
+at, or at fewer. Of a program keep for each chunk the transfers on one way from its source to its end. Read
+backwards, each follows on the one before it, in a group that is no larger: a schedule of what goes back, on
+the reversed links. So a Gather is no faster than a Scatter is proved to be.
+
 A problem with other features is looked at as it is, by the bounds that know them.
 
 Two such bounds are never added: the programs that they are about may run at the same time.
@@ -140,10 +145,12 @@ def _relaxed(instance: Instance) -> Instance:
 def _each(instance: Instance) -> Iterator[View]:
     problem = instance.problem
     collective = problem.collective
+    backwards = not problem.topology.reads_backwards
     if not collective.is_reduction or not instance.features <= {"reductions"}:
         yield View(instance)
+        if instance.demand.moves_pairwise and _has_more_ends(collective):
+            yield View(_routed_back(problem), backwards)
         return
-    backwards = not problem.topology.reads_backwards
     if collective.reduces.all() and (collective.num_wanted == 1).all():
         yield View(instance.reversed, backwards)
         return
@@ -157,6 +164,21 @@ def _each(instance: Instance) -> Iterator[View]:
     assert sums is not None and copies is not None
     yield View(sums, backwards)
     yield View(copies)
+
+
+def _has_more_ends(collective: Collective) -> bool:
+    """Whether chunks start at more ranks than they end at, or at fewer; else both directions say the same."""
+    return len(np.unique(collective.inputs.rank)) != len(np.unique(collective.outputs.rank))
+
+
+def _routed_back(problem: Problem) -> Instance:
+    """Chunks from one rank to one, each from where it is wanted to where it starts, on links turned round."""
+    collective = problem.collective
+    turned = replace(collective, inputs=collective.outputs, outputs=collective.inputs)
+    limits = replace(problem.limits, own_first=None)
+    return Instance(
+        replace(problem, topology=problem.topology.reversed(), collective=turned, limits=limits, symmetry=())
+    )
 
 
 def _one_of(collective: Collective, placement: Placement, far: FloatArray) -> IntArray:

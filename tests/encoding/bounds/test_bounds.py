@@ -393,3 +393,13 @@ def test_the_alphas_of_the_longest_path_remain_however_finely_a_size_is_cut() ->
     ]
     assert proof.value_us == pytest.approx(6.0)
     assert proof.witness.startswith("the alphas on the way of chunk")
+
+
+def test_a_gather_is_bounded_as_the_scatter_that_it_is_read_backwards() -> None:
+    """On links that lead both ways at the same costs both take as long: 4.1 us, and 3.0 one way only."""
+    gather, scatter = (
+        make_problem(name, topology="dgx-h100", nodes=2, size="4KB", chunks=1, executor=False).problem
+        for name in ("gather", "scatter")
+    )
+    assert lower_bound(gather).value_us == pytest.approx(lower_bound(scatter).value_us, rel=1e-6)
+    assert lower_bound(gather).value_us > 4.0

@@ -213,7 +213,7 @@ def test_pairs_behind_a_switch_each_are_a_line_to_draw() -> None:
 
 def one_group(stated: Problem, known_us: float) -> float:
     """What the case proves of all that must enter some node."""
-    (view,) = views(Instance(stated))
+    view, *_ = views(Instance(stated))
     proved_us = 0.0
     for cut in narrow_cuts(view.instance):
         for crossing in view.instance.once(Crossings).of(cut)[-1:]:
