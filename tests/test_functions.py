@@ -1,4 +1,4 @@
-"""No function of the package is longer, or has more branches, than a reader can follow."""
+"""No function or module of the package is longer, or has more branches, than a reader can follow."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import pytest
 from benchmarks.structure import COMPLEXITY, LINES, complexity_of, functions_of, length_of
 
 PACKAGE = Path(__file__).parents[1] / "taccl"
+#: Of a module, which has one subject.
+MODULE_LINES = 400
 
 
 def too_much(text: str) -> list[str]:
@@ -28,6 +30,15 @@ def test_functions_are_short_and_have_few_branches() -> None:
         if (names := too_much(path.read_text(encoding="utf-8")))
     }
     assert not found
+
+
+def test_modules_are_short() -> None:
+    lengths = {
+        str(path.relative_to(PACKAGE)): len(path.read_text(encoding="utf-8").splitlines())
+        for path in PACKAGE.rglob("*.py")
+    }
+    assert lengths
+    assert not {name: length for name, length in lengths.items() if length > MODULE_LINES}
 
 
 @pytest.mark.parametrize(

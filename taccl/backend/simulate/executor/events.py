@@ -18,15 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from taccl.backend.simulate.executor.columns import (
-    Agenda,
-    Blocks,
-    CallColumns,
-    Filled,
-    FlowColumns,
-    StepColumns,
-    Traffic,
-)
+from taccl.backend.simulate.executor import columns as layout
 from taccl.support.jit import compiled_in_place, inlined
 
 #: What a step does.
@@ -39,15 +31,15 @@ _NEXT, _PREPARES, _ON_LINK, _BUSY, _TAIL, _ENDED = range(6)
 _NONE = -1
 
 
-def run(columns: StepColumns, call: CallColumns, filled: Filled) -> int:
+def run(columns: layout.StepColumns, call: layout.CallColumns, filled: layout.Filled) -> int:
     """Run all rounds and write `filled`; how many thread blocks did not come to their end."""
     num_blocks, num_links = len(columns.first) - 1, len(call.alpha_us)
-    blocks = Blocks.at_first_step(columns.first)
+    blocks = layout.Blocks.at_first_step(columns.first)
     has_steps = (np.diff(columns.first) > 0) & (call.rounds > 0)
     blocks.state[~has_steps] = _ENDED
-    agenda = Agenda.of(num_blocks, num_links, np.flatnonzero(has_steps))
-    flow = FlowColumns.empty(len(columns.link), call.slots)
-    traffic = Traffic.none(num_links, len(columns.port_first) - 1)
+    agenda = layout.Agenda.of(num_blocks, num_links, np.flatnonzero(has_steps))
+    flow = layout.FlowColumns.empty(len(columns.link), call.slots)
+    traffic = layout.Traffic.none(num_links, len(columns.port_first) - 1)
     completed = np.zeros(len(columns.kind), dtype=np.int64)  # rounds that a step is done with
     run_events(columns, call, filled, blocks, flow, traffic, agenda, completed)
     return int((blocks.state != _ENDED).sum())
