@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from taccl.encoding.engines.textbook.algorithm import Algorithm, InVariants, Way
-from taccl.encoding.engines.textbook.grid import GridAlgorithm, behind_doors, by_nodes, summed
+from taccl.encoding.engines.textbook.grid import GridAlgorithm, behind_doors, by_nodes, summed, totals_on
 from taccl.encoding.engines.textbook.line import Lines, hops
 from taccl.encoding.engines.textbook.parts import Parts
 from taccl.encoding.engines.textbook.sends import Ragged, Sends, in_turn
@@ -51,16 +51,13 @@ class _Doors:
         doors = np.unique(self.door)
         rest = np.setdiff1d(np.arange(nodes.shape[1]), doors)
         every = Ragged(np.arange(len(begin)), np.array([len(begin)]))
-        (inside_axis, inside), (across_axis, across) = self.grid.whole
-        made = []
-        for axis, algorithm, lines in ((inside_axis, inside, nodes), (across_axis, across, nodes[:, doors])):
-            assert algorithm.total is not None
-            totals, carried = algorithm.total(nodes.shape[axis])
-            along = np.moveaxis(lines, axis, -1)
-            src, dst = along[..., totals.src], along[..., totals.dst]
-            made.append(Sends.of(hops(totals.step, src, dst, 0), every, nodes.size).adding(carried))
+        (_, inside), (_, across) = self.grid.whole
+        totals = [
+            totals_on(nodes[:, None], inside, every, nodes.size),
+            totals_on(nodes[:, doors].T[:, None], across, every, nodes.size),
+        ]
         copies = hops(0, nodes[:, self.door[rest]], nodes[:, rest], 0)
-        return in_turn([*made, Sends.of(copies, every, nodes.size)])
+        return in_turn([*totals, Sends.of(copies, every, nodes.size)])
 
 
 def by_doors(problem: Problem, parts: Parts, spreads: Lines, totals: Lines) -> Iterator[Algorithm]:

@@ -261,3 +261,15 @@ def _totals_written(plan: GridAlgorithm, stage: Stage, owner: IntArray) -> Sends
     first = np.moveaxis(plan.grid, axis, 0)[0].ravel()  # of each line
     moves = plan.on_lines(axis, hops(step, src, dst, np.arange(len(first))), first)
     return Sends.of(moves, held.take(sharing[first]), plan.grid.size).adding(carried)
+
+
+def totals_on(lines: IntArray, algorithm: LineAlgorithm, held: Ragged, num_ranks: int) -> Sends:
+    """Sums along the last axis of these ranks, at all of them; along the one before they take shares in turn.
+
+    `held` : the units of each share.
+    """
+    assert algorithm.total is not None
+    moves, carried = algorithm.total(lines.shape[-1])
+    share = np.arange(lines.shape[-2])[:, None] % len(held.count)
+    columns = moves.step, lines[..., moves.src], lines[..., moves.dst], share
+    return Sends.of(hops(*columns), held, num_ranks).adding(carried)

@@ -17,7 +17,7 @@ from itertools import product
 import numpy as np
 
 from taccl.encoding.engines.textbook.algorithm import Algorithm, InVariants
-from taccl.encoding.engines.textbook.grid import GridAlgorithm, by_nodes, gates_of
+from taccl.encoding.engines.textbook.grid import GridAlgorithm, by_nodes, gates_of, totals_on
 from taccl.encoding.engines.textbook.line import Carried, LineAlgorithm, Lines, hops
 from taccl.encoding.engines.textbook.parts import Parts
 from taccl.encoding.engines.textbook.sends import Ragged, Sends, in_turn
@@ -104,8 +104,9 @@ class _NodeSumGateways:
         share = np.argsort(self.nodes.ravel())[begin] % self.nodes.shape[1] * shares // self.nodes.shape[1]
         held, of_block = Ragged.by_key(share, shares), np.arange(len(self.blocks)) % shares
         places = self.nodes[:, self.blocks]
-        inside = self._totals(self.inside, self.nodes[:, None] if self.stage is None else places, held)
-        crossing = in_turn([self._across(of_block, held), self._totals(self.between, places, held)])
+        lines, ranks = self.nodes[:, None] if self.stage is None else places, self.nodes.size
+        inside = totals_on(lines, self.inside, held, ranks)
+        crossing = in_turn([self._across(of_block, held), totals_on(places, self.between, held, ranks)])
         # Who hears from another node passes on that alone, and not its own node's sum.
         stands_for_own = (crossing.step == 0) | np.isin(crossing.src, places[..., 0])
         crossing = replace(crossing, after=np.where(stands_for_own, -1, 0))
@@ -129,14 +130,6 @@ class _NodeSumGateways:
         place, to = self.blocks[block, number], (node + before + 1) % nodes
         moves = hops(0, self.nodes[node, place], self.nodes[to, place], of_block[block])
         return Sends.of(moves, held, self.nodes.size).adding(_AS_IT_IS)
-
-    def _totals(self, algorithm: LineAlgorithm, lines: IntArray, held: Ragged) -> Sends:
-        """Sums along the last axis of these ranks, at all of them; each line of a node has its share."""
-        assert algorithm.total is not None
-        moves, carried = algorithm.total(lines.shape[-1])
-        share = np.arange(lines.shape[1])[:, None] % len(held.count)
-        columns = moves.step, lines[..., moves.src], lines[..., moves.dst], share
-        return Sends.of(hops(*columns), held, self.nodes.size).adding(carried)
 
 
 def by_node_sums(problem: Problem, parts: Parts, totals: Lines) -> Iterator[Algorithm]:
