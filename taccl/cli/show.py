@@ -100,7 +100,7 @@ def show(
 
 
 class _Subject(NamedTuple):
-    """A file that was read, and its two routes to be shown."""
+    """A file that was read, and the two forms in which it is shown."""
 
     lines: Callable[[int | None], Iterable[str]]
     timeline: Callable[[], Timeline]

@@ -18,7 +18,7 @@ from taccl.topologies.model import PhysicalTopology
 
 OddityKind = Literal[
     "one-way link",
-    "unequal routes",
+    "unequal directions",
     "slow link",
     "uneven GPUs",
     "uneven nodes",
@@ -71,7 +71,7 @@ def anomalies(topology: PhysicalTopology) -> tuple[Anomaly, ...]:
     machine = _Machine(topology)
     return (
         *_one_way(machine),
-        *_unequal_routes(machine),
+        *_unequal_directions(machine),
         *_slow_links(machine),
         *_uneven_gpus(machine),
         *_uneven_nodes(machine),
@@ -156,7 +156,7 @@ def _one_way(machine: _Machine) -> Iterator[Anomaly]:
             )
 
 
-def _unequal_routes(machine: _Machine) -> Iterator[Anomaly]:
+def _unequal_directions(machine: _Machine) -> Iterator[Anomaly]:
     """Pairs of links there and back at different costs, where most such pairs are equal."""
     for links in _grouped(machine.topology.links, machine.kinds).values():
         both = [link for link in links if (link.dst, link.src) in machine.link and link.src < link.dst]
@@ -166,7 +166,7 @@ def _unequal_routes(machine: _Machine) -> Iterator[Anomaly]:
             back = machine.link[first.dst, first.src]
             more = f", and {len(unequal) - 1} more like it" if len(unequal) > 1 else ""
             yield Anomaly(
-                "unequal routes",
+                "unequal directions",
                 _devices(unequal),
                 f"{first.src} -> {first.dst} has {_cost(first)}, and back {_cost(back)}{more}",
                 "measured one way only, or degraded in one direction",

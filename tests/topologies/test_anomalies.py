@@ -97,7 +97,7 @@ def test_bridges_and_cpus_have_links_of_their_own_speeds():
 
 def test_a_link_that_is_slow_in_one_direction_has_unequal_ways():
     machine = slowed(build_topology("mi300x", 1), "node0.gpu2", "node0.gpu3", 2, both=False)
-    assert kinds(machine) == ["unequal routes", "slow link"]
+    assert kinds(machine) == ["unequal directions", "slow link"]
     assert "48 GB/s, and back 0.7 us" not in anomalies(machine)[0].message
     assert "24 GB/s, and back 0.7 us and 48 GB/s" in anomalies(machine)[0].message
 

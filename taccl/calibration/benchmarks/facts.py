@@ -115,7 +115,7 @@ class Matrix:
     targets: tuple[int, ...]
     cells: tuple[tuple[float | None, ...], ...]
     both_directions: bool = False
-    sums_routes: bool = False
+    sums_directions: bool = False
     peer: bool | None = None
     at_once: bool = False
     size_bytes: int | None = None

@@ -167,7 +167,7 @@ def both_directions(matrices: Sequence[Matrix]) -> list[Quantity]:
         is_of_links = (
             matrix.ends == "gpu to gpu" and matrix.quantity == "bandwidth_gbps" and matrix.both_directions
         )
-        if is_of_links and matrix.sums_routes and matrix.peer is not False and matrix.pairs():
+        if is_of_links and matrix.sums_directions and matrix.peer is not False and matrix.pairs():
             each = {pair: value / 2 for pair, value in matrix.pairs().items()}
             note = "each way, both at once: one way alone moves at least this"
             found.append(_range(matrix, "GPU to GPU", "gbps", each, note))

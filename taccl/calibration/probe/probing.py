@@ -248,7 +248,7 @@ def _sizes(num_ranks: int) -> tuple[int, int, int]:
 def _ring(reach: BoolArray) -> list[int]:
     """The ranks in an order in which each reaches the next, and the last the first: as counted, if it is one.
 
-    Else by depth first, the ranks with the fewest routes on first.
+    Else by depth first, the ranks that reach the fewest others first.
     """
     n = len(reach)
     counted = list(range(n))

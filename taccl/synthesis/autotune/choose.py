@@ -312,9 +312,9 @@ class _Rounds:
             return ""
         predicted = self._predictor.by_configuration()
         fastest_us = predicted[0].time_us
-        routes = "the only way" if len(predicted) == 1 else f"of {len(predicted)} routes"
+        several = "the only one" if len(predicted) == 1 else f"of {len(predicted)} configurations"
         chosen = f"protocol, instances, thread blocks: {winner.configuration}"
-        said = f"{chosen}, {routes} predicted{self._out_of_time()}"
+        said = f"{chosen}, {several} predicted{self._out_of_time()}"
         blocks = f"{winner.blocks_per_gpu} thread block{'' if winner.blocks_per_gpu == 1 else 's'} on a GPU"
         if len(predicted) == 1:
             return f"{said} ({blocks})"

@@ -30,9 +30,9 @@ def test_data_goes_as_the_arrow_says() -> None:
 
 def test_both_ways_are_told_apart_from_one() -> None:
     (total,) = matrices(nvbandwidth("<->", "device_to_device_bidirectional_memcpy_read_ce", "Total "))
-    assert (total.both_directions, total.sums_routes) == (True, True)
+    assert (total.both_directions, total.sums_directions) == (True, True)
     (read,) = matrices(nvbandwidth("<->", "device_to_device_bidirectional_memcpy_read_ce", "Read1 "))
-    assert (read.both_directions, read.sums_routes) == (True, False)
+    assert (read.both_directions, read.sums_directions) == (True, False)
 
 
 def test_the_first_versions_name_columns_before_rows() -> None:

@@ -57,7 +57,7 @@ def test_a_protocol_that_the_first_look_had_no_time_for_still_has_its_chance(eff
 
 def test_one_way_that_there_was_time_for_is_not_called_the_fastest():
     (why,) = [note for note in chosen("3KB", effort=3).notes if "thread blocks: " in note]
-    assert "the only way predicted (no time for 39 others)" in why and "fastest" not in why
+    assert "the only one predicted (no time for 39 others)" in why and "fastest" not in why
 
 
 def test_slow_thread_blocks_want_more_of_them():
@@ -87,7 +87,7 @@ def test_what_was_tried_is_listed_fastest_first_and_one_is_chosen():
     for tried in result.files_tried:
         assert tried.predicted_us is None or tried.predicted_us >= tried.lower_bound_us > 0
     (why,) = [note for note in result.notes if "thread blocks: LL x" in note]
-    assert "routes predicted" in why and "thread blocks" in why
+    assert "configurations predicted" in why and "thread blocks" in why
 
 
 def test_what_does_not_fit_is_told_with_its_reason():

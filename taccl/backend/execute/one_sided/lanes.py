@@ -2,7 +2,7 @@
 
 Lanes meet at `nop` and `barrier` and nowhere else, as threads do: between two of these, one may be operations
 ahead of another. Each does its rows of every operation (`operands`), its signal, its wait, its put through a
-port. It holds the meaning of every operation once, for all routes of running it.
+port. It holds the meaning of every operation once, however it is run.
 """
 
 from __future__ import annotations

@@ -90,8 +90,8 @@ class PlanJob:
     def answers(self, look: Callable[[], None]) -> Answers:
         """NumPy's answers."""
         requested = self.call.requested
-        routes = senders(requested.num_ranks) if requested.collective == _SEND_RECEIVE else []
-        return Answers(requested, look, routes)
+        sources = senders(requested.num_ranks) if requested.collective == _SEND_RECEIVE else []
+        return Answers(requested, look, sources)
 
     def ranked(self, world: PlanWorld, rank: int, look: Callable[[], None], lock: Lock) -> Ranked:
         """Host, thread blocks and ports of a rank."""

@@ -1,6 +1,6 @@
 """The interpreter of one thread block, as a generator that stops wherever it may have to wait.
 
-It holds the meaning of every kind of step once, for all routes of running it. Whoever drives it looks
+It holds the meaning of every kind of step once, however it is run. Whoever drives it looks
 whether a wait is over, and goes on with the block only then.
 """
 

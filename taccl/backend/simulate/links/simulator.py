@@ -195,7 +195,7 @@ def urgency_us(
     order : all steps, each after all that it must follow.
     """
     starts, awaited = executed.flat_waits
-    way_us = _longest_routes(
+    way_us = _longest_chains(
         len(executed),
         order=order,
         block=executed.block,
@@ -209,7 +209,7 @@ def urgency_us(
     return np.round(np.array(way_us, dtype=np.float64), DECIMALS)
 
 
-def _routes(
+def _chains(
     order: Sequence[int],
     block: Sequence[int],
     source: Sequence[int],
@@ -221,18 +221,18 @@ def _routes(
 ) -> list[float]:
     after = [0.0] * len(block)  # from when the thread block is done with it
     on_arrival = [0.0] * len(block)  # from when its receiver has it
-    routes = [0.0] * len(block)
+    chains_us = [0.0] * len(block)
     for place in range(len(order) - 1, -1, -1):
         row = order[place]
         way = busy_us[row] + local_us[row] + max(after[row], latency_us[row] + on_arrival[row])
-        routes[row] = way
+        chains_us[row] = way
         if row and block[row - 1] == block[row]:
             after[row - 1] = max(after[row - 1], way)
         for wait in range(starts[row], starts[row + 1]):
             after[awaited[wait]] = max(after[awaited[wait]], way)
         if source[row] >= 0:
             on_arrival[source[row]] = max(on_arrival[source[row]], way)
-    return routes
+    return chains_us
 
 
-_longest_routes = Loop(_routes)
+_longest_chains = Loop(_chains)

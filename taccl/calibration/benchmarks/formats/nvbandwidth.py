@@ -201,7 +201,7 @@ def _matrix(path: str | None, test: str, table: _Table) -> Matrix:
         targets,
         values,
         both_directions=both_directions,
-        sums_routes=both_directions and "total" in rest,
+        sums_directions=both_directions and "total" in rest,
         peer=True if ends == "gpu to gpu" else None,
         at_once="all_to" in test or "to_all" in test or ends == "gpu totals",
         size_bytes=_SIZE_BYTES if quantity == "bandwidth_gbps" else None,

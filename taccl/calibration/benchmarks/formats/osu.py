@@ -79,17 +79,17 @@ def _unit(names: str, title: str) -> str:
 def _sweep(table: _Table, path: str | None) -> Sweep:
     name = table.name.lower()
     is_hop = _POINT_TO_POINT.fullmatch(table.name.strip()) is not None
-    routes = 2 if "bi-directional" in name else 1
+    directions = 2 if "bi-directional" in name else 1
     timing: Timing = "one way" if table.unit == "us" else "back to back"
     if "ccl" in name.split()[0] and timing == "one way":
         timing = "launched"  # each message is a call that starts a kernel
     points = [
-        Point(size, value if table.unit == "us" else size * table.pairs * routes / value, line)
+        Point(size, value if table.unit == "us" else size * table.pairs * directions / value, line)
         for line, size, value in table.rows
         if table.unit == "us" or size > 0
     ]
     notes = [] if table.on_device or "cuda" in name or "rocm" in name else ["between buffers of the hosts"]
-    if routes == 2:
+    if directions == 2:
         notes.append("both directions at once; a time is for one message each way")
     return Sweep(
         path,

@@ -152,7 +152,7 @@ def _matrix(block: _Block, path: str | None) -> Matrix:
         block.targets,
         cells,
         both_directions=block.both_directions,
-        sums_routes=block.both_directions,
+        sums_directions=block.both_directions,
         peer=block.peer,
         size_bytes=_LATENCY_BYTES if block.quantity == "latency_us" else None,
     )

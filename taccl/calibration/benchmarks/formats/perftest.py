@@ -52,13 +52,13 @@ class _Table:
             self.points += [point] if point not in self.points[-1:] else []
 
     def time_us(self, size: int, value: float) -> float:
-        """Of a message one way: a bandwidth is the sum of all routes and ports."""
+        """Of a message one way: a bandwidth is the sum of both directions and all ports."""
         title = self.title.lower()
         if self.unit == "us":
             # a read is timed there and back, a write and a send one way
             return value / (2 if "read" in title or "atomic" in title else 1)
-        routes = 2 if "bidirectional" in title else 1
-        return size * routes * self.ports / (value * _UNITS[self.unit]) * 1e6
+        directions = 2 if "bidirectional" in title else 1
+        return size * directions * self.ports / (value * _UNITS[self.unit]) * 1e6
 
     def sweep(self, path: str | None) -> Sweep:
         """The sweep of the table."""

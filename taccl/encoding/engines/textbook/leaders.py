@@ -53,7 +53,7 @@ class _Team:
 def by_leaders(
     problem: Problem, parts: Parts, spreads: tuple[LineAlgorithm, ...], totals: tuple[LineAlgorithm, ...]
 ) -> Iterator[Algorithm]:
-    """For what is spread or summed over several nodes of one size, with routes for the leaders' exchange."""
+    """For what is spread or summed over several nodes of one size, with algorithms for leaders."""
     ranks, first = problem.num_ranks, np.arange(problem.num_ranks)
     nodes = by_nodes(problem.topology)
     if nodes is None or parts.kind == "routed" or ranks > LEADERS_MOST_RANKS:

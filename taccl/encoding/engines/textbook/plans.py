@@ -179,7 +179,7 @@ def _moves(plan: GridAlgorithm, parts: Parts) -> int:
 
 
 def _spreads(size: int) -> tuple[LineAlgorithm, ...]:
-    """Routes to spread along a line of this many: those that differ."""
+    """Algorithms to spread along a line of this many: those that differ."""
     if size == 2:
         return (ALL_PAIRS,)
     doubling = (DOUBLING, DOUBLING_FAR_FIRST) if DOUBLING.fits(size) else (BRUCK,)
@@ -187,12 +187,12 @@ def _spreads(size: int) -> tuple[LineAlgorithm, ...]:
 
 
 def _totals(size: int) -> tuple[LineAlgorithm, ...]:
-    """Routes to sum up along a line of this many at all of them: those that differ."""
+    """Algorithms to sum up along a line of this many at all of them: those that differ."""
     return (ALL_PAIRS,) if size == 2 else (ALL_PAIRS, DOUBLING if DOUBLING.fits(size) else BRUCK)
 
 
 def _routes(size: int) -> tuple[LineAlgorithm, ...]:
-    """Routes to route along a line of this many: those that differ."""
+    """Algorithms to route along a line of this many: those that differ."""
     if size == 2:
         return (ALL_PAIRS,)
     return (ALL_PAIRS, RING_BOTH_DIRECTIONS, RING, DOUBLING if DOUBLING.fits(size) else BRUCK)
@@ -267,7 +267,7 @@ def _staged(grid: IntArray, combined: bool, lines: Lines) -> Iterator[Plans]:
 
 
 def _totals_along(problem: Problem, parts: Parts, grid: IntArray) -> Iterator[tuple[LineAlgorithm, ...]]:
-    """For each axis routes to sum up along it at all ranks: round, where not all of a line are linked."""
+    """For each axis algorithms to sum up along it at all ranks: round, where not all of a line are linked."""
     index = problem.topology.link_index
     for axis, size in enumerate(grid.shape):
         are_linked = GridAlgorithm(grid, ((axis, ALL_PAIRS),)).has_links(index, parts.stages)
