@@ -12,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
+from taccl.encoding.engines.hierarchical.tuning import AT_LEAST, SOON_PLANNED
 from taccl.encoding.quotient import moves_ports
 from taccl.encoding.symmetry.action import Action, Compositions
 from taccl.encoding.symmetry.candidates import exchanges, rotations
@@ -47,8 +48,14 @@ class Cluster:
 
     @property
     def at_least(self) -> int:
-        """Routes that are tried even without time: each takes a moment, and making it whole takes seconds."""
-        return 8
+        """Plans that are tried even without time: each takes a moment, or they take long."""
+        return 1 if self.takes_long else AT_LEAST
+
+    @property
+    def takes_long(self) -> bool:
+        """Whether it takes long to plan node 0's chunks: a tree for each in each node, over its links."""
+        links = self.gpus * (self.gpus - 1)
+        return self.gpus * self.each * self.num_nodes * links > SOON_PLANNED
 
     @cached_property
     def node_of_element(self) -> IntArray:

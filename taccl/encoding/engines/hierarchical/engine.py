@@ -18,7 +18,7 @@ from taccl.encoding.engines.hierarchical.cluster import Cluster, cluster_of, nod
 from taccl.encoding.engines.hierarchical.composed import Timed, lifted, timed
 from taccl.encoding.engines.hierarchical.mixed import mixed
 from taccl.encoding.engines.hierarchical.rails import Rails, rails_of
-from taccl.encoding.engines.hierarchical.rounds import Round, divided, falling, rounds, widths
+from taccl.encoding.engines.hierarchical.rounds import Round, RoundCosts, divided, falling, rounds, widths
 from taccl.encoding.engines.hierarchical.sends import Sends, costs_of, sends_of, spans_node
 from taccl.encoding.engines.hierarchical.tuning import UNITS
 from taccl.encoding.instance import Instance
@@ -97,7 +97,7 @@ def _routes(cluster: Cluster, sums: bool, copies: bool, budget: Budget) -> Itera
     tried: set[tuple[object, ...]] = set()
     for plans_of in reversed(plans) if passed_on else plans:
         for rails in all_rails:
-            for plan, most in plans_of(cluster, topology, rails, each):
+            for plan, most in plans_of(cluster, topology, rails, budget):
                 if (rails, plan, most) in tried:
                     continue
                 if len(tried) >= cluster.at_least and not budget.remaining_s():
@@ -107,34 +107,37 @@ def _routes(cluster: Cluster, sums: bool, copies: bool, budget: Budget) -> Itera
 
 
 def _falling_plans(
-    cluster: Cluster, topology: LogicalTopology, rails: Rails, each: int
+    cluster: Cluster, topology: LogicalTopology, rails: Rails, budget: Budget
 ) -> Iterator[tuple[tuple[Round, ...], int]]:
     """Rounds of falling widths, and how many chunks may travel together."""
+    each = cluster.each
     most = min(cluster.gpus * each, cluster.problem.max_group)
     costs = costs_of(cluster, topology, rails, each, most)
+    budget.spend(_of_costs(cluster, rails))
     for plan in falling(cluster.num_nodes - 1, cluster.gpus, len(rails.pairs), each, most, costs):
         yield plan, most
 
 
 def _mixed_plans(
-    cluster: Cluster, topology: LogicalTopology, rails: Rails, each: int
+    cluster: Cluster, topology: LogicalTopology, rails: Rails, budget: Budget
 ) -> Iterator[tuple[tuple[Round, ...], int]]:
     """Rounds over teams of all sizes, and how many chunks may travel together."""
-    most, many = min(cluster.gpus * each, cluster.problem.max_group), len(rails.pairs)
-    costs = {
-        team: costs_of(cluster, topology, rails, each, most, team)
-        for team in range(1, many + 1)
-        if many % team == 0
-    }
+    each, many, costs = cluster.each, len(rails.pairs), dict[int, RoundCosts]()
+    most = min(cluster.gpus * each, cluster.problem.max_group)
+    for team in (team for team in range(1, many + 1) if many % team == 0):
+        if costs and cluster.takes_long and not budget.remaining_s():
+            break
+        costs[team] = costs_of(cluster, topology, rails, each, most, team)
+        budget.spend(_of_costs(cluster, rails))
     for plan in mixed(cluster.num_nodes - 1, cluster.gpus, many, each, most, costs):
         yield plan, most
 
 
 def _divided_plans(
-    cluster: Cluster, topology: LogicalTopology, rails: Rails, each: int
+    cluster: Cluster, topology: LogicalTopology, rails: Rails, budget: Budget
 ) -> Iterator[tuple[tuple[Round, ...], int]]:
     """Divided rounds, and how many chunks may travel together."""
-    gpus, many = cluster.gpus, len(rails.pairs)
+    gpus, each, many = cluster.gpus, cluster.each, len(rails.pairs)
     for widest in reversed(widths(gpus, many)):
         for tapered in (True, False):
             plan = tuple(
@@ -142,6 +145,11 @@ def _divided_plans(
             )
             for most in _pieces(each * widest, cluster.problem.max_group):
                 yield plan, most
+
+
+def _of_costs(cluster: Cluster, rails: Rails) -> float:
+    """Units of work for what rounds cost: a tree inside a node for each rail, twice."""
+    return UNITS * 2 * len(rails.pairs) * (cluster.gpus - 1)
 
 
 def _pieces(chunks: int, most: int) -> list[int]:

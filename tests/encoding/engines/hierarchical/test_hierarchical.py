@@ -171,7 +171,7 @@ def test_rounds_that_fall_are_nearer_to_the_bound_than_divided_ones() -> None:
         rails = rails_of(cluster_found, slow, both_directions=False)[0]
         routes = (
             timed(cluster_found, sends_of(cluster_found, slow, rails, plan, 4, most), False, True)
-            for plan, most in plans(cluster_found, slow, rails, 4)
+            for plan, most in plans(cluster_found, slow, rails, Budget.of_work(1_000_000))
         )
         ends.append(min(way.makespan_us for way in routes))
     assert ends[0] < 0.98 * ends[1]
@@ -206,3 +206,17 @@ def test_where_two_gpus_share_a_nic_rails_of_one_of_them_pay_fewer_alphas() -> N
     assert [len(rails.pairs) for rails in every] == [16, 8]
     # Over all 16 rails it takes 25.19 us.
     assert composed(requested).makespan_us < 23.1
+
+
+@pytest.mark.parametrize(
+    ("machine", "nodes", "at_least"), [("dgx-h100", 4, 8), ("fat-tree:16x4x2:2", None, 1)]
+)
+def test_without_time_one_plan_of_large_nodes_is_tried(
+    machine: str, nodes: int | None, at_least: int
+) -> None:
+    """A plan of two nodes of 64 GPUs takes most of a second."""
+    requested = make_problem("allgather", topology=machine, nodes=nodes, size="1MB", chunks=1).problem
+    alone = Instance(requested).members_instance or Instance(requested)
+    found = cluster_of(alone.problem)
+    assert not isinstance(found, str)
+    assert found.at_least == at_least
