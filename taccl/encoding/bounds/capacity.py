@@ -84,11 +84,19 @@ class Covers:
         So where ports have rates of their own, covers of equal bandwidth give different bounds; elsewhere the
         first is enough.
         """
+        covers = self._all(links)
+        return covers if self._problem.topology.port_betas is not None else covers[:1]
+
+    def equally_narrow(self, links: IntArray) -> list[Cover]:
+        """The covers of the least bandwidth: at the senders' side of a line, say, and at the receivers'."""
+        covers = self._all(links)
+        return [cover for cover in covers if cover.chunks_per_us <= covers[0].chunks_per_us * (1 + _ROUNDING)]
+
+    def _all(self, links: IntArray) -> list[Cover]:
         key = links.tobytes()
         if key not in self._of:
             covers = [_with_rates(self._problem, links, pair) for pair in _choices(self._problem, links)]
-            covers.sort(key=lambda cover: cover.chunks_per_us)
-            self._of[key] = covers if self._problem.topology.port_betas is not None else covers[:1]
+            self._of[key] = sorted(covers, key=lambda cover: cover.chunks_per_us)
         return self._of[key]
 
     def narrowest(self, links: IntArray) -> Cover:

@@ -10,6 +10,7 @@ from taccl.encoding.bounds.bound import Bound
 from taccl.encoding.bounds.broadcast_time import BROADCAST_TIME
 from taccl.encoding.bounds.center import CENTER
 from taccl.encoding.bounds.cut import CUT
+from taccl.encoding.bounds.fan_out import FAN_OUT
 from taccl.encoding.bounds.flow import FLOW
 from taccl.encoding.bounds.gather_time import GATHER_TIME
 from taccl.encoding.bounds.latency import LATENCY
@@ -29,6 +30,7 @@ BOUNDS: tuple[Bound, ...] = (
     VOLUME,
     RELAY,
     STAGED_SOON,
+    FAN_OUT,
     BOTTLENECK,
     STRENGTH,
     CENTER,
