@@ -8,10 +8,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
+from taccl.model.collective import IntArray
 from taccl.model.schedule.columns import Transfers
+from taccl.model.schedule.numbering import different
 from taccl.model.schedule.partial_sums import OWN, Holdings, contributors, ranks_of
 from taccl.model.tolerance import over_us
 
@@ -22,16 +25,35 @@ class Derivation:
 
     Parameters
     ----------
-    rows : for each row, the rows that its sum is made of, and `OWN` for the sender's contribution.
-    outputs : the same for each (chunk, rank) that wants the sum.
+    kinds : which chunks have the same rows.
+    made : for each row of the first chunk of a kind, the rows that its sum is made of, and `OWN` for the
+        sender's contribution.
+    gathered : the same for each (chunk, rank) that wants such a sum, or the sum of a chunk of that kind.
+    wanted : the (chunk, rank) that want a sum and get it.
     impossible : rows whose senders cannot make what they send by then, in the order of their starts.
     missing : for each (chunk, rank) that never gets the sum, the contributions that never come near it.
     """
 
-    rows: dict[int, tuple[int, ...]]
-    outputs: dict[tuple[int, int], tuple[int, ...]]
+    kinds: _Kinds
+    made: dict[int, tuple[int, ...]]
+    gathered: dict[tuple[int, int], tuple[int, ...]]
+    wanted: list[tuple[int, int]]
     impossible: list[int]
     missing: dict[tuple[int, int], list[int]]
+
+    @cached_property
+    def rows(self) -> dict[int, tuple[int, ...]]:
+        """For each row, the rows that its sum is made of, and `OWN` for the sender's contribution."""
+        kinds, impossible = self.kinds, set(self.impossible)
+        chunk, first_row = kinds.chunk.tolist(), kinds.first_row.tolist()
+        ordered = (row for row in kinds.ordered.tolist() if row not in impossible)
+        return {row: kinds.rows_for(self.made[first_row[row]], chunk[row]) for row in ordered}
+
+    @cached_property
+    def outputs(self) -> dict[tuple[int, int], tuple[int, ...]]:
+        """The same for each (chunk, rank) that wants the sum."""
+        kinds, first = self.kinds, self.kinds.first_chunk.tolist()
+        return {(c, rank): kinds.rows_for(self.gathered[first[c], rank], c) for c, rank in self.wanted}
 
 
 def derive(schedule: Transfers) -> Derivation:
@@ -40,29 +62,32 @@ def derive(schedule: Transfers) -> Derivation:
     Chunks whose rows are the same, as of those that always travel together, are looked at once.
     """
     collective = schedule.problem.collective
-    holdings, whole = Holdings(schedule.problem), contributors(collective)
+    whole = contributors(collective)
     sets = sets_of_rows(schedule, whole)
-    summed = np.flatnonzero(collective.reduces[schedule.chunk])
-    ordered: list[int] = summed[np.lexsort((schedule.end_us[summed], schedule.start_us[summed]))].tolist()
-    equivalent = _Equivalent(schedule, ordered, sets, whole)
-    made = _made_of(schedule, holdings, [row for row in ordered if equivalent.is_first(row)], sets)
-    rows = {}
-    for row in ordered:
-        first = equivalent.first_row[row]
-        if first in made:
-            rows[row] = made[first] if first == row else equivalent.carried_over(made[first], row)
-    outputs: dict[tuple[int, int], tuple[int, ...]] = {}
-    missing: dict[tuple[int, int], list[int]] = {}
-    for c, rank in zip(collective.outputs.chunk.tolist(), collective.outputs.rank.tolist(), strict=True):
-        if not collective.reduces[c]:
-            continue
-        first = equivalent.first_chunk[c]
-        made_of = holdings.sources(first, rank, whole[c])
+    kinds = _Kinds.of(schedule, sets, whole)
+    others = np.flatnonzero(kinds.first_chunk != np.arange(len(whole)))
+    holdings = Holdings(schedule.problem, without=set(others.tolist()))
+    of_first = kinds.ordered[kinds.first_row[kinds.ordered] == kinds.ordered]
+    made = _made_of(schedule, holdings, of_first.tolist(), sets)
+    is_made = np.zeros(len(schedule.chunk), dtype=np.bool_)
+    is_made[np.fromiter(made, np.int64, len(made))] = True
+    impossible: list[int] = kinds.ordered[~is_made[kinds.first_row[kinds.ordered]]].tolist()
+    of_sums = np.flatnonzero(collective.reduces[collective.outputs.chunk])
+    wants, at = collective.outputs.chunk[of_sums], collective.outputs.rank[of_sums]
+    gathered: dict[tuple[int, int], tuple[int, ...]] = {}
+    lacks: dict[tuple[int, int], list[int]] = {}
+    ranks = schedule.problem.num_ranks
+    cells = kinds.first_chunk[wants] * ranks + at
+    for first, rank in zip(*(each.tolist() for each in divmod(different(cells)[0], ranks)), strict=True):
+        made_of = holdings.sources(first, rank, whole[first])
         if made_of is None:
-            missing[c, rank] = ranks_of(whole[c] & ~holdings.known(first, rank))
+            lacks[first, rank] = ranks_of(whole[first] & ~holdings.known(first, rank))
         else:
-            outputs[c, rank] = made_of if first == c else equivalent.rows_for(made_of, c)
-    return Derivation(rows, outputs, [row for row in ordered if row not in rows], missing)
+            gathered[first, rank] = made_of
+    firsts = zip(kinds.first_chunk[wants].tolist(), wants.tolist(), at.tolist(), strict=True)
+    missing = {(c, rank): lacks[first, rank] for first, c, rank in firsts if lacks and (first, rank) in lacks}
+    wanted = [cell for cell in zip(wants.tolist(), at.tolist(), strict=True) if cell not in missing]
+    return Derivation(kinds, made, gathered, wanted, impossible, missing)
 
 
 def _made_of(
@@ -88,43 +113,65 @@ def _made_of(
     return rows
 
 
-class _Equivalent:
-    """Chunks with the same contributors and the same rows, but for their own number.
+@dataclass(frozen=True, eq=False)
+class _Kinds:
+    """Chunks with the same contributors and the same rows, but for their own number, are of one kind.
 
-    `first_chunk` and `first_row` name for each chunk the first that is like it, and for each of its rows that
-    one's row.
+    Parameters
+    ----------
+    chunk : shape (num_rows,); of each row.
+    ordered : the rows of sums, in the order of their starts.
+    by_chunk : the same by chunks; those of chunk c begin at `begin[c]`.
+    place : shape (num_rows,); the number of each among those of its chunk.
+    first_chunk : shape (num_chunks,); the first chunk of the kind of each.
+    first_row : shape (num_rows,); of each row of a sum, the row at its place of that chunk.
     """
 
-    def __init__(self, schedule: Transfers, ordered: list[int], sets: list[int], whole: list[int]) -> None:
-        link, chunk = schedule.link.tolist(), schedule.chunk.tolist()
-        start_us, end_us = schedule.start_us.tolist(), schedule.end_us.tolist()
-        self._rows: list[list[int]] = [[] for _ in whole]
-        for row in ordered:
-            self._rows[chunk[row]].append(row)
-        self._chunk, self._place = chunk, dict[int, int]()
-        self.first_chunk, self.first_row = list(range(len(whole))), dict[int, int]()
-        seen: dict[tuple[object, ...], int] = {}
+    chunk: IntArray
+    ordered: IntArray
+    by_chunk: IntArray
+    begin: IntArray
+    place: IntArray
+    first_chunk: IntArray
+    first_row: IntArray
+
+    @staticmethod
+    def of(schedule: Transfers, sets: list[int], whole: list[int]) -> _Kinds:
+        """The kinds of the chunks that are summed; `sets` of each row, `whole` of each chunk."""
+        chunk, start_us, end_us = schedule.chunk, schedule.start_us, schedule.end_us
+        summed = np.flatnonzero(schedule.problem.collective.reduces[chunk])
+        ordered = summed[np.lexsort((end_us[summed], start_us[summed]))]
+        by_chunk = ordered[np.argsort(chunk[ordered], kind="stable")]
+        many = np.bincount(chunk[by_chunk], minlength=len(whole))
+        begin = np.cumsum(many) - many
+        place = np.zeros(len(chunk), dtype=np.int64)
+        place[by_chunk] = np.arange(len(by_chunk)) - begin[chunk[by_chunk]]
+        named = _numbers(sets) if schedule.sums is None else schedule.sums.of_row
+        times = (each.astype(np.float64).view(np.int64) for each in (start_us, end_us))
+        columns = schedule.link.astype(np.int64), *times, named
+        rows = np.stack([column[by_chunk] for column in columns], axis=1)
         differ = bool(schedule.problem.ready_at)  # then own contributions are there at different times
-        for c, rows in enumerate(self._rows):
-            key = (whole[c], c if differ else -1, *[(link[i], start_us[i], end_us[i], sets[i]) for i in rows])
-            first = seen.setdefault(key, c)
-            self.first_chunk[c] = first
-            self.first_row.update(zip(rows, self._rows[first], strict=True))
-            if first == c:
-                self._place.update((row, place) for place, row in enumerate(rows))
-
-    def is_first(self, row: int) -> bool:
-        """Whether a row is of a chunk that is the first of its kind."""
-        return self.first_row[row] == row
-
-    def carried_over(self, parts: tuple[int, ...], row: int) -> tuple[int, ...]:
-        """Rows of the first chunk of a kind as rows of the chunk of `row`."""
-        return self.rows_for(parts, self._chunk[row])
+        seen: dict[tuple[int, int, bytes], int] = {}
+        first_chunk = np.arange(len(whole))
+        for c in np.flatnonzero(schedule.problem.collective.reduces).tolist():
+            key = whole[c], c if differ else -1, rows[begin[c] : begin[c] + many[c]].tobytes()
+            first_chunk[c] = seen.setdefault(key, c)
+        first_row = np.full(len(chunk), -1)
+        first_row[by_chunk] = by_chunk[begin[first_chunk[chunk[by_chunk]]] + place[by_chunk]]
+        return _Kinds(chunk, ordered, by_chunk, begin, place, first_chunk, first_row)
 
     def rows_for(self, parts: tuple[int, ...], chunk: int) -> tuple[int, ...]:
-        """Rows of the first chunk of a kind as rows of another chunk."""
-        rows = self._rows[chunk]
-        return tuple([OWN if part == OWN else rows[self._place[part]] for part in parts])
+        """Rows of the first chunk of a kind as rows of another chunk of that kind."""
+        if self.first_chunk[chunk] == chunk:
+            return parts
+        begin, place, by_chunk = self.begin[chunk], self.place, self.by_chunk
+        return tuple([OWN if part == OWN else int(by_chunk[begin + place[part]]) for part in parts])
+
+
+def _numbers(sets: list[int]) -> IntArray:
+    """A number for each row that is the same for the same set."""
+    number: dict[int, int] = {}
+    return np.array([number.setdefault(each, len(number)) for each in sets], dtype=np.int64)
 
 
 def sets_of_rows(schedule: Transfers, whole: list[int]) -> list[int]:
