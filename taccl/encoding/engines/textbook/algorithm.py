@@ -6,10 +6,14 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from taccl.encoding.engines.textbook.parts import Cut, Parts
 from taccl.encoding.engines.textbook.sends import Sends, together
 from taccl.model.collective import IntArray
 
+#: From where units begin a number that is the same for those that travel together all the way.
+Together = Callable[[IntArray], IntArray]
 #: From where some units begin and where they are wanted, what they do; they are numbered as they stand there.
 Way = Callable[[IntArray, IntArray], Sends]
 
@@ -24,6 +28,7 @@ class Algorithm:
     rows : about how many transfers of one part it makes.
     moves : about how many sends it makes of each batch, whatever the parts are.
     shares : into this many units a way is given each part, of each batch.
+    labels : how many of its parts travel apart from all others; None: all.
     is_explicit : whether sums are made at several ranks, so that sends say what they carry.
     in_turns : whether the order of its sends says who has precedence, and not who waits for whom.
     of_libraries : whether NCCL, RCCL or an MPI run it; no grids and pipelines of our own.
@@ -33,6 +38,7 @@ class Algorithm:
     rows: int
     moves: int
     shares: int = 1
+    labels: int | None = None
     is_explicit: bool = False
     in_turns: bool = False
     of_libraries: bool = True
@@ -58,11 +64,13 @@ class InVariants(Algorithm):
     ----------
     routes : one way for each variant; each part's pieces are dealt to the variants in turn.
     first : shape (num_ranks,); the variant that the first piece of each rank's part goes to.
+    alike : for each way, which units travel together; None: only those with the same ends.
     is_combined : whether what several variants send over a link in one step is one send.
     """
 
     routes: tuple[Way, ...]
     first: IntArray
+    alike: tuple[Together, ...] | None = None
     is_combined: bool = False
 
     def numbers_of_batches(self, parts: Parts) -> Iterator[int]:
@@ -81,6 +89,9 @@ class InVariants(Algorithm):
         """What is sent if each part is cut into batches; each follows a step behind the one before."""
         variants = len(self.routes)
         cut = parts.cut(self.first % variants, variants, batches * self.shares)
+        if self.alike is not None:
+            labels = np.stack([label(cut.begin) for label in self.alike])
+            cut = cut.merged(labels[cut.variant, np.arange(len(cut.begin))])
         streams = dict[int, list[Sends]]()
         for batch, variant, units in cut.streams(self.shares):
             made = self.routes[variant](cut.begin[units], cut.end[units])

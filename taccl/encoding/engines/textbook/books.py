@@ -109,13 +109,13 @@ class Books:
         work = Work(budget, SURELY_WRITTEN, WRITTEN_PER_S)
         dealt = DEALT_AS_WRITTEN * len(self.parts.begin)
         these = (algorithm for algorithm in self.algorithms if wanted(algorithm))
-        soonest = _moves if _is_small(self.requested, self.parts) else _size
+        soonest = _moves if _is_small(self.requested, self.parts) else self._size
         for algorithm in sorted(these, key=soonest if first is None else lambda each: first(each.name)):
             least_us = float("inf")
             for batches in algorithm.numbers_of_batches(self.parts):
                 sends = 0
                 if (algorithm, batches) not in self._estimates_us:
-                    written = _written(algorithm, algorithm.written_for(batches))
+                    written = self._written(algorithm, algorithm.written_for(batches))
                     is_written = (algorithm, algorithm.written_for(batches)) in self._last_load
                     sends = AN_ESTIMATE_AS_WRITTEN
                     sends += 0 if is_written else A_BATCH_AS_WRITTEN + max(written, dealt)
@@ -127,6 +127,17 @@ class Books:
                 work.did(sends)
                 yield Candidate(self, algorithm, batches, time_us)
                 least_us = min(least_us, time_us)
+
+    def _size(self, algorithm: Algorithm) -> int:
+        """A key to sort by: what takes long to write down comes last; the others keep their order."""
+        size = self._written(algorithm, 1)
+        return size if size > SOON_WRITTEN else 0
+
+    def _written(self, algorithm: Algorithm, batches: int) -> int:
+        """About how much there is to write down for this many batches, in sends."""
+        labels = self.parts.num_parts if algorithm.labels is None else algorithm.labels
+        units = int(algorithm.rows * min(1.0, labels / max(1, self.parts.num_parts)))
+        return batches * algorithm.shares * (algorithm.moves + units // PARTS_AS_WRITTEN)
 
     def _estimate_us(self, algorithm: Algorithm, batches: int) -> float | None:
         """About how long this many batches take; None if a link is missing."""
@@ -179,14 +190,3 @@ def _is_small(requested: Problem, parts: Parts) -> bool:
 def _moves(algorithm: Algorithm) -> int:
     """A key to sort by."""
     return algorithm.moves
-
-
-def _size(algorithm: Algorithm) -> int:
-    """A key to sort by: what takes long to write down comes last; the others keep their order."""
-    size = _written(algorithm, 1)
-    return size if size > SOON_WRITTEN else 0
-
-
-def _written(algorithm: Algorithm, batches: int) -> int:
-    """About how much there is to write down for this many batches, in sends."""
-    return batches * algorithm.shares * (algorithm.moves + algorithm.rows // PARTS_AS_WRITTEN)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.encoding.engines.textbook.algorithm import Algorithm, InVariants, Way
+from taccl.encoding.engines.textbook.algorithm import Algorithm, InVariants, Together, Way
 from taccl.encoding.engines.textbook.grid import GridAlgorithm, behind_doors, by_nodes, summed, totals_on
 from taccl.encoding.engines.textbook.line import Lines, hops
 from taccl.encoding.engines.textbook.parts import Parts
@@ -44,6 +44,10 @@ class _Doors:
         """Sums inside to the doors, of their shares across, and back."""
         node, place = self.grid.position[begin].T
         return summed(self.grid, self.grid.grid[node, self.door[place]], self.stages)
+
+    def share(self, begin: IntArray) -> IntArray:
+        """The door at which each unit is summed up."""
+        return np.asarray(self.door[self.grid.position[begin, 1]])
 
     def whole(self, begin: IntArray, end: IntArray) -> Sends:
         """Sums inside at all, across at the doors, and copies to the others."""
@@ -78,7 +82,9 @@ def by_doors(problem: Problem, parts: Parts, spreads: Lines, totals: Lines) -> I
             doors = _Doors(GridAlgorithm(nodes, ((1, inside),), ((0, across),)), door, parts.stages)
             moves = 2 * nodes.size * inside.sends(gpus) + crossing * len(members[0])
             rows = parts.num_parts * (2 * nodes.size + crossing)
-            yield _algorithm(f"shares, {inside.name}", across.name, doors.shares, (rows, moves), nodes)
+            yield _algorithm(
+                f"shares, {inside.name}", across.name, doors.shares, (rows, moves), nodes, doors.share
+            )
         for inside in totals(gpus):
             doors = _Doors(GridAlgorithm(nodes, (), ((1, inside), (0, across))), door, parts.stages)
             moves = nodes.size * (inside.adds(gpus) + 1) + crossing * len(members[0])
@@ -86,8 +92,15 @@ def by_doors(problem: Problem, parts: Parts, spreads: Lines, totals: Lines) -> I
             yield _algorithm(f"whole buffers, {inside.name}", across.name, doors.whole, (rows, moves), nodes)
 
 
-def _algorithm(inside: str, across: str, way: Way, work: tuple[int, int], nodes: IntArray) -> Algorithm:
-    """`work` : about how many transfers of one part, and how many sends."""
+def _algorithm(
+    inside: str,
+    across: str,
+    way: Way,
+    work: tuple[int, int],
+    nodes: IntArray,
+    share: Together = np.zeros_like,
+) -> Algorithm:
+    """`work` : about how many transfers of one part, and how many sends; `share` : None travel apart."""
     rows, moves = work
     return InVariants(
         f"doors for {inside} inside, {across} across",
@@ -95,6 +108,8 @@ def _algorithm(inside: str, across: str, way: Way, work: tuple[int, int], nodes:
         moves=moves,
         routes=(way,),
         first=np.arange(nodes.size),
+        labels=nodes.shape[1],
+        alike=(share,),
         is_explicit=True,
         of_libraries=False,
     )

@@ -73,7 +73,14 @@ def by_leaders(
                 moves = 2 * ranks + len(nodes) * across.adds(len(nodes))
                 way, rows = partial(_summed, team, across), 2 * parts.num_parts * ranks
                 name = f"leaders, {across.name}"
-                yield InVariants(name, rows, moves, routes=(way,), first=first, is_explicit=True)
+                yield InVariants(
+                    *(name, rows, moves),
+                    routes=(way,),
+                    first=first,
+                    labels=1,
+                    alike=(np.zeros_like,),
+                    is_explicit=True,
+                )
 
 
 def _teams(problem: Problem, nodes: IntArray) -> Iterator[_Team]:

@@ -101,6 +101,15 @@ class Cut:
     batch: IntArray
     variant: IntArray
 
+    def merged(self, label: IntArray) -> Cut:
+        """Units of one label, batch and variant as one unit, with the ends of the first of them."""
+        variants, labels = int(self.variant.max()) + 1, int(label.max()) + 1
+        units = Ragged.by_key(different((self.batch * variants + self.variant) * labels + label)[1])
+        first, chunks = units.values[units.first], self.chunks.take(units.values)
+        count = np.add.reduceat(chunks.count, units.first)
+        columns = (each[first] for each in (self.begin, self.end, self.batch, self.variant))
+        return Cut(Ragged(chunks.values, count), *columns)
+
     def streams(self, shares: int = 1) -> Iterator[tuple[int, int, IntArray]]:
         """(batch, variant, units) of what goes the same way together; `shares` batches count as one."""
         variants = int(self.variant.max()) + 1

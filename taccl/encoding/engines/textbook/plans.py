@@ -113,14 +113,23 @@ def _algorithm(plans: Plans, parts: Parts) -> Algorithm:
     routes = tuple(partial(sends_of, plan, parts) for plan in plans)
     rows = max(_rows(plan, parts) for plan in plans)
     moves = min(rows, sum(_moves(plan, parts) for plan in plans))
+    labels = math.prod(plans[0].grid.shape[axis] for axis, _ in plans[0].stages)
+    merges = parts.kind == "summed" and labels < parts.num_parts
     return InVariants(
         *(_name(plans), rows, moves),
         routes=routes,
+        labels=labels if merges else None,
+        alike=tuple(partial(_share, plan) for plan in plans) if merges else None,
         first=plans[0].position.sum(axis=1),
         is_explicit=bool(plans[0].whole),
         is_combined=len(plans) > 1 and plans[0].grid.ndim > 1,
         of_libraries=plans[0].grid.ndim == 1,
     )
+
+
+def _share(plan: GridAlgorithm, owner: IntArray) -> IntArray:
+    """The share that each unit is of: those of one share are summed up together."""
+    return np.asarray(plan.sharing(plan.stages)[owner])
 
 
 def _has_one_way(problem: Problem) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from operator import or_
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from taccl.encoding.core.ordering import Ordering, list_schedule
 from taccl.encoding.core.phases import merged
-from taccl.encoding.core.scheduler import Timed
+from taccl.encoding.core.scheduler import Timed, sends_that_wait
 from taccl.encoding.core.sequence import in_sequence
 from taccl.encoding.core.timing import Decision, predecessors
 from taccl.encoding.engines.textbook.parts import Cut
@@ -19,6 +20,7 @@ from taccl.encoding.engines.textbook.tuning import MOST_TO_REORDER
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
+from taccl.model.schedule.partial_sums import PartialSums
 
 _ROUNDING = 1e-9
 
@@ -75,7 +77,7 @@ def timed(problem: Problem, sends: Sends, rows: Rows, in_turns: bool = False) ->
     None if they wait for each other in a circle, which a sender's own chunks first can cause.
     """
     if problem.limits.own_first is not None:
-        schedule = list_schedule(problem, decisions(problem, sends, rows))
+        schedule = list_schedule(problem, decisions(rows, None if sends.since is None else _carried(sends)))
         return schedule if len(schedule) == len(rows.chunk) else None
     if sends.since is None:
         columns = rows.link[rows.group], rows.adds[rows.group], rows.group
@@ -83,15 +85,15 @@ def timed(problem: Problem, sends: Sends, rows: Rows, in_turns: bool = False) ->
         busiest_us = float(schedule.port_busy_us.max(initial=0.0))
         if _is_settled(rows, schedule.makespan_us, busiest_us):
             return schedule
-        ordering = Ordering.of(problem, decisions(problem, sends, rows))
+        ordering = Ordering.of(problem, decisions(rows))
         best = _soonest(ordering, in_turns)
         return schedule if schedule.makespan_us <= best.end_us.max() else ordering.schedule(best)
-    made = decisions(problem, sends, rows)
-    ordering = Ordering.of(problem, made, predecessors(problem, made, _twins(sends, rows)))
+    explicit = _Explicit.of(problem, sends, rows)
+    ordering = explicit.ordering
     best = ordering.in_sequence()
     if not _is_settled(rows, float(best.end_us.max(initial=0.0)), ordering.busiest_us):
         best = min(best, _soonest(ordering, in_turns), key=lambda each: float(each.end_us.max()))
-    return ordering.schedule(best)
+    return explicit.schedule(best)
 
 
 def _is_settled(rows: Rows, end_us: float, busiest_us: float) -> bool:
@@ -107,15 +109,14 @@ def _soonest(ordering: Ordering, in_turns: bool) -> Timed:
     return min(reordered, key=lambda each: float(each.end_us.max()))
 
 
-def decisions(problem: Problem, sends: Sends, rows: Rows) -> list[Decision]:
-    """The sends one by one, each with the sums that it carries where those are explicit."""
+def decisions(rows: Rows, carried: Sequence[int] | None = None) -> list[Decision]:
+    """The sends one by one; `carried` : the sum that each cell carries, where those are explicit."""
     ends = np.cumsum(np.bincount(rows.group, minlength=len(rows.link))).tolist()
     spans = list(zip([0, *ends], ends, strict=False))
     chunk, columns = rows.chunk.tolist(), (rows.link.tolist(), rows.adds.tolist())
     chunks = [tuple(chunk[first:last]) for first, last in spans]
-    if sends.since is None:
+    if carried is None:
         return [Decision(*send) for send in zip(chunks, *columns, strict=True)]
-    carried = _carried(sends)
     of_row = [carried[cell] for cell in rows.cell.tolist()]
     sums = [tuple(of_row[first:last]) for first, last in spans]
     return [Decision(*send) for send in zip(chunks, *columns, sums, strict=True)]
@@ -129,13 +130,57 @@ def _like(sends: Sends) -> IntArray:
     return np.array([first.setdefault(each.tobytes(), unit) for unit, each in enumerate(in_sends)])
 
 
-def _twins(sends: Sends, rows: Rows) -> set[int] | None:
-    """Chunks that are in the same sends as another, which is none of these; None: sends were cut."""
-    if len(rows.link) != len(sends.step):
-        return None
-    like = _like(sends)[sends.units.values[rows.cell]]
-    first = np.unique(like, return_index=True)[1]
-    return set(rows.chunk.tolist()) - set(rows.chunk[first].tolist())
+@dataclass(frozen=True, eq=False)
+class _Explicit:
+    """Sends that say what sums they carry, as columns; of chunks that are in the same sends one is looked at.
+
+    Parameters
+    ----------
+    ordering : the sends, with what each waits for; of its decisions, those chunks alone.
+    sums : what each row carries.
+    """
+
+    rows: Rows
+    ordering: Ordering
+    sums: PartialSums
+
+    @staticmethod
+    def of(problem: Problem, sends: Sends, rows: Rows) -> _Explicit:
+        """The sends of a problem of equal chunks."""
+        carried = _carried(sends)
+        telling = _telling(rows)
+        made = decisions(telling, carried)
+        others = set(range(problem.num_chunks)) - set(telling.chunk.tolist())
+        before = predecessors(problem, made, others)
+        mb, ready_us = np.bincount(rows.group) * problem.chunk_mb, np.zeros(len(rows.link))
+        waiting = sends_that_wait(rows.link.astype(np.int64), mb, ready_us, before)
+        of_cell = PartialSums.of_sets(carried, problem.num_ranks)
+        return _Explicit(rows, Ordering(problem, made, waiting), of_cell.take(rows.cell))
+
+    def schedule(self, times: Timed) -> Schedule:
+        """The schedule with these times."""
+        ordering, group = self.ordering, self.rows.group
+        link, start_us = ordering.sends.link, times.start_us
+        end_us = start_us + ordering.problem.topology.duration_us(link, ordering.sends.mb)
+        return Schedule(
+            problem=ordering.problem,
+            chunk=self.rows.chunk,
+            link=link[group],
+            start_us=start_us[group],
+            end_us=end_us[group],
+            reduce=self.sums.of_row >= 0,
+            group=group,
+            sums=self.sums,
+        ).sorted()
+
+
+def _telling(rows: Rows) -> Rows:
+    """The rows of the first of all chunks that are in the same sends."""
+    in_sends = Ragged.by_key(rows.chunk, values=rows.group)
+    first: dict[bytes, int] = {}
+    firsts = [first.setdefault(each.tobytes(), chunk) for chunk, each in enumerate(in_sends.rows())]
+    kept = np.flatnonzero(np.array(firsts)[rows.chunk] == rows.chunk)
+    return replace(rows, group=rows.group[kept], chunk=rows.chunk[kept], cell=rows.cell[kept])
 
 
 def _carried(sends: Sends) -> list[int]:

@@ -41,6 +41,12 @@ class _SumGateways:
     grid: GridAlgorithm
     exchange: LineAlgorithm
 
+    def share(self, begin: IntArray) -> IntArray:
+        """What has the gateways of one node, and one team of them, travels together."""
+        (nodes, gpus), (to_node, place) = self.grid.grid.shape, self.grid.position[begin].T
+        each = max(1, gpus // nodes)
+        return np.asarray(to_node * each + place * each // gpus)
+
     def way(self, begin: IntArray, end: IntArray) -> Sends:
         """Sums inside to the gateways, across, from there all over, across and inside back."""
         grid, (axis, inside) = self.grid, self.grid.stages[0]
@@ -100,8 +106,7 @@ class _NodeSumGateways:
 
     def way(self, begin: IntArray, end: IntArray) -> Sends:
         """Sums between blocks, in nodes, across, in blocks, and copies to all others."""
-        shares = 1 if self.stage is None else len(self.blocks)
-        share = np.argsort(self.nodes.ravel())[begin] % self.nodes.shape[1] * shares // self.nodes.shape[1]
+        share, shares = self.share(begin), self.shares
         held, of_block = Ragged.by_key(share, shares), np.arange(len(self.blocks)) % shares
         places = self.nodes[:, self.blocks]
         lines, ranks = self.nodes[:, None] if self.stage is None else places, self.nodes.size
@@ -120,6 +125,16 @@ class _NodeSumGateways:
         spread = plan.on_lines(1, self.stage.spread(shares, share[unit]), at)
         copies = Sends.of(spread, Ragged.one_each(unit), self.nodes.size)
         return in_turn([copies.backwards(), inside, crossing, copies])
+
+    @property
+    def shares(self) -> int:
+        """How many shares there are of the data."""
+        return 1 if self.stage is None else len(self.blocks)
+
+    def share(self, begin: IntArray) -> IntArray:
+        """The share that each unit is of."""
+        gpus = self.nodes.shape[1]
+        return np.asarray(np.argsort(self.nodes.ravel())[begin] % gpus * self.shares // gpus)
 
     def _across(self, of_block: IntArray, held: Ragged) -> Sends:
         """Each node's sums to each other node, from and to the same place; `of_block` : the share of each."""
@@ -153,12 +168,15 @@ def by_node_sums(problem: Problem, parts: Parts, totals: Lines) -> Iterator[Algo
                 name = (
                     f"{len(gates)} gateways for node sums, {inside.name} inside, {between.name} between them"
                 )
+                gateways = _NodeSumGateways(nodes, blocks, stage, inside, between)
                 yield InVariants(
                     name if stage is None else f"{name}, {stage.name} of shares",
                     rows=parts.num_parts * moves // shares,
                     moves=moves,
-                    routes=(_NodeSumGateways(nodes, blocks, stage, inside, between).way,),
+                    routes=(gateways.way,),
                     first=np.arange(ranks),
+                    labels=shares,
+                    alike=(gateways.share,),
                     is_explicit=True,
                     of_libraries=False,
                 )
@@ -177,15 +195,17 @@ def by_sum_gateways(
     for inside, exchange in product(spreads, totals):
         if not exchange.fits(min(len(nodes), gpus)):
             continue
-        way = _SumGateways(GridAlgorithm(nodes, ((1, inside),)), exchange).way
+        gateways = _SumGateways(GridAlgorithm(nodes, ((1, inside),)), exchange)
         crossing = -(-len(nodes) // gpus)
         moves = ranks * (2 * inside.sends(gpus) + 2 * crossing + exchange.adds(gpus))
         rows = parts.num_parts * (2 * ranks + 2 * len(nodes) + exchange.adds(gpus) * gpus)
         name = f"gateways for sums, {inside.name} inside, {exchange.name} between them"
         yield InVariants(
             *(name, rows, moves),
-            routes=(way,),
+            routes=(gateways.way,),
             first=np.arange(ranks),
+            labels=max(nodes.shape),
+            alike=(gateways.share,),
             is_explicit=True,
             of_libraries=False,
         )

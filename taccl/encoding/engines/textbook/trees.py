@@ -57,7 +57,10 @@ def _on(trees: list[IntArray], parts: Parts, name: str) -> Algorithm:
     ranks, both = len(trees[0]), 2 if parts.kind == "summed" else 1
     routes = tuple(partial(_along, above, parts.kind == "summed") for above in trees)
     rows, moves = both * parts.num_parts * ranks, both * len(routes) * ranks
-    return InVariants(name, rows, min(rows, moves), routes=routes, first=np.arange(ranks))
+    alike = (np.zeros_like,) * len(routes)
+    return InVariants(
+        *(name, rows, min(rows, moves)), routes=routes, first=np.arange(ranks), labels=1, alike=alike
+    )
 
 
 def double(n: int) -> list[IntArray]:

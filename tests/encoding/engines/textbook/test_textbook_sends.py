@@ -37,7 +37,7 @@ def test_very_many_sends_are_timed_as_they_are_one_by_one(
             schedule = timed(requested, sends, rows)
             assert schedule is not None
             schedule.check()
-            one_by_one = in_order(requested, decisions(requested, sends, rows))
+            one_by_one = in_order(requested, decisions(rows))
             assert schedule.makespan_us == pytest.approx(one_by_one.makespan_us)
             assert np.array_equal(schedule.link, one_by_one.link)
             assert np.array_equal(schedule.chunk, one_by_one.chunk)
