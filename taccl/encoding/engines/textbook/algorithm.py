@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from taccl.encoding.engines.textbook.grid import GridAlgorithm
 from taccl.encoding.engines.textbook.parts import Cut, Parts
 from taccl.encoding.engines.textbook.sends import Sends, together
 from taccl.model.collective import IntArray
@@ -27,6 +28,7 @@ class Algorithm:
     name : for messages and tests.
     rows : about how many transfers of one part it makes.
     moves : about how many sends it makes of each batch, whatever the parts are.
+    crossing : how many of these are between nodes, where it is on no grids.
     shares : into this many units a way is given each part, of each batch.
     labels : how many of its parts travel apart from all others; None: all.
     is_explicit : whether sums are made at several ranks, so that sends say what they carry.
@@ -37,11 +39,17 @@ class Algorithm:
     name: str
     rows: int
     moves: int
+    crossing: int = 0
     shares: int = 1
     labels: int | None = None
     is_explicit: bool = False
     in_turns: bool = False
     of_libraries: bool = True
+
+    @property
+    def plans(self) -> tuple[GridAlgorithm, ...]:
+        """The grids that it is on, with what happens along their axes; empty: on none."""
+        return ()
 
     @abstractmethod
     def numbers_of_batches(self, parts: Parts) -> Iterator[int]:
@@ -64,12 +72,14 @@ class InVariants(Algorithm):
     ----------
     routes : one way for each variant; each part's pieces are dealt to the variants in turn.
     first : shape (num_ranks,); the variant that the first piece of each rank's part goes to.
+    plans : as `Algorithm` has them.
     alike : for each way, which units travel together; None: only those with the same ends.
     is_combined : whether what several variants send over a link in one step is one send.
     """
 
     routes: tuple[Way, ...]
     first: IntArray
+    plans: tuple[GridAlgorithm, ...] = ()
     alike: tuple[Together, ...] | None = None
     is_combined: bool = False
 

@@ -12,6 +12,7 @@ from taccl.encoding.engines.textbook.algorithm import Algorithm
 from taccl.encoding.engines.textbook.estimates import Load, load_of
 from taccl.encoding.engines.textbook.parts import Parts, parts_of
 from taccl.encoding.engines.textbook.plans import algorithms
+from taccl.encoding.engines.textbook.rough import Rough
 from taccl.encoding.engines.textbook.schedules import backwards, rows_of, timed
 from taccl.encoding.engines.textbook.tuning import (
     A_BATCH_AS_WRITTEN,
@@ -19,10 +20,12 @@ from taccl.encoding.engines.textbook.tuning import (
     CHUNKS_AS_TIMED,
     COLUMNS_AS_TIMED,
     DEALT_AS_WRITTEN,
+    MANY_TO_WRITE,
     MOST_ROWS,
     MOST_TO_REORDER,
     PARTS_AS_WRITTEN,
     PROMISING,
+    ROUGHLY_WORTH,
     SOON_WRITTEN,
     SURELY_WRITTEN,
     WRITTEN_PER_S,
@@ -109,8 +112,10 @@ class Books:
         work = Work(budget, SURELY_WRITTEN, WRITTEN_PER_S)
         dealt = DEALT_AS_WRITTEN * len(self.parts.begin)
         these = (algorithm for algorithm in self.algorithms if wanted(algorithm))
-        soonest = _moves if _is_small(self.requested, self.parts) else self._size
-        for algorithm in sorted(these, key=soonest if first is None else lambda each: first(each.name)):
+        best_us = float("inf")
+        for algorithm in self._in_order(list(these), first):
+            if first is None and self.has_many and self.roughly_us(algorithm) > ROUGHLY_WORTH * best_us:
+                break
             least_us = float("inf")
             for batches in algorithm.numbers_of_batches(self.parts):
                 sends = 0
@@ -126,7 +131,30 @@ class Books:
                     break
                 work.did(sends)
                 yield Candidate(self, algorithm, batches, time_us)
-                least_us = min(least_us, time_us)
+                least_us, best_us = min(least_us, time_us), min(best_us, time_us)
+
+    def _in_order(self, these: list[Algorithm], first: Callable[[str], float] | None) -> list[Algorithm]:
+        """The algorithms in the order in which they are written down; `first` as for `candidates`."""
+        if first is not None:
+            return sorted(these, key=lambda each: first(each.name))
+        if self.has_many:
+            return sorted(these, key=self.roughly_us)
+        return sorted(these, key=_moves if _is_small(self.requested, self.parts) else self._size)
+
+    @cached_property
+    def has_many(self) -> bool:
+        """Whether it takes long to write down all algorithms, so that a rough estimate says which first."""
+        return sum(self._written(each, 1) for each in self.algorithms) > MANY_TO_WRITE
+
+    def roughly_us(self, algorithm: Algorithm) -> float:
+        """A key to sort by: about how long it takes, from what is known before it is written down."""
+        if algorithm.plans:
+            return self._rough.of_plans(algorithm.plans)
+        return self._rough.of_sends(algorithm.moves, algorithm.crossing, algorithm.rows)
+
+    @cached_property
+    def _rough(self) -> Rough:
+        return Rough(self.requested, self.parts)
 
     def _size(self, algorithm: Algorithm) -> int:
         """A key to sort by: what takes long to write down comes last; the others keep their order."""

@@ -78,18 +78,21 @@ def by_doors(problem: Problem, parts: Parts, spreads: Lines, totals: Lines) -> I
         door[behind] = members[0]
     for across in totals(many):
         crossing = many * across.adds(many)
+        cross = crossing * len(members[0])
         for inside in spreads(gpus):
             doors = _Doors(GridAlgorithm(nodes, ((1, inside),), ((0, across),)), door, parts.stages)
             moves = 2 * nodes.size * inside.sends(gpus) + crossing * len(members[0])
             rows = parts.num_parts * (2 * nodes.size + crossing)
             yield _algorithm(
-                f"shares, {inside.name}", across.name, doors.shares, (rows, moves), nodes, doors.share
+                f"shares, {inside.name}", across.name, doors.shares, (rows, moves), nodes, cross, doors.share
             )
         for inside in totals(gpus):
             doors = _Doors(GridAlgorithm(nodes, (), ((1, inside), (0, across))), door, parts.stages)
             moves = nodes.size * (inside.adds(gpus) + 1) + crossing * len(members[0])
             rows = parts.num_parts * moves
-            yield _algorithm(f"whole buffers, {inside.name}", across.name, doors.whole, (rows, moves), nodes)
+            yield _algorithm(
+                f"whole buffers, {inside.name}", across.name, doors.whole, (rows, moves), nodes, cross
+            )
 
 
 def _algorithm(
@@ -98,6 +101,7 @@ def _algorithm(
     way: Way,
     work: tuple[int, int],
     nodes: IntArray,
+    crossing: int,
     share: Together = np.zeros_like,
 ) -> Algorithm:
     """`work` : about how many transfers of one part, and how many sends; `share` : None travel apart."""
@@ -106,6 +110,7 @@ def _algorithm(
         f"doors for {inside} inside, {across} across",
         rows=rows,
         moves=moves,
+        crossing=crossing,
         routes=(way,),
         first=np.arange(nodes.size),
         labels=nodes.shape[1],

@@ -62,7 +62,8 @@ def built(
     `wanted` : whether an algorithm is.
     """
     if books := instance.once(books_of):
-        candidates = sorted(books.candidates(budget.share(WRITING), wanted), key=_estimate_us)
+        every = books.candidates(budget.share(WRITING), wanted)
+        candidates = few_equivalent_first(every) if books.has_many else sorted(every, key=_estimate_us)
         yield from _in_time(candidates, budget, BEFORE_HOPELESS, MOST_IN_VAIN)
 
 

@@ -148,13 +148,14 @@ def by_copy_gateways(
     for gates in gates_of(problem.topology, nodes):
         sends = -(-others // len(gates))  # the fewest with which all nodes are served
         many = len(gates) * sends // others
-        for insides in plans if many < gpus and sends <= GATEWAYS_MOST_SENDS else ():
+        for insides in plans if many < gpus else ():
             inside = insides[0].stages[0][1]
             several = f"{len(insides)} routes: " if len(insides) > 1 else ""
             name = f"{several}{many} of {len(gates)} gateways to a node, {inside.name} inside"
             yield InVariants(
                 *(name, parts.num_parts * problem.num_ranks),
                 moves=problem.num_ranks * (2 * inside.sends(gpus) + sends),
+                crossing=problem.num_ranks * sends,
                 routes=tuple(_CopyGateways(nodes, gates, many, each).way for each in insides),
                 first=np.arange(problem.num_ranks),
                 is_combined=len(insides) > 1,
@@ -171,7 +172,8 @@ def by_gateways(problem: Problem, parts: Parts, routes: tuple[LineAlgorithm, ...
     for inside, gates in product(routes, gates_of(problem.topology, nodes)):
         grid, all_gpus = GridAlgorithm(nodes, ((1, inside),)), len(gates) == gpus
         some = [(others, _Gateways(grid, gates, gpus, others // 2 or -1))] if all_gpus else []
-        for sends in range(1, min(others + 1, GATEWAYS_MOST_SENDS + 1)):
+        fewest = -(-others // len(gates))  # with which all nodes are served
+        for sends in sorted({fewest, *range(1, min(others, GATEWAYS_MOST_SENDS) + 1)}):
             many = len(gates) * sends // others
             if 0 < many < gpus:
                 nears = (0, others // 2, others) if many > 1 else (0,)
@@ -180,5 +182,8 @@ def by_gateways(problem: Problem, parts: Parts, routes: tuple[LineAlgorithm, ...
             moves = problem.num_ranks * (2 * inside.sends(gpus) + sends * (gateways.apart + 1))
             rows, first = 3 * parts.num_parts, np.arange(problem.num_ranks)
             yield InVariants(
-                gateways.name, rows, moves, routes=(gateways.way,), first=first, of_libraries=False
+                *(gateways.name, rows, moves, problem.num_ranks * sends * (gateways.apart + 1)),
+                routes=(gateways.way,),
+                first=first,
+                of_libraries=False,
             )

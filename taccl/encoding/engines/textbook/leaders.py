@@ -67,14 +67,15 @@ def by_leaders(
                     moves = 2 * ranks + len(nodes) * across.sends(len(nodes))
                     way = partial(_spread, team, across)
                     name, rows = f"leaders, {across.name}", parts.num_parts * ranks
-                    yield InVariants(name, rows, moves, routes=(way,), first=first)
+                    crossing = moves - 2 * ranks
+                    yield InVariants(name, rows, moves, crossing, routes=(way,), first=first)
         elif not alone:
             for across in totals:
                 moves = 2 * ranks + len(nodes) * across.adds(len(nodes))
                 way, rows = partial(_summed, team, across), 2 * parts.num_parts * ranks
                 name = f"leaders, {across.name}"
                 yield InVariants(
-                    *(name, rows, moves),
+                    *(name, rows, moves, moves - 2 * ranks),
                     routes=(way,),
                     first=first,
                     labels=1,

@@ -118,6 +118,7 @@ def _algorithm(plans: Plans, parts: Parts) -> Algorithm:
     return InVariants(
         *(_name(plans), rows, moves),
         routes=routes,
+        plans=plans,
         labels=labels if merges else None,
         alike=tuple(partial(_share, plan) for plan in plans) if merges else None,
         first=plans[0].position.sum(axis=1),

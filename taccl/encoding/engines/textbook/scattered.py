@@ -43,7 +43,7 @@ def by_scattering(
         plans = GridAlgorithm(line, ((0, route),)), GridAlgorithm(line, ((0, after),))
         name = f"scatter ({route.name}) and AllGather ({after.name})"
         way, first = partial(_way, *plans, parts.stages), np.arange(ranks)
-        yield InVariants(name, 2 * ranks, ranks * ranks, shares, routes=(way,), first=first)
+        yield InVariants(name, 2 * ranks, ranks * ranks, shares=shares, routes=(way,), first=first)
 
 
 def _way(

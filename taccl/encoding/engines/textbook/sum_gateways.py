@@ -173,6 +173,7 @@ def by_node_sums(problem: Problem, parts: Parts, totals: Lines) -> Iterator[Algo
                     name if stage is None else f"{name}, {stage.name} of shares",
                     rows=parts.num_parts * moves // shares,
                     moves=moves,
+                    crossing=ranks * -(-len(nodes) // size),
                     routes=(gateways.way,),
                     first=np.arange(ranks),
                     labels=shares,
@@ -201,7 +202,7 @@ def by_sum_gateways(
         rows = parts.num_parts * (2 * ranks + 2 * len(nodes) + exchange.adds(gpus) * gpus)
         name = f"gateways for sums, {inside.name} inside, {exchange.name} between them"
         yield InVariants(
-            *(name, rows, moves),
+            *(name, rows, moves, 2 * ranks * crossing),
             routes=(gateways.way,),
             first=np.arange(ranks),
             labels=max(nodes.shape),
