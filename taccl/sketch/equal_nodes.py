@@ -8,7 +8,7 @@ as many steps as its number has bits.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate, chain
+from itertools import accumulate, chain, pairwise
 
 import numpy as np
 
@@ -97,15 +97,18 @@ def _everywhere(
     """The paths of all nodes, none twice: one between helpers of no node goes to itself."""
     length = np.array([len(path.links) for path in of_node_0], dtype=np.int64)
     links = np.fromiter(chain.from_iterable(path.links for path in of_node_0), np.int64, int(length.sum()))
-    ends = list(accumulate(length.tolist(), initial=0))
+    ends = list(pairwise(accumulate(length.tolist(), initial=0)))
+    costs = [(path.alpha_us, path.beta_us_per_mb, path.betas) for path in of_node_0]
     src = np.array([path.src_rank for path in of_node_0], dtype=np.int64)
     dst = np.array([path.dst_rank for path in of_node_0], dtype=np.int64)
     for node in range(num_nodes):
-        columns = src.tolist(), dst.tolist(), links.tolist()
-        for number, (path, one, other) in enumerate(zip(of_node_0, *columns[:2], strict=True)):
+        links_here = links.tolist()
+        used = [tuple(links_here[first:last]) for first, last in ends]
+        for path, one, other, some, cost in zip(
+            of_node_0, src.tolist(), dst.tolist(), used, costs, strict=True
+        ):
             if node == 0 or (one, other) != (path.src_rank, path.dst_rank):
-                used = tuple(columns[2][ends[number] : ends[number + 1]])
-                yield Path(one, other, used, path.alpha_us, path.beta_us_per_mb, path.betas)
+                yield Path(one, other, some, *cost)
         src, dst, links = rank_moved[src], rank_moved[dst], moved[links]
 
 

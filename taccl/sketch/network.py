@@ -20,6 +20,7 @@ from taccl.model.network import FloatArray, LogicalTopology
 from taccl.sketch.equal_nodes import all_paths_of_equal_nodes, paths_of_equal_nodes
 from taccl.sketch.layout import SketchLayout
 from taccl.sketch.model import Internode, Sketch, Switch
+from taccl.support.gc_paused import gc_paused
 from taccl.support.size_limits import MAX_LINKS, check_links
 from taccl.topologies.model import NO_NODE, Path, PhysicalTopology
 from taccl.topologies.reach import may_reach
@@ -44,6 +45,7 @@ def _named_between_nodes(internode: Internode, layout: SketchLayout) -> int:
     return len(relayed) * len(sizes) * (len(sizes) - 1)
 
 
+@gc_paused()
 def logical_topology(sketch: Sketch, topology: PhysicalTopology, layout: SketchLayout) -> LogicalTopology:
     """The links that a sketch lets be used, ordered by source and destination rank.
 

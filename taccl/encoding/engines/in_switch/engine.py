@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import accumulate
+from itertools import accumulate, chain
 
 import numpy as np
 
@@ -38,12 +38,26 @@ from taccl.support.budget import Budget
 
 def serves(instance: Instance) -> Verdict:
     """Whether a switch reaches all ranks, or one each node's, and each chunk is summed or copied there."""
-    return YES if instance.once(ways_of) else no("no switch sums and copies for all ranks what is requested")
+    some = next(iter(instance.once(ways_of)), None)
+    return YES if some else no("no switch sums and copies for all ranks what is requested")
 
 
-def ways_of(instance: Instance) -> tuple[Way, ...]:
+class _Ways:
+    """Ways, each made when it is needed first: whether there are any, one says."""
+
+    def __init__(self, ways: Iterator[Way]) -> None:
+        self._made, self._others = list[Way](), ways
+
+    def __iter__(self) -> Iterator[Way]:
+        yield from self._made
+        for way in self._others:
+            self._made.append(way)
+            yield way
+
+
+def ways_of(instance: Instance) -> Iterable[Way]:
     """What there is to choose from; `instance.once(ways_of)`."""
-    return (*through_one(instance), *along_rails(instance))
+    return _Ways(chain(through_one(instance), along_rails(instance)))
 
 
 def in_switch(

@@ -7,8 +7,9 @@ with CollNet. What the ranks of a node hold is summed up at their door, and copi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise, zip_longest
 
 import numpy as np
@@ -16,6 +17,10 @@ import numpy as np
 from taccl.encoding.instance import Instance
 from taccl.model.collective import IntArray, Placement
 from taccl.model.network import LogicalTopology
+
+Ends = tuple[int, int]
+#: Whether sums go there, and from where to where, at one step.
+Step = tuple[bool, list[Ends]]
 
 
 @dataclass(frozen=True)
@@ -34,24 +39,32 @@ class Way:
     Parameters
     ----------
     name : of the algorithm.
-    chunks : for each chunk, in the order of their turns, its hops at each step.
+    planned : the number of each chunk, in the order of their turns, and its steps.
+    links : the link between two ranks.
     doors : this many chunks after another have doors of their own.
     """
 
     name: str
-    chunks: Sequence[Sequence[Sequence[Hop]]]
+    planned: Sequence[tuple[int, Sequence[Step]]]
+    links: Mapping[Ends, int]
     doors: int
+
+    @cached_property
+    def chunks(self) -> Sequence[Sequence[Sequence[Hop]]]:
+        """For each chunk, in the order of their turns, its hops at each step."""
+        links = self.links
+        return [
+            [[Hop(number, links[ends], reduce) for ends in moves] for reduce, moves in steps]
+            for number, steps in self.planned
+        ]
 
     @property
     def steps(self) -> int:
         return max(map(len, self.chunks))
 
 
-Ends = tuple[int, int]
 #: Some ranks of a node, and their door -> from where to where they sum up there, step by step.
 _Inside = Callable[[Sequence[int], int], list[list[Ends]]]
-#: Whether sums go there, and from where to where, at one step.
-Step = tuple[bool, list[Ends]]
 
 
 @dataclass(frozen=True)
@@ -134,15 +147,14 @@ def as_way(
 ) -> Iterator[Way]:
     """All chunks, those of different owners in turn; nothing where one has no steps, or lacks a link."""
     index, turns = instance.problem.topology.link_index, Counter[int]()
-    found = list[tuple[tuple[int, int], list[list[Hop]]]]()
+    found = list[tuple[int, int, int, list[Step]]]()
     for number, (chunk, steps) in enumerate(planned):
         if not steps or any(ends not in index for _, moves in steps for ends in moves):
             return
-        hops = [[Hop(number, index[ends], reduce) for ends in moves] for reduce, moves in steps]
-        found.append(((turns[chunk.owner], chunk.owner), hops))
+        found.append((turns[chunk.owner], chunk.owner, number, steps))
         turns[chunk.owner] += 1
     if found:
-        yield Way(name, [hops for _, hops in sorted(found, key=lambda each: each[0])], doors)
+        yield Way(name, [(number, steps) for _, _, number, steps in sorted(found)], index, doors)
 
 
 def chunks_of(instance: Instance) -> Iterator[Chunk]:
