@@ -60,6 +60,8 @@ class Instance:
         self._refused: set[bytes] = set()
         #: An instance with the same links and chunks of the same size.
         self._equivalent: Instance | None = None
+        #: The same over links turned round.
+        self._turned: Instance | None = None
         #: The best lower bound that is proved of the problem so far, microseconds; 0: none.
         self.bound_us = 0.0
 
@@ -97,6 +99,8 @@ class Instance:
         """Least times of a chunk between all ranks over any links, shape (num_ranks, num_ranks)."""
         if self._equivalent is not None:
             return self._equivalent.distances_us
+        if self._turned is not None:  # from there to here over links turned round
+            return np.ascontiguousarray(self._turned.distances_us.T)
         return distances_us(self.problem.topology, self.durations_us)
 
     @cached_property
@@ -205,6 +209,7 @@ class Instance:
         """An instance of a phase: the same links (`forwards`) or the reversed ones, with the same limits."""
         phase = Instance(problem, part, is_quotient=self.is_quotient)
         phase._equivalent = self if forwards else None
+        phase._turned = None if forwards else self
         if self.problem.limits.own_first is None:  # of the reversed problem that is not requested
             phase._refused = self._refused
         return phase

@@ -22,6 +22,7 @@ from taccl.synthesis.autotune.trials import Choice, Trial, by_time
 from taccl.synthesis.autotune.tuning import (
     CHUNK_SEARCH_AHEAD,
     CHUNK_SEARCH_BOOKS,
+    CHUNK_SEARCH_BOOKS_FIRST,
     CHUNK_SEARCH_FEW,
     CHUNK_SEARCH_GROWTH,
     CHUNK_SEARCH_LOWERING,
@@ -126,7 +127,8 @@ class ChunkSearch:
             return ahead[1]
 
         try:
-            for schedule in from_books(self._in_books, formulated, self._budget.share(CHUNK_SEARCH_BOOKS)):
+            part = CHUNK_SEARCH_BOOKS_FIRST if len(self.trials) == 1 else CHUNK_SEARCH_BOOKS
+            for schedule in from_books(self._in_books, formulated, self._budget.share(part)):
                 self._book = schedule
         except Exception as fault:  # costs what it would have found
             self._fails("textbooks", reported(fault))
@@ -161,6 +163,8 @@ class ChunkSearch:
             trial = self._try_next(max(seconds, _A_MOMENT_S))
             slower = slower + 1 if trial and trial.time_us > CHUNK_SEARCH_MUCH_SLOWER * self._best_us else 0
             in_vain = 0 if self._best_us < before_us * (1 - OPTIMAL_GAP) else in_vain + 1
+            if len(self.trials) == 1 and self._elapsed_s > end_s:
+                break  # the machine is large: what is known of one number comes before a second
             self._finer_is_slower = slower == CHUNK_SEARCH_PATIENCE or in_vain == CHUNK_SEARCH_MOST_IN_VAIN
             if self.interrupted or self._finer_is_slower or not self._a_number_can_win():
                 break

@@ -23,6 +23,8 @@ from taccl.encoding.engines.textbook.tuning import (
     HOPELESS,
     MOST_IN_VAIN,
     MOST_PROMISING,
+    MUCH_FASTER,
+    ONE_TIMED,
     SURELY_TIMED,
     TIMED_PER_S,
     WORTH,
@@ -43,7 +45,7 @@ def textbook(
 ) -> Iterator[Update]:
     """Yield textbook schedules better than `incumbent`, until all are tried or the budget is over."""
     best_us = float("inf") if incumbent is None else incumbent.makespan_us
-    for schedule in _improving(built(instance, budget), best_us):
+    for schedule in _improving(built(instance, budget, known_us=best_us), best_us):
         yield Update("textbook", schedule)
 
 
@@ -56,15 +58,16 @@ def built(
     instance: Instance,
     budget: Budget,
     wanted: Callable[[Algorithm], bool] = lambda algorithm: True,
+    known_us: float = float("inf"),
 ) -> Iterator[tuple[str, Schedule]]:
     """Schedules with the names of their algorithms, the most promising first.
 
-    `wanted` : whether an algorithm is.
+    `wanted` : whether an algorithm is; `known_us` : how long the best takes that there is.
     """
     if books := instance.once(books_of):
         every = books.candidates(budget.share(WRITING), wanted)
         candidates = few_equivalent_first(every) if books.has_many else sorted(every, key=_estimate_us)
-        yield from _in_time(candidates, budget, BEFORE_HOPELESS, MOST_IN_VAIN)
+        yield from _in_time(candidates, budget, BEFORE_HOPELESS, MOST_IN_VAIN, known_us)
 
 
 def of_libraries(
@@ -136,17 +139,24 @@ def _is_valid(schedule: Schedule) -> bool:
 
 
 def _in_time(
-    candidates: Iterable[Candidate], budget: Budget, surely: int = -1, most_in_vain: float = float("inf")
+    candidates: Iterable[Candidate],
+    budget: Budget,
+    surely: int = -1,
+    most_in_vain: float = float("inf"),
+    known_us: float = float("inf"),
 ) -> Iterator[tuple[str, Schedule]]:
     """Schedules of those candidates that there is time for, with their names; no schedule twice.
 
     Once more than `surely` sends were timed, those are left out that promise too little, and all if the last
-    `most_in_vain` were no better than what was there.
+    `most_in_vain` were no better than what was there. The first is timed whether there is time or not, if it
+    is no work of seconds and promises much less than `known_us`.
     """
     best_us, in_vain, seen, work = float("inf"), 0, set[int](), Work(budget, SURELY_TIMED, TIMED_PER_S)
     for candidate in candidates:
         hopeless = in_vain >= most_in_vain or candidate.estimate_us > HOPELESS * best_us
-        if (hopeless and work.done > surely) or not work.allows(candidate.work):
+        is_first = not seen and candidate.work <= ONE_TIMED
+        is_needed = is_first and candidate.estimate_us < MUCH_FASTER * known_us < float("inf")
+        if (hopeless and work.done > surely) or not (is_needed or work.allows(candidate.work)):
             continue
         schedule = candidate.books.schedule(candidate.algorithm, candidate.batches, seen)
         if schedule is not None:

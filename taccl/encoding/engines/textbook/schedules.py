@@ -16,7 +16,7 @@ from taccl.encoding.core.sequence import in_sequence
 from taccl.encoding.core.timing import Decision, predecessors
 from taccl.encoding.engines.textbook.parts import Cut
 from taccl.encoding.engines.textbook.sends import Ragged, Sends
-from taccl.encoding.engines.textbook.tuning import MOST_TO_REORDER
+from taccl.encoding.engines.textbook.tuning import MOST_CHUNKS_TO_REORDER, MOST_TO_REORDER
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
@@ -83,7 +83,8 @@ def timed(problem: Problem, sends: Sends, rows: Rows, in_turns: bool = False) ->
         columns = rows.link[rows.group], rows.adds[rows.group], rows.group
         schedule = in_sequence(problem, rows.chunk, *columns)
         busiest_us = float(schedule.port_busy_us.max(initial=0.0))
-        if _is_settled(rows, schedule.makespan_us, busiest_us):
+        is_large = len(rows.chunk) > MOST_CHUNKS_TO_REORDER
+        if is_large or _is_settled(rows, schedule.makespan_us, busiest_us):
             return schedule
         ordering = Ordering.of(problem, decisions(rows))
         best = _soonest(ordering, in_turns)
@@ -98,7 +99,8 @@ def timed(problem: Problem, sends: Sends, rows: Rows, in_turns: bool = False) ->
 
 def _is_settled(rows: Rows, end_us: float, busiest_us: float) -> bool:
     """Whether no other order is looked at: a port is busy all the time, or there are too many sends."""
-    return len(rows.link) > MOST_TO_REORDER or end_us <= busiest_us * (1 + _ROUNDING)
+    is_large = len(rows.link) > MOST_TO_REORDER
+    return is_large or end_us <= busiest_us * (1 + _ROUNDING)
 
 
 def _soonest(ordering: Ordering, in_turns: bool) -> Timed:
