@@ -45,7 +45,7 @@ def by_nodes(topology: LogicalTopology) -> IntArray | None:
 def sides(num_ranks: int) -> Iterator[IntArray]:
     """Grids of two and three axes, the most even first: the tori that ranks may be numbered along."""
     shapes = [
-        shape for count in (2, 3) for shape in _factors(num_ranks, count) if all(side > 1 for side in shape)
+        shape for count in (2, 3) for shape in factors(num_ranks, count) if all(side > 1 for side in shape)
     ]
     shapes.sort(key=lambda shape: (max(shape) / min(shape), len(shape)))
     for shape in shapes[:GRID_MOST_SHAPES]:
@@ -74,13 +74,14 @@ def cubes_turned(num_ranks: int) -> Iterator[list[IntArray]]:
         yield [cube.transpose([*axes[turn:], *axes[:turn]]).ravel() for turn in axes]
 
 
-def _factors(number: int, count: int) -> Iterator[tuple[int, ...]]:
+def factors(number: int, count: int) -> Iterator[tuple[int, ...]]:
+    """All ways of writing a number as a product of so many, in every order."""
     if count == 1:
         yield (number,)
         return
     for first in range(2, number // 2 + 1):
         if number % first == 0:
-            for rest in _factors(number // first, count - 1):
+            for rest in factors(number // first, count - 1):
                 yield (first, *rest)
 
 

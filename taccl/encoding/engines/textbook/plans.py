@@ -15,11 +15,13 @@ from taccl.encoding.engines.textbook.all_pairs import ALL_PAIRS
 from taccl.encoding.engines.textbook.bruck import BRUCK, PAT
 from taccl.encoding.engines.textbook.cycles import chains, cycles, disjoint, is_ring, through_doors
 from taccl.encoding.engines.textbook.doors import by_doors
-from taccl.encoding.engines.textbook.doubling import DOUBLING, DOUBLING_FAR_FIRST
+from taccl.encoding.engines.textbook.doubling import DOUBLING
 from taccl.encoding.engines.textbook.gateways import by_copy_gateways, by_gateways
 from taccl.encoding.engines.textbook.grid import GridAlgorithm, Stage, by_nodes, cubes, sends_of, sides
 from taccl.encoding.engines.textbook.leaders import by_leaders
 from taccl.encoding.engines.textbook.line import LineAlgorithm, Lines
+from taccl.encoding.engines.textbook.lines import LINE_ALGORITHMS, routes_of, spreads_of, totals_of
+from taccl.encoding.engines.textbook.node_rounds import by_copy_rounds, by_sum_rounds
 from taccl.encoding.engines.textbook.parts import Parts
 from taccl.encoding.engines.textbook.pipelines import by_pipelines
 from taccl.encoding.engines.textbook.ring import RING, RING_BOTH_DIRECTIONS
@@ -29,9 +31,6 @@ from taccl.encoding.engines.textbook.trees import on_trees
 from taccl.model.collective import IntArray
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem
-
-#: All algorithms for a line.
-LINE_ALGORITHMS = (RING, RING_BOTH_DIRECTIONS, ALL_PAIRS, DOUBLING, DOUBLING_FAR_FIRST, BRUCK, PAT)
 
 #: One algorithm as plans: one for each variant.
 Plans = tuple[GridAlgorithm, ...]
@@ -49,7 +48,7 @@ def algorithms(problem: Problem, parts: Parts) -> Iterator[Algorithm]:
     # Which of both are faster, sizes say; so each has its turn, however short the time is.
     for both in zip_longest(usual, _of_nodes(problem, parts)):
         yield from (each for each in both if each is not None)
-    yield from by_scattering(problem, parts, _routes(ranks), _spreads(ranks))
+    yield from by_scattering(problem, parts, routes_of(ranks), spreads_of(ranks))
     yield from _of_plans(problem, parts, (plans for plans in on_grids if _is_variant(plans)))
 
 
@@ -57,14 +56,16 @@ def _of_nodes(problem: Problem, parts: Parts) -> Iterator[Algorithm]:
     """Those in which some ranks speak for their node."""
     nodes = problem.topology.num_nodes
     size = problem.num_ranks // max(1, nodes)
-    yield from by_leaders(problem, parts, _spreads(nodes), _totals(nodes))
-    yield from by_gateways(problem, parts, _routes(size))
-    yield from by_copy_gateways(problem, parts, _spreads(size), DOUBLING)
+    yield from by_leaders(problem, parts, spreads_of(nodes), totals_of(nodes))
+    yield from by_gateways(problem, parts, routes_of(size))
+    yield from by_copy_gateways(problem, parts, spreads_of(size), DOUBLING)
+    yield from by_copy_rounds(problem, parts, spreads_of(size))
     if nodes > 1:
-        inside = _totals(size)
-        yield from by_node_sums(problem, parts, _totals)
-        yield from by_doors(problem, parts, _spreads, _totals)
-        yield from by_pipelines(problem, parts, inside, _totals(nodes))
+        inside = totals_of(size)
+        yield from by_node_sums(problem, parts, totals_of)
+        yield from by_sum_rounds(problem, parts, totals_of)
+        yield from by_doors(problem, parts, spreads_of, totals_of)
+        yield from by_pipelines(problem, parts, inside, totals_of(nodes))
         yield from by_sum_gateways(problem, parts, inside, inside)
 
 
@@ -188,26 +189,6 @@ def _moves(plan: GridAlgorithm, parts: Parts) -> int:
     return plan.grid.size * ((2 if parts.kind == "summed" else 1) * staged + whole)
 
 
-def _spreads(size: int) -> tuple[LineAlgorithm, ...]:
-    """Algorithms to spread along a line of this many: those that differ."""
-    if size == 2:
-        return (ALL_PAIRS,)
-    doubling = (DOUBLING, DOUBLING_FAR_FIRST) if DOUBLING.fits(size) else (BRUCK,)
-    return (RING, *((RING_BOTH_DIRECTIONS,) if size > 3 else ()), ALL_PAIRS, *doubling)
-
-
-def _totals(size: int) -> tuple[LineAlgorithm, ...]:
-    """Algorithms to sum up along a line of this many at all of them: those that differ."""
-    return (ALL_PAIRS,) if size == 2 else (ALL_PAIRS, DOUBLING if DOUBLING.fits(size) else BRUCK)
-
-
-def _routes(size: int) -> tuple[LineAlgorithm, ...]:
-    """Algorithms to route along a line of this many: those that differ."""
-    if size == 2:
-        return (ALL_PAIRS,)
-    return (ALL_PAIRS, RING_BOTH_DIRECTIONS, RING, DOUBLING if DOUBLING.fits(size) else BRUCK)
-
-
 def _one(line: Sequence[int] | IntArray, algorithm: LineAlgorithm) -> GridAlgorithm:
     """A plan of one stage, on ranks in a line."""
     return GridAlgorithm(np.asarray(line), ((0, algorithm),))
@@ -239,7 +220,7 @@ def _on_lines(problem: Problem, parts: Parts) -> Iterator[Plans]:
     """Plans on all ranks in a line, and on rings."""
     ranks, line = problem.num_ranks, np.arange(problem.num_ranks)
     if parts.kind == "summed":
-        for algorithm in dict.fromkeys((*_totals(ranks), BRUCK)):
+        for algorithm in dict.fromkeys((*totals_of(ranks), BRUCK)):
             yield (_whole_buffers(line, algorithm),)
     is_gathered = parts.kind == "spread" and not parts.is_from_one
     for algorithm in dict.fromkeys((*_lines(parts)(ranks), BRUCK, *([PAT] if is_gathered else []))):
@@ -262,7 +243,7 @@ def _on_grids(problem: Problem, parts: Parts) -> Iterator[Plans]:
 
 
 def _lines(parts: Parts) -> Lines:
-    return _routes if parts.kind == "routed" else _spreads
+    return routes_of if parts.kind == "routed" else spreads_of
 
 
 def _staged(grid: IntArray, combined: bool, lines: Lines) -> Iterator[Plans]:
@@ -281,7 +262,7 @@ def _totals_along(problem: Problem, parts: Parts, grid: IntArray) -> Iterator[tu
     index = problem.topology.link_index
     for axis, size in enumerate(grid.shape):
         are_linked = GridAlgorithm(grid, ((axis, ALL_PAIRS),)).has_links(index, parts.stages)
-        yield _totals(size) if are_linked or size == 2 else (RING_BOTH_DIRECTIONS,)
+        yield totals_of(size) if are_linked or size == 2 else (RING_BOTH_DIRECTIONS,)
 
 
 def _whole(grid: IntArray, combined: bool, totals: Sequence[tuple[LineAlgorithm, ...]]) -> Iterator[Plans]:
@@ -290,7 +271,7 @@ def _whole(grid: IntArray, combined: bool, totals: Sequence[tuple[LineAlgorithm,
     for count in axes:
         for stages in permutations(axes, count):
             whole = tuple(axis for axis in axes if axis not in stages)
-            for first in _for_axes(grid, _spreads, combined, stages):
+            for first in _for_axes(grid, spreads_of, combined, stages):
                 for then in _for_all(totals, combined, whole):
                     staged = tuple((axis, first[axis]) for axis in stages)
                     yield (GridAlgorithm(grid, staged, tuple((axis, then[axis]) for axis in whole)),)
@@ -298,7 +279,9 @@ def _whole(grid: IntArray, combined: bool, totals: Sequence[tuple[LineAlgorithm,
 
 def _whole_in_turns(grid: IntArray, totals: Sequence[tuple[LineAlgorithm, ...]]) -> Iterator[Plans]:
     """The same algorithms along all axes, each part of the data along another first."""
-    spreads = [each for each in _spreads(grid.shape[0]) if all(each in _spreads(side) for side in grid.shape)]
+    spreads = [
+        each for each in spreads_of(grid.shape[0]) if all(each in spreads_of(side) for side in grid.shape)
+    ]
     for total in (each for each in totals[0] if all(each in others for others in totals)):
         yield _in_turns(grid, range(grid.ndim), 0, total=total)
         for count, spread in product(range(1, grid.ndim), spreads):
@@ -316,7 +299,7 @@ def _on_cubes(problem: Problem, parts: Parts) -> Iterator[Plans]:
     for cube in cubes(nodes.shape[1]):
         grid, axes = nodes[:, cube], range(1, cube.ndim + 1)
         if parts.kind == "summed":
-            for total, count in product(_totals(len(nodes)), range(cube.ndim + 1)):
+            for total, count in product(totals_of(len(nodes)), range(cube.ndim + 1)):
                 yield _in_turns(grid, axes, count, whole=((0, total),))
             continue
         for across in _lines(parts)(len(nodes)):

@@ -82,6 +82,11 @@ LEADERS_MOST_LEADERS = 4
 #: Paths to leaders are not looked for on larger machines.
 LEADERS_MOST_RANKS = 512
 
+# --- node_rounds
+
+#: In how many rounds at most, and how many choices of radices there are of the fewest.
+NODE_ROUNDS_MOST, NODE_ROUNDS_RADICES = 6, 2
+
 # --- pipelines
 
 #: In how many batches at most, and how many times the first the largest is. dgx2 x2, AllReduce of 1 MB: 3
