@@ -20,9 +20,11 @@ from taccl.encoding.engines.textbook.tuning import (
     CHUNKS_AS_TIMED,
     COLUMNS_AS_TIMED,
     DEALT_AS_WRITTEN,
+    FIRST_WRITTEN,
     MANY_TO_WRITE,
     MOST_ROWS,
     MOST_TO_REORDER,
+    ONE_WRITTEN,
     PARTS_AS_WRITTEN,
     PROMISING,
     ROUGHLY_WORTH,
@@ -112,7 +114,7 @@ class Books:
         work = Work(budget, SURELY_WRITTEN, WRITTEN_PER_S)
         dealt = DEALT_AS_WRITTEN * len(self.parts.begin)
         these = (algorithm for algorithm in self.algorithms if wanted(algorithm))
-        best_us = float("inf")
+        best_us, in_any_case = float("inf"), FIRST_WRITTEN if first is None and self.has_many else 0
         for algorithm in self._in_order(list(these), first):
             if first is None and self.has_many and self.roughly_us(algorithm) > ROUGHLY_WORTH * best_us:
                 break
@@ -124,8 +126,10 @@ class Books:
                     is_written = (algorithm, algorithm.written_for(batches)) in self._last_load
                     sends = AN_ESTIMATE_AS_WRITTEN
                     sends += 0 if is_written else A_BATCH_AS_WRITTEN + max(written, dealt)
-                if not work.allows(sends):
+                is_sure = in_any_case > 0 and sends <= ONE_WRITTEN
+                if not (is_sure or work.allows(sends)):
                     break
+                in_any_case -= 1
                 time_us = self._estimate_us(algorithm, batches)
                 if time_us is None or time_us > PROMISING * least_us:
                     break
