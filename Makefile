@@ -27,7 +27,7 @@ demo: $(STAMP)
 	$(BIN)/taccl verify build/allgather.xml
 	head -n 12 build/allgather.xml
 
-# mypy takes half a minute on one core: beside the compiler of the loops it costs nobody an idle one.
+# mypy takes half a minute on one core: beside the two processes that compile loops it leaves no core idle.
 test: $(STAMP)
 	$(MAKE) --no-print-directory --jobs 2 lint tests
 

@@ -6,12 +6,15 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from itertools import chain
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from signal import SIG_IGN, SIGINT, signal
 
 import click
 
 from taccl.analysis.ordering import estimate
 from taccl.analysis.ordering.plans import traffic_for
-from taccl.api import make_problem, synthesize
+from taccl.api import make_problem
 from taccl.backend.lower import lower
 from taccl.backend.msccl_xml.reader import parse_document
 from taccl.backend.msccl_xml.writer import to_xml
@@ -26,6 +29,7 @@ from taccl.encoding.instance import Instance
 from taccl.support.budget import Budget
 from taccl.support.jit import ahead_of_time
 from taccl.synthesis.request import Request
+from taccl.synthesis.search import search
 from taccl.topologies.executors.defaults import default_executor
 
 #: The first is answered by trees, the second by paths.
@@ -43,10 +47,45 @@ def compile() -> None:  # the command's name: nothing here needs the function th
     Bounds of large machines run such loops, too, and so do lowering, verifying and simulating files of many
     steps, and `taccl order`.
     """
+    for name, was_there, seconds in _compiled():
+        click.echo(f"{name:12} {'cached' if was_there else f'compiled in {seconds:.1f} s'}")
+
+
+def _compiled() -> Iterator[tuple[str, bool, float]]:
+    """What is compiled, whether it was there, and seconds: engines in a process of their own meanwhile.
+
+    No loop is of both, so neither process waits for what the other compiles, nor writes the same file.
+    """
+    if all(engine.is_compiled() for engine in ENGINES if engine.is_compiled is not None):
+        yield from chain(_timed(compile_engines()), _timed(compile_stages()))
+        return
+    context = get_context("spawn")
+    here, there = context.Pipe(duplex=False)
+    other = context.Process(target=_send_engines, args=(there,), daemon=True)
+    other.start()
+    there.close()
+    try:
+        yield from _timed(compile_stages())
+        try:
+            yield from here.recv()
+        except EOFError:  # the process was killed
+            yield from _timed(compile_engines())
+    finally:
+        other.terminate()
+        other.join()
+
+
+def _send_engines(answers: Connection) -> None:
+    """Compile the loops of engines, and send what `_timed` says; the process that waits hears Ctrl-C."""
+    signal(SIGINT, SIG_IGN)
+    answers.send(list(_timed(compile_engines())))
+
+
+def _timed(parts: Iterator[tuple[str, bool]]) -> Iterator[tuple[str, bool, float]]:
     began = time.monotonic()
-    for name, was_there in chain(compile_engines(), compile_stages()):
+    for name, was_there in parts:
         now = time.monotonic()
-        click.echo(f"{name:12} {'cached' if was_there else f'compiled in {now - began:.1f} s'}")
+        yield name, was_there, now - began
         began = now
 
 
@@ -75,9 +114,8 @@ def compile_stages() -> Iterator[tuple[str, bool]]:
     Yields the stage's name, and whether all its loops were machine code already.
     """
     # Sums and fused steps each have a loop of their own: an AllReduce for msccl meets both, and all others.
-    schedule = synthesize(
-        "allreduce", topology="mesh:2x2", size="1MB", chunks=2, effort=_WORK, file=False
-    ).schedule
+    problem = make_problem("allreduce", topology="mesh:2x2", size="1MB", chunks=2).problem
+    schedule = search(problem, SearchOptions(engine="greedy", effort=_WORK)).schedule
     with ahead_of_time() as loops:
         all_bounds(schedule.problem)
     yield "bounds", all(loops.values())

@@ -1,15 +1,21 @@
 """Loops are made ahead of time: an engine that has any is run once, unless it is ready, and so is a file."""
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import chain
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from signal import SIGKILL
 
 import pytest
+from click.testing import CliRunner
 from numba.core.dispatcher import Dispatcher
 
 from taccl.backend.simulate.executor.executed import is_compiled
 from taccl.cli.compile import compile_engines, compile_stages
+from taccl.cli.main import main
 from taccl.encoding.core import scheduler
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.registry import ENGINES, engine_named
@@ -46,6 +52,28 @@ def test_every_engine_with_loops_serves_a_problem_that_compiles_them(
     monkeypatch.setattr("taccl.cli.compile.ENGINES", toys)
     assert [name for name, _ in compile_engines()] == ["streams", "routes"]
     assert ran == ["streams"] + ["routes"] * 3
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_engines_are_compiled_in_a_process_of_their_own_and_here_if_it_is_killed(
+    monkeypatch: pytest.MonkeyPatch, is_killed: bool
+) -> None:
+    def sent(answers: Connection) -> None:
+        if is_killed:
+            os.kill(os.getpid(), SIGKILL)
+        answers.send([("routes", False, 2.0)])
+
+    lazy = replace(engine_named("routes"), is_compiled=lambda: False)
+    monkeypatch.setattr("taccl.cli.compile.ENGINES", (lazy,))
+    monkeypatch.setattr("taccl.cli.compile.get_context", lambda _: get_context("fork"))
+    monkeypatch.setattr("taccl.cli.compile._send_engines", sent)
+    monkeypatch.setattr("taccl.cli.compile.compile_engines", lambda: iter([("routes here", False)]))
+    monkeypatch.setattr("taccl.cli.compile.compile_stages", lambda: iter([("bounds", True)]))
+    ran = CliRunner().invoke(main, ["compile"])
+    assert ran.exit_code == 0, ran.output
+    lines = ran.output.splitlines()
+    assert lines[0].split() == ["bounds", "cached"]
+    assert lines[1].startswith("routes here" if is_killed else "routes       compiled in 2.0 s")
 
 
 def test_every_loop_of_a_file_is_compiled_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
