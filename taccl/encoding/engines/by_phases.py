@@ -18,6 +18,7 @@ from taccl.encoding.core.phases import (
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import Run
 from taccl.encoding.engines.tuning import (
+    BY_PHASES_CARE_AT_ONCE_S,
     BY_PHASES_FOR_MIRROR,
     BY_PHASES_LARGE,
     BY_PHASES_LEAST_FOR_CARE,
@@ -94,8 +95,9 @@ def _in_phases(
             continue
         stage, sums, copies = update
         plain = _plainer(plain[0], sums), _plainer(plain[1], copies)
-        # Where there is a schedule already, orders are compared only as long as there is time.
-        schedule = merged(instance.problem, sums, copies, None if best is None else budget)
+        # Where there is a schedule already, or it takes long, orders are compared only while there is time.
+        in_any_case = best is None and care_s < BY_PHASES_CARE_AT_ONCE_S
+        schedule = merged(instance.problem, sums, copies, None if in_any_case else budget)
         if best is None or schedule.makespan_us < best.makespan_us - TOLERANCE_US:
             best = schedule
             yield Update(stage, best)

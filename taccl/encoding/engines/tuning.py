@@ -17,6 +17,9 @@ BY_PHASES_STATED_PER_S = 100_000
 #: Single sends are merged with care once, where that takes no more than this part of the time, and where the
 #: phases have left so much of what was set apart for it.
 BY_PHASES_MOST_FOR_CARE, BY_PHASES_LEAST_FOR_CARE = 0.4, 0.8
+#: A first schedule is merged with care whether there is time or not, if that takes less than this. Of 128
+#: ranks behind a fat tree it takes 3 s, of 64 0.6 s.
+BY_PHASES_CARE_AT_ONCE_S = 1.0
 #: Rows of a schedule that are read backwards in a second, and the part of the time that this may take; fewer
 #: rows than this are read at once.
 BY_PHASES_MIRRORED_PER_S, BY_PHASES_FOR_MIRROR, BY_PHASES_MANY_ROWS = 100_000, 0.2, 20_000

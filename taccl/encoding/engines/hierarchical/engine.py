@@ -95,7 +95,9 @@ def _routes(cluster: Cluster, sums: bool, copies: bool, budget: Budget) -> Itera
     passed_on = any(any(rails.parent) for rails in all_rails)
     plans = [_mixed_plans, _falling_plans, _divided_plans]
     tried: set[tuple[object, ...]] = set()
-    for plans_of in reversed(plans) if passed_on else plans:
+    # Where trees inside nodes take long, what rounds cost takes long to know: divided ones are there without.
+    in_haste = cluster.takes_long and not budget.remaining_s()
+    for plans_of in reversed(plans) if passed_on or in_haste else plans:
         for rails in all_rails:
             for plan, most in plans_of(cluster, topology, rails, budget):
                 if (rails, plan, most) in tried:
@@ -124,8 +126,10 @@ def _mixed_plans(
     """Rounds over teams of all sizes, and how many chunks may travel together."""
     each, many, costs = cluster.each, len(rails.pairs), dict[int, RoundCosts]()
     most = min(cluster.gpus * each, cluster.problem.max_group)
-    for team in (team for team in range(1, many + 1) if many % team == 0):
-        if costs and cluster.takes_long and not budget.remaining_s():
+    teams = [team for team in range(1, many + 1) if many % team == 0]
+    # All begins with a team of all rails, and teams of one are the measure.
+    for team in dict.fromkeys((many, *teams)):
+        if {1, many} <= set(costs) and cluster.takes_long and not budget.remaining_s():
             break
         costs[team] = costs_of(cluster, topology, rails, each, most, team)
         budget.spend(_of_costs(cluster, rails))

@@ -14,10 +14,11 @@ from studies import examples
 from taccl import make_problem
 from taccl.encoding.bounds import quick_bound
 from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.engines.hierarchical import cluster as cluster_module
 from taccl.encoding.engines.hierarchical import hierarchical, serves
 from taccl.encoding.engines.hierarchical.cluster import cluster_of
 from taccl.encoding.engines.hierarchical.composed import timed
-from taccl.encoding.engines.hierarchical.engine import _divided_plans, _falling_plans
+from taccl.encoding.engines.hierarchical.engine import _divided_plans, _falling_plans, _mixed_plans
 from taccl.encoding.engines.hierarchical.rails import rails_of
 from taccl.encoding.engines.hierarchical.rounds import RoundCosts, falling, rounds, widths
 from taccl.encoding.engines.hierarchical.sends import sends_of
@@ -220,3 +221,26 @@ def test_without_time_one_plan_of_large_nodes_is_tried(
     found = cluster_of(alone.problem)
     assert not isinstance(found, str)
     assert found.at_least == at_least
+
+
+@pytest.mark.parametrize("collective", COMPOSED)
+@pytest.mark.parametrize("name", ["dgx2", "dgx-h100"])
+def test_nodes_that_take_long_have_a_schedule_without_time(
+    name: str, collective: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of two nodes of 64 GPUs, with teams of fewer rails than there are left out."""
+    monkeypatch.setattr(cluster_module, "SOON_PLANNED", 0)
+    requested = of(name, collective, 2, without=["nvswitch"] if name == "dgx-h100" else [])
+    (update,) = hierarchical(Instance(requested), SearchOptions(), Budget.of_work(0), None)
+    assert update.schedule is not None
+    update.schedule.check()
+
+
+def test_mixed_plans_without_time_know_the_teams_that_all_begin_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_module, "SOON_PLANNED", 0)
+    requested = of("dgx2", "allgather", 4)
+    equal = cluster_of(requested)
+    assert not isinstance(equal, str)
+    assert equal.takes_long
+    (rails, *_) = rails_of(equal, requested.topology, both_directions=False)
+    assert list(_mixed_plans(equal, requested.topology, rails, Budget.of_work(0)))
