@@ -42,6 +42,11 @@ So all pairs are no more than the sum of
 Where that is less than there are pairs, no schedule ends by T: so many sends out of S, each with an alpha of
 its own, cannot come early and be large. Any prices are valid: good ones are searched for.
 
+*Any number of chunks.* Cut each chunk of C into equal parts, and count parts: a send of more than n - 1 of them
+counts as n and takes its port for what n - 1 take, and what is said of one chunk alone holds for one that takes
+alphas alone. A send of whole chunks of any size is such a send, and of the sets that `staged_copies` counts there
+are so many times as many. Where alphas are no time of a port nothing is said.
+
 *Cells.* T is cut into equal cells, and every duration is rounded down to whole cells. If each moment of a
 schedule is rounded down as well, sends that take turns still do, and nothing leaves before it has come. What
 is left until the end is no less than it was.
@@ -52,17 +57,19 @@ leaves, and ends when that has come.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
 
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
-from taccl.encoding.bounds.capacity import name_ports
+from taccl.encoding.bounds.capacity import Covers, name_ports
 from taccl.encoding.bounds.cuts import Crossing, Crossings, Cut, members, narrow_cuts
 from taccl.encoding.bounds.fan_out_setting import Setting
 from taccl.encoding.bounds.fan_out_worth import OutOfSight, Prices, Worth
 from taccl.encoding.bounds.steps import OutOfBudget, is_too_large
 from taccl.encoding.bounds.tuning import (
+    FAN_OUT_ANY_MORE,
     FAN_OUT_FINE,
     FAN_OUT_FIRST,
     FAN_OUT_FORMS,
@@ -72,8 +79,10 @@ from taccl.encoding.bounds.tuning import (
     FAN_OUT_MORE,
     FAN_OUT_MOST_CUTS,
     FAN_OUT_MOST_S,
+    FAN_OUT_PARTS,
     FAN_OUT_PATIENCE,
     FAN_OUT_ROUNDS,
+    FAN_OUT_SHARE,
     FAN_OUT_WIDE,
 )
 from taccl.encoding.bounds.views import View
@@ -96,7 +105,8 @@ class _Search:
     def __init__(self, setting: Setting, known_us: float) -> None:
         self._setting, self._draws = setting, np.random.default_rng(0)
         self._mean = self._best = np.log(np.array(FAN_OUT_FIRST))
-        self._wide, self._more, self._stalled = FAN_OUT_WIDE, FAN_OUT_MORE, 0
+        self._wide, self._stalled = FAN_OUT_WIDE, 0
+        self._more = FAN_OUT_ANY_MORE if setting.parts else FAN_OUT_MORE
         self._least, self.refuted_us = np.inf, known_us
         self._worth: Worth | None = None
 
@@ -141,18 +151,24 @@ class _Search:
 
 
 def fan_out_bound(
-    view: View, cut: Cut, crossing: Crossing, known_us: float, budget: Budget
+    view: View,
+    cut: Cut,
+    crossing: Crossing,
+    known_us: float,
+    budget: Budget,
+    any_chunks: bool = False,
 ) -> Iterator[Proof]:
     """What is proved of a line beyond what is known, better and better."""
     inside = members(view.problem.num_ranks, cut.ranks)
+    parts = math.ceil(FAN_OUT_PARTS / len(crossing.chunks)) if any_chunks else 0
     for _ in range(FAN_OUT_LOOKS):
-        setting = Setting(view, inside, crossing, FAN_OUT_HORIZON * known_us, budget)
+        setting = Setting(view, inside, crossing, FAN_OUT_HORIZON * known_us, budget, parts)
         if not setting.is_fed:
             return
         try:
             for refuted_us in _refuted(setting, known_us, budget):
-                known_us = refuted_us
-                yield FAN_OUT.proof(refuted_us * (1 - _ROUNDING), _named(view, cut, setting))
+                known_us, value_us = refuted_us, refuted_us * (1 - _ROUNDING)
+                yield FAN_OUT.proof(value_us, _named(view, cut, setting), any_chunks=any_chunks)
             return
         except OutOfSight:
             continue
@@ -179,25 +195,47 @@ def _named(view: View, cut: Cut, setting: Setting) -> str:
     through = name_ports(view.problem, setting.cover.ports)
     sources = np.flatnonzero(setting.sources).tolist()
     root = f"rank {sources[0]}" if len(sources) == 1 else f"{len(sources)} ranks"
-    return f"{len(setting.crossing.chunks)} chunks {cut.name} through {through}, fed by {root} send by send"
+    chunks = len(setting.crossing.chunks)
+    much = f"{chunks * view.problem.chunk_mb:g} MB" if setting.parts else f"{chunks} chunks"
+    return f"{much} {cut.name} through {through}, fed by {root} send by send"
 
 
 def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
-    yield FAN_OUT.proof(0.0, "nothing is fed")
     instance = view.instance
-    if not known_us or instance.demand.reduces.any() or is_too_large(view.problem):
-        return
-    budget, seen = budget.at_most(FAN_OUT_MOST_S), set[frozenset[int]]()
+    may_say = known_us and view.problem.chunk_mb and not instance.demand.reduces.any()
+    may_say = may_say and not is_too_large(view.problem)
+    budget = budget.at_most(FAN_OUT_MOST_S)
+    # Of other ports turns may be so short that nothing is left of them, and chunks may differ in size.
+    if may_say and view.problem.topology.is_serial and view.units is None:
+        yield from _of_lines(view, known_us, budget.share(FAN_OUT_SHARE), any_chunks=True)
+    yield FAN_OUT.proof(0.0, "nothing is fed")
+    if may_say:
+        yield from _of_lines(view, known_us, budget, any_chunks=False)
+
+
+def _of_lines(view: View, known_us: float, budget: Budget, any_chunks: bool) -> Iterator[Proof]:
+    """What is proved of each line beyond what is known."""
+    instance, seen, proved_us = view.instance, set[frozenset[int]](), 0.0
     for cut in narrow_cuts(instance):
         crossings = instance.once(Crossings).of(cut)
-        if cut.ranks in seen or not crossings or not view.problem.chunk_mb:
+        if cut.ranks in seen or not crossings:
             continue
         if len(seen) == FAN_OUT_MOST_CUTS or not budget.remaining_s():
             return
-        known_us = max(known_us, instance.bound_us)  # others may prove more meanwhile, and so did this one
-        for proof in fan_out_bound(view, cut, crossings[-1], known_us, budget):
+        crossing = crossings[-1]
+        # Others may prove more meanwhile; of any number of chunks it is not said what they proved.
+        begin_us = _at_least_us(view, crossing) if any_chunks else max(known_us, instance.bound_us)
+        for proof in fan_out_bound(view, cut, crossing, max(begin_us, proved_us), budget, any_chunks):
+            proved_us = proof.value_us
             seen.add(cut.ranks)
             yield proof
+
+
+def _at_least_us(view: View, crossing: Crossing) -> float:
+    """What crosses takes no less, however it is cut."""
+    cover = view.instance.once(Covers).narrowest(crossing.links)
+    alpha_us = view.problem.topology.alpha_us[crossing.links].min()
+    return max(float(alpha_us), cover.fluid_us(len(crossing.chunks)))
 
 
 FAN_OUT = Bound(
@@ -207,4 +245,5 @@ FAN_OUT = Bound(
     remedy="shorter alphas, more or faster ports out of that root or across that line",
     prove=_prove,
     features=RELAXED,
+    has_any_chunks=True,
 )

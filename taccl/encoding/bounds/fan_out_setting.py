@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -14,8 +14,12 @@ from taccl.encoding.bounds.entering import Entering
 from taccl.encoding.bounds.staged_copies import disjoint_sets
 from taccl.encoding.bounds.steps import Steps
 from taccl.encoding.bounds.views import View
+from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray, IntArray
 from taccl.support.budget import Budget
+
+#: Of a chunk: what is no larger than any part that somebody may send.
+_SMALL = 1e-9
 
 
 @dataclass(frozen=True, order=True)
@@ -49,6 +53,8 @@ class Setting:
     inside : shape (num_ranks,), W.
     crossing : C, the chunks that must enter W, and the links into W.
     horizon_us : what chunks serve in W is worked out for so long.
+    parts : not 0: for any number of chunks. What is counted is then parts of chunks, so many of each, and a
+        send of n parts may have hardly more than n - 1.
 
     Raises
     ------
@@ -56,15 +62,23 @@ class Setting:
     """
 
     def __init__(
-        self, view: View, inside: BoolArray, crossing: Crossing, horizon_us: float, budget: Budget
+        self,
+        view: View,
+        inside: BoolArray,
+        crossing: Crossing,
+        horizon_us: float,
+        budget: Budget,
+        parts: int = 0,
     ) -> None:
-        self.view, self.crossing, self.horizon_us = view, crossing, horizon_us
-        self._inside, self._at = inside, Entering(view, inside, crossing, horizon_us, budget)
-        self._topology = view.problem.topology
-        #: The most ranks of W that want one chunk, and how many pairs of a chunk and such a rank there are.
-        self.each, self.need = int(self._at.wanting.max()), int(self._at.wanting.sum())
-        #: The most chunks of C in a send.
-        self.largest = min(len(crossing.chunks), view.problem.max_group)
+        self.view, self.crossing, self.horizon_us, self.parts = view, crossing, horizon_us, parts
+        self._inside, self._topology = inside, view.problem.topology
+        small = replace(view, instance=view.instance.once(_of_small_chunks)) if parts else view
+        self._at = Entering(small, inside, crossing, horizon_us, budget)
+        #: The most ranks of W that want a chunk or part, and the pairs of these and such ranks.
+        self.each, self.need = int(self._at.wanting.max()), int(self._at.wanting.sum()) * max(1, parts)
+        #: The most chunks or parts of C in a send, and the size of each.
+        self.largest = len(crossing.chunks) * parts or min(len(crossing.chunks), view.problem.max_group)
+        self.unit_mb = view.problem.chunk_mb / max(1, parts)
 
     @cached_property
     def sources(self) -> BoolArray:
@@ -81,8 +95,9 @@ class Setting:
 
     @cached_property
     def num_sets(self) -> int:
-        """Of how many sets, of each of which no rank of W wants two, the chunks are."""
-        return len(np.unique(disjoint_sets(self.view.instance, self.crossing.chunks, self._inside)))
+        """Of how many sets, of each of which no rank of W wants two, the chunks or parts are."""
+        sets = disjoint_sets(self.view.instance, self.crossing.chunks, self._inside)
+        return len(np.unique(sets)) * max(1, self.parts)
 
     @cached_property
     def fed_by(self) -> IntArray:
@@ -197,3 +212,8 @@ class Setting:
         for port, number, count in zip(*each.tolist(), counts.tolist(), strict=True):
             ports[port].append((kinds[number], count))
         return [tuple(port) for port in ports]
+
+
+def _of_small_chunks(instance: Instance) -> Instance:
+    """The same with chunks that take hardly more than alphas."""
+    return Instance(replace(instance.problem, chunk_mb=instance.problem.chunk_mb * _SMALL))

@@ -95,9 +95,9 @@ class Worth:
     """
 
     def __init__(self, setting: Setting, end_us: float) -> None:
-        self._setting, self._chunk_mb = setting, setting.view.problem.chunk_mb
-        self._is_serial = setting.view.problem.topology.is_serial
-        self._least, self._most = _sizes(setting.largest)
+        self._setting, self._is_serial = setting, setting.view.problem.topology.is_serial
+        least, self._most = _sizes(setting.largest)
+        self._least_mb = (least - (1 if setting.parts else 0)) * setting.unit_mb
         shortest_us = min(map(self._shortest_us, _links(setting)))
         fine = FAN_OUT_CELLS * shortest_us / end_us
         if not math.isfinite(fine) or fine < 1:
@@ -275,18 +275,17 @@ class Worth:
         place = np.searchsorted(np.array(steps.times), moments, side="right")
         return np.asarray(np.append(0, np.array(steps.counts, dtype=np.int64))[place])
 
-    def _costs_us(self, link: Link, many: IntArray) -> tuple[FloatArray, FloatArray]:
-        """How long sends of some chunks take, and keep the port busy."""
-        size_mb = many * self._chunk_mb
+    def _costs_us(self, link: Link, size_mb: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """How long sends take, and keep the port busy."""
         busy_us = size_mb * link.port_us_per_mb + (link.alpha_us if self._is_serial else 0.0)
         return link.alpha_us + size_mb * link.us_per_mb, busy_us
 
     def _shortest_us(self, link: Link) -> float:
-        takes_us, busy_us = self._costs_us(link, np.ones(1, dtype=np.int64))
+        takes_us, busy_us = self._costs_us(link, self._least_mb[:1])
         return float(np.minimum(takes_us, busy_us)[0])
 
     def _sends_over(self, link: Link) -> Sends:
-        takes_us, busy_us = self._costs_us(link, self._least)
+        takes_us, busy_us = self._costs_us(link, self._least_mb)
         early_us = takes_us - busy_us if self._setting.view.backwards else np.zeros_like(takes_us)
         columns = (self._down(each)[:, None] for each in (busy_us, early_us, takes_us - early_us))
         busy, early, comes = columns

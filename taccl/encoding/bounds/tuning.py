@@ -53,16 +53,19 @@ CUTS_MOST_ROOTS = 4
 FAN_OUT_CELLS, FAN_OUT_MOST_OF_A_SEND = 600, 64
 #: Up to this many chunks every size of a send is looked at by itself; of larger ones, ranges of this part.
 FAN_OUT_EACH = 32
+#: For any number of chunks: what is sent is rounded up to so many parts of all, and this part of the time.
+FAN_OUT_PARTS, FAN_OUT_SHARE = 200, 0.4
 #: How far what chunks serve is worked out, in times of what is known; and how often, where that does not do.
-FAN_OUT_HORIZON, FAN_OUT_LOOKS = 1.8, 3
+FAN_OUT_HORIZON, FAN_OUT_LOOKS = 3.0, 4
 #: No more lines than this are looked at, which takes no more seconds than this.
-FAN_OUT_MOST_CUTS, FAN_OUT_MOST_S = 2, 0.8
+FAN_OUT_MOST_CUTS, FAN_OUT_MOST_S = 2, 1.0
 #: So many forms of the prices are drawn in a round, of which the best are kept; rounds of a line.
 FAN_OUT_FORMS, FAN_OUT_KEPT, FAN_OUT_ROUNDS = 10, 3, 30
 #: How far they are drawn from the mean at first, in logarithms; a form to begin with (see `fan_out.Prices`).
 FAN_OUT_WIDE, FAN_OUT_FIRST = 0.6, (0.2, 0.1, 0.2, 0.5, 0.1, 0.05, 0.3)
-#: How much later than the last one the first moment is, as a part of it; and the least that is worth a try.
-FAN_OUT_MORE, FAN_OUT_FINE = 0.08, 0.004
+#: How much later than what is known the first moment is, as a part of it, for the number of chunks and for
+#: any number; and the least that is worth a try.
+FAN_OUT_MORE, FAN_OUT_ANY_MORE, FAN_OUT_FINE = 0.08, 0.3, 0.004
 #: Rounds without progress after which a moment is left for an earlier one.
 FAN_OUT_PATIENCE = 4
 #: Units of work for a kind of link and as many cells as the shortest send takes, and for each size of a send,

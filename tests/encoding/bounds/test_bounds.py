@@ -292,6 +292,10 @@ def test_an_owner_that_may_only_enter_by_a_slow_link_is_bounded_by_it() -> None:
     assert lower_bound(free).value_us < 8.0
 
 
+#: Where all data start or end at one rank.
+_ROOTED = ("broadcast", "reduce", "scatter", "gather")
+
+
 @pytest.mark.parametrize("name", COLLECTIVES)
 @pytest.mark.parametrize("topology", [ring(4), two_nodes(), full(3, alpha_us=2.0)], ids=repr)
 def test_some_bounds_hold_however_finely_the_same_size_is_cut(name: str, topology: LogicalTopology) -> None:
@@ -301,12 +305,14 @@ def test_some_bounds_hold_however_finely_the_same_size_is_cut(name: str, topolog
     fine = _by_kind(bounds.all_bounds(finely, Budget.of_work(_PLENTY), with_any_chunks))
     spanning = {"strength"} if name not in ("alltoall", "gather", "scatter") else set()
     kinds = {kind for kind, for_any_chunks in coarse if for_any_chunks}
-    assert kinds - {"relay"} == {"latency", "cut", "flow", "volume"} | spanning
+    assert kinds - {"relay", "fan-out"} == {"latency", "cut", "flow", "volume"} | spanning
+    assert "fan-out" not in kinds or (topology.num_nodes > 1 and name in _ROOTED)
     assert ("relay" in kinds) == (
         name not in ("alltoall", "gather", "scatter") and is_passed_on(topology, name)
     )
     for kind in kinds:
-        assert coarse[kind, True].value_us == pytest.approx(fine[kind, True].value_us, rel=1e-6)
+        close = 0.05 if kind == "fan-out" else 1e-6  # it ends its search somewhere
+        assert coarse[kind, True].value_us == pytest.approx(fine[kind, True].value_us, rel=close)
     for each, kind in itertools.product((coarse, fine), ("cut", "volume")):
         assert 0 < each[kind, True].value_us <= each[kind, False].value_us
 

@@ -16,7 +16,7 @@ from small_problems import custom, machine, problem
 from studies import examples
 
 from taccl import make_problem
-from taccl.encoding.bounds import lower_bound, quick_bound
+from taccl.encoding.bounds import any_chunks_bound, lower_bound, quick_bound
 from taccl.encoding.bounds.cuts import Crossings, Cut, members, narrow_cuts
 from taccl.encoding.bounds.fan_out import FAN_OUT
 from taccl.encoding.bounds.fan_out_setting import Setting
@@ -93,6 +93,17 @@ def test_ranks_that_have_a_chunk_feed_others() -> None:
     assert 9.8 < proved_us(stated) <= 10
 
 
+def test_however_the_same_is_cut_it_is_no_faster() -> None:
+    """One chunk of 1 MB for each of two GPUs takes 8 us, and two of 0.5 MB, too."""
+    whole = to_all_others(node_and_others(2), 2)
+    pieces = Problem(
+        whole.topology, custom(5, [((0,), (3 + i % 2,), False) for i in range(4)]), whole.chunk_mb / 2
+    )
+    any_us = [any_chunks_bound(each, Budget.of_work(100_000)) for each in (whole, pieces)]
+    assert {proof.kind for proof in any_us} == {"fan-out"}
+    assert all(6 < proof.value_us <= fastest(pieces).makespan_us <= 8 + 1e-6 for proof in any_us)
+
+
 def test_it_says_nothing_where_the_root_uses_every_port_across() -> None:
     stated = make_problem("scatter", topology="ndv2", nodes=2, size="1MB").problem
     assert lower_bound(stated, bounds=[FAN_OUT]).value_us == 0
@@ -124,12 +135,19 @@ def some_prices(draws: np.random.Generator, forms: int) -> Prices:
 
 
 @settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.integers(0, 2**32 - 1), st.sampled_from(["cluster", "plain", "featured"]), st.booleans())
-def test_at_the_time_of_the_fastest_program_no_prices_lack_anything(seed: int, kind: str, sums: bool) -> None:
-    """Whatever the line, which need not be that of a node."""
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from(["cluster", "plain", "featured"]),
+    st.booleans(),
+    st.sampled_from([0, 0, 1, 3, 20]),
+)
+def test_at_the_time_of_the_fastest_program_no_prices_lack_anything(
+    seed: int, kind: str, sums: bool, parts: int
+) -> None:
+    """Whatever the line, which need not be that of a node; for that number of chunks, and for any."""
     kinds = {"cluster": random_cluster_problem, "plain": random_problem, "featured": random_featured_problem}
     stated = kinds[kind](random.Random(seed), sums)
-    assume(np.isfinite(quick_bound(stated).value_us))
+    assume(np.isfinite(quick_bound(stated).value_us) and (stated.topology.is_serial or not parts))
     try:
         program = program_before(stated, np.inf, 500)
     except TooLarge:
@@ -144,7 +162,7 @@ def test_at_the_time_of_the_fastest_program_no_prices_lack_anything(seed: int, k
         for inside in (set(some) for many in ranks[1:] for some in combinations(ranks, many)):
             for crossing in view.instance.once(Crossings).of(Cut(frozenset(inside), ""))[-1:]:
                 chosen = members(len(ranks), inside)
-                setting = Setting(view, chosen, crossing, 1.5 * end_us, Budget.of_work(100_000))
+                setting = Setting(view, chosen, crossing, 1.5 * end_us, Budget.of_work(100_000), parts)
                 if not setting.is_fed:
                     continue
                 try:
