@@ -42,10 +42,10 @@ So all pairs are no more than the sum of
 Where that is less than there are pairs, no schedule ends by T: so many sends out of S, each with an alpha of
 its own, cannot come early and be large. Any prices are valid: good ones are searched for.
 
-*Any number of chunks.* Cut each chunk of C into equal parts, and count parts: a send of more than n - 1 of them
-counts as n and takes its port for what n - 1 take, and what is said of one chunk alone holds for one that takes
-alphas alone. A send of whole chunks of any size is such a send, and of the sets that `staged_copies` counts there
-are so many times as many. Where alphas are no time of a port nothing is said.
+*Any number of chunks.* Cut each chunk of C into equal parts, and count parts. A send of more than n - 1 of
+them counts as n, and takes its port for what n - 1 take; what is said of one chunk alone holds for one that
+takes alphas alone. A send of whole chunks of any size is such a send. Of the sets that `staged_copies` counts
+there are so many times as many. Where alphas are no time of a port nothing is said.
 
 *Cells.* T is cut into equal cells, and every duration is rounded down to whole cells. If each moment of a
 schedule is rounded down as well, sends that take turns still do, and nothing leaves before it has come. What
