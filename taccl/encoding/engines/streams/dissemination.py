@@ -5,6 +5,9 @@ is worth as many ranks as it brings the chunk nearer to, so the first of a node,
 torus comes before all that is spread inside. Of chunks that are worth as much the rarest goes first
 (BitTorrent's rule): the root sends out new ones, and all ranks soon have something that others lack.
 
+Chunks that bring nobody nearer but their receiver may go as one send, as many as the style allows: that
+saves alphas where ports are busy. What feeds others leaves alone.
+
 A rank is brought a chunk by one of the holders nearest to it, those on the way included, so that nothing is
 fetched through a NIC that a neighbour has. Where a root's ports are the busiest of all, it may count as no
 holder: what it sent out can then come back to its own node.
@@ -39,9 +42,9 @@ class Net(NamedTuple):
 
     Parameters
     ----------
-    first, port, busy_us : shapes (num_links + 1,), (num_pairs,), (num_pairs,); the ports of each link, and
-        how long a chunk keeps each busy.
-    src, dst, hop_us : shape (num_links,); how long a chunk takes.
+    first, port, busy_us, busy_more_us : shapes (num_links + 1,), then (num_pairs,); the ports of each link,
+        how long a chunk keeps each busy, and each chunk more in the same send.
+    src, dst, hop_us, hop_more_us : shape (num_links,); how long a chunk takes, and each more in its send.
     out_first, out : the links out of each rank that may be used.
     use_first, use : those that use each port.
     far_us : shape (num_ranks, num_ranks); how long a chunk takes from rank to rank.
@@ -50,9 +53,11 @@ class Net(NamedTuple):
     first: IntArray
     port: IntArray
     busy_us: FloatArray
+    busy_more_us: FloatArray
     src: IntArray
     dst: IntArray
     hop_us: FloatArray
+    hop_more_us: FloatArray
     out_first: IntArray
     out: IntArray
     use_first: IntArray
@@ -67,11 +72,13 @@ class Style(NamedTuple):
     ----------
     counts_root : whether the root is a holder that others are near to.
     even : how much a chunk that a rank has got already counts against its next, next to a holder of the next.
+    most : the most chunks in a send of those that nobody but its receiver waits for.
     seed : of the chance by which equal sends go.
     """
 
     counts_root: bool
     even: float
+    most: int
     seed: int
 
 
@@ -118,9 +125,11 @@ def net_of(problem: Problem, far_us: FloatArray) -> Net:
         costs.first,
         costs.port,
         costs.busy_alpha_us + problem.chunk_mb * costs.busy_beta_us,
+        problem.chunk_mb * costs.busy_beta_us,
         topology.src,
         topology.dst,
         costs.alpha_us + problem.chunk_mb * costs.beta_us,
+        problem.chunk_mb * costs.beta_us,
         np.searchsorted(topology.src[out], np.arange(problem.num_ranks + 1)),
         out,
         np.searchsorted(port[used], np.arange(topology.num_ports + 1)),
@@ -199,9 +208,9 @@ def _urgent(link: int, net: Any, style: Any, state: Any) -> Any:
 
 
 @compiled
-def _bring(chunk: int, link: int, now_us: float, number: int, net: Any, state: Any) -> None:
-    """Start a send: its end has a chunk on its way, and the ranks around it are nearer to that."""
-    v, near_us, far_us = net.dst[link], state.near_us[:, chunk], net.far_us
+def _bring(chunk: int, v: int, net: Any, state: Any) -> None:
+    """A rank has a chunk on its way, and the ranks around it are nearer to that."""
+    near_us, far_us = state.near_us[:, chunk], net.far_us
     state.lacks[v, chunk] = False
     state.numbers[4] += state.holders[chunk] == 1
     state.holders[chunk] += 1
@@ -215,13 +224,38 @@ def _bring(chunk: int, link: int, now_us: float, number: int, net: Any, state: A
                 if was and not far_us[x, w] < far_us[v, w] * (1.0 - _SAME):
                     state.gain[x, chunk] -= 1
             near_us[w] = far_us[v, w]
-    push(state.event_us, state.event, 0, state.numbers[0], now_us + net.hop_us[link], number)
-    state.numbers[0] += 1
+
+
+@compiled
+def _go(first: int, end: int, link: int, now_us: float, net: Any, state: Any) -> None:
+    """Start a send of the rows from `first` to `end`: when they are there, and its ports free again."""
+    more = end - first - 1
+    for row in range(first, end):
+        there_us = now_us + net.hop_us[link] + more * net.hop_more_us[link]
+        push(state.event_us, state.event, 0, state.numbers[0], there_us, row)
+        state.numbers[0] += 1
     for pair in range(net.first[link], net.first[link + 1]):
         port = net.port[pair]
-        state.free_us[port] = now_us + net.busy_us[pair]
+        state.free_us[port] = now_us + net.busy_us[pair] + more * net.busy_more_us[pair]
         push(state.event_us, state.event, 0, state.numbers[0], state.free_us[port], -1 - port)
         state.numbers[0] += 1
+
+
+@compiled
+def _sent(best: int, link: int, first: int, net: Any, style: Any, state: Any, chunk: Any) -> int:
+    """Fill the rows of a send from `first` on, the most urgent chunk in the first; the end of its rows."""
+    v, row = net.dst[link], first
+    while best >= 0:
+        alone = state.gain[v, best] == 1
+        if row > first and not alone:
+            break
+        _bring(best, v, net, state)
+        chunk[row] = best
+        row += 1
+        if not alone or row - first == style.most:
+            break
+        best = _urgent(link, net, style, state)[0]
+    return row
 
 
 @compiled
@@ -244,7 +278,7 @@ def _next(chunk: Any, link: Any, net: Any, state: Any) -> float:
 
 @compiled
 def disseminated(net: Any, num_chunks: int, root: int, style: Any) -> Any:
-    """The chunk, the link and the start of each send, in their order, and how many looks that took.
+    """The chunk, link, start and send of each row, in their order, and how many looks that took.
 
     Columns are empty where some rank is out of reach.
     """
@@ -252,6 +286,7 @@ def disseminated(net: Any, num_chunks: int, root: int, style: Any) -> Any:
     state = _begun(net, num_chunks, root, style)
     rows, links = num_chunks * (len(net.far_us) - 1), len(net.src)
     chunk, link, start_us = np.zeros(rows, np.int64), np.zeros(rows, np.int64), np.zeros(rows)
+    send, sends = np.zeros(rows, np.int64), 0
     keys, items = np.zeros(links + 1), np.zeros(links + 1, np.int64)
     number, now_us = 0, 0.0
     while True:
@@ -276,12 +311,13 @@ def disseminated(net: Any, num_chunks: int, root: int, style: Any) -> Any:
                 push(keys, items, 0, size, key, one)
                 size += 1
             elif best >= 0:
-                _bring(best, one, now_us, number, net, state)
-                chunk[number], link[number], start_us[number] = best, one, now_us
-                number += 1
+                end = _sent(best, one, number, net, style, state, chunk)
+                _go(number, end, one, now_us, net, state)
+                link[number:end], start_us[number:end], send[number:end] = one, now_us, sends
+                number, sends = end, sends + 1
         if number == rows or state.numbers[0] == 0:
             break
         now_us = _next(chunk, link, net, state)
     if number < rows:
         rows = 0
-    return chunk[:rows], link[:rows], start_us[:rows], state.numbers[2]
+    return chunk[:rows], link[:rows], start_us[:rows], send[:rows], state.numbers[2]

@@ -21,12 +21,13 @@ from taccl.encoding.engines.streams.scattering import far_from_root, is_delivere
 from taccl.encoding.engines.streams.tuning import (
     COMPILING_S,
     LOOK,
-    MOST_AGAIN,
     MOST_CASES,
     MOST_DELIVERED,
     MOST_IN_VAIN,
     MOST_LOOKS,
+    MOST_PAIRS,
     MOST_PRICED,
+    MOST_ROUNDS,
     MOST_ROWS,
     PATIENCE,
     ROW,
@@ -127,7 +128,7 @@ def _improving(
 
 
 def _trials(cases: Sequence[_Case], seed: int, budget: Budget) -> Iterator[Schedule]:
-    """One style of each cut, the coarsest first; then the fastest cuts by other styles and chances.
+    """One style of each cut, the coarsest first; then the fastest in all styles, and the best by chances.
 
     Only what is faster than all before is yielded: to read it backwards takes longer than to make it.
     """
@@ -142,14 +143,17 @@ def _trials(cases: Sequence[_Case], seed: int, budget: Budget) -> Iterator[Sched
             yield case.requested(copies)
         if slower == PATIENCE:
             break
+    fastest = sorted(took_us, key=took_us.__getitem__)[:MOST_CASES]
+    pairs = {(case, style): math.inf for style in STYLES for case in fastest}
+    pairs.update({(case, STYLES[0]): took_us[case] for case in fastest})
     best_us, in_vain = min(took_us.values(), default=math.inf), 0
-    for number in range(1, MOST_AGAIN + 1):
-        style = STYLES[number % len(STYLES)]
-        for case in sorted(took_us, key=took_us.__getitem__)[:MOST_CASES]:
+    for number in range(MOST_ROUNDS):
+        untried = [pair for pair, us in pairs.items() if math.isinf(us)]
+        for case, style in untried or sorted(pairs, key=pairs.__getitem__)[:MOST_PAIRS]:
             if in_vain == MOST_IN_VAIN or not case.has_time(effort, budget):
                 return
-            copies, effort = case.copies(style, seed + number // len(STYLES), budget)
-            took_us[case], in_vain = min(took_us[case], copies.makespan_us), in_vain + 1
+            copies, effort = case.copies(style, seed + number, budget)
+            pairs[case, style], in_vain = min(pairs[case, style], copies.makespan_us), in_vain + 1
             if copies.makespan_us < best_us - TOLERANCE_US:
                 best_us, in_vain = copies.makespan_us, 0
                 yield case.requested(copies)
@@ -168,12 +172,15 @@ class _Case:
         """Whether there is time for one trial more; `effort` as `copies` found it."""
         return budget.remaining_s() > LOOK * effort * _looks(self._copying) / UNITS_PER_S
 
-    def copies(self, style: tuple[bool, float], seed: int, budget: Budget) -> tuple[Schedule, float]:
+    def copies(self, style: tuple[bool, float, int], seed: int, budget: Budget) -> tuple[Schedule, float]:
         """The chunks in one style, by one chance, and what part of all looks that there could be it took."""
         problem, root = self._copying, int(self._copying.collective.source[0])
-        chunk, link, start_us, looks = disseminated(self._net, problem.num_chunks, root, Style(*style, seed))
+        counts_root, even, most = style
+        exact = Style(counts_root, even, min(most, problem.max_group), seed)
+        chunk, link, start_us, send, looks = disseminated(self._net, problem.num_chunks, root, exact)
         budget.spend(LOOK * looks + ROW * len(chunk))
-        copies = of_columns(problem, chunk, link, start_us, np.zeros(len(chunk), np.bool_))
+        starts = start_us[np.flatnonzero(np.diff(send, prepend=-1))]
+        copies = of_columns(problem, chunk, link, starts, np.zeros(len(chunk), np.bool_), send)
         return copies, looks / _looks(problem)
 
     def requested(self, copies: Schedule) -> Schedule:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -45,7 +46,7 @@ def crossing(schedule: Schedule) -> np.ndarray:
 def test_behind_one_switch_chunks_take_about_a_step_each_and_as_many_as_doubling_needs(
     ranks: int, chunks: int
 ) -> None:
-    large = rooted("broadcast", switch(ranks), chunks, float(chunks))
+    large = replace(rooted("broadcast", switch(ranks), chunks, float(chunks)), max_group=1)
     step_us, fewest = 2.0, chunks - 1 + int(np.log2(ranks))
     steps = found(large)[-1].makespan_us / step_us
     assert fewest <= steps <= 1.15 * fewest + 1
@@ -76,6 +77,21 @@ def test_the_first_chunk_into_each_part_of_a_torus_comes_before_all_that_is_spre
     order = np.argsort(fastest.start_us, kind="stable")
     first = fastest.chunk[order][fastest.src[order] == 0][:4]
     assert len(set(first.tolist())) == 4  # four new ones, over the four links
+
+
+def test_chunks_that_only_their_receiver_waits_for_go_as_one_where_alphas_are_large() -> None:
+    # Two ranks of which the second has a leaf: what feeds the leaf goes alone, what ends there may wait.
+    chain = machine(3, [(0, 1, 1.0, 1.0), (1, 2, 4.0, 1.0)])
+    fastest = found(rooted("broadcast", chain, 16, 16.0))[-1]
+    groups = {end: np.bincount(fastest.group[fastest.dst == end]).max() for end in (1, 2)}
+    assert groups[1] == 1
+    assert groups[2] > 1
+
+
+def test_no_send_is_larger_than_the_machine_lets_it_be() -> None:
+    chain = machine(3, [(0, 1, 1.0, 1.0), (1, 2, 4.0, 1.0)])
+    for schedule in found(replace(rooted("broadcast", chain, 16, 16.0), max_group=2)):
+        schedule.check()
 
 
 def test_there_is_no_pipeline_to_a_rank_out_of_reach() -> None:
