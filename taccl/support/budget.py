@@ -75,6 +75,10 @@ class Clock(Protocol):
         """Note the best schedule and the best bound so far."""
         ...
 
+    def excuse(self, seconds: float) -> None:
+        """Note that nothing could have improved for so long."""
+        ...
+
     def left_s(self) -> float:
         """Seconds until it ends by itself; inf: never."""
         ...
@@ -99,6 +103,9 @@ class WallClock:
     def note(self, time_us: float, lower_bound_us: float) -> None:
         pass
 
+    def excuse(self, seconds: float) -> None:
+        pass
+
     def left_s(self) -> float:
         return math.inf
 
@@ -111,13 +118,14 @@ class PatientClock(WallClock):
 
     It ends once as much time has passed since the last improvement as had passed before it, and at least
     `PATIENCE_S`. An improvement is a schedule that is faster, or a bound that is larger, by `IMPROVES`. It
-    does not end before there is a schedule.
+    does not end before there is a schedule, and what it is told to excuse does not count as passed.
     """
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
         self._began_s = now_s()
         self._improved_s: float | None = None
+        self._excused_s = 0.0
         self._time_us, self._bound_us = math.inf, 0.0
 
     def note(self, time_us: float, lower_bound_us: float) -> None:
@@ -125,12 +133,15 @@ class PatientClock(WallClock):
             self._time_us = min(self._time_us, time_us)
             self._bound_us = max(self._bound_us, lower_bound_us)
             if math.isfinite(self._time_us):
-                self._improved_s = self._now_s()
+                self._improved_s, self._excused_s = self._now_s(), 0.0
+
+    def excuse(self, seconds: float) -> None:
+        self._excused_s += seconds
 
     def left_s(self) -> float:
         if self._improved_s is None:
             return math.inf
-        patience_s = max(PATIENCE_S, self._improved_s - self._began_s)
+        patience_s = max(PATIENCE_S, self._improved_s - self._began_s) + self._excused_s
         return self._improved_s + patience_s - self._now_s()
 
     def afresh(self) -> Clock:
@@ -160,6 +171,9 @@ class WorkClock:
         self._units += units
 
     def note(self, time_us: float, lower_bound_us: float) -> None:
+        pass
+
+    def excuse(self, seconds: float) -> None:
         pass
 
     def left_s(self) -> float:
@@ -205,6 +219,10 @@ class Budget:
     def note(self, time_us: float, lower_bound_us: float) -> None:
         """Note the best schedule and the best bound so far, for a clock that ends when nothing improves."""
         self._clock.note(time_us, lower_bound_us)
+
+    def excuse(self, seconds: float) -> None:
+        """Note that nothing could have improved for so long, for a clock that ends when nothing does."""
+        self._clock.excuse(seconds)
 
     @property
     def has_stalled(self) -> bool:

@@ -42,6 +42,15 @@ def test_soon_after_the_start_it_waits_for_the_least_patience() -> None:
     assert clock.left_s() <= 0
 
 
+def test_what_is_excused_does_not_count_until_the_next_improvement() -> None:
+    hand, clock = after([(4.0, 10.0, 1.0)])
+    clock.excuse(3.0)
+    assert clock.left_s() == 4.0 + 3.0
+    hand.now_s = 6.0
+    clock.note(8.0, 1.0)
+    assert clock.left_s() == 6.0
+
+
 def test_later_it_waits_for_as_long_as_the_last_improvement_took() -> None:
     _, clock = after([(1.0, 10.0, 1.0), (9.0, 8.0, 1.0)])
     assert clock.left_s() == 9.0

@@ -27,11 +27,12 @@ _FINDINGS = 3
 
 @dataclass(frozen=True, eq=False)
 class _Least:
-    """For each rank, at the least: how often it receives, how often it sends, and chunks of a buffer."""
+    """For each rank, at the least: how often it receives and sends, chunks of a buffer, and thread blocks."""
 
     receives: IntArray
     sends: IntArray
     buffer: IntArray
+    blocks: IntArray
 
     def findings(self, limits: RuntimeLimits, *, fused: bool) -> list[str]:
         """Each limit that a rank is over, with the rank that is furthest."""
@@ -44,6 +45,7 @@ class _Least:
             (steps, limits.blocks * limits.steps, "steps in all its thread blocks"),
             (elements, limits.elements, "XML elements to keep"),
             (self.buffer, limits.buffer_chunks, "chunks in a buffer"),
+            (self.blocks, limits.blocks, "thread blocks"),
         ):
             rank = int(values.argmax())
             if values[rank] > limit:
@@ -71,7 +73,8 @@ def check_problem_fits(problem: Problem, runtimes: tuple[str, ...], instances: i
         def findings(chunks: int, times: int, limits: RuntimeLimits = limits) -> list[str]:
             """The same for this many chunks in each part, and this many instances."""
             into, out, room = (-(-each * chunks // parts) for each in (receives, sends, buffer))
-            least = _Least(times * -(-into // limits.count), times * -(-out // limits.count), times * room)
+            moves = times * -(-into // limits.count), times * -(-out // limits.count)
+            least = _Least(*moves, times * room, np.zeros_like(room))
             return least.findings(limits, fused=fused)
 
         if found := findings(parts, instances):
@@ -84,7 +87,9 @@ def check_problem_fits(problem: Problem, runtimes: tuple[str, ...], instances: i
 
 
 def check_sends_fit(schedule: Schedule, runtimes: tuple[str, ...], instances: int) -> None:
-    """Refuse a schedule that takes more steps than a file of these runtimes holds.
+    """Refuse a schedule that takes more steps or thread blocks than a file of these runtimes holds.
+
+    A thread block sends to one rank and receives from one, for one instance.
 
     Raises
     ------
@@ -95,7 +100,9 @@ def check_sends_fit(schedule: Schedule, runtimes: tuple[str, ...], instances: in
         instances * np.bincount(end[sends.link], minlength=topology.num_ranks)
         for end in (topology.dst, topology.src)
     )
-    least = _Least(into, out, np.zeros(topology.num_ranks, dtype=np.int64))
+    pairs = np.unique(np.stack([topology.src[sends.link], topology.dst[sends.link]]), axis=1)
+    peers = np.maximum(*(np.bincount(end, minlength=topology.num_ranks) for end in pairs))
+    least = _Least(into, out, np.zeros_like(peers), instances * peers)
     fused = FUSING_RUNTIMES.issuperset(runtimes_named(runtimes))
     for dialect in dialects(schedule.problem.collective.name, runtimes):
         if found := least.findings(limits_of(dialect.readers), fused=fused):

@@ -12,14 +12,16 @@ from taccl.encoding.portfolio.journal import EngineFailure, reported
 from taccl.errors import NoScheduleInTime, TacclError
 from taccl.model.schedule import Schedule
 from taccl.support.budget import Budget
-from taccl.synthesis.autotune.file_choice import FileChoice, Searched, reported_notes, unpredicted
+from taccl.synthesis.autotune.file_choice import Depth, FileChoice, Searched, reported_notes, unpredicted
 from taccl.synthesis.autotune.files_tried import NOT_TRIED, FileTried, Prediction
 from taccl.synthesis.autotune.predictions import Predictor
 from taccl.synthesis.autotune.trials import ChunksTried
 from taccl.synthesis.autotune.tuning import (
     CHOOSE_ALONE,
     CHOOSE_FEW,
+    CHOOSE_LISTED,
     CHOOSE_LOOK,
+    CHOOSE_MOST_LOOKS,
     CHOOSE_MOST_SEARCHES,
     CHOOSE_PREDICT,
     CHOOSE_PROMISING,
@@ -30,8 +32,8 @@ from taccl.synthesis.configurations import Configuration
 from taccl.synthesis.formulated import Formulated
 from taccl.synthesis.search import STOP, Answer, Found, Observer, Progress
 
-#: Searches under the costs of a configuration, quickly or as requested, on its caller's budget.
-Search = Callable[[Configuration, SearchOptions, Budget, "Observer | None", bool], Searched]
+#: Searches under the costs of a configuration, so deep, on its caller's budget.
+Search = Callable[[Configuration, SearchOptions, Budget, "Observer | None", Depth], Searched]
 
 
 def choose_file(
@@ -91,29 +93,32 @@ class _Rounds:
         if self._searches_once:
             self._search_for(self._configurations[0], CHOOSE_ALONE)
             return
-        self._look(CHOOSE_LOOK)
-        searched: set[Configuration] = set()
-        while len(searched) < CHOOSE_MOST_SEARCHES and not self.interrupted:
+        self._look(self._configurations[0], "listed")
+        for configuration in self._winners(CHOOSE_MOST_LOOKS):
+            self._look(configuration, "built")
+        for configuration in self._winners(CHOOSE_MOST_SEARCHES):
+            self._search_for(configuration, CHOOSE_SEARCH)
+        if any(map(self._is_left, self._configurations)):
+            self._predict(self.searches[-1])  # what there was no time for takes the time that is left
+
+    def _winners(self, most: int) -> Iterator[Configuration]:
+        """The first configuration, then that which is best by now, until it was there before."""
+        seen: set[Configuration] = set()
+        while len(seen) < most and not self.interrupted:
             configuration = (
                 self._winner().configuration if self._predictor.predictions else self._configurations[0]
             )
-            if configuration in searched or (searched and self._budget.remaining_s() <= 0):
-                break
-            searched.add(configuration)
-            self._search_for(configuration, CHOOSE_SEARCH)
-        if any(
-            map(self._is_left, self._configurations)
-        ):  # what there was no time for takes the time that is left
-            self._predict(self.searches[-1])
+            if configuration in seen or (seen and self._budget.remaining_s() <= 0):
+                return
+            seen.add(configuration)
+            yield configuration
 
-    def _look(self, part: float) -> None:
-        """A first schedule, made in every way: which costs are worth a search."""
+    def _look(self, configuration: Configuration, depth: Depth) -> None:
+        """What is soon made by the costs of a configuration, as files: which costs are worth a search."""
         self._has_looked = True
-        budget = self._budget.share(part, afresh=True)
+        budget = self._budget.share(CHOOSE_LISTED if depth == "listed" else CHOOSE_LOOK, afresh=True)
         try:
-            looked = self._search(
-                self._configurations[0], self._options, budget, self._listener(self._configurations[0]), True
-            )
+            looked = self._search(configuration, self._options, budget, self._listener(configuration), depth)
         except NoScheduleInTime:  # the search has more of it
             return
         except Exception as fault:  # what is wrong with the request, the search says again
@@ -124,10 +129,10 @@ class _Rounds:
         self._predict(looked)
 
     def _search_for(self, configuration: Configuration, part: float) -> None:
-        budget = self._budget.share(part, afresh=True)
+        budget, began_s = self._budget.share(part, afresh=True), time.monotonic()
         try:
             searched = self._search(
-                configuration, self._options, budget, self._listener(configuration), False
+                configuration, self._options, budget, self._listener(configuration), "searched"
             )
         except Exception as fault:
             is_of_request = isinstance(fault, TacclError) and not isinstance(fault, NoScheduleInTime)
@@ -135,6 +140,8 @@ class _Rounds:
                 raise
             self._failures.append(EngineFailure(f"search for {configuration}", reported(fault)))
             return
+        finally:  # a search has no files, which are what improves
+            self._budget.excuse(time.monotonic() - began_s)
         self._is_searched = True
         self._note(searched)
         self._predict(searched)
@@ -149,24 +156,33 @@ class _Rounds:
         if not predictor.predictions:
             self._predict_anyway(searched, schedules)
         if not (predictor.predictions or self._has_looked or self.interrupted):
-            self._look(CHOOSE_PREDICT)  # what is best has no file; what is found first may have one
-        is_last = (
-            self._searches_once and predictor.predictions
-        )  # else some time is left to say what would fit
-        budget = self._budget.share(1.0 if is_last else CHOOSE_PREDICT)
-        best = searched.found.schedule
-        if not self.interrupted:
-            predictor.predict(best, self._worth_it(searched.configuration, best), budget)
-        for schedule in sorted(schedules, key=len):
+            self._look(self._configurations[0], "listed")  # what is found first may have a file
+        budget = self._budget.share(self._part_for_predictions(searched))
+        for schedule, configuration in self._each_once(searched, schedules):
             if not self.interrupted:
-                predictor.predict(schedule, [searched.configuration], budget)
-        predicted_us = {
-            each.schedule: each.time_us for each in predictor.of_configuration(searched.configuration)
-        }
+                predictor.predict(schedule, [configuration], budget)
+        predicted_us: dict[Schedule, float] = {}
+        for each in reversed(predictor.by_time()):
+            predicted_us[each.schedule] = each.time_us
         for schedule in sorted(schedules, key=lambda each: (predicted_us.get(each, math.inf), len(each))):
             if self.interrupted:
                 return
             predictor.predict(schedule, self._worth_it(searched.configuration, schedule), budget)
+
+    def _part_for_predictions(self, searched: Searched) -> float:
+        """Of what is left: all after the last search, but that some time is left to say what would fit."""
+        if self._searches_once and self._predictor.predictions:
+            return 1.0
+        return CHOOSE_LISTED if searched.depth == "listed" else CHOOSE_PREDICT
+
+    def _each_once(
+        self, searched: Searched, schedules: Sequence[Schedule]
+    ) -> list[tuple[Schedule, Configuration]]:
+        """In which configuration each schedule is predicted first: that of its search, or the likeliest."""
+        if searched.depth == "built":
+            return self._predictor.by_guess(schedules, self._configurations)
+        best, configuration = searched.found.schedule, searched.configuration
+        return [(each, configuration) for each in (best, *sorted(schedules, key=len))]
 
     def _predict_anyway(self, searched: Searched, schedules: Sequence[Schedule]) -> None:
         """What is made whatever the budget has left: the best, and small files of other protocols."""
@@ -246,7 +262,7 @@ class _Rounds:
         return FileChoice(
             configuration=winner.configuration,
             formulated=formulated,
-            found=self._ended(found),
+            found=self._ended(found, searched.depth),
             notes=tuple(reported_notes(notes)),
             chunks_tried=chunks_tried,
             execution=winner.execution,
@@ -267,11 +283,15 @@ class _Rounds:
             choice, found=self._ended(last.found), files_tried=rows if len(self._configurations) > 1 else ()
         )
 
-    def _ended(self, found: Found) -> Found:
-        """What was found, with how the whole ended."""
+    def _ended(self, found: Found, depth: Depth = "searched") -> Found:
+        """What was found, with how the whole ended: what a look found, by how the last search did."""
+        status = found.status
+        if status != "optimal" and depth != "searched":
+            status = self.searches[-1].found.status
+            status = "finished" if status in ("optimal", "gap reached") else status
         return replace(
             found,
-            status="interrupted" if self.interrupted and found.status != "optimal" else found.status,
+            status="interrupted" if self.interrupted and status != "optimal" else status,
             seconds=time.monotonic() - self._began,
             failures=tuple(dict.fromkeys((*found.failures, *self._failures))),
         )

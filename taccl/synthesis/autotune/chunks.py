@@ -101,7 +101,7 @@ def chunks_that_fit(
             break
         began_s = budget.read_s()
         try:
-            searched = search_of(number)(configuration, options, budget.share(CHUNKS_SEARCH), None, True)
+            searched = search_of(number)(configuration, options, budget.share(CHUNKS_SEARCH), None, "listed")
             lower(searched.found.schedule, configuration)
         except TacclError:
             break

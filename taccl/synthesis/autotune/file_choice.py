@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from taccl.synthesis.autotune.files_tried import FileTried
 from taccl.synthesis.autotune.trials import ChunksTried
@@ -11,6 +12,10 @@ from taccl.synthesis.configurations import Configuration
 from taccl.synthesis.formulated import Formulated
 from taccl.synthesis.predicted import PredictedCall
 from taccl.synthesis.search import Found
+
+#: How deep a search goes: list scheduling alone; what engines build at once, of several numbers of chunks; or
+#: as was requested.
+Depth = Literal["listed", "built", "searched"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,6 +25,7 @@ class Searched:
     `found` : what is best by those costs. `all_found` : that, the best for other numbers of chunks, and
     others whose files may be faster.
     `tried`, `notes`, `chunks_note` : what is reported of that number, where it was open.
+    `depth` : of the search.
     """
 
     configuration: Configuration
@@ -29,6 +35,7 @@ class Searched:
     tried: tuple[ChunksTried, ...] = ()
     notes: tuple[str, ...] = ()
     chunks_note: str = ""
+    depth: Depth = "searched"
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,6 +29,7 @@ from taccl.synthesis.autotune.tuning import (
     PREDICTIONS_EXECUTING,
     PREDICTIONS_LOWERING,
     PREDICTIONS_MUCH_SLOWER,
+    PREDICTIONS_NEARLY,
     PREDICTIONS_PATIENCE,
     PREDICTIONS_PROMISING,
 )
@@ -103,6 +104,26 @@ class Predictor:
             if us <= PREDICTIONS_PROMISING * best_us
         }
         return [each for each in configurations if (each.protocol, each.thread_blocks) in near]
+
+    def by_guess(
+        self, schedules: Sequence[Schedule], configurations: Sequence[Configuration]
+    ) -> list[tuple[Schedule, Configuration]]:
+        """Each schedule with the configuration that suits it best by a first guess, the likeliest first.
+
+        Of configurations that are nearly as good it is the one with the fewest instances, whose file is soon
+        made. Without an executor all cost the same, and it is the first.
+        """
+        executor = self._network.executor
+        if executor is None:
+            return [(schedule, configurations[0]) for schedule in schedules]
+        pairs = []
+        for schedule in schedules:
+            guess, costs = Guess(schedule, self._network), executor.costs_of
+            us = [guess.us(costs(each.protocol), each.served(self._target)) for each in configurations]
+            near = [place for place, one_us in enumerate(us) if one_us <= PREDICTIONS_NEARLY * min(us)]
+            place = min(near, key=lambda each: (configurations[each].instances, us[each]))
+            pairs.append((us[place], schedule, configurations[place]))
+        return [(schedule, each) for _, schedule, each in sorted(pairs, key=lambda pair: pair[0])]
 
     def likely(self, schedules: Sequence[Schedule], configuration: Configuration) -> Schedule:
         """The fastest by links alone where the bytes of a protocol move, its flags with them."""
@@ -223,6 +244,10 @@ class Predictor:
 
     def _has_time(self, schedule: Schedule, configuration: Configuration, budget: Budget) -> bool:
         return budget.remaining_s() > self._s_each * len(schedule) * configuration.instances
+
+    def by_time(self) -> list[Prediction]:
+        """All predictions, fastest first."""
+        return sorted(self.predictions, key=_time_of)
 
     def by_configuration(self) -> list[Prediction]:
         """The fastest prediction of each configuration, the last one of equals; fastest first."""

@@ -16,9 +16,9 @@ from taccl.model.schedule import Schedule
 from taccl.model.tolerance import contradicts
 from taccl.support.budget import Budget
 from taccl.synthesis.autotune.choose import choose_file
-from taccl.synthesis.autotune.chunk_counts import quick_engine
 from taccl.synthesis.autotune.chunks import choose_chunks, chunks_that_fit
-from taccl.synthesis.autotune.file_choice import FileChoice, Searched, unpredicted
+from taccl.synthesis.autotune.file_choice import Depth, FileChoice, Searched, unpredicted
+from taccl.synthesis.autotune.first_look import built, listed
 from taccl.synthesis.autotune.predictions import Predictor
 from taccl.synthesis.autotune.tuning import (
     TUNE_FOR_ANY_CHUNKS,
@@ -84,15 +84,17 @@ class RequestSearch:
         options: SearchOptions,
         budget: Budget | None,
         on_progress: Observer | None,
-        quick: bool = False,
+        depth: Depth = "searched",
     ) -> Searched:
         """What `choose.Search` says; without a budget, it is that of the options."""
         began_s = time.monotonic()
         if budget is not None and options.effort is None:
             options = replace(options, time_limit_s=budget.remaining_s())
         known_in = None if budget is None else budget.share(TUNE_WRITING_DOWN)
-        if quick:
-            return self._first_look(configuration, options, budget, on_progress)
+        if budget is not None and depth == "listed":
+            return listed(self.job, configuration, options, budget, on_progress)
+        if budget is not None and depth == "built":
+            return built(self.job, configuration, options, budget)
         if self.job.request.leaves_chunks_open:
             searched = self._with_chunks(configuration, options, budget, on_progress)
         else:
@@ -105,21 +107,6 @@ class RequestSearch:
                 found = _with_bound_for_any_chunks(found, instance, left_s)
             searched = Searched(configuration, formulated, found, ((formulated, found),))
         return self._with_others(searched, known_in)
-
-    def _first_look(
-        self,
-        configuration: Configuration,
-        options: SearchOptions,
-        budget: Budget | None,
-        on_progress: Observer | None,
-    ) -> Searched:
-        """A schedule by list scheduling, where that serves the problem."""
-        formulated = self.job.problem(configuration)
-        instance = Instance(formulated.problem)
-        if engine := quick_engine(instance):
-            options = replace(options, engine=engine)
-        found = Alone().search(instance, options, on_progress, budget)
-        return Searched(configuration, formulated, found, ((formulated, found),))
 
     def _with_others(self, searched: Searched, budget: Budget | None) -> Searched:
         """With what the search passed through and what textbooks say, where files decide.

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 # --- choose
 
-#: Parts of what is left: for a first look by list scheduling, for each search, for predictions after it.
-CHOOSE_LOOK, CHOOSE_SEARCH, CHOOSE_PREDICT = 0.1, 0.5, 0.5
+#: Parts of what is left: for list scheduling, and for predictions after it; for each look at what is built at
+#: once, for each search, and for predictions after each of these.
+CHOOSE_LISTED, CHOOSE_LOOK, CHOOSE_SEARCH, CHOOSE_PREDICT = 0.1, 0.25, 0.5, 0.5
 #: Of the budget, for the search where there is one configuration only; the rest is for predictions.
 CHOOSE_ALONE = 0.75
-#: Most configurations that are searched for, one after another.
-CHOOSE_MOST_SEARCHES = 4
+#: Most configurations whose costs are looked at, and that are searched for, one after another.
+CHOOSE_MOST_LOOKS, CHOOSE_MOST_SEARCHES = 3, 4
 #: After the first look, configurations that are slower than the best by this factor are left alone.
 CHOOSE_PROMISING = 1.5
 #: Most transfers of a file that is made in a moment: one of each protocol is made, if the time is up or not.
@@ -55,6 +56,15 @@ CHUNKS_SEARCH = 0.2
 #: Twice as many chunks take about this many times as long to search for and to lower.
 CHUNKS_LONGER = 2.5
 
+# --- first_look
+
+#: Numbers of chunks, and outputs (chunks at ranks) of one, that a first look goes to at most.
+LOOK_MOST_CHUNKS, LOOK_MOST_OUTPUTS = 64, 10_000
+#: Textbook schedules of each number, and the part of the time for pipelines of several numbers.
+LOOK_ALGORITHMS, LOOK_PIPELINES = 4, 0.5
+#: Seconds for list scheduling, and for all that is built at once, at most.
+LOOK_LISTED_S, LOOK_BUILT_S = 0.5, 2.0
+
 # --- predictions
 
 #: Units of work: for a file, by transfers; for executing it, by steps in a round.
@@ -69,6 +79,8 @@ PREDICTIONS_EVENTS = 64
 PREDICTIONS_MOST_OUTPUTS = 10_000
 #: Files that a guess puts behind the best by more than this factor come after all others.
 PREDICTIONS_PROMISING = 1.5
+#: Of configurations whose guesses differ by no more than this factor, the one with the fewest instances.
+PREDICTIONS_NEARLY = 1.15
 #: More instances are left alone once this many numbers in a row were so much slower than fewer.
 PREDICTIONS_PATIENCE, PREDICTIONS_MUCH_SLOWER = 2, 1.1
 

@@ -30,8 +30,8 @@ def just_enough_for(program: Program) -> RuntimeLimits:
     steps = max(sum(len(block.steps) for block in rank.thread_blocks) for rank in program.ranks)
     blocks = max(len(rank.thread_blocks) for rank in program.ranks)
     return RuntimeLimits(
-        blocks=1,
-        steps=steps,
+        blocks=blocks,
+        steps=-(-steps // blocks),  # so that all blocks together hold no more
         channels=program.num_channels,
         buffer_chunks=max(max(rank.input_chunks, rank.output_chunks) for rank in program.ranks),
         elements=1 + program.num_ranks + blocks + steps,
@@ -75,6 +75,14 @@ def test_a_receive_that_is_sent_on_is_one_step_only_where_steps_are_fused() -> N
         with pytest.raises(ProgramLimitError) as fault:
             check_sends_fit(schedule, ("rccl",), 1)
     assert list(fault.value.findings) == ["rank 0: at least 13 XML elements to keep; the limit is 11"]
+
+
+def test_a_rank_with_more_peers_than_thread_blocks_is_told_before_anything_is_lowered() -> None:
+    schedule = ring_allreduce(3)  # one peer before and one behind: a block for each instance
+    check_sends_fit(schedule, ("rccl",), 64)
+    with pytest.raises(ProgramLimitError) as fault:
+        check_sends_fit(schedule, ("rccl",), 65)
+    assert "rank 0: at least 65 thread blocks; the limit is 64" in fault.value.findings
 
 
 def test_more_sends_than_steps_are_told_before_anything_is_lowered() -> None:
