@@ -168,7 +168,7 @@ class ChunkSearch:
             self._finer_is_slower = slower == CHUNK_SEARCH_PATIENCE or in_vain == CHUNK_SEARCH_MOST_IN_VAIN
             if self.interrupted or self._finer_is_slower or not self._a_number_can_win():
                 break
-        for trial in self._by_time()[CHUNK_SEARCH_FEW:]:
+        for trial in by_time(self.trials)[CHUNK_SEARCH_FEW:]:
             trial.forget_derived()
         if not self.trials:
             self._only_the_coarsest()
@@ -177,11 +177,11 @@ class ChunkSearch:
         """Finer numbers, as long as the finest is the fastest; then longer trials of the fastest ones."""
         seconds = _SECOND_ROUND * self._total_s / CHUNK_SEARCH_FEW
         end_s = (_FIRST_ROUND + _SECOND_ROUND) * self._total_s
-        while self._untried and self._by_time()[0] is self.trials[-1] and self._goes_on():
+        while self._untried and by_time(self.trials)[0] is self.trials[-1] and self._goes_on():
             if self._first_is_there_at(self._untried[0]) > end_s:
                 break
             self._try_next(seconds)
-        few = [trial for trial in self._by_time() if self._may_win(trial)][:CHUNK_SEARCH_FEW]
+        few = [trial for trial in by_time(self.trials) if self._may_win(trial)][:CHUNK_SEARCH_FEW]
         for trial in few if len(few) > 1 else ():
             if self._may_win(trial) and self._left_s > seconds and self._elapsed_s < end_s:
                 self._improve(trial, seconds, self._quick if self._options.engine == "auto" else None)
@@ -191,7 +191,7 @@ class ChunkSearch:
 
         Last come those that there was no time to try.
         """
-        for trial in self._by_time():
+        for trial in by_time(self.trials):
             if self._left_s > _A_MOMENT_S and self._may_win(trial) and self._is_usable(trial):
                 self._improve(trial, self._left_s)
         while self._untried and not self._finer_is_slower and self._goes_on():
@@ -203,7 +203,8 @@ class ChunkSearch:
         """The fastest schedule that can be used; the fastest at all where none can."""
         for trial in self.trials:
             carry_over(self.trials, trial)
-        best = next((trial for trial in self._by_time() if self._is_usable(trial)), self._by_time()[0])
+        fastest = by_time(self.trials)
+        best = next(filter(self._is_usable, fastest), fastest[0])
         passed_s = time.monotonic() - self._began
         failures = tuple(dict.fromkeys((*best.found.failures, *self._failures)))
         status = status_of(
@@ -337,9 +338,7 @@ class ChunkSearch:
         return replace(found, lower_bound_us=known.value_us, bound_source=known.witness)
 
     def _options_for(self, seconds: float, engine: str, known: Schedule | None) -> SearchOptions:
-        """What is requested of a part of the search; where work is counted, the budget alone says how
-        long.
-        """
+        """What is requested of a part of the search; of work, the budget alone says how long."""
         limit_s = seconds if self._options.effort is None else self._options.time_limit_s
         return replace(self._options, time_limit_s=limit_s, engine=engine, known=known)
 
@@ -375,9 +374,6 @@ class ChunkSearch:
             except TacclError:
                 trial.usable = False
         return trial.usable
-
-    def _by_time(self) -> list[Trial]:
-        return by_time(self.trials)
 
     @property
     def _best_us(self) -> float:
