@@ -28,7 +28,8 @@ class Algorithm:
     name : for messages and tests.
     rows : about how many transfers of one part it makes.
     moves : about how many sends it makes of each batch, whatever the parts are.
-    crossing : how many of these are between nodes, where it is on no grids.
+    crossing : how many of these are between nodes, where it is on no grids; None: all may be.
+    crossers : how many ranks of each node make those; None: all.
     shares : into this many units a way is given each part, of each batch.
     labels : how many of its parts travel apart from all others; None: all.
     is_explicit : whether sums are made at several ranks, so that sends say what they carry.
@@ -39,7 +40,8 @@ class Algorithm:
     name: str
     rows: int
     moves: int
-    crossing: int = 0
+    crossing: int | None = None
+    crossers: int | None = None
     shares: int = 1
     labels: int | None = None
     is_explicit: bool = False

@@ -154,7 +154,9 @@ class Books:
         """A key to sort by: about how long it takes, from what is known before it is written down."""
         if algorithm.plans:
             return self._rough.of_plans(algorithm.plans)
-        return self._rough.of_sends(algorithm.moves, algorithm.crossing, algorithm.rows)
+        return self._rough.of_sends(
+            *(algorithm.moves, algorithm.rows, algorithm.crossing, algorithm.crossers)
+        )
 
     @cached_property
     def _rough(self) -> Rough:

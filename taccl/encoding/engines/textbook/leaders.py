@@ -68,14 +68,14 @@ def by_leaders(
                     way = partial(_spread, team, across)
                     name, rows = f"leaders, {across.name}", parts.num_parts * ranks
                     crossing = moves - 2 * ranks
-                    yield InVariants(name, rows, moves, crossing, routes=(way,), first=first)
+                    yield InVariants(name, rows, moves, crossing, 1, routes=(way,), first=first)
         elif not alone:
             for across in totals:
                 moves = 2 * ranks + len(nodes) * across.adds(len(nodes))
                 way, rows = partial(_summed, team, across), 2 * parts.num_parts * ranks
                 name = f"leaders, {across.name}"
                 yield InVariants(
-                    *(name, rows, moves, moves - 2 * ranks),
+                    *(name, rows, moves, moves - 2 * ranks, 1),
                     routes=(way,),
                     first=first,
                     labels=1,

@@ -68,6 +68,11 @@ class _Pipeline(Algorithm):
         return Cut(chunks, begin, begin, batch, np.zeros_like(batch)), together(streams)
 
     @property
+    def plans(self) -> tuple[GridAlgorithm, ...]:
+        """What each batch does."""
+        return (self.plan,)
+
+    @property
     def _steps_inside(self) -> int:
         axis, inside = self.plan.stages[0]
         moves = inside.spread(self.plan.grid.shape[axis], np.zeros(1, dtype=np.int64))

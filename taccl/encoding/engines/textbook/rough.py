@@ -6,17 +6,20 @@ grid, sends inside nodes and across are counted. Nothing is said of how stages o
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import ceil, prod
 from typing import NamedTuple
 
 import numpy as np
 
 from taccl.encoding.engines.textbook.grid import GridAlgorithm, by_nodes
-from taccl.encoding.engines.textbook.line import LineAlgorithm
 from taccl.encoding.engines.textbook.parts import Parts
 from taccl.model.collective import IntArray
 from taccl.model.problem import Problem
+
+_ROUNDING = 1e-9
 
 
 class _Axis(NamedTuple):
@@ -41,55 +44,62 @@ class Rough:
     _axes: dict[tuple[object, int], _Axis] = field(default_factory=dict)
 
     def of_plans(self, plans: Sequence[GridAlgorithm]) -> float:
-        """Of plans on grids side by side, each with its part of the data."""
-        return max(self._of_plan(plan, len(plans)) for plan in plans)
+        """Of plans on grids side by side, each with a part of the data; on one axis they share its ports."""
+        on_axis, alone_us = Counter[tuple[object, int]](), 0.0
+        for plan in plans:
+            along = self._along_axes(plan, len(plans))
+            alone_us = max(alone_us, sum(along.values()))
+            on_axis.update({(plan.key, axis): us for axis, us in along.items()})
+        return max(alone_us, *on_axis.values())
 
-    def of_sends(self, moves: int, crossing: int, rows: int) -> float:
-        """Of sends of which some cross between nodes, and as many transfers of one part as rows."""
-        ranks = self.problem.num_ranks
-        nodes = by_nodes(self.problem.topology)
-        if nodes is None:
-            inside = across = self._axis(GridAlgorithm(np.arange(ranks), ()), 0)
-        else:
-            across, inside = (self._axis(GridAlgorithm(nodes, ()), axis) for axis in (0, 1))
-        mb = rows * self._part_mb / ranks / max(1, moves)
-        of_inside = (moves - crossing) / ranks * inside.alpha_us
-        of_inside += (moves - crossing) * mb * inside.beta_us_per_mb
-        return of_inside + crossing / ranks * across.alpha_us + crossing * mb * across.beta_us_per_mb
+    def of_sends(self, moves: int, rows: int, crossing: int | None, crossers: int | None) -> float:
+        """Of sends, some of which cross between nodes, and as many transfers of one part as rows.
+
+        `crossing`, `crossers` : as `Algorithm` has them.
+        """
+        ranks, nodes = self.problem.num_ranks, by_nodes(self.problem.topology)
+        grid = np.arange(ranks)[None] if nodes is None else nodes
+        across, inside = (self._axis(GridAlgorithm(grid, ()), axis) for axis in (0, 1))
+        if nodes is None or crossing is None:
+            crossing = 0 if nodes is None else moves
+        many = len(grid) * (crossers or grid.shape[1])
+        each_mb = rows * self._part_mb / max(1, moves)
+        return (moves - crossing) / ranks * (inside.alpha_us + each_mb * inside.beta_us_per_mb) + (
+            crossing / many * (across.alpha_us + each_mb * across.beta_us_per_mb)
+        )
 
     @property
     def _part_mb(self) -> float:
         """All chunks of a part."""
         return self.problem.chunk_mb * self.parts.most_pieces
 
-    def _of_plan(self, plan: GridAlgorithm, several: int) -> float:
-        mb = self.parts.num_parts * self._part_mb / plan.grid.size / several
-        kind, total_us = self.parts.kind, 0.0
+    def _along_axes(self, plan: GridAlgorithm, several: int) -> dict[int, float]:
+        """What the sends along each axis take, if the plan has one of several equal parts of the data."""
+        shape, kind = plan.grid.shape, self.parts.kind
+        every_mb = self.parts.num_parts * self._part_mb / several
+        along = dict.fromkeys(range(len(shape)), 0.0)
         if kind == "routed":
             for axis, algorithm in plan.stages:
-                total_us += self._along(
-                    plan, axis, algorithm, mb * algorithm.mean_hops(plan.grid.shape[axis])
-                )
-            return total_us
-        stages = plan.stages if kind == "spread" else plan.stages[::-1]
-        shares = int(np.prod([plan.grid.shape[axis] for axis, _ in plan.stages]))
-        held_mb = mb if kind == "spread" else self.parts.num_parts * self._part_mb / shares / several
-        for axis, algorithm in stages:
-            size = plan.grid.shape[axis]
-            there_and_back = 1 if kind == "spread" else 2
-            total_us += there_and_back * self._along(plan, axis, algorithm, held_mb * (size - 1))
-            held_mb *= size
+                mb = every_mb / plan.grid.size * algorithm.mean_hops(shape[axis])
+                along[axis] += self._us(plan, axis, algorithm.sends(shape[axis]), mb)
+            return along
+        shares = prod(shape[axis] for axis, _ in plan.stages)
+        held_mb = every_mb / (plan.grid.size if kind == "spread" else shares)
+        share_mb, there_and_back = every_mb / shares, 1 if kind == "spread" else 2
+        for axis, algorithm in plan.stages if kind == "spread" else plan.stages[::-1]:
+            mb = held_mb * (shape[axis] - 1)
+            along[axis] += there_and_back * self._us(plan, axis, algorithm.sends(shape[axis]), mb)
+            held_mb *= shape[axis]
         for axis, algorithm in plan.whole:
-            adds, cost = algorithm.adds(plan.grid.shape[axis]), self._axis(plan, axis)
-            each_mb = self.parts.num_parts * self._part_mb / shares / several
-            total_us += adds * (cost.alpha_us + each_mb * cost.beta_us_per_mb) / cost.ways
-        return total_us
+            adds = algorithm.adds(shape[axis])
+            along[axis] += self._us(plan, axis, adds, adds * share_mb)
+        return along
 
-    def _along(self, plan: GridAlgorithm, axis: int, algorithm: LineAlgorithm, mb: float) -> float:
-        """A stage in which each rank sends so much."""
-        cost = self._axis(plan, axis)
-        sends_us = algorithm.sends(plan.grid.shape[axis]) * cost.alpha_us
-        return (sends_us + mb * cost.beta_us_per_mb) / cost.ways
+    def _us(self, plan: GridAlgorithm, axis: int, sends: int, mb: float) -> float:
+        """So many sends of each rank with so much in them together; each may have to be cut into several."""
+        cost, problem = self._axis(plan, axis), self.problem
+        pieces = ceil(mb / problem.chunk_mb / max(1, sends) / problem.max_group - _ROUNDING)
+        return (sends * max(1, pieces) * cost.alpha_us + mb * cost.beta_us_per_mb) / cost.ways
 
     def _axis(self, plan: GridAlgorithm, axis: int) -> _Axis:
         key = plan.key, axis
@@ -100,7 +110,7 @@ class Rough:
     def _measured(self, lines: IntArray) -> _Axis:
         """All first ranks of lines send to the next at once, or half a line on: what takes longer."""
         lines = lines.reshape(len(lines), -1)
-        near, far = (self._of_sends_to(lines, place) for place in (1, len(lines) // 2))
+        near, far = (self._of_sends_to(lines, min(place, len(lines) - 1)) for place in (1, len(lines) // 2))
         return _Axis(max(near[0], far[0]), max(near[1], far[1]), near[2])
 
     def _of_sends_to(self, lines: IntArray, place: int) -> _Axis:
