@@ -80,7 +80,7 @@ SEEN: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
     ("staged-cut: one group", "reducescatter", {"sketch": "ndv2-sk-2"}),
     ("moments", "allgather", {"topology": "dgx-h100", "nodes": 2, "size": "16MB"}),
     ("moments", "broadcast", {"topology": "dgx-h100", "nodes": 4, "size": "1MB", "chunks": 8}),
-    ("fan-out", "scatter", {"topology": "a100", "nodes": 4, "size": "1MB", "without": []}),
+    ("fan-out", "scatter", {"topology": "a100", "nodes": 4, "size": "1MB"}),
 )
 #: Units of work for all bounds of a tiny problem, of others, and of 1,024 GPUs.
 TINY, OTHERS, LARGE = 3_000, 4_000, 20_000

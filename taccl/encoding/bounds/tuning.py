@@ -57,8 +57,9 @@ FAN_OUT_EACH = 32
 FAN_OUT_PARTS, FAN_OUT_SHARE = 200, 0.4
 #: How far what chunks serve is worked out, in times of what is known; and how often, where that does not do.
 FAN_OUT_HORIZON, FAN_OUT_LOOKS = 3.0, 4
-#: No more lines than this are looked at, which takes no more seconds than this.
-FAN_OUT_MOST_CUTS, FAN_OUT_MOST_S = 2, 1.0
+#: No more lines than this are looked at, which takes no more seconds than this: of 36 cells of 1 MB on five
+#: machines bounds are 8.6% larger in the mean, 8.8% with 1 s.
+FAN_OUT_MOST_CUTS, FAN_OUT_MOST_S = 2, 0.6
 #: So many forms of the prices are drawn in a round, of which the best are kept; rounds of a line.
 FAN_OUT_FORMS, FAN_OUT_KEPT, FAN_OUT_ROUNDS = 10, 3, 30
 #: How far they are drawn from the mean at first, in logarithms; a form to begin with (see `fan_out.Prices`).
