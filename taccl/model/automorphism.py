@@ -92,7 +92,7 @@ def _port_map(links: IntArray, topology: LogicalTopology) -> IntArray | Broken:
     equal sums are of equal sets is then checked pair by pair.
     """
     link, port = topology.incidence
-    order = topology.pairs_by_port
+    order = np.concatenate(topology.port_pairs)
     first = np.flatnonzero(np.diff(port[order], prepend=-1))
     number = np.random.default_rng(0).integers(0, 2**63, topology.num_links, dtype=np.uint64)
     before, after = (np.add.reduceat(number[each], first) for each in (link[order], links[link[order]]))

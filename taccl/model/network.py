@@ -324,15 +324,11 @@ class LogicalTopology:
         return np.array([beta for betas in self.port_betas for beta in betas], dtype=np.float64)
 
     @cached_property
-    def pairs_by_port(self) -> IntArray:
-        """All pairs in `incidence`, those of one port after another, in the order of `port_links`."""
-        return np.argsort(self.incidence[1], kind="stable")
-
-    @cached_property
     def port_pairs(self) -> tuple[IntArray, ...]:
         """The pairs of each port in `incidence`, in the order of `port_links`."""
-        many = np.bincount(self.incidence[1], minlength=self.num_ports)
-        return tuple(np.split(self.pairs_by_port, np.cumsum(many)[:-1]))
+        port = self.incidence[1]
+        many = np.bincount(port, minlength=self.num_ports)
+        return tuple(np.split(np.argsort(port, kind="stable"), np.cumsum(many)[:-1]))
 
     def pairs_of(self, link: IntArray) -> tuple[IntArray, IntArray]:
         """All pairs of each of `link`, one after another: a position in `link`, a pair in `incidence`."""
