@@ -245,9 +245,14 @@ class Budget:
         return Meter(self)
 
     def share(self, fraction: float, *, afresh: bool = False) -> Budget:
-        """A budget of a part of what is left, on the same clock; `afresh`: with improvements of its own."""
-        clock = self._clock.afresh() if afresh else self._clock
-        return Budget(min(self.remaining_s() * fraction, self.remaining_s()), clock)
+        """A budget of a part of what is left, on the same clock.
+
+        `afresh` : with improvements of its own, so that what has not improved here is nothing to it.
+        """
+        if afresh:
+            left_s = max(0.0, self._end_s - self._clock.now_s()) if self.remaining_s() else 0.0
+            return Budget(left_s * min(1.0, fraction), self._clock.afresh())
+        return Budget(min(self.remaining_s() * fraction, self.remaining_s()), self._clock)
 
     def at_most(self, seconds: float) -> Budget:
         """A budget of this many seconds, or of what is left if that is less, on the same clock."""

@@ -43,9 +43,9 @@ class Job:
     def lowers_while_searching(self) -> bool:
         """Whether a number of chunks is of use only if its schedule has a file.
 
-        Elsewhere no file is requested, or predictions find out.
+        Elsewhere no file is requested, or predictions find out: they lower the small ones first.
         """
-        return self.output.file and (self.target.limits.fewer_chunks_fit or not self.has_predictions)
+        return self.output.file and not self.has_predictions
 
     @property
     def chunk_bytes(self) -> int:

@@ -85,12 +85,15 @@ class _Rounds:
         self._reported_us: dict[Configuration, float] = {}
         self.searches: list[Searched] = []
         self.interrupted = False
+        self._costs_differ = costs_differ
         self._searches_once = len(configurations) == 1 or not costs_differ
         self._is_searched = False  # as was requested: the first look is not
         self._has_looked = False
 
     def run(self) -> None:
         if self._searches_once:
+            if self._costs_differ:
+                self._look(self._configurations[0], "built")
             self._search_for(self._configurations[0], CHOOSE_ALONE)
             return
         self._look(self._configurations[0], "listed")
@@ -116,9 +119,9 @@ class _Rounds:
     def _look(self, configuration: Configuration, depth: Depth) -> None:
         """What is soon made by the costs of a configuration, as files: which costs are worth a search."""
         self._has_looked = True
-        budget = self._budget.share(CHOOSE_LISTED if depth == "listed" else CHOOSE_LOOK, afresh=True)
+        part = CHOOSE_LISTED if depth == "listed" else CHOOSE_LOOK
         try:
-            looked = self._search(configuration, self._options, budget, self._listener(configuration), depth)
+            looked = self._made(configuration, part, depth)
         except NoScheduleInTime:  # the search has more of it
             return
         except Exception as fault:  # what is wrong with the request, the search says again
@@ -129,26 +132,26 @@ class _Rounds:
         self._predict(looked)
 
     def _search_for(self, configuration: Configuration, part: float) -> None:
-        budget, began_s = self._budget.share(part, afresh=True), time.monotonic()
         try:
-            searched = self._search(
-                configuration, self._options, budget, self._listener(configuration), "searched"
-            )
+            searched = self._made(configuration, part, "searched")
         except Exception as fault:
             is_of_request = isinstance(fault, TacclError) and not isinstance(fault, NoScheduleInTime)
             if not self.searches or (is_of_request and not self._is_searched):
                 raise
             self._failures.append(EngineFailure(f"search for {configuration}", reported(fault)))
             return
-        finally:  # a search has no files, which are what improves
-            self._budget.excuse(time.monotonic() - began_s)
         self._is_searched = True
-        self._note(searched)
-        self._predict(searched)
-
-    def _note(self, searched: Searched) -> None:
         self.searches.append(searched)
         self.interrupted = self.interrupted or searched.found.status == "interrupted"
+        self._predict(searched)
+
+    def _made(self, configuration: Configuration, part: float, depth: Depth) -> Searched:
+        """What a search comes to; it makes no files, which are what improves, so its time is excused."""
+        budget, began_s = self._budget.share(part, afresh=True), time.monotonic()
+        try:
+            return self._search(configuration, self._options, budget, self._listener(configuration), depth)
+        finally:
+            self._budget.excuse(time.monotonic() - began_s)
 
     def _predict(self, searched: Searched) -> None:
         """What the files of a search would take; of the best schedule at least in its own configuration."""
@@ -157,7 +160,15 @@ class _Rounds:
             self._predict_anyway(searched, schedules)
         if not (predictor.predictions or self._has_looked or self.interrupted):
             self._look(self._configurations[0], "listed")  # what is found first may have a file
-        budget = self._budget.share(self._part_for_predictions(searched))
+        budget = self._budget.share(self._part_for_predictions(searched), afresh=True)
+        try:
+            self._predict_all(searched, schedules, budget)
+        finally:
+            self._budget.note(min((each.time_us for each in predictor.predictions), default=math.inf), 0.0)
+
+    def _predict_all(self, searched: Searched, schedules: Sequence[Schedule], budget: Budget) -> None:
+        """Each schedule in one configuration, then the fastest in all that are worth it."""
+        predictor = self._predictor
         for schedule, configuration in self._each_once(searched, schedules):
             if not self.interrupted:
                 predictor.predict(schedule, [configuration], budget)
@@ -171,9 +182,9 @@ class _Rounds:
 
     def _part_for_predictions(self, searched: Searched) -> float:
         """Of what is left: all after the last search, but that some time is left to say what would fit."""
-        if self._searches_once and self._predictor.predictions:
-            return 1.0
-        return CHOOSE_LISTED if searched.depth == "listed" else CHOOSE_PREDICT
+        if searched.depth != "searched":
+            return CHOOSE_LISTED if searched.depth == "listed" or self._searches_once else CHOOSE_PREDICT
+        return 1.0 if self._searches_once and self._predictor.predictions else CHOOSE_PREDICT
 
     def _each_once(
         self, searched: Searched, schedules: Sequence[Schedule]
