@@ -97,20 +97,22 @@ class _Rounds:
             self._search_for(self._configurations[0], CHOOSE_ALONE)
             return
         self._look(self._configurations[0], "listed")
-        for configuration in self._winners(CHOOSE_MOST_LOOKS):
+        for configuration in self._winners(CHOOSE_MOST_LOOKS, self._configurations[0]):
             self._look(configuration, "built")
         for configuration in self._winners(CHOOSE_MOST_SEARCHES):
             self._search_for(configuration, CHOOSE_SEARCH)
         if any(map(self._is_left, self._configurations)):
             self._predict(self.searches[-1])  # what there was no time for takes the time that is left
 
-    def _winners(self, most: int) -> Iterator[Configuration]:
-        """The first configuration, then that which is best by now, until it was there before."""
+    def _winners(self, most: int, then: Configuration | None = None) -> Iterator[Configuration]:
+        """What is best by now, until that was there before; `then` this one, whose costs differ."""
         seen: set[Configuration] = set()
         while len(seen) < most and not self.interrupted:
             configuration = (
                 self._winner().configuration if self._predictor.predictions else self._configurations[0]
             )
+            if configuration in seen and then is not None:
+                configuration = then
             if configuration in seen or (seen and self._budget.remaining_s() <= 0):
                 return
             seen.add(configuration)
@@ -129,7 +131,9 @@ class _Rounds:
             return
         self.searches.insert(0, looked)  # the last is what was requested
         self.interrupted = self.interrupted or looked.found.status == "interrupted"
+        began_s = time.monotonic()
         self._predict(looked)
+        self._budget.excuse(time.monotonic() - began_s)  # few and short, so all are taken
 
     def _search_for(self, configuration: Configuration, part: float) -> None:
         try:
@@ -175,7 +179,8 @@ class _Rounds:
         predicted_us: dict[Schedule, float] = {}
         for each in reversed(predictor.by_time()):
             predicted_us[each.schedule] = each.time_us
-        for schedule in sorted(schedules, key=lambda each: (predicted_us.get(each, math.inf), len(each))):
+        fastest = sorted(schedules, key=lambda each: (predicted_us.get(each, math.inf), len(each)))
+        for schedule in fastest:
             if self.interrupted:
                 return
             predictor.predict(schedule, self._worth_it(searched.configuration, schedule), budget)
@@ -183,7 +188,7 @@ class _Rounds:
     def _part_for_predictions(self, searched: Searched) -> float:
         """Of what is left: all after the last search, but that some time is left to say what would fit."""
         if searched.depth != "searched":
-            return CHOOSE_LISTED if searched.depth == "listed" or self._searches_once else CHOOSE_PREDICT
+            return CHOOSE_LISTED if searched.depth == "listed" or self._searches_once else CHOOSE_LOOK
         return 1.0 if self._searches_once and self._predictor.predictions else CHOOSE_PREDICT
 
     def _each_once(

@@ -8,7 +8,7 @@ from __future__ import annotations
 # --- choose
 
 #: Parts of what is left: for list scheduling, and for predictions after it; for each look at what is built at
-#: once, for each search, and for predictions after each of these.
+#: once, and for predictions after it; for each search, and for predictions after it.
 CHOOSE_LISTED, CHOOSE_LOOK, CHOOSE_SEARCH, CHOOSE_PREDICT = 0.1, 0.25, 0.5, 0.5
 #: Of the budget, for the search where there is one configuration only; the rest is for predictions.
 CHOOSE_ALONE = 0.75
