@@ -4,6 +4,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import napkin_executor
 import pytest
 from toy_target import SPELLED
 
@@ -18,20 +19,16 @@ from taccl.synthesis.search import STOP
 from taccl.topologies import PhysicalTopology, parse_topology
 
 #: Three GPUs, each joined to each by 40 GB/s. With LL a call starts sooner and a thread block is slower.
-MACHINE = """
+MACHINE = (
+    """
 name: napkin
 occupancy: pipelined
 gpus: 3
 links:
   - {from: gpus, to: gpus, alpha_us: 1, bandwidth_gbps: 40}
-executor:
-  reduce_us: 1
-  reduce_gbps: 100
-  thread_blocks: 16
-  protocols:
-    Simple: {launch_us: 6, hop_us: 0.5, slice_us: 1, block_gbps: 20, piece: 2MB}
-    LL: {launch_us: 4, hop_us: 0.5, slice_us: 0.2, block_gbps: 3, piece: 32KB}
 """
+    + napkin_executor.SECTION
+)
 #: Work and no seconds, so that no clock decides what a test sees.
 QUICK = {"engine": "greedy", "effort": 1000, "gap": 0.5, "chunks": 1, "file": False}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import napkin_executor
 import pytest
 
 from taccl import synthesize
@@ -17,20 +18,16 @@ from taccl.synthesis.request import Request
 from taccl.topologies import PhysicalTopology, parse_topology
 
 #: GPUs in a line, so that a message in one piece passes one link after another.
-LINE = """
+LINE = (
+    """
 name: line
 occupancy: pipelined
 gpus: 4
 links:
   - {pairs: [0-1, 1-2, 2-3], alpha_us: 1, bandwidth_gbps: 40}
-executor:
-  reduce_us: 1
-  reduce_gbps: 100
-  thread_blocks: 16
-  protocols:
-    Simple: {launch_us: 6, hop_us: 0.5, slice_us: 1, block_gbps: 20, piece: 2MB}
-    LL: {launch_us: 4, hop_us: 0.5, slice_us: 0.2, block_gbps: 3, piece: 32KB}
 """
+    + napkin_executor.SECTION
+)
 
 
 def line() -> PhysicalTopology:

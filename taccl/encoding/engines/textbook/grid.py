@@ -113,6 +113,13 @@ def gates_of(topology: LogicalTopology, nodes: IntArray) -> Iterator[IntArray]:
         yield from members[:1] if len(members) > 1 else ()
 
 
+def gated_nodes(topology: LogicalTopology, fewest: int = 2) -> Iterator[tuple[IntArray, IntArray]]:
+    """The ranks by nodes of one size, if there are so many at least, with each choice of `gates_of`."""
+    nodes = by_nodes(topology)
+    if nodes is not None and len(nodes) >= fewest:
+        yield from ((nodes, gates) for gates in gates_of(topology, nodes))
+
+
 #: An axis, and the algorithm along it.
 Stage = tuple[int, LineAlgorithm]
 

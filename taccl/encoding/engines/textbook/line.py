@@ -45,6 +45,10 @@ class Carried(NamedTuple):
     after: IntArray | None = None
 
 
+#: In one step, all that the sender has by then.
+AS_IT_IS = Carried(np.zeros(1, dtype=np.int64))
+
+
 def hops(step: IntArray | int, src: IntArray | int, dst: IntArray | int, block: IntArray | int) -> Hops:
     """Columns that are broadcast against each other, the first axis slowest."""
     return Hops(*(column.ravel() for column in np.broadcast_arrays(step, src, dst, block)))

@@ -22,20 +22,16 @@ import numpy as np
 from taccl.encoding.engines.textbook.algorithm import Algorithm, InVariants
 from taccl.encoding.engines.textbook.grid import (
     GridAlgorithm,
-    by_nodes,
     factors,
-    gates_of,
+    gated_nodes,
     totals_on,
 )
-from taccl.encoding.engines.textbook.line import Carried, LineAlgorithm, Lines, hops
+from taccl.encoding.engines.textbook.line import AS_IT_IS, LineAlgorithm, Lines, hops
 from taccl.encoding.engines.textbook.parts import Parts
 from taccl.encoding.engines.textbook.sends import Ragged, Sends, in_turn, together
 from taccl.encoding.engines.textbook.tuning import NODE_ROUNDS_MOST, NODE_ROUNDS_RADICES
 from taccl.model.collective import IntArray
 from taccl.model.problem import Problem
-
-#: In one step, all that the sender has by then.
-_AS_IT_IS = Carried(np.zeros(1, dtype=np.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +98,7 @@ class _SumRounds:
                 to[:, None, None], np.arange(gpus // radix)[:, None, None], np.arange(shares)[:, None], number
             ]
             moves = hops(0, src, dst, np.arange(shares)[:, None])
-            across = Sends.of(moves, held, ranks).adding(_AS_IT_IS).later(step)
+            across = Sends.of(moves, held, ranks).adding(AS_IT_IS).later(step)
             yield replace(across, after=since[across.src])
             shared = totals_on(groups.reshape(nodes, -1, radix), between, held, ranks).later(step + 1)
             is_own = np.isin(shared.src, stands)
@@ -180,11 +176,11 @@ def _radices(nodes: int, fits: Callable[[int], bool]) -> Iterator[tuple[int, ...
 
 def by_sum_rounds(problem: Problem, parts: Parts, totals: Lines) -> Iterator[Algorithm]:
     """For sums over nodes of one size; `totals` : algorithms for this many ranks."""
-    nodes = by_nodes(problem.topology)
-    if nodes is None or parts.kind != "summed" or len(nodes) < 4:
+    if parts.kind != "summed":
         return
-    gpus, ranks = nodes.shape[1], problem.num_ranks
-    for gates in gates_of(problem.topology, nodes):
+    ranks = problem.num_ranks
+    for nodes, gates in gated_nodes(problem.topology, fewest=4):
+        gpus = nodes.shape[1]
         for shares in (each for each in range(1, len(gates) // 2 + 1) if len(gates) % each == 0):
             if shares > 1 and len(gates) < gpus:
                 continue
@@ -224,11 +220,11 @@ def _of_sums(rounds: _SumRounds, parts: Parts, ranks: int) -> Algorithm:
 
 def by_copy_rounds(problem: Problem, parts: Parts, spreads: tuple[LineAlgorithm, ...]) -> Iterator[Algorithm]:
     """For what is spread from all over nodes of one size; `spreads` : algorithms inside nodes."""
-    nodes = by_nodes(problem.topology)
-    if nodes is None or parts.kind != "spread" or not parts.is_between_all(problem.num_ranks):
+    if parts.kind != "spread" or not parts.is_between_all(problem.num_ranks):
         return
-    gpus, ranks = nodes.shape[1], problem.num_ranks
-    for gates in gates_of(problem.topology, nodes):
+    ranks = problem.num_ranks
+    for nodes, gates in gated_nodes(problem.topology):
+        gpus = nodes.shape[1]
         for radices in _radices(len(nodes), partial(_are_enough, len(gates))):
             for inside in spreads:
                 plan = GridAlgorithm(nodes, ((1, inside),))

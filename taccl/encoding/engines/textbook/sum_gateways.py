@@ -17,15 +17,12 @@ from itertools import product
 import numpy as np
 
 from taccl.encoding.engines.textbook.algorithm import Algorithm, InVariants
-from taccl.encoding.engines.textbook.grid import GridAlgorithm, by_nodes, gates_of, totals_on
-from taccl.encoding.engines.textbook.line import Carried, LineAlgorithm, Lines, hops
+from taccl.encoding.engines.textbook.grid import GridAlgorithm, by_nodes, gated_nodes, totals_on
+from taccl.encoding.engines.textbook.line import AS_IT_IS, Carried, LineAlgorithm, Lines, hops
 from taccl.encoding.engines.textbook.parts import Parts
 from taccl.encoding.engines.textbook.sends import Ragged, Sends, in_turn
 from taccl.model.collective import IntArray
 from taccl.model.problem import Problem
-
-#: In one step, all that the sender has by then.
-_AS_IT_IS = Carried(np.zeros(1, dtype=np.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,16 +141,16 @@ class _NodeSumGateways:
         node, block, number, before = (each[hears] for each in (node, block, number, before))
         place, to = self.blocks[block, number], (node + before + 1) % nodes
         moves = hops(0, self.nodes[node, place], self.nodes[to, place], of_block[block])
-        return Sends.of(moves, held, self.nodes.size).adding(_AS_IT_IS)
+        return Sends.of(moves, held, self.nodes.size).adding(AS_IT_IS)
 
 
 def by_node_sums(problem: Problem, parts: Parts, totals: Lines) -> Iterator[Algorithm]:
     """For sums over three nodes of one size or more; `totals` : algorithms for this many ranks."""
-    nodes = by_nodes(problem.topology)
-    if nodes is None or parts.kind != "summed" or len(nodes) < 3:
+    if parts.kind != "summed":
         return
-    gpus, ranks = nodes.shape[1], problem.num_ranks
-    for gates in gates_of(problem.topology, nodes):
+    ranks = problem.num_ranks
+    for nodes, gates in gated_nodes(problem.topology, fewest=3):
+        gpus = nodes.shape[1]
         size = min(len(nodes), len(gates))
         blocks = gates[: len(gates) // size * size].reshape(-1, size)
         stages: list[LineAlgorithm | None] = [None]
