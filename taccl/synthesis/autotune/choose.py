@@ -15,7 +15,6 @@ from taccl.support.budget import Budget
 from taccl.synthesis.autotune.file_choice import Depth, FileChoice, Searched, reported_notes, unpredicted
 from taccl.synthesis.autotune.files_tried import NOT_TRIED, FileTried, Prediction
 from taccl.synthesis.autotune.predictions import Predictor
-from taccl.synthesis.autotune.trials import ChunksTried
 from taccl.synthesis.autotune.tuning import (
     CHOOSE_ALONE,
     CHOOSE_FEW,
@@ -30,7 +29,7 @@ from taccl.synthesis.autotune.tuning import (
 )
 from taccl.synthesis.configurations import Configuration
 from taccl.synthesis.formulated import Formulated
-from taccl.synthesis.search import STOP, Answer, Found, Observer, Progress
+from taccl.synthesis.search import STOP, Answer, Found, Observer, Progress, status_of
 
 #: Searches under the costs of a configuration, so deep, on its caller's budget.
 Search = Callable[[Configuration, SearchOptions, Budget, "Observer | None", Depth], Searched]
@@ -159,7 +158,7 @@ class _Rounds:
 
     def _predict(self, searched: Searched) -> None:
         """What the files of a search would take; of the best schedule at least in its own configuration."""
-        predictor, schedules = self._predictor, _distinct(searched)
+        predictor, schedules = self._predictor, searched.distinct(CHOOSE_FEW)
         if not predictor.predictions:
             self._predict_anyway(searched, schedules)
         if not (predictor.predictions or self._has_looked or self.interrupted):
@@ -188,7 +187,7 @@ class _Rounds:
     def _part_for_predictions(self, searched: Searched) -> float:
         """Of what is left: all after the last search, but that some time is left to say what would fit."""
         if searched.depth != "searched":
-            return CHOOSE_LISTED if searched.depth == "listed" or self._searches_once else CHOOSE_LOOK
+            return CHOOSE_LISTED if self._searches_once else CHOOSE_LOOK
         return 1.0 if self._searches_once and self._predictor.predictions else CHOOSE_PREDICT
 
     def _each_once(
@@ -273,7 +272,7 @@ class _Rounds:
             return self._unpredicted(last)
         winner = self._winner()
         searched, formulated, found = self._source_of(winner)
-        chunks_note, chunks_tried = _of_chunks(searched, formulated)
+        chunks_note, chunks_tried = searched.of_chunks(formulated)
         notes = (*searched.notes, *formulated.notes, chunks_note, self._why(winner))
         return FileChoice(
             configuration=winner.configuration,
@@ -300,17 +299,21 @@ class _Rounds:
         )
 
     def _ended(self, found: Found, depth: Depth = "searched") -> Found:
-        """What was found, with how the whole ended: what a look found, by how the last search did."""
+        """What was found, with how the whole ended; a look has no end of its own."""
+        passed_s = time.monotonic() - self._began
+        failures = tuple(dict.fromkeys((*found.failures, *self._failures)))
         status = found.status
-        if status != "optimal" and depth != "searched":
-            status = self.searches[-1].found.status
-            status = "finished" if status in ("optimal", "gap reached") else status
-        return replace(
-            found,
-            status="interrupted" if self.interrupted and status != "optimal" else status,
-            seconds=time.monotonic() - self._began,
-            failures=tuple(dict.fromkeys((*found.failures, *self._failures))),
-        )
+        if status != "optimal" and (self.interrupted or depth != "searched"):
+            status = status_of(
+                1.0,  # of a file nothing is proved by the bound of its schedule
+                self._options,
+                cut_short="interrupted" if self.interrupted else None,
+                first_s=0.0,
+                elapsed_s=passed_s,
+                failed=bool(failures),
+                stalled=self._budget.has_stalled,
+            )
+        return replace(found, status=status, seconds=passed_s, failures=failures)
 
     def _source_of(self, winner: Prediction) -> tuple[Searched, Formulated, Found]:
         """The search that a schedule is from, and what it knew of it."""
@@ -370,31 +373,3 @@ class _Rounds:
     def _out_of_time(self) -> str:
         many = sum(self._is_left(configuration) for configuration in self._configurations)
         return f" (no time for {many} others)" if many else ""
-
-
-def _distinct(searched: Searched) -> list[Schedule]:
-    """What a search hands over, the fastest of it by its costs, without what is there twice."""
-    seen: dict[tuple[int, float, int], Schedule] = {}
-    for _, found in searched.all_found:
-        schedule = found.schedule
-        chunks = schedule.problem.collective.chunks_per_rank
-        seen.setdefault((chunks, schedule.makespan_us, len(schedule)), schedule)
-    return sorted(seen.values(), key=lambda each: each.makespan_us)[:CHOOSE_FEW]
-
-
-def _of_chunks(searched: Searched, formulated: Formulated) -> tuple[str, tuple[ChunksTried, ...]]:
-    """What is reported of the number of chunks, where it was open and predictions choose another."""
-    number = formulated.problem.collective.chunks_per_rank
-    before = searched.formulated.problem.collective.chunks_per_rank
-    if number == before or not searched.tried:
-        return searched.chunks_note, searched.tried
-    tried = []
-    for each in searched.tried:
-        if each.chunks == number:
-            tried.append(replace(each, remark="chosen: its file is predicted fastest"))
-        elif each.chunks == before:
-            tried.append(replace(each, remark="fastest by these costs, but not its file"))
-        else:
-            tried.append(each)
-    note = f"chunks per rank: {number}, by the predicted time of the file"
-    return note, tuple(tried)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from taccl.model.schedule import Schedule
 from taccl.synthesis.autotune.files_tried import FileTried
 from taccl.synthesis.autotune.trials import ChunksTried
 from taccl.synthesis.configurations import Configuration
@@ -36,6 +37,31 @@ class Searched:
     notes: tuple[str, ...] = ()
     chunks_note: str = ""
     depth: Depth = "searched"
+
+    def distinct(self, most: int) -> list[Schedule]:
+        """At most so many of its schedules, the fastest by its costs, without what is there twice."""
+        seen: dict[tuple[int, float, int], Schedule] = {}
+        for _, found in self.all_found:
+            schedule = found.schedule
+            chunks = schedule.problem.collective.chunks_per_rank
+            seen.setdefault((chunks, schedule.makespan_us, len(schedule)), schedule)
+        return sorted(seen.values(), key=lambda each: each.makespan_us)[:most]
+
+    def of_chunks(self, formulated: Formulated) -> tuple[str, tuple[ChunksTried, ...]]:
+        """What is reported of the number of chunks, where it was open and predictions choose another."""
+        number = formulated.problem.collective.chunks_per_rank
+        before = self.formulated.problem.collective.chunks_per_rank
+        if number == before or not self.tried:
+            return self.chunks_note, self.tried
+        tried = []
+        for each in self.tried:
+            if each.chunks == number:
+                tried.append(replace(each, remark="chosen: its file is predicted fastest"))
+            elif each.chunks == before:
+                tried.append(replace(each, remark="fastest by these costs, but not its file"))
+            else:
+                tried.append(each)
+        return f"chunks per rank: {number}, by the predicted time of the file", tuple(tried)
 
 
 @dataclass(frozen=True, eq=False)

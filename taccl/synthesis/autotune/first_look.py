@@ -62,7 +62,7 @@ def built(job: Job, configuration: Configuration, options: SearchOptions, budget
     """
     if options.engine != AUTO:
         raise NoScheduleInTime("another engine is requested than what builds at once")
-    all_found = list(_of_books(job, configuration, budget.at_most(LOOK_BUILT_S)))
+    all_found = list(_of_books(job, configuration, options, budget.at_most(LOOK_BUILT_S)))
     if not all_found:
         raise NoScheduleInTime("no engine builds a schedule at once")
     formulated, found = min(all_found, key=lambda pair: pair[1].schedule.makespan_us)
@@ -79,7 +79,9 @@ def _number(formulated: Formulated) -> int:
     return formulated.problem.collective.chunks_per_rank
 
 
-def _of_books(job: Job, configuration: Configuration, budget: Budget) -> Iterator[tuple[Formulated, Found]]:
+def _of_books(
+    job: Job, configuration: Configuration, options: SearchOptions, budget: Budget
+) -> Iterator[tuple[Formulated, Found]]:
     stated = dict(_stated(job, configuration))
     known: dict[int, list[Schedule]] = {number: [] for number in stated}
     pipelines = budget.share(LOOK_PIPELINES)
@@ -93,9 +95,7 @@ def _of_books(job: Job, configuration: Configuration, budget: Budget) -> Iterato
             known[number] += several_schedules(instance, share, LOOK_ALGORITHMS)
         if not known[number]:
             continue
-        found = heard(
-            _updates(instance, known[number]), SearchOptions(effort=1), Journal(), budget.without_end()
-        )
+        found = heard(_updates(instance, known[number]), options, Journal(), budget.without_end())
         yield formulated, found
         yield from ((formulated, found.passing(schedule)) for schedule in found.passed)
 
@@ -121,6 +121,6 @@ def _stated(job: Job, configuration: Configuration) -> Iterator[tuple[int, tuple
 def _updates(instance: Instance, schedules: Sequence[Schedule]) -> Iterator[Update]:
     """The schedules, the slowest first, so that all are kept, and what is proved at once."""
     for place, schedule in enumerate(sorted(schedules, key=lambda each: -each.makespan_us)):
-        yield Update(f"textbook {place}", schedule)
+        yield Update(f"built at once, {place + 1}", schedule)
     proof = quick_bound(instance)
-    yield Update("textbook", lower_bound_us=proof.value_us, bound_source=proof.witness)
+    yield Update("latency", lower_bound_us=proof.value_us, bound_source=proof.witness)

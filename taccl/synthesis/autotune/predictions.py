@@ -283,6 +283,8 @@ class Predictor:
             if isinstance(fault, ProgramLimitError):
                 self._too_large.setdefault(self._alike(schedule, configuration), configuration)
             return None
+        took_s = budget.read_s() - began_s
+        self._s_each = took_s / max(1, len(schedule) * configuration.instances)
         slowest = max(runs, key=lambda run: run.time_us)  # of several files, runtimes take one each
         blocks = max(file.most_blocks for file in files)
         self.predictions.append(Prediction(configuration, schedule, blocks, slowest))
