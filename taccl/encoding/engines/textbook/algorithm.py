@@ -75,14 +75,15 @@ class InVariants(Algorithm):
     routes : one way for each variant; each part's pieces are dealt to the variants in turn.
     first : shape (num_ranks,); the variant that the first piece of each rank's part goes to.
     plans : as `Algorithm` has them.
-    alike : for each way, which units travel together; None: only those with the same ends.
+    unit_labels : for each route, labels of units: those with the same travel together; None: only those with
+        the same ends.
     is_combined : whether what several variants send over a link in one step is one send.
     """
 
     routes: tuple[Way, ...]
     first: IntArray
     plans: tuple[GridAlgorithm, ...] = ()
-    alike: tuple[Together, ...] | None = None
+    unit_labels: tuple[Together, ...] | None = None
     is_combined: bool = False
 
     def numbers_of_batches(self, parts: Parts) -> Iterator[int]:
@@ -101,8 +102,8 @@ class InVariants(Algorithm):
         """What is sent if each part is cut into batches; each follows a step behind the one before."""
         variants = len(self.routes)
         cut = parts.cut(self.first % variants, variants, batches * self.shares)
-        if self.alike is not None:
-            labels = np.stack([label(cut.begin) for label in self.alike])
+        if self.unit_labels is not None:
+            labels = np.stack([label(cut.begin) for label in self.unit_labels])
             cut = cut.merged(labels[cut.variant, np.arange(len(cut.begin))])
         streams = dict[int, list[Sends]]()
         for batch, variant, units in cut.streams(self.shares):

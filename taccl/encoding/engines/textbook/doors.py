@@ -114,7 +114,7 @@ def _algorithm(
         routes=(way,),
         first=np.arange(nodes.size),
         labels=nodes.shape[1],
-        alike=(share,),
+        unit_labels=(share,),
         is_explicit=True,
         of_libraries=False,
     )

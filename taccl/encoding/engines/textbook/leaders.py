@@ -79,7 +79,7 @@ def by_leaders(
                     routes=(way,),
                     first=first,
                     labels=1,
-                    alike=(np.zeros_like,),
+                    unit_labels=(np.zeros_like,),
                     is_explicit=True,
                 )
 

@@ -212,7 +212,7 @@ def _of_sums(rounds: _SumRounds, parts: Parts, ranks: int) -> Algorithm:
         routes=(rounds.way,),
         first=np.arange(ranks),
         labels=shares,
-        alike=(rounds.share,),
+        unit_labels=(rounds.share,),
         is_explicit=True,
         of_libraries=False,
     )

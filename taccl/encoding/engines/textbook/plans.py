@@ -121,7 +121,7 @@ def _algorithm(plans: Plans, parts: Parts) -> Algorithm:
         routes=routes,
         plans=plans,
         labels=labels if merges else None,
-        alike=tuple(partial(_share, plan) for plan in plans) if merges else None,
+        unit_labels=tuple(partial(_share, plan) for plan in plans) if merges else None,
         first=plans[0].position.sum(axis=1),
         is_explicit=bool(plans[0].whole),
         is_combined=len(plans) > 1 and plans[0].grid.ndim > 1,

@@ -174,7 +174,7 @@ def by_node_sums(problem: Problem, parts: Parts, totals: Lines) -> Iterator[Algo
                     routes=(gateways.way,),
                     first=np.arange(ranks),
                     labels=shares,
-                    alike=(gateways.share,),
+                    unit_labels=(gateways.share,),
                     is_explicit=True,
                     of_libraries=False,
                 )
@@ -203,7 +203,7 @@ def by_sum_gateways(
             routes=(gateways.way,),
             first=np.arange(ranks),
             labels=max(nodes.shape),
-            alike=(gateways.share,),
+            unit_labels=(gateways.share,),
             is_explicit=True,
             of_libraries=False,
         )

@@ -57,9 +57,13 @@ def _on(trees: list[IntArray], parts: Parts, name: str) -> Algorithm:
     ranks, both = len(trees[0]), 2 if parts.kind == "summed" else 1
     routes = tuple(partial(_along, above, parts.kind == "summed") for above in trees)
     rows, moves = both * parts.num_parts * ranks, both * len(routes) * ranks
-    alike = (np.zeros_like,) * len(routes)
+    unit_labels = (np.zeros_like,) * len(routes)
     return InVariants(
-        *(name, rows, min(rows, moves)), routes=routes, first=np.arange(ranks), labels=1, alike=alike
+        *(name, rows, min(rows, moves)),
+        routes=routes,
+        first=np.arange(ranks),
+        labels=1,
+        unit_labels=unit_labels,
     )
 
 
