@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -25,13 +26,14 @@ from taccl.synthesis.autotune.files_tried import NOT_TRIED, Prediction
 from taccl.synthesis.autotune.guess import Guess, links_us
 from taccl.synthesis.autotune.tuning import (
     PREDICTIONS_EVENTS,
-    PREDICTIONS_EXECUTED_ALONGSIDE,
     PREDICTIONS_EXECUTING,
+    PREDICTIONS_LARGER,
     PREDICTIONS_LOWERING,
     PREDICTIONS_MUCH_SLOWER,
     PREDICTIONS_NEARLY,
     PREDICTIONS_PATIENCE,
     PREDICTIONS_PROMISING,
+    PREDICTIONS_S_EACH,
 )
 from taccl.synthesis.configurations import Configuration
 from taccl.synthesis.predicted import PredictedCall, execute, protocol_bound, wires_bound
@@ -66,7 +68,8 @@ class Predictor:
         ] = {}  # the fewest connections of a GPU with which it is too large
         # What holds however finely chunks are cut: by bytes on the wire and sizes of calls.
         self._wires: dict[tuple[float, float], Proof] = {}
-        self._s_each = 0.0  # that a file took, by transfers and instances
+        # Seconds that the smallest file took, and that each transfer of each instance took on top of that.
+        self._least_s, self._fewest, self._s_each = math.inf, 0, PREDICTIONS_S_EACH
 
     def predict(self, schedule: Schedule, configurations: Iterable[Configuration], budget: Budget) -> None:
         """Predict the files of a schedule, as far as the budget goes.
@@ -243,7 +246,15 @@ class Predictor:
         return self._wires[requested]
 
     def _has_time(self, schedule: Schedule, configuration: Configuration, budget: Budget) -> bool:
-        return budget.remaining_s() > self._s_each * len(schedule) * configuration.instances
+        least_s = self._least_s if self.predictions else 0.0
+        return budget.remaining_s() > least_s + self._s_each * len(schedule) * configuration.instances
+
+    def _note_time(self, took_s: float, transfers: int) -> None:
+        """Learn what the next file will take; one as small as the smallest says nothing of a transfer."""
+        if took_s <= self._least_s:
+            self._least_s, self._fewest = took_s, transfers
+        elif transfers >= PREDICTIONS_LARGER * max(1, self._fewest):
+            self._s_each = (took_s - self._least_s) / (transfers - self._fewest)
 
     def by_time(self) -> list[Prediction]:
         """All predictions, fastest first."""
@@ -267,10 +278,6 @@ class Predictor:
         budget.spend(PREDICTIONS_LOWERING * len(schedule) * configuration.instances)
         try:
             made = self._lower(schedule, configuration)
-            took_s = budget.read_s() - began_s
-            self._s_each = (
-                PREDICTIONS_EXECUTED_ALONGSIDE * took_s / max(1, len(schedule) * configuration.instances)
-            )
             problem = _as_cut(schedule.problem, self._network, configuration.instances)
             files = [_unfolded(self._target, lowered.program) for lowered in made]
             budget.spend(sum(PREDICTIONS_EXECUTING * _work(file) for file in files))
@@ -283,8 +290,7 @@ class Predictor:
             if isinstance(fault, ProgramLimitError):
                 self._too_large.setdefault(self._alike(schedule, configuration), configuration)
             return None
-        took_s = budget.read_s() - began_s
-        self._s_each = took_s / max(1, len(schedule) * configuration.instances)
+        self._note_time(budget.read_s() - began_s, len(schedule) * configuration.instances)
         slowest = max(runs, key=lambda run: run.time_us)  # of several files, runtimes take one each
         blocks = max(file.most_blocks for file in files)
         self.predictions.append(Prediction(configuration, schedule, blocks, slowest))
