@@ -245,7 +245,7 @@ def _ranks_copy_only_where_they_may(schedule: Transfers, facts: ScheduleFacts) -
 def _each_rank_receives_once(schedule: Transfers, facts: ScheduleFacts) -> str | None:
     """No copy arrives where the chunk is already, or arrives a second time; nor does an explicit sum."""
     if schedule.sums is not None:
-        key = facts.dst * (len(schedule.sums.members) + 1) + schedule.sums.of_row + 1
+        key = facts.dst * (len(schedule.sums.members) + 1) + schedule.sums.numbers() + 1
         twice = first_repeated(key)
         if twice is not None:
             return f"{in_words(schedule, twice)}: its receiver gets it twice"

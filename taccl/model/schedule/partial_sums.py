@@ -53,6 +53,12 @@ class PartialSums:
         """The given rows, in the given order."""
         return PartialSums(self.of_row[rows], self.members)
 
+    def numbers(self) -> IntArray:
+        """A number for each row, shape (num_rows,), that is the same for the same set; -1: a copy."""
+        packed = np.packbits(self.members, axis=1)
+        number = np.unique(packed, axis=0, return_inverse=True)[1].ravel()
+        return np.asarray(np.append(number, -1)[self.of_row])
+
     def sets(self) -> list[int]:
         """The set of each row; 0 for a copy of the whole chunk."""
         each = as_sets(self.members)

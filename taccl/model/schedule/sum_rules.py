@@ -28,7 +28,11 @@ def sums_are_well_formed(schedule: Transfers, sums: PartialSums) -> str | None:
     if bad is not None:
         return f"row {bad}: sum {sums.of_row[bad]} is outside -1 .. {len(sums.members) - 1}"
     bad = first_true((sums.of_row >= 0) != schedule.reduce)
-    return None if bad is None else f"row {bad}: only a partial sum names its contributions, and it has to"
+    if bad is not None:
+        return f"row {bad}: only a partial sum names its contributions, and it has to"
+    is_empty = np.append(~sums.members.any(axis=1), False)  # the last is for -1, which is a copy
+    bad = first_true(is_empty[sums.of_row])
+    return None if bad is None else f"row {bad}: a partial sum of no contributions"
 
 
 def each_contribution_is_added_once(schedule: Transfers, facts: ScheduleFacts) -> str | None:

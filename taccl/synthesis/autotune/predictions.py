@@ -246,8 +246,10 @@ class Predictor:
         return self._wires[requested]
 
     def _has_time(self, schedule: Schedule, configuration: Configuration, budget: Budget) -> bool:
-        least_s = self._least_s if self.predictions else 0.0
-        return budget.remaining_s() > least_s + self._s_each * len(schedule) * configuration.instances
+        if not self.predictions:
+            return budget.remaining_s() > 0
+        more = max(0, len(schedule) * configuration.instances - self._fewest)
+        return budget.remaining_s() > self._least_s + self._s_each * more
 
     def _note_time(self, took_s: float, transfers: int) -> None:
         """Learn what the next file will take; one as small as the smallest says nothing of a transfer."""

@@ -69,9 +69,9 @@ LOOK_LISTED_S, LOOK_BUILT_S = 0.5, 2.0
 
 #: Units of work: for a file, by transfers; for executing it, by steps in a round.
 PREDICTIONS_LOWERING, PREDICTIONS_EXECUTING = 2e-2, 2e-3
-#: Seconds for a transfer of an instance before a second file has shown it. On two DGX H100 a file of 15
-#: transfers takes 0.2 s, one of 960 in two instances 0.6, both on busy cores of Intel Xeon.
-PREDICTIONS_S_EACH = 5e-4
+#: Seconds for a transfer of an instance before a second file has shown it. On one DGX H100 a file of 896
+#: transfers takes 0.13 s and one of 1,792 in two instances 0.5, on a core of Intel Xeon.
+PREDICTIONS_S_EACH = 2e-4
 #: A file of so many times the transfers of the smallest tells what one takes.
 PREDICTIONS_LARGER = 4
 #: Events of a plan's operation, each as much work as a step of a program that is executed by machine code.

@@ -129,6 +129,30 @@ def test_a_set_does_not_arrive_twice() -> None:
     assert any("gets it twice" in finding for finding in findings(schedule_from_sends(problem, sends)))
 
 
+def test_a_set_that_stands_in_the_table_twice_does_not_arrive_twice_either() -> None:
+    problem = switch(2)
+    link = problem.topology.link_index[0, 1]
+    sends = [Send((0,), link, 0.0, sums=(1,)), Send((0,), link, 3.0, sums=(1,))]
+    schedule = schedule_from_sends(problem, sends)
+    assert schedule.sums is not None
+    twice = PartialSums(np.array([0, 1]), schedule.sums.members[[0, 0]])
+    assert any("gets it twice" in finding for finding in findings(replace(schedule, sums=twice)))
+
+
+def test_a_partial_sum_of_nothing_is_none() -> None:
+    """Nor is it the whole sum, which goes as a copy."""
+    problem = switch(3)
+    links = problem.topology.link_index
+    sends = [Send((0,), links[1, 0], 0.0, sums=(2,)), Send((0,), links[2, 0], 9.0, sums=(4,))]
+    sends += [Send((0,), links[0, 1], 20.0, sums=(1,)), Send((0,), links[0, 2], 30.0, sums=(1,))]
+    schedule = schedule_from_sends(problem, sends)
+    assert schedule.sums is not None
+    members = schedule.sums.members.copy()
+    members[schedule.sums.of_row[-1]] = False
+    wrong = replace(schedule, sums=PartialSums(schedule.sums.of_row, members))
+    assert any("a partial sum of no contributions" in finding for finding in findings(wrong))
+
+
 def test_a_group_may_mix_a_partial_and_a_whole_sum() -> None:
     # Rank 0 makes the sum of chunk 0, rank 1 that of chunk 1: one send takes the whole chunk 0 there and
     # rank 0's contribution to chunk 1.
