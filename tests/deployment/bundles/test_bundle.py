@@ -290,7 +290,7 @@ def test_a_bundle_is_for_one_machine() -> None:
 def test_times_of_files_come_with_how_far_they_may_be_off(made: Bundle, tmp_path: Path) -> None:
     made.write(tmp_path / "links")
     of_defaults = bundle(
-        "allgather", topology="dgx-a100", nodes=1, sizes="4KB", target="msccl", effort=200, cache=False
+        "allgather", topology="dgx-a100", nodes=1, sizes="4KB", target="msccl", effort=500, cache=False
     )
     of_defaults.write(tmp_path / "files")
     errors = {
