@@ -23,7 +23,7 @@ from itertools import product
 import numpy as np
 
 from taccl.encoding.engines.textbook.algorithm import Algorithm, InVariants
-from taccl.encoding.engines.textbook.grid import GridAlgorithm, by_nodes, cubes_turned, gates_of
+from taccl.encoding.engines.textbook.grid import GridAlgorithm, by_nodes, cubes_turned, gate_of_team, gates_of
 from taccl.encoding.engines.textbook.line import LineAlgorithm, hops, joined
 from taccl.encoding.engines.textbook.parts import Parts
 from taccl.encoding.engines.textbook.sends import Ragged, Sends, in_turn
@@ -42,8 +42,8 @@ class _Gateways:
     Parameters
     ----------
     grid : nodes on axis 0, their ranks on axis 1, with the algorithm inside nodes along axis 1.
-    gates : the places in a node that may be gateways, dealt in this order to the nodes that follow.
-    many : gateways from a node to each other.
+    gates : the places in a node that may be gateways.
+    many : gateways from a node to each other, one for each team of its GPUs.
     near : how many of the nodes that follow are served by gateways next to where chunks begin, the others
         by those next to where they end; with rails, these follow on those. -1: half of each node's chunks.
     apart : what crosses apart, as in `_APART`; not on rails.
@@ -70,8 +70,8 @@ class _Gateways:
         distance, units = (to_node - node) % nodes, np.arange(len(begin))
         is_near = distance <= self.near if self.near >= 0 else (gpu + to_gpu) % 2 == 0
         team = np.where(is_near, gpu, to_gpu) * self.many // gpus
-        number = (distance - 1) * self.many + team
-        gateway = np.where(distance > 0, self.gates[number % len(self.gates)], to_gpu)
+        gate = gate_of_team(self.gates, team, self.many, distance - 1, nodes - 1)
+        gateway = np.where(distance > 0, gate, to_gpu)
         assert inside.route is not None
         gather = grid.on_lines(axis, inside.route(gpus, gpu, gateway), begin)
         steps = int(gather.step.max(initial=-1)) + 1
@@ -97,13 +97,15 @@ class _Gateways:
 
 @dataclass(frozen=True, eq=False)
 class _CopyGateways:
-    """An AllGather in which each node's data crosses to another one from a few GPUs that have all of it.
+    """An AllGather in which each node's data crosses to another one from a few GPUs: each has a team's part.
+
+    It crosses once the team has gathered it, while teams go on gathering from each other.
 
     Parameters
     ----------
     nodes : shape (num_nodes, ranks of a node).
-    gates : the places in a node that may be gateways, dealt in this order to the nodes that follow.
-    many : gateways from a node to each other.
+    gates : the places in a node that may be gateways.
+    many : gateways from a node to each other, one for each team of its GPUs.
     inside : nodes on axis 0, and the algorithm inside nodes along axis 1.
     """
 
@@ -117,8 +119,8 @@ class _CopyGateways:
         nodes, gpus = self.nodes.shape
         node, gpu = np.divmod(np.argsort(self.nodes.ravel())[begin], gpus)
         before, unit = np.indices((nodes - 1, len(begin))).reshape(2, -1)
-        number = before * self.many + gpu[unit] * self.many // gpus
-        gateway = self.gates[number % len(self.gates)]
+        team = gpu[unit] * self.many // gpus
+        gateway = gate_of_team(self.gates, team, self.many, before, nodes - 1)
         out = self.nodes[node[unit], gateway]
         into = self.nodes[(node[unit] + before + 1) % nodes, gateway]
         across = Sends.of(hops(0, out, into, np.arange(len(unit))), Ragged.one_each(unit), self.nodes.size)

@@ -113,6 +113,14 @@ def gates_of(topology: LogicalTopology, nodes: IntArray) -> Iterator[IntArray]:
         yield from members[:1] if len(members) > 1 else ()
 
 
+def gate_of_team(gates: IntArray, team: IntArray, many: int, after: IntArray, others: int) -> IntArray:
+    """The gateway of a team, one of `many`, to the node that is so many after the next, of `others`.
+
+    It is one of the team, as far as there are gates: what a team has to send need not leave it first.
+    """
+    return np.asarray(gates[(team * others + after) * len(gates) // (many * others)])
+
+
 def gated_nodes(topology: LogicalTopology, fewest: int = 2) -> Iterator[tuple[IntArray, IntArray]]:
     """The ranks by nodes of one size, if there are so many at least, with each choice of `gates_of`."""
     nodes = by_nodes(topology)

@@ -23,6 +23,7 @@ from taccl.encoding.engines.textbook.algorithm import Algorithm, InVariants
 from taccl.encoding.engines.textbook.grid import (
     GridAlgorithm,
     factors,
+    gate_of_team,
     gated_nodes,
     totals_on,
 )
@@ -139,7 +140,7 @@ class _CopyRounds:
         for digit, radix in enumerate(self.radices):
             many = len(self.gates) // (radix - 1)
             more, row = np.indices((radix - 1, len(unit))).reshape(2, -1)
-            gate = self.gates[more * many + gpu[unit[row]] * many // gpus]
+            gate = gate_of_team(self.gates, gpu[unit[row]] * many // gpus, many, more, radix - 1)
             to = _partners(self.radices, digit)[holder[row], more + 1]
             moves = hops(0, self.nodes[holder[row], gate], self.nodes[to, gate], unit[row])
             made.append(Sends.of(moves, Ragged.one_each(units), self.nodes.size))

@@ -1,0 +1,48 @@
+"""Gateways: a team's data crosses once the team has it, and no gateway serves more nodes than it must."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from small_problems import problem
+from textbook_machines import railed_nodes
+
+from taccl.encoding.engines.textbook.engine import by_name
+from taccl.encoding.engines.textbook.grid import gate_of_team
+from taccl.encoding.instance import Instance
+
+COPIES = "2 of 4 gateways to a node, recursive doubling inside"
+ROUTED = "2 of 4 gateways to a node, by end, recursive doubling inside"
+
+
+def test_what_a_team_gathers_crosses_before_the_node_has_gathered_all() -> None:
+    """Three nodes of four, nearly all alphas: a pair gathers (1), crosses (5), all of it spreads (2)."""
+    schedule = by_name(Instance(problem(railed_nodes(3, 4), "allgather", chunk_mb=0.001)), COPIES)
+    assert schedule is not None
+    schedule.check()
+    assert schedule.makespan_us == pytest.approx(1 + 5 + 2, abs=0.5)
+
+
+def test_what_goes_from_rank_to_rank_is_dealt_out_in_the_team_of_its_end() -> None:
+    """It is gathered in two steps, and dealt out in one."""
+    stated = problem(railed_nodes(3, 4), "alltoall", chunk_mb=0.001, max_group=100)
+    schedule = by_name(Instance(stated), ROUTED)
+    assert schedule is not None
+    schedule.check()
+    assert schedule.makespan_us == pytest.approx(2 + 5 + 1, abs=0.5)
+
+
+@given(st.integers(1, 9), st.integers(1, 12), st.integers(1, 12))
+def test_gateways_serve_as_few_nodes_as_there_are_gates_for(others: int, size: int, many: int) -> None:
+    gates = np.arange(size)
+    team, after = np.indices((many, others)).reshape(2, -1)
+    gate = gate_of_team(gates, team, many, after, others)
+    assert set(gate) <= set(gates)
+    assert np.bincount(gate).max() == -(-many * others // size)
+
+
+def test_a_gateway_is_one_of_its_team() -> None:
+    team, after = np.indices((2, 3)).reshape(2, -1)
+    assert gate_of_team(np.arange(8), team, 2, after, 3).reshape(2, 3).tolist() == [[0, 1, 2], [4, 5, 6]]
