@@ -9,15 +9,17 @@ Chunks that bring nobody nearer but their receiver may go as one send, as many a
 saves alphas where ports are busy. What feeds others leaves alone.
 
 A rank is brought a chunk by one of the holders nearest to it, those on the way included, so that nothing is
-fetched through a NIC that a neighbour has. Where a root's ports are the busiest of all, it may count as no
-holder: what it sent out can then come back to its own node.
+fetched through a NIC that a neighbour has. Near the end, though, ports that have nothing better to do may
+help where that is soon enough. Where a root's ports are the busiest of all, it may count as no holder: what
+it sent out can then come back to its own node.
 
 Behind one switch N chunks take about N + log2(ranks) steps so, the fewest that there can be: a new one leaves
 the root in every step, and those before it double.
 
 Sources: Legout, Urvoy-Keller and Michiardi, "Rarest first and choke algorithms are enough", IMC 2006;
 Bar-Noy, Kipnis and Schieber, "Optimal multiple message broadcasting", Discrete Applied Mathematics 100
-(2000).
+(2000); Bhat, Raghavendra and Prasanna, "Efficient collective communication in distributed heterogeneous
+systems", JPDC 63 (2003).
 """
 
 from __future__ import annotations
@@ -73,12 +75,14 @@ class Style(NamedTuple):
     counts_root : whether the root is a holder that others are near to.
     even : how much a chunk that a rank has got already counts against its next, next to a holder of the next.
     most : the most chunks in a send of those that nobody but its receiver waits for.
+    help_us : what ends by then may come from afar: ports that have nothing better to do help the near ones.
     seed : of the chance by which equal sends go.
     """
 
     counts_root: bool
     even: float
     most: int
+    help_us: float
     seed: int
 
 
@@ -89,6 +93,8 @@ class _State(NamedTuple):
     ----------
     near_us, gain : shape (num_ranks, num_chunks); how far each rank is from a holder, and how many ranks
         come nearer to one when this one gets the chunk.
+    soon_us, around : shape (num_ranks, num_chunks); when a nearest holder may have sent it, if nobody waits
+        for a port, and how many are as near.
     has, lacks : shape (num_ranks, num_chunks); what is on its way is neither.
     holders, got : shapes (num_chunks,), (num_ranks,).
     free_us : shape (num_ports,).
@@ -100,6 +106,8 @@ class _State(NamedTuple):
 
     near_us: Any
     gain: Any
+    soon_us: Any
+    around: Any
     has: Any
     lacks: Any
     holders: Any
@@ -156,6 +164,8 @@ def _begun(net: Any, num_chunks: int, root: int, style: Any) -> Any:
     state = _State(
         every,
         gain,
+        every.copy(),
+        np.ones((num_ranks, num_chunks), np.int64),
         has,
         ~has,
         np.ones(num_chunks),
@@ -190,10 +200,11 @@ def _is_free(link: int, now_us: float, net: Any, state: Any) -> bool:
 
 
 @compiled
-def _urgent(link: int, net: Any, style: Any, state: Any) -> Any:
+def _urgent(link: int, now_us: float, net: Any, style: Any, state: Any) -> Any:
     """The chunk that a link should carry, -1: none; and how urgent that is, the least first."""
     u, v, hop_us = net.src[link], net.dst[link], net.hop_us[link]
     best, most, worth = -1, -np.inf, 2.0 * len(net.far_us)
+    may_help = now_us + hop_us <= style.help_us
     # All chunks that have not left the root are equivalent: of these only the next is looked at.
     first, last = state.numbers[3], min(state.numbers[4] + 1, len(state.holders))
     state.numbers[2] += last - first
@@ -202,15 +213,19 @@ def _urgent(link: int, net: Any, style: Any, state: Any) -> Any:
         chunk = turn if turn < last else turn - (last - first)
         if state.lacks[v, chunk] and state.has[u, chunk]:
             value = worth * state.gain[v, chunk] - state.holders[chunk]
-            if value > most and hop_us <= state.near_us[v, chunk] * (1.0 + _SAME):
+            is_near = hop_us <= state.near_us[v, chunk] * (1.0 + _SAME)
+            if may_help and not is_near:
+                value -= worth / (1.0 + state.soon_us[v, chunk]) + state.around[v, chunk] / worth
+            if value > most and (is_near or may_help):
                 best, most = chunk, value
     return best, style.even * state.got[v] - most + 0.1 * np.random.random()
 
 
 @compiled
-def _bring(chunk: int, v: int, net: Any, state: Any) -> None:
-    """A rank has a chunk on its way, and the ranks around it are nearer to that."""
+def _bring(chunk: int, v: int, there_us: float, net: Any, state: Any) -> None:
+    """A rank has a chunk on its way, there at some moment, and the ranks around it are nearer to that."""
     near_us, far_us = state.near_us[:, chunk], net.far_us
+    soon_us, around = state.soon_us[:, chunk], state.around[:, chunk]
     state.lacks[v, chunk] = False
     state.numbers[4] += state.holders[chunk] == 1
     state.holders[chunk] += 1
@@ -218,12 +233,15 @@ def _bring(chunk: int, v: int, net: Any, state: Any) -> None:
         state.numbers[3] += 1
     state.got[v] += 1
     for w in range(len(near_us)):
+        if abs(far_us[v, w] - near_us[w]) <= near_us[w] * _SAME:
+            soon_us[w] = min(soon_us[w], there_us + far_us[v, w])
+            around[w] += 1
         if far_us[v, w] < near_us[w] * (1.0 - _SAME):
             for x in range(len(near_us)):
                 was = far_us[x, w] < near_us[w] * (1.0 - _SAME)
                 if was and not far_us[x, w] < far_us[v, w] * (1.0 - _SAME):
                     state.gain[x, chunk] -= 1
-            near_us[w] = far_us[v, w]
+            near_us[w], soon_us[w], around[w] = far_us[v, w], there_us + far_us[v, w], 1
 
 
 @compiled
@@ -242,19 +260,21 @@ def _go(first: int, end: int, link: int, now_us: float, net: Any, state: Any) ->
 
 
 @compiled
-def _sent(best: int, link: int, first: int, net: Any, style: Any, state: Any, chunk: Any) -> int:
+def _sent(
+    best: int, link: int, first: int, now_us: float, net: Any, style: Any, state: Any, chunk: Any
+) -> int:
     """Fill the rows of a send from `first` on, the most urgent chunk in the first; the end of its rows."""
     v, row = net.dst[link], first
     while best >= 0:
         alone = state.gain[v, best] == 1
         if row > first and not alone:
             break
-        _bring(best, v, net, state)
+        _bring(best, v, now_us + net.hop_us[link], net, state)
         chunk[row] = best
         row += 1
         if not alone or row - first == style.most:
             break
-        best = _urgent(link, net, style, state)[0]
+        best = _urgent(link, now_us, net, style, state)[0]
     return row
 
 
@@ -295,7 +315,7 @@ def disseminated(net: Any, num_chunks: int, root: int, style: Any) -> Any:
             one = state.open[place]
             state.is_open[one] = False
             if _is_free(one, now_us, net, state):
-                best, key = _urgent(one, net, style, state)
+                best, key = _urgent(one, now_us, net, style, state)
                 if best >= 0:
                     push(keys, items, 0, size, key, one)
                     size += 1
@@ -306,12 +326,12 @@ def disseminated(net: Any, num_chunks: int, root: int, style: Any) -> Any:
             size -= 1
             if not _is_free(one, now_us, net, state):
                 continue
-            best, key = _urgent(one, net, style, state)
+            best, key = _urgent(one, now_us, net, style, state)
             if best >= 0 and size > 0 and key > keys[0] + 0.2:  # others went before it
                 push(keys, items, 0, size, key, one)
                 size += 1
             elif best >= 0:
-                end = _sent(best, one, number, net, style, state, chunk)
+                end = _sent(best, one, number, now_us, net, style, state, chunk)
                 _go(number, end, one, now_us, net, state)
                 link[number:end], start_us[number:end], send[number:end] = one, now_us, sends
                 number, sends = end, sends + 1

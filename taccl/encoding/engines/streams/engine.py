@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from taccl.encoding.engines.streams.dissemination import Style, disseminated, ne
 from taccl.encoding.engines.streams.scattering import far_from_root, is_delivered, is_gathered, scattered
 from taccl.encoding.engines.streams.tuning import (
     COMPILING_S,
+    HELP,
     LOOK,
     MOST_CASES,
     MOST_DELIVERED,
@@ -128,7 +130,7 @@ def _improving(
 
 
 def _trials(cases: Sequence[_Case], seed: int, budget: Budget) -> Iterator[Schedule]:
-    """One style of each cut, the coarsest first; then the fastest in all styles, and the best by chances.
+    """One style of each cut, the coarsest first; then more of the fastest.
 
     Only what is faster than all before is yielded: to read it backwards takes longer than to make it.
     """
@@ -143,20 +145,34 @@ def _trials(cases: Sequence[_Case], seed: int, budget: Budget) -> Iterator[Sched
             yield case.requested(copies)
         if slower == PATIENCE:
             break
-    fastest = sorted(took_us, key=took_us.__getitem__)[:MOST_CASES]
-    pairs = {(case, style): math.inf for style in STYLES for case in fastest}
-    pairs.update({(case, STYLES[0]): took_us[case] for case in fastest})
+    yield from _further_trials(took_us, effort, seed, budget)
+
+
+def _further_trials(
+    took_us: dict[_Case, float], effort: float, seed: int, budget: Budget
+) -> Iterator[Schedule]:
+    """The fastest cuts in all styles, the best of these with help from afar, and the best by chances."""
     best_us, in_vain = min(took_us.values(), default=math.inf), 0
+    cases = sorted(took_us, key=took_us.__getitem__)[:MOST_CASES]
+    tried_us = {_Trial(case, STYLES[0]): took_us[case] for case in cases}
     for number in range(MOST_ROUNDS):
-        untried = [pair for pair, us in pairs.items() if math.isinf(us)]
-        for case, style in untried or sorted(pairs, key=pairs.__getitem__)[:MOST_PAIRS]:
-            if in_vain == MOST_IN_VAIN or not case.has_time(effort, budget):
+        if number == 0:
+            trials = [_Trial(case, style) for style in STYLES[1:] for case in cases]
+        else:
+            trials = sorted(tried_us, key=tried_us.__getitem__)[:MOST_PAIRS]
+        if number == 1:
+            trials = [replace(trial, help_us=part * tried_us[trial]) for part in HELP for trial in trials]
+        for trial in trials:
+            if in_vain == MOST_IN_VAIN or not trial.case.has_time(effort, budget):
                 return
-            copies, effort = case.copies(style, seed + number, budget)
-            pairs[case, style], in_vain = min(pairs[case, style], copies.makespan_us), in_vain + 1
+            copies, effort = trial.case.copies(trial.style, seed + number, budget, trial.help_us)
+            without_us = tried_us.get(replace(trial, help_us=-math.inf), math.inf)
+            if number != 1 or copies.makespan_us < without_us - TOLERANCE_US:
+                tried_us[trial] = min(tried_us.get(trial, math.inf), copies.makespan_us)
+            in_vain += number != 1
             if copies.makespan_us < best_us - TOLERANCE_US:
                 best_us, in_vain = copies.makespan_us, 0
-                yield case.requested(copies)
+                yield trial.case.requested(copies)
 
 
 class _Case:
@@ -172,11 +188,16 @@ class _Case:
         """Whether there is time for one trial more; `effort` as `copies` found it."""
         return budget.remaining_s() > LOOK * effort * _looks(self._copying) / UNITS_PER_S
 
-    def copies(self, style: tuple[bool, float, int], seed: int, budget: Budget) -> tuple[Schedule, float]:
-        """The chunks in one style, by one chance, and what part of all looks that there could be it took."""
+    def copies(
+        self, style: tuple[bool, float, int], seed: int, budget: Budget, help_us: float = -math.inf
+    ) -> tuple[Schedule, float]:
+        """The chunks in one style, by one chance, and what part of all looks that there could be it took.
+
+        `help_us` : as of `Style`.
+        """
         problem, root = self._copying, int(self._copying.collective.source[0])
         counts_root, even, most = style
-        exact = Style(counts_root, even, min(most, problem.max_group), seed)
+        exact = Style(counts_root, even, min(most, problem.max_group), help_us, seed)
         chunk, link, start_us, send, looks = disseminated(self._net, problem.num_chunks, root, exact)
         budget.spend(LOOK * looks + ROW * len(chunk))
         starts = start_us[np.flatnonzero(np.diff(send, prepend=-1))]
@@ -186,6 +207,15 @@ class _Case:
     def requested(self, copies: Schedule) -> Schedule:
         """The schedule of the problem: the copies, or sums as these read backwards."""
         return copies if copies.problem is self._problem else merged(self._problem, copies, None)
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """A cut in a style, and until when help from afar may come."""
+
+    case: _Case
+    style: tuple[bool, float, int]
+    help_us: float = -math.inf
 
 
 def _looks(problem: Problem) -> int:

@@ -10,6 +10,7 @@ import numpy as np
 from taccl.encoding.core.sequence import in_sequence
 from taccl.encoding.engines.streams.deliveries import Deliveries, Groups
 from taccl.encoding.engines.streams.paths import paths_of
+from taccl.encoding.engines.streams.soonest import soonest_paths
 from taccl.encoding.engines.streams.tuning import (
     DELIVERED,
     DELIVERED_ROW,
@@ -27,11 +28,19 @@ from taccl.support.budget import Budget
 
 
 def scattered(instances: Sequence[Instance], budget: Budget) -> Iterator[Schedule]:
-    """Schedules by all kinds of paths, for each number of chunks in the groups that suit it."""
+    """Schedules by all kinds of paths, for each number of chunks in the groups that suit it.
+
+    What is soonest everywhere is for small messages, so it comes in the coarsest cut alone.
+    """
     if not instances:
         return
     forwards = [_forwards(each.problem) for each in instances]
     far_us = far_from_root(instances[0])
+    for paths in soonest_paths(forwards[0], budget):
+        for schedule in _together(Deliveries(forwards[0], paths), budget):
+            yield _as_requested(instances[0].problem, schedule)
+        if not budget.remaining_s():
+            return
     for parts, rides in DELIVERED:
         first = forwards[0]
         budget.spend(WAY * TURNS * parts * first.num_ranks * first.topology.num_links)
@@ -87,6 +96,17 @@ def _in_groups(deliveries: Deliveries, budget: Budget) -> Iterator[Schedule]:
         if not budget.remaining_s():
             return
         yield made(replace(best, ranks=ranks))
+
+
+def _together(deliveries: Deliveries, budget: Budget) -> Iterator[Schedule]:
+    """All that goes over a link as one send, or as few."""
+    ranks = deliveries.problem.num_ranks
+    for most in (ranks, *RANKS):
+        schedule = deliveries.schedule(
+            Groups(ranks * deliveries.problem.collective.chunks_per_rank, 1.0, most)
+        )
+        budget.spend(DELIVERED_ROW * len(schedule))
+        yield schedule
 
 
 def _forwards(problem: Problem) -> Problem:

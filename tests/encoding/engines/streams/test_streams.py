@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -86,6 +87,20 @@ def test_chunks_that_only_their_receiver_waits_for_go_as_one_where_alphas_are_la
     groups = {end: np.bincount(fastest.group[fastest.dst == end]).max() for end in (1, 2)}
     assert groups[1] == 1
     assert groups[2] > 1
+
+
+@pytest.mark.parametrize("name", ["broadcast", "reduce", "scatter", "gather"])
+def test_nics_that_have_nothing_better_to_do_help_another_node_at_the_end(name: str) -> None:
+    """Two nodes of eight: the first is there after 5, and would take three steps more; with help, two."""
+    pairs = [(a, b) for a in range(16) for b in range(16) if a != b and (a // 8 == b // 8 or a % 8 == b % 8)]
+    links = [(a, b, 1.0 if a // 8 == b // 8 else 5.0, 1.0) for a, b in pairs]
+    ports = [
+        [at for at, pair in enumerate(pairs) if pair[end] == rank and pair[0] // 8 == pair[1] // 8]
+        for end, rank in product((0, 1), range(16))
+    ]
+    nodes = machine(16, links, shared=ports, node_of=[rank // 8 for rank in range(16)])
+    small = replace(problem(nodes, name, chunk_mb=1e-4), max_group=100)
+    assert found(small)[-1].makespan_us == pytest.approx(5 + 2, abs=0.1)
 
 
 def test_no_send_is_larger_than_the_machine_lets_it_be() -> None:
