@@ -128,6 +128,11 @@ ENCODING = (
         ("engines.engine", "engines.tuning"),
     ),
     Room(
+        "engines.part_of_all",
+        "a Gather as part of what an engine builds for an AllGather",
+        ("engines.engine", "engines.tuning"),
+    ),
+    Room(
         "engines.*",
         "one package an engine ([pages](engines.md))",
         ("engines.engine", "sending_model"),
@@ -140,7 +145,7 @@ ENCODING = (
     Room(
         "engines.registry",
         "the one module that names all engines",
-        ("engines.by_phases", "engines.needs"),
+        ("engines.by_phases", "engines.needs", "engines.part_of_all"),
     ),
     Room(
         "portfolio",

@@ -40,6 +40,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from taccl.encoding.core.backwards import turned_round
 from taccl.encoding.instance import Instance
 from taccl.model.collective import Collective, IntArray, Placement
 from taccl.model.network import FloatArray, LogicalTopology
@@ -173,12 +174,8 @@ def _has_more_ends(collective: Collective) -> bool:
 
 def _routed_back(problem: Problem) -> Instance:
     """Chunks from one rank to one, each from where it is wanted to where it starts, on links turned round."""
-    collective = problem.collective
-    turned = replace(collective, inputs=collective.outputs, outputs=collective.inputs)
     limits = replace(problem.limits, own_first=None)
-    return Instance(
-        replace(problem, topology=problem.topology.reversed(), collective=turned, limits=limits, symmetry=())
-    )
+    return Instance(turned_round(replace(problem, limits=limits, symmetry=())))
 
 
 def _one_of(collective: Collective, placement: Placement, far: FloatArray) -> IntArray:

@@ -122,6 +122,16 @@ class Demand:
         return self.copies_from_one and self.to_one
 
     @cached_property
+    def delivers(self) -> bool:
+        """Whether one rank has something for each of the others, as in Scatter."""
+        return self.moves_pairwise and len(np.unique(self.collective.source)) == 1
+
+    @cached_property
+    def gathers(self) -> bool:
+        """Whether each has something for one rank, as in Gather."""
+        return self.moves_pairwise and len(np.unique(self.collective.destination)) == 1
+
+    @cached_property
     def from_one_to_another(self) -> IntArray:
         """The chunks that start at one rank and are wanted by one, which is another, ascending."""
         collective = self.collective

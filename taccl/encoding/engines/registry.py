@@ -32,6 +32,7 @@ from taccl.encoding.engines.needs import (
     has_many_chunks,
     is_large_message,
 )
+from taccl.encoding.engines.part_of_all import part_of, serves_part_of
 from taccl.encoding.instance import Instance
 from taccl.errors import SolverError, TacclError
 from taccl.model.problem import FEATURES
@@ -143,6 +144,15 @@ ENGINES: tuple[Engine, ...] = (
         named=in_switch.named,
     ),
     _hierarchical,
+    Engine(
+        name="part-of-all",
+        about="what one rank wants of a hierarchical AllGather; a Scatter backwards",
+        features=COPIES_AND_SUMS,
+        serves=serves_part_of(hierarchical.serves),
+        run=part_of(hierarchical.hierarchical),
+        role="first",
+        part_of="hierarchical",
+    ),
     Engine(
         name="gather-cross-scatter",
         about="clusters of small equal nodes: gather, cross and spread, each by constraint programming",

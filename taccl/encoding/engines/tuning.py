@@ -38,3 +38,8 @@ NEEDS_OF_LARGE = 0.2
 #: A problem with this many pairs of a chunk and a link is small: a search of all schedules may be expected to
 #: end in seconds.
 NEEDS_SMALL = 2_000
+
+# --- part_of_all
+
+#: With more transfers an AllGather takes too long to be made for one rank's part of it.
+PART_OF_ALL_MOST_ROWS = 300_000

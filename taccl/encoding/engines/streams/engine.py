@@ -18,7 +18,7 @@ from taccl.encoding.core.sequence import of_columns
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.engines.streams.dissemination import Style, disseminated, net_of
-from taccl.encoding.engines.streams.scattering import far_from_root, is_delivered, is_gathered, scattered
+from taccl.encoding.engines.streams.scattering import far_from_root, scattered
 from taccl.encoding.engines.streams.tuning import (
     COMPILING_S,
     HELP,
@@ -53,7 +53,7 @@ def serves(instance: Instance) -> Verdict:
     problem = instance.problem
     if problem.num_ranks < 2 or problem.sizes is not None or not problem.topology.num_links:
         return no("there is one rank, no link, or chunks of unequal sizes")
-    if is_delivered(instance) or is_gathered(instance):
+    if instance.demand.delivers or instance.demand.gathers:
         return _serves_parts(instance)
     copying = _copying(instance)
     problem, source = copying.problem, copying.problem.collective.source
@@ -71,7 +71,7 @@ def _serves_parts(instance: Instance) -> Verdict:
     problem, collective = instance.problem, instance.problem.collective
     if problem.limits.may_use is not None:
         return no("some links are for the chunks of some ranks only")
-    ends = collective.destination if is_delivered(instance) else collective.source
+    ends = collective.destination if instance.demand.delivers else collective.source
     far_us = far_from_root(instance)
     parts = np.bincount(ends, minlength=problem.num_ranks)
     if (parts != collective.chunks_per_rank).any():
@@ -119,7 +119,7 @@ def _improving(
 ) -> Iterator[Schedule]:
     """Schedules of all cuts and styles, each faster than those before."""
     in_turn = sorted(instances, key=lambda each: each.problem.num_chunks)
-    if any(is_delivered(each) or is_gathered(each) for each in in_turn):
+    if any(each.demand.delivers or each.demand.gathers for each in in_turn):
         schedules = scattered(in_turn, budget)
     else:
         schedules = _trials([_Case(each) for each in in_turn], seed, budget)

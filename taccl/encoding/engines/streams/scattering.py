@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-import numpy as np
-
-from taccl.encoding.core.sequence import in_sequence
+from taccl.encoding.core.backwards import read_backwards, turned_round
 from taccl.encoding.engines.streams.deliveries import Deliveries, Groups
 from taccl.encoding.engines.streams.paths import paths_of
 from taccl.encoding.engines.streams.soonest import soonest_paths
@@ -59,21 +57,9 @@ def far_from_root(instance: Instance) -> FloatArray:
     far_us = instance.distances_us
     return (
         far_us[int(collective.source[0])]
-        if is_delivered(instance)
+        if instance.demand.delivers
         else far_us[:, int(collective.destination[0])]
     )
-
-
-def is_delivered(instance: Instance) -> bool:
-    """Whether one rank has something for each of the others."""
-    source = instance.problem.collective.source
-    return instance.demand.moves_pairwise and bool((source == source[0]).all())
-
-
-def is_gathered(instance: Instance) -> bool:
-    """Whether each has something for one rank."""
-    destination = instance.problem.collective.destination
-    return instance.demand.moves_pairwise and bool((destination == destination[0]).all())
 
 
 def _in_groups(deliveries: Deliveries, budget: Budget) -> Iterator[Schedule]:
@@ -111,17 +97,10 @@ def _together(deliveries: Deliveries, budget: Budget) -> Iterator[Schedule]:
 
 def _forwards(problem: Problem) -> Problem:
     """A problem in which one rank has all; of one in which one wants all, time runs backwards."""
-    collective = problem.collective
-    if (collective.source == collective.source[0]).all():
-        return problem
-    turned = replace(collective, inputs=collective.outputs, outputs=collective.inputs)
-    return replace(problem, topology=problem.topology.reversed(), collective=turned)
+    source = problem.collective.source
+    return problem if (source == source[0]).all() else turned_round(problem)
 
 
 def _as_requested(problem: Problem, schedule: Schedule) -> Schedule:
     """The schedule, read backwards where the problem is not that of the schedule."""
-    if schedule.problem is problem:
-        return schedule
-    order = np.lexsort((schedule.group, -schedule.start_us, -schedule.end_us))
-    adds = np.zeros(len(order), dtype=np.bool_)
-    return in_sequence(problem, schedule.chunk[order], schedule.link[order], adds, schedule.group[order])
+    return schedule if schedule.problem is problem else read_backwards(problem, schedule)
