@@ -128,6 +128,11 @@ ENCODING = (
         ("engines.engine", "engines.tuning"),
     ),
     Room(
+        "engines.turned",
+        "an engine run on the Gather that a Scatter is backwards",
+        ("engines.engine",),
+    ),
+    Room(
         "engines.part_of_all",
         "a Gather as part of what an engine builds for an AllGather",
         ("engines.engine", "engines.tuning"),
@@ -145,7 +150,7 @@ ENCODING = (
     Room(
         "engines.registry",
         "the one module that names all engines",
-        ("engines.by_phases", "engines.needs", "engines.part_of_all"),
+        ("engines.by_phases", "engines.needs", "engines.part_of_all", "engines.turned"),
     ),
     Room(
         "portfolio",

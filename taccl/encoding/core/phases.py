@@ -160,12 +160,12 @@ def merged(
 
     Of several orders - all sums first and then all copies, or what most waits for first - the one
     that ends first is taken, so the result is never later than the two phases after each other. Of very many
-    sends, and once a budget is over, it is the first.
+    sends, and once a budget is over, it is the first. Sums alone are just read backwards.
     """
     rows = sum(len(each) for each in (sums, copies) if each is not None)
     if budget is not None:
         budget.spend(rows / PHASES_LISTED_PER_UNIT)
-    if rows > PHASES_MANY_ROWS:
+    if copies is None or rows > PHASES_MANY_ROWS:
         return _one_after_the_other(problem, sums, copies)
     in_turn = in_order(problem, _decisions(problem, sums, copies))
     if budget is not None and not budget.remaining_s():
@@ -190,9 +190,8 @@ def merged_with_care(
         return []
     decisions = _decisions(problem, sums, copies)
     ordering = Ordering.of(problem, decisions)
-    candidates = [ordering.schedule(ordering.timed())]
-    if copies is not None:
-        candidates.append(ordering.schedule(ordering.timed(_sums_by_tail_then_copies(ordering))))
+    priorities = None, _sums_by_tail_then_copies(ordering)
+    candidates = [ordering.schedule(ordering.timed(each)) for each in priorities]
     if budget is not None:
         budget.spend(len(candidates) * len(decisions) / PHASES_LISTED_PER_UNIT)
     return candidates

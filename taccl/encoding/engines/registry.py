@@ -33,6 +33,7 @@ from taccl.encoding.engines.needs import (
     is_large_message,
 )
 from taccl.encoding.engines.part_of_all import part_of, serves_part_of
+from taccl.encoding.engines.turned import turned, turned_across
 from taccl.encoding.instance import Instance
 from taccl.errors import SolverError, TacclError
 from taccl.model.problem import FEATURES
@@ -88,8 +89,8 @@ _greedy = Engine(
     about="list scheduling under many policies",
     features=_OF_PHASES,
     serves=everything,
-    run=greedy.greedy,
-    at_once=greedy.greedy_at_once,
+    run=turned(greedy.greedy),
+    at_once=turned(greedy.greedy_at_once),
     needs=(FEW_OUTPUTS,),
     tells_chunks=lambda _: True,
 )
@@ -98,8 +99,8 @@ _combining = Engine(
     about="few large sends, by simulated annealing",
     features=_OF_PHASES,
     serves=combining.serves,
-    run=beginning_with(greedy.greedy, combining.combine),
-    at_once=combining.combine_at_once,
+    run=turned(beginning_with(greedy.greedy, combining.combine)),
+    at_once=turned(combining.combine_at_once),
     needs=(FEW_OUTPUTS, NOT_HUGE),
 )
 ENGINES: tuple[Engine, ...] = (
@@ -121,12 +122,12 @@ ENGINES: tuple[Engine, ...] = (
         about="the algorithms that everybody knows",
         features=COPIES_AND_SUMS,
         serves=textbook.serves,
-        run=textbook.textbook,
+        run=turned(textbook.textbook),
         takes_sums=True,
         role="first",
         needs=(FEW_OUTPUTS,),
         runs_always=True,
-        across_chunks=textbook.fastest,
+        across_chunks=turned_across(textbook.fastest),
         several=textbook.fastest_valid,
         named=textbook.of_libraries,
     ),

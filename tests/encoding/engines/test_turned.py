@@ -1,0 +1,64 @@
+"""A Scatter is answered as the Gather that it is backwards, where nothing else is requested of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from small_problems import problem, ring
+from textbook_machines import railed_nodes, torus
+
+from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.update import Update
+from taccl.encoding.engines import greedy, textbook
+from taccl.encoding.engines.engine import Run
+from taccl.encoding.engines.turned import turned, turned_across
+from taccl.encoding.instance import Instance
+from taccl.model.problem import Problem
+from taccl.model.schedule import Schedule
+from taccl.support.budget import Budget
+
+OPTIONS = SearchOptions(effort=100)
+
+
+def last(run: Run, stated: Problem) -> Schedule:
+    updates = run(Instance(stated), OPTIONS, Budget.of_work(100), None)
+    schedules = [update.schedule for update in updates if update.schedule is not None]
+    for schedule in schedules:
+        schedule.check()
+        assert schedule.problem is stated
+    return schedules[-1]
+
+
+@pytest.mark.parametrize("run", [greedy.greedy, textbook.textbook])
+@pytest.mark.parametrize("machine", [ring(5), torus(3, 3), railed_nodes(2, 4)])
+def test_a_scatter_takes_as_long_as_the_gather(run: Run, machine: object) -> None:
+    scatter = last(turned(run), problem(machine, "scatter"))
+    assert scatter.makespan_us == pytest.approx(last(run, problem(machine, "gather")).makespan_us)
+
+
+def test_other_demands_and_what_is_requested_besides_go_as_they_are() -> None:
+    seen = list[Instance]()
+
+    def run(instance: Instance, *_: object) -> Iterator[Update]:
+        seen.append(instance)
+        yield Update("seen", lower_bound_us=1.0)
+
+    machine = ring(4)
+    symmetric = problem(machine, "scatter", symmetry=[[0, 3, 2, 1]])
+    plain = [problem(machine, name) for name in ("gather", "broadcast", "alltoall")]
+    ordered = replace(plain[0], collective=problem(machine, "scatter").collective, sizes=np.arange(1.0, 5.0))
+    for stated in (*plain, symmetric, ordered):
+        instance = Instance(stated)
+        (update,) = turned(run)(instance, OPTIONS, Budget.of_work(1), None)
+        assert (seen.pop() is instance, update.lower_bound_us) == (True, 1.0)
+
+
+def test_several_cuts_are_answered_backwards_too() -> None:
+    cuts = [Instance(problem(torus(3, 3), "scatter", chunks)) for chunks in (1, 2)]
+    found = list(turned_across(textbook.fastest)(cuts, Budget.of_work(100)))
+    assert {id(schedule.problem) for schedule in found} <= {id(cut.problem) for cut in cuts}
+    for schedule in found:
+        schedule.check()
