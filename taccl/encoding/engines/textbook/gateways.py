@@ -23,8 +23,14 @@ from itertools import product
 import numpy as np
 
 from taccl.encoding.engines.textbook.algorithm import Algorithm, InVariants
-from taccl.encoding.engines.textbook.grid import GridAlgorithm, by_nodes, cubes_turned, gate_of_team, gates_of
-from taccl.encoding.engines.textbook.line import LineAlgorithm, hops, joined
+from taccl.encoding.engines.textbook.grid import (
+    GridAlgorithm,
+    cubes_turned,
+    gate_of_team,
+    gated_nodes,
+    said_of,
+)
+from taccl.encoding.engines.textbook.line import LineAlgorithm, Lines, hops, joined
 from taccl.encoding.engines.textbook.parts import Parts
 from taccl.encoding.engines.textbook.sends import Ragged, Sends, in_turn
 from taccl.encoding.engines.textbook.tuning import GATEWAYS_MOST_SENDS
@@ -43,6 +49,7 @@ class _Gateways:
     ----------
     grid : nodes on axis 0, their ranks on axis 1, with the algorithm inside nodes along axis 1.
     gates : the places in a node that may be gateways.
+    to : a node or a block, in its name.
     many : gateways from a node to each other, one for each team of its GPUs.
     near : how many of the nodes that follow are served by gateways next to where chunks begin, the others
         by those next to where they end; with rails, these follow on those. -1: half of each node's chunks.
@@ -51,6 +58,7 @@ class _Gateways:
 
     grid: GridAlgorithm
     gates: IntArray
+    to: str
     many: int
     near: int
     apart: int = 0
@@ -59,7 +67,7 @@ class _Gateways:
     def name(self) -> str:
         sides = {0: "by end", self.grid.grid.shape[0] - 1: "by source"}
         side, inside = sides.get(self.near, "by source, then by end"), self.grid.stages[0][1].name
-        words = [f"{self.many} of {len(self.gates)} gateways to a node", side, f"{inside} inside"]
+        words = [f"{self.many} of {len(self.gates)} gateways to {self.to}", side, f"{inside} inside"]
         return ", ".join((*words, _APART[self.apart]) if self.apart else words)
 
     def way(self, begin: IntArray, end: IntArray) -> Sends:
@@ -134,26 +142,28 @@ class _CopyGateways:
 
 
 def by_copy_gateways(
-    problem: Problem, parts: Parts, spreads: tuple[LineAlgorithm, ...], cube: LineAlgorithm
+    problem: Problem, parts: Parts, spreads: Lines, cube: LineAlgorithm
 ) -> Iterator[Algorithm]:
     """For what is spread from all over several nodes of one size.
 
-    `spreads` : algorithms inside nodes; `cube` : one along the axes of a cube.
+    `spreads` : algorithms for this many ranks; `cube` : one along the axes of a cube.
     """
-    nodes = by_nodes(problem.topology)
-    if nodes is None or parts.kind != "spread" or not parts.is_between_all(problem.num_ranks):
+    if parts.kind != "spread" or not parts.is_between_all(problem.num_ranks):
         return
-    others, gpus = len(nodes) - 1, nodes.shape[1]
-    plans: list[tuple[GridAlgorithm, ...]] = [(GridAlgorithm(nodes, ((1, inside),)),) for inside in spreads]
-    for turns in cubes_turned(gpus):
-        plans.append(tuple(GridAlgorithm(nodes[:, turn], ((1, cube),)) for turn in turns))
-    for gates in gates_of(problem.topology, nodes):
+    for nodes, gates in gated_nodes(problem.topology):
+        others, gpus = len(nodes) - 1, nodes.shape[1]
+        plans: list[tuple[GridAlgorithm, ...]] = [
+            (GridAlgorithm(nodes, ((1, inside),)),) for inside in spreads(gpus)
+        ]
+        for turns in cubes_turned(gpus):
+            plans.append(tuple(GridAlgorithm(nodes[:, turn], ((1, cube),)) for turn in turns))
         sends = -(-others // len(gates))  # the fewest with which all nodes are served
         many = len(gates) * sends // others
         for insides in plans if many < gpus else ():
             inside = insides[0].stages[0][1]
             several = f"{len(insides)} routes: " if len(insides) > 1 else ""
-            name = f"{several}{many} of {len(gates)} gateways to a node, {inside.name} inside"
+            to = said_of(problem.topology, nodes)
+            name = f"{several}{many} of {len(gates)} gateways to {to}, {inside.name} inside"
             yield InVariants(
                 *(name, parts.num_parts * problem.num_ranks),
                 moves=problem.num_ranks * (2 * inside.sends(gpus) + sends),
@@ -165,27 +175,32 @@ def by_copy_gateways(
             )
 
 
-def by_gateways(problem: Problem, parts: Parts, routes: tuple[LineAlgorithm, ...]) -> Iterator[Algorithm]:
-    """For what goes from rank to rank of several nodes of one size; `routes` : algorithms inside nodes."""
-    nodes = by_nodes(problem.topology)
-    if nodes is None or parts.kind != "routed":
+def by_gateways(problem: Problem, parts: Parts, routes: Lines) -> Iterator[Algorithm]:
+    """For what goes from rank to rank of several nodes of one size; `routes` : algorithms for this many."""
+    if parts.kind != "routed":
         return
-    others, gpus = len(nodes) - 1, nodes.shape[1]
-    for inside, gates in product(routes, gates_of(problem.topology, nodes)):
-        grid, all_gpus = GridAlgorithm(nodes, ((1, inside),)), len(gates) == gpus
-        some = [(others, _Gateways(grid, gates, gpus, others // 2 or -1))] if all_gpus else []
-        fewest = -(-others // len(gates))  # with which all nodes are served
-        for sends in sorted({fewest, *range(1, min(others, GATEWAYS_MOST_SENDS) + 1)}):
-            many = len(gates) * sends // others
-            if 0 < many < gpus:
-                nears = (0, others // 2, others) if many > 1 else (0,)
-                some += [(sends, _Gateways(grid, gates, many, *each)) for each in product(nears, range(3))]
-        for sends, gateways in some:
-            moves = problem.num_ranks * (2 * inside.sends(gpus) + sends * (gateways.apart + 1))
-            rows, first = 3 * parts.num_parts, np.arange(problem.num_ranks)
-            yield InVariants(
-                *(gateways.name, rows, moves, problem.num_ranks * sends * (gateways.apart + 1)),
-                routes=(gateways.way,),
-                first=first,
-                of_libraries=False,
-            )
+    for nodes, gates in gated_nodes(problem.topology):
+        for inside in routes(nodes.shape[1]):
+            yield from _routed(problem, parts, GridAlgorithm(nodes, ((1, inside),)), gates)
+
+
+def _routed(problem: Problem, parts: Parts, grid: GridAlgorithm, gates: IntArray) -> Iterator[Algorithm]:
+    """With some algorithm inside and some gates: with few sends each, and on rails."""
+    (nodes, gpus), inside = grid.grid.shape, grid.stages[0][1]
+    others, all_gpus, to = nodes - 1, len(gates) == gpus, said_of(problem.topology, grid.grid)
+    some = [(others, _Gateways(grid, gates, to, gpus, others // 2 or -1))] if all_gpus else []
+    fewest = -(-others // len(gates))  # with which all nodes are served
+    for sends in sorted({fewest, *range(1, min(others, GATEWAYS_MOST_SENDS) + 1)}):
+        many = len(gates) * sends // others
+        if 0 < many < gpus:
+            nears = (0, others // 2, others) if many > 1 else (0,)
+            some += [(sends, _Gateways(grid, gates, to, many, *each)) for each in product(nears, range(3))]
+    for sends, gateways in some:
+        moves = problem.num_ranks * (2 * inside.sends(gpus) + sends * (gateways.apart + 1))
+        rows, first = 3 * parts.num_parts, np.arange(problem.num_ranks)
+        yield InVariants(
+            *(gateways.name, rows, moves, problem.num_ranks * sends * (gateways.apart + 1)),
+            routes=(gateways.way,),
+            first=first,
+            of_libraries=False,
+        )

@@ -121,11 +121,36 @@ def gate_of_team(gates: IntArray, team: IntArray, many: int, after: IntArray, ot
     return np.asarray(gates[(team * others + after) * len(gates) // (many * others)])
 
 
+def blocks(topology: LogicalTopology) -> Iterator[IntArray]:
+    """Ranks that share ports, shape (num_blocks, ranks of a block): at a PCIe switch, a CPU or a NIC.
+
+    Of one size each, and no nodes; blocks may do among each other what nodes do.
+    """
+    link, port = topology.incidence
+    ranks, nodes = topology.num_ranks, by_nodes(topology)
+    uses = np.unique(port * ranks + topology.src[link])
+    users = Ragged.by_key(uses // ranks, values=uses % ranks)
+    shared = {tuple(each.tolist()) for each in users.rows() if 1 < len(each) < ranks}
+    for size in sorted({len(each) for each in shared}):
+        some = np.array(sorted(each for each in shared if len(each) == size))
+        is_of_nodes = nodes is not None and np.array_equal(some, nodes)
+        if np.array_equal(np.sort(some.ravel()), np.arange(ranks)) and not is_of_nodes:
+            yield some
+
+
+def said_of(topology: LogicalTopology, nodes: IntArray) -> str:
+    """One of these nodes or blocks, in the name of an algorithm."""
+    return "a node" if len(nodes) == topology.num_nodes else f"each of {len(nodes)} blocks"
+
+
 def gated_nodes(topology: LogicalTopology, fewest: int = 2) -> Iterator[tuple[IntArray, IntArray]]:
-    """The ranks by nodes of one size, if there are so many at least, with each choice of `gates_of`."""
+    """The ranks by nodes of one size, or by blocks, if there are so many at least, with choices of gates."""
     nodes = by_nodes(topology)
     if nodes is not None and len(nodes) >= fewest:
         yield from ((nodes, gates) for gates in gates_of(topology, nodes))
+    for some in blocks(topology):
+        if len(some) >= fewest:
+            yield from ((some, np.arange(many)) for many in (some.shape[1], 1))
 
 
 #: An axis, and the algorithm along it.

@@ -219,15 +219,15 @@ def _of_sums(rounds: _SumRounds, parts: Parts, ranks: int) -> Algorithm:
     )
 
 
-def by_copy_rounds(problem: Problem, parts: Parts, spreads: tuple[LineAlgorithm, ...]) -> Iterator[Algorithm]:
-    """For what is spread from all over nodes of one size; `spreads` : algorithms inside nodes."""
+def by_copy_rounds(problem: Problem, parts: Parts, spreads: Lines) -> Iterator[Algorithm]:
+    """For what is spread from all over nodes of one size; `spreads` : algorithms for this many ranks."""
     if parts.kind != "spread" or not parts.is_between_all(problem.num_ranks):
         return
     ranks = problem.num_ranks
     for nodes, gates in gated_nodes(problem.topology):
         gpus = nodes.shape[1]
         for radices in _radices(len(nodes), partial(_are_enough, len(gates))):
-            for inside in spreads:
+            for inside in spreads(gpus):
                 plan = GridAlgorithm(nodes, ((1, inside),))
                 digits = "x".join(map(str, radices))
                 yield InVariants(

@@ -57,13 +57,13 @@ def _of_nodes(problem: Problem, parts: Parts) -> Iterator[Algorithm]:
     nodes = problem.topology.num_nodes
     size = problem.num_ranks // max(1, nodes)
     yield from by_leaders(problem, parts, spreads_of(nodes), totals_of(nodes))
-    yield from by_gateways(problem, parts, routes_of(size))
-    yield from by_copy_gateways(problem, parts, spreads_of(size), DOUBLING)
-    yield from by_copy_rounds(problem, parts, spreads_of(size))
+    yield from by_gateways(problem, parts, routes_of)
+    yield from by_copy_gateways(problem, parts, spreads_of, DOUBLING)
+    yield from by_copy_rounds(problem, parts, spreads_of)
+    yield from by_node_sums(problem, parts, totals_of)
+    yield from by_sum_rounds(problem, parts, totals_of)
     if nodes > 1:
         inside = totals_of(size)
-        yield from by_node_sums(problem, parts, totals_of)
-        yield from by_sum_rounds(problem, parts, totals_of)
         yield from by_doors(problem, parts, spreads_of, totals_of)
         yield from by_pipelines(problem, parts, inside, totals_of(nodes))
         yield from by_sum_gateways(problem, parts, inside, inside)

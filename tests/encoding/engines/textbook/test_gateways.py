@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small_problems import problem
+from small_problems import machine, problem
 from textbook_machines import railed_nodes
 
 from taccl.encoding.engines.textbook.engine import by_name
-from taccl.encoding.engines.textbook.grid import gate_of_team
+from taccl.encoding.engines.textbook.grid import blocks, gate_of_team
 from taccl.encoding.instance import Instance
+from taccl.model.network import LogicalTopology
 
 COPIES = "2 of 4 gateways to a node, recursive doubling inside"
 ROUTED = "2 of 4 gateways to a node, by end, recursive doubling inside"
@@ -32,6 +33,33 @@ def test_what_goes_from_rank_to_rank_is_dealt_out_in_the_team_of_its_end() -> No
     assert schedule is not None
     schedule.check()
     assert schedule.makespan_us == pytest.approx(2 + 5 + 1, abs=0.5)
+
+
+def at_two_cpus(size: int) -> LogicalTopology:
+    """Two CPUs with so many GPUs each; what goes to the other CPU shares a port of each, both ways."""
+    ranks = range(2 * size)
+    pairs = [(a, b) for a in ranks for b in ranks if a != b]
+    links = [(a, b, 1.0, 1.0) for a, b in pairs]
+    ports = [
+        [at for at, (a, b) in enumerate(pairs) if a // size == cpu and b // size != cpu] for cpu in (0, 1)
+    ]
+    return machine(2 * size, links, shared=ports)
+
+
+def test_ranks_that_share_ports_are_blocks_that_do_what_nodes_do() -> None:
+    """All to all from four GPUs at each CPU: 2 steps, all in one send through the port, and 2 steps."""
+    cpus = at_two_cpus(4)
+    assert [each.tolist() for each in blocks(cpus)] == [[[0, 1, 2, 3], [4, 5, 6, 7]]]
+    stated = problem(cpus, "alltoall", chunk_mb=1e-4, max_group=100)
+    gateway = "1 of 1 gateways to each of 2 blocks, by end, recursive doubling inside"
+    schedule = by_name(Instance(stated), gateway)
+    assert schedule is not None
+    schedule.check()
+    assert schedule.makespan_us == pytest.approx(2 + 1 + 2, abs=0.1)
+
+
+def test_nodes_are_no_blocks() -> None:
+    assert not list(blocks(railed_nodes(2, 4)))
 
 
 @given(st.integers(1, 9), st.integers(1, 12), st.integers(1, 12))
