@@ -190,11 +190,14 @@ def _routed(problem: Problem, parts: Parts, grid: GridAlgorithm, gates: IntArray
     others, all_gpus, to = nodes - 1, len(gates) == gpus, said_of(problem.topology, grid.grid)
     some = [(others, _Gateways(grid, gates, to, gpus, others // 2 or -1))] if all_gpus else []
     fewest = -(-others // len(gates))  # with which all nodes are served
-    for sends in sorted({fewest, *range(1, min(others, GATEWAYS_MOST_SENDS) + 1)}):
+    # Of blocks there may be many kinds, of which each is tried with the fewest sends.
+    more = range(1, min(others, GATEWAYS_MOST_SENDS) + 1) if nodes == problem.topology.num_nodes else ()
+    for sends in sorted({fewest, *more}):
         many = len(gates) * sends // others
         if 0 < many < gpus:
             nears = (0, others // 2, others) if many > 1 else (0,)
-            some += [(sends, _Gateways(grid, gates, to, many, *each)) for each in product(nears, range(3))]
+            kinds = product(nears, range(3) if more else (0,))
+            some += [(sends, _Gateways(grid, gates, to, many, *each)) for each in kinds]
     for sends, gateways in some:
         moves = problem.num_ranks * (2 * inside.sends(gpus) + sends * (gateways.apart + 1))
         rows, first = 3 * parts.num_parts, np.arange(problem.num_ranks)
