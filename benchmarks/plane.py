@@ -23,6 +23,7 @@ from benchmarks import report
 from benchmarks.calls import Case, outcome
 from benchmarks.kept import Measured, keep, keep_line, kept, kept_lines, measured_now
 from benchmarks.plane_map import draw
+from benchmarks.plane_order import SLOWER, could_be_faster
 from taccl.analysis.exploration.library_table import library
 from taccl.errors import TacclError
 from taccl.model.collectives import COLLECTIVES
@@ -178,6 +179,7 @@ def _write(limit_s: float) -> None:
     ]
     shown = [cell for cell in cells if cell.gap > OPEN or cell.is_slower]
     parts.append(f"## Above {100 * OPEN:g}%, or slower than libraries\n\n{_table(shown)}")
+    parts.append(f"## Slower than what contains them\n\n{_order(cells)}")
     draw(
         [(cell.case.collective, cell.case.place, cell.case.size, cell.gap) for cell in cells],
         [size for size in SIZES if any(cell.case.size == size for cell in cells)],
@@ -232,6 +234,25 @@ def _gaps(cells: Sequence[Cell]) -> str:
         gaps = {cell.case.size: f"{100 * cell.gap:.1f}%" for cell in those}
         rows.append((place, *(gaps.get(size, "-") for size in sizes)))
     return report.table(("machine", *sizes), rows)
+
+
+def _order(cells: Sequence[Cell]) -> str:
+    """Cells that could be faster, the farthest off first."""
+    times_us: dict[tuple[str, str], dict[str, float]] = {}
+    for cell in cells:
+        at = times_us.setdefault((cell.case.place, cell.case.size), {})
+        at[cell.case.collective] = float(cell.measured.outcome.answer["time_us"])
+    rows = []
+    for (place, size), of_place in times_us.items():
+        for found in could_be_faster(of_place):
+            slower = found.time_us / found.others_us - 1
+            others = ", then ".join(found.others)
+            times = f"{found.time_us:.2f}", f"{found.others_us:.2f}", f"{100 * slower:.1f}%"
+            rows.append((slower, (place, size, found.collective, others, *times)))
+    rows.sort(key=lambda row: -row[0])
+    header = "machine", "size", "collective", "contained in", "time us", "time of that us", "slower"
+    text = f"What brings more cannot take less time, so these could be faster, by {100 * SLOWER:g}% or more."
+    return f"{text}\n\n{report.table(header, [row for _, row in rows])}"
 
 
 def _table(cells: Sequence[Cell]) -> str:
