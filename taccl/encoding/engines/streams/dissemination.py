@@ -214,7 +214,7 @@ def _urgent(link: int, now_us: float, net: Any, style: Any, state: Any) -> Any:
         if state.lacks[v, chunk] and state.has[u, chunk]:
             value = worth * state.gain[v, chunk] - state.holders[chunk]
             is_near = hop_us <= state.near_us[v, chunk] * (1.0 + _SAME)
-            if may_help and not is_near:
+            if may_help and not is_near:  # first where it would come last, from the fewest
                 value -= worth / (1.0 + state.soon_us[v, chunk]) + state.around[v, chunk] / worth
             if value > most and (is_near or may_help):
                 best, most = chunk, value
