@@ -137,6 +137,11 @@ def mirrored(copies: Schedule) -> list[Decision]:
     return [replace(decision, reduce=True) for decision in reversed(_by_end(copies))]
 
 
+def as_sums(problem: Problem, copies: Schedule) -> Schedule:
+    """The same as a schedule: soon made, and as long where the topology reads backwards."""
+    return _one_after_the_other(problem, copies, None)
+
+
 def as_copies(reversed_problem: Problem, sums: Schedule) -> Schedule | None:
     """A compact schedule of sums for one rank each as copies, read backwards; None if it is not compact."""
     if sums.sums is not None:
@@ -160,12 +165,15 @@ def merged(
 
     Of several orders - all sums first and then all copies, or what most waits for first - the one
     that ends first is taken, so the result is never later than the two phases after each other. Of very many
-    sends, and once a budget is over, it is the first. Sums alone are just read backwards.
+    sends, and once a budget is over, it is the first. Sums alone are just
+    read backwards (`as_sums`) where that takes as long.
     """
     rows = sum(len(each) for each in (sums, copies) if each is not None)
     if budget is not None:
         budget.spend(rows / PHASES_LISTED_PER_UNIT)
-    if copies is None or rows > PHASES_MANY_ROWS:
+    if sums is not None and copies is None and problem.topology.reads_backwards:
+        return as_sums(problem, sums)
+    if rows > PHASES_MANY_ROWS:
         return _one_after_the_other(problem, sums, copies)
     in_turn = in_order(problem, _decisions(problem, sums, copies))
     if budget is not None and not budget.remaining_s():
@@ -190,8 +198,9 @@ def merged_with_care(
         return []
     decisions = _decisions(problem, sums, copies)
     ordering = Ordering.of(problem, decisions)
-    priorities = None, _sums_by_tail_then_copies(ordering)
-    candidates = [ordering.schedule(ordering.timed(each)) for each in priorities]
+    candidates = [ordering.schedule(ordering.timed())]
+    if copies is not None:
+        candidates.append(ordering.schedule(ordering.timed(_sums_by_tail_then_copies(ordering))))
     if budget is not None:
         budget.spend(len(candidates) * len(decisions) / PHASES_LISTED_PER_UNIT)
     return candidates

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from taccl.encoding.core.options import SearchOptions
-from taccl.encoding.core.phases import merged
+from taccl.encoding.core.phases import as_sums, merged
 from taccl.encoding.core.sequence import of_columns
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
@@ -122,17 +122,29 @@ def _improving(
     if any(each.demand.delivers or each.demand.gathers for each in in_turn):
         schedules = scattered(in_turn, budget)
     else:
-        schedules = _trials([_Case(each) for each in in_turn], seed, budget)
+        schedules = _with_care(_trials([_Case(each) for each in in_turn], seed, budget))
     for schedule in schedules:
         if schedule.makespan_us < best_us - TOLERANCE_US:
             best_us = schedule.makespan_us
             yield schedule
 
 
-def _trials(cases: Sequence[_Case], seed: int, budget: Budget) -> Iterator[Schedule]:
+def _with_care(found: Iterator[tuple[_Case, Schedule]]) -> Iterator[Schedule]:
+    """What was found, as is requested; the best of it last with care, where it takes longer backwards."""
+    best = None
+    for best in found:
+        case, copies = best
+        yield case.requested(copies)
+    if best is not None:
+        case, copies = best
+        if not case.is_exact:
+            yield case.requested_with_care(copies)
+
+
+def _trials(cases: Sequence[_Case], seed: int, budget: Budget) -> Iterator[tuple[_Case, Schedule]]:
     """One style of each cut, the coarsest first; then more of the fastest.
 
-    Only what is faster than all before is yielded: to read it backwards takes longer than to make it.
+    Only what is faster than all before is yielded, as copies.
     """
     took_us, slower, effort = dict[_Case, float](), 0, _LOOKS
     for case in cases:
@@ -142,7 +154,7 @@ def _trials(cases: Sequence[_Case], seed: int, budget: Budget) -> Iterator[Sched
         least_us, took_us[case] = min(took_us.values(), default=math.inf), copies.makespan_us
         slower = slower + 1 if copies.makespan_us > SLOWER * least_us else 0
         if copies.makespan_us < least_us:
-            yield case.requested(copies)
+            yield case, copies
         if slower == PATIENCE:
             break
     yield from _further_trials(took_us, effort, seed, budget)
@@ -150,7 +162,7 @@ def _trials(cases: Sequence[_Case], seed: int, budget: Budget) -> Iterator[Sched
 
 def _further_trials(
     took_us: dict[_Case, float], effort: float, seed: int, budget: Budget
-) -> Iterator[Schedule]:
+) -> Iterator[tuple[_Case, Schedule]]:
     """The fastest cuts in all styles, the best of these with help from afar, and the best by chances."""
     best_us, in_vain = min(took_us.values(), default=math.inf), 0
     cases = sorted(took_us, key=took_us.__getitem__)[:MOST_CASES]
@@ -172,7 +184,7 @@ def _further_trials(
             in_vain += number != 1
             if copies.makespan_us < best_us - TOLERANCE_US:
                 best_us, in_vain = copies.makespan_us, 0
-                yield trial.case.requested(copies)
+                yield trial.case, copies
 
 
 class _Case:
@@ -204,9 +216,18 @@ class _Case:
         copies = of_columns(problem, chunk, link, starts, np.zeros(len(chunk), np.bool_), send)
         return copies, looks / _looks(problem)
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether what is requested takes as long as the copies."""
+        return self._copying is self._problem or self._problem.topology.reads_backwards
+
     def requested(self, copies: Schedule) -> Schedule:
         """The schedule of the problem: the copies, or sums as these read backwards."""
-        return copies if copies.problem is self._problem else merged(self._problem, copies, None)
+        return copies if copies.problem is self._problem else as_sums(self._problem, copies)
+
+    def requested_with_care(self, copies: Schedule) -> Schedule:
+        """The same, of several orders the fastest."""
+        return merged(self._problem, copies, None)
 
 
 @dataclass(frozen=True)
