@@ -22,6 +22,8 @@ from taccl.encoding.engines.streams.scattering import far_from_root, scattered
 from taccl.encoding.engines.streams.tuning import (
     COMPILING_S,
     HELP,
+    HELP_CHUNKS,
+    HELP_ROUNDS,
     LOOK,
     MOST_CASES,
     MOST_DELIVERED,
@@ -168,20 +170,22 @@ def _further_trials(
     cases = sorted(took_us, key=took_us.__getitem__)[:MOST_CASES]
     tried_us = {_Trial(case, STYLES[0]): took_us[case] for case in cases}
     for number in range(MOST_ROUNDS):
+        is_help = 0 < number <= HELP_ROUNDS
+        fastest = sorted(tried_us, key=tried_us.__getitem__)
         if number == 0:
             trials = [_Trial(case, style) for style in STYLES[1:] for case in cases]
+        elif is_help:
+            plain = [each for each in fastest if not each.is_helped and (number == 1 or each.case.is_coarse)]
+            trials = [each.helped(part * tried_us[each]) for part in HELP for each in plain[:MOST_PAIRS]]
         else:
-            trials = sorted(tried_us, key=tried_us.__getitem__)[:MOST_PAIRS]
-        if number == 1:
-            trials = [replace(trial, help_us=part * tried_us[trial]) for part in HELP for trial in trials]
+            trials = fastest[:MOST_PAIRS]
         for trial in trials:
             if in_vain == MOST_IN_VAIN or not trial.case.has_time(effort, budget):
                 return
             copies, effort = trial.case.copies(trial.style, seed + number, budget, trial.help_us)
-            without_us = tried_us.get(replace(trial, help_us=-math.inf), math.inf)
-            if number != 1 or copies.makespan_us < without_us - TOLERANCE_US:
+            if not is_help or copies.makespan_us < tried_us[replace(trial, help_us=-math.inf)] - TOLERANCE_US:
                 tried_us[trial] = min(tried_us.get(trial, math.inf), copies.makespan_us)
-            in_vain += number != 1
+            in_vain += not is_help
             if copies.makespan_us < best_us - TOLERANCE_US:
                 best_us, in_vain = copies.makespan_us, 0
                 yield trial.case, copies
@@ -195,6 +199,11 @@ class _Case:
         self._problem, self._copying = instance.problem, copying.problem
         far_us, kind = copying.distances_by_limits
         self._net = net_of(copying.problem, far_us[kind[0]])
+
+    @property
+    def is_coarse(self) -> bool:
+        """Whether there are so few chunks that the last moments are a large part of the time."""
+        return self._problem.num_chunks <= HELP_CHUNKS
 
     def has_time(self, effort: float, budget: Budget) -> bool:
         """Whether there is time for one trial more; `effort` as `copies` found it."""
@@ -237,6 +246,14 @@ class _Trial:
     case: _Case
     style: tuple[bool, float, int]
     help_us: float = -math.inf
+
+    @property
+    def is_helped(self) -> bool:
+        return math.isfinite(self.help_us)
+
+    def helped(self, until_us: float) -> _Trial:
+        """The same with help until then."""
+        return replace(self, help_us=until_us)
 
 
 def _looks(problem: Problem) -> int:

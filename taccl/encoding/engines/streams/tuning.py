@@ -25,6 +25,8 @@ MOST_CASES, MOST_PAIRS, MOST_ROUNDS, MOST_IN_VAIN = 2, 4, 24, 60
 #: The parts of the time by which help from afar may come, of a few of the best. Two dgx-h100 take 4.92 us
 #: without and 4.21 with the first (Broadcast of 4 KB), four 6.34 and 5.63, four with 64 KB 8.11 and 7.55.
 HELP = (0.95, 0.89, 0.8)
+#: How often that is tried, by other chances; of more chunks than these once.
+HELP_ROUNDS, HELP_CHUNKS = 4, 8
 #: Finer cuts are not tried once they were slower by this factor this often.
 SLOWER, PATIENCE = 1.15, 2
 #: Looks of a link at a chunk, at most, and transfers of a schedule: 3 s on a core of AMD EPYC.
