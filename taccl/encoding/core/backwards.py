@@ -1,4 +1,4 @@
-"""Problems of chunks that go from one rank to one, turned round, and their schedules read backwards."""
+"""Reverse a problem in which each chunk goes from one rank to one, and read its schedules backwards."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from taccl.model.schedule import Schedule
 
 
 def turned_round(problem: Problem) -> Problem:
-    """The same backwards, on links turned round; of chunks that go from one rank to one."""
+    """The problem with time and links reversed. Each chunk has one source and one destination, which swap."""
     collective = problem.collective
     turned = replace(collective, inputs=collective.outputs, outputs=collective.inputs)
     return replace(problem, topology=problem.topology.reversed(), collective=turned)
 
 
 def read_backwards(problem: Problem, schedule: Schedule) -> Schedule:
-    """A schedule of the problem turned round as one of the problem: the last send first, each soon."""
+    """Read a schedule of the reversed problem backwards: last sends first, each as early as it can be."""
     order = np.lexsort((schedule.group, -schedule.start_us, -schedule.end_us))
     adds = np.zeros(len(order), dtype=np.bool_)
     return in_sequence(problem, schedule.chunk[order], schedule.link[order], adds, schedule.group[order])

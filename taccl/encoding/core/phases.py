@@ -138,7 +138,10 @@ def mirrored(copies: Schedule) -> list[Decision]:
 
 
 def as_sums(problem: Problem, copies: Schedule) -> Schedule:
-    """The same as a schedule: soon made, and as long where the topology reads backwards."""
+    """Read copies of the reversed problem backwards, as sums, in the order of their ends.
+
+    It takes as long as the copies where the topology reads backwards, and is made from columns.
+    """
     return _one_after_the_other(problem, copies, None)
 
 
@@ -165,8 +168,8 @@ def merged(
 
     Of several orders - all sums first and then all copies, or what most waits for first - the one
     that ends first is taken, so the result is never later than the two phases after each other. Of very many
-    sends, and once a budget is over, it is the first. Sums alone are just
-    read backwards (`as_sums`) where that takes as long.
+    sends, and once a budget is over, it is the first. Sums alone are read backwards (`as_sums`) where that
+    takes as long as the copies.
     """
     rows = sum(len(each) for each in (sums, copies) if each is not None)
     if budget is not None:

@@ -1,7 +1,7 @@
-"""A Gather as that part of an AllGather that one rank wants, and a Scatter as the same backwards.
+"""Build a Gather as the part of an AllGather that ends at the root, and a Scatter as the same backwards.
 
-What is good for all is often good for one: chunks that are gathered in nodes and cross in few sends, in
-batches behind each other. Left out is all that does not end at the root, so nothing takes longer.
+An engine that composes an AllGather (gather in nodes, cross in few sends, in batches) serves a Gather, too.
+Sends that carry nothing to the root are left out, and the others keep their order, so none starts later.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def serves_part_of(served: Callable[[Instance], Verdict]) -> Callable[[Instance]
         if rest or not np.array_equal(ends, owners):
             return no("ranks have unequal parts")
         if problem.num_chunks * problem.num_ranks > PART_OF_ALL_MOST_ROWS:
-            return no("an AllGather of so many chunks takes long")
+            return no("the AllGather has too many transfers")
         return served(instance.once(_whole).all)
 
     return serves
@@ -85,7 +85,7 @@ def _whole(instance: Instance) -> _Whole:
 
 
 def _that_ends_at_root(problem: Problem, whole: Schedule) -> Schedule:
-    """The sends by which chunks came to the root, in their order and groups, as soon as may be."""
+    """The sends that brought each chunk to the root, in their order and groups, each as early as possible."""
     root = int(problem.collective.destination[0])
     order = np.argsort(whole.start_us, kind="stable")
     came = np.full((problem.num_chunks, problem.num_ranks), -1)

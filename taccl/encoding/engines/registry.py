@@ -33,7 +33,7 @@ from taccl.encoding.engines.needs import (
     is_large_message,
 )
 from taccl.encoding.engines.part_of_all import part_of, serves_part_of
-from taccl.encoding.engines.turned import turned, turned_across
+from taccl.encoding.engines.turned import turned
 from taccl.encoding.instance import Instance
 from taccl.errors import SolverError, TacclError
 from taccl.model.problem import FEATURES
@@ -84,24 +84,28 @@ _routes = Engine(
     needs=(FEW_OUTPUTS,),
     tells_chunks=is_large_message,
 )
-_greedy = Engine(
-    name="greedy",
-    about="list scheduling under many policies",
-    features=_OF_PHASES,
-    serves=everything,
-    run=turned(greedy.greedy),
-    at_once=turned(greedy.greedy_at_once),
-    needs=(FEW_OUTPUTS,),
-    tells_chunks=lambda _: True,
+_greedy = turned(
+    Engine(
+        name="greedy",
+        about="list scheduling under many policies",
+        features=_OF_PHASES,
+        serves=everything,
+        run=greedy.greedy,
+        at_once=greedy.greedy_at_once,
+        needs=(FEW_OUTPUTS,),
+        tells_chunks=lambda _: True,
+    )
 )
-_combining = Engine(
-    name="combining",
-    about="few large sends, by simulated annealing",
-    features=_OF_PHASES,
-    serves=combining.serves,
-    run=turned(beginning_with(greedy.greedy, combining.combine)),
-    at_once=turned(combining.combine_at_once),
-    needs=(FEW_OUTPUTS, NOT_HUGE),
+_combining = turned(
+    Engine(
+        name="combining",
+        about="few large sends, by simulated annealing",
+        features=_OF_PHASES,
+        serves=combining.serves,
+        run=beginning_with(greedy.greedy, combining.combine),
+        at_once=combining.combine_at_once,
+        needs=(FEW_OUTPUTS, NOT_HUGE),
+    )
 )
 ENGINES: tuple[Engine, ...] = (
     Engine(
@@ -117,19 +121,21 @@ ENGINES: tuple[Engine, ...] = (
         cuts=(1, 2, 4, 8, 16, 32, 64, 128, 256),
         is_compiled=streams.is_compiled,
     ),
-    Engine(
-        name="textbook",
-        about="the algorithms that everybody knows",
-        features=COPIES_AND_SUMS,
-        serves=textbook.serves,
-        run=turned(textbook.textbook),
-        takes_sums=True,
-        role="first",
-        needs=(FEW_OUTPUTS,),
-        runs_always=True,
-        across_chunks=turned_across(textbook.fastest),
-        several=textbook.fastest_valid,
-        named=textbook.of_libraries,
+    turned(
+        Engine(
+            name="textbook",
+            about="the algorithms that everybody knows",
+            features=COPIES_AND_SUMS,
+            serves=textbook.serves,
+            run=textbook.textbook,
+            takes_sums=True,
+            role="first",
+            needs=(FEW_OUTPUTS,),
+            runs_always=True,
+            across_chunks=textbook.fastest,
+            several=textbook.fastest_valid,
+            named=textbook.of_libraries,
+        )
     ),
     Engine(
         name="in-switch",

@@ -13,14 +13,25 @@ from textbook_machines import railed_nodes, torus
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines import greedy, textbook
-from taccl.encoding.engines.engine import Run
-from taccl.encoding.engines.turned import turned, turned_across
+from taccl.encoding.engines.engine import Engine, Run, everything
+from taccl.encoding.engines.turned import turned
 from taccl.encoding.instance import Instance
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
 from taccl.support.budget import Budget
 
 OPTIONS = SearchOptions(effort=100)
+
+
+def engine(run: Run) -> Engine:
+    """One that is turned, with the answers of textbooks for several cuts and for files."""
+    return turned(
+        Engine(
+            *("tested", "for tests", frozenset(), everything, run),
+            across_chunks=textbook.fastest,
+            several=textbook.fastest_valid,
+        )
+    )
 
 
 def last(run: Run, stated: Problem) -> Schedule:
@@ -35,7 +46,7 @@ def last(run: Run, stated: Problem) -> Schedule:
 @pytest.mark.parametrize("run", [greedy.greedy, textbook.textbook])
 @pytest.mark.parametrize("machine", [ring(5), torus(3, 3), railed_nodes(2, 4)])
 def test_a_scatter_takes_as_long_as_the_gather(run: Run, machine: object) -> None:
-    scatter = last(turned(run), problem(machine, "scatter"))
+    scatter = last(engine(run).run, problem(machine, "scatter"))
     assert scatter.makespan_us == pytest.approx(last(run, problem(machine, "gather")).makespan_us)
 
 
@@ -52,13 +63,16 @@ def test_other_demands_and_what_is_requested_besides_go_as_they_are() -> None:
     ordered = replace(plain[0], collective=problem(machine, "scatter").collective, sizes=np.arange(1.0, 5.0))
     for stated in (*plain, symmetric, ordered):
         instance = Instance(stated)
-        (update,) = turned(run)(instance, OPTIONS, Budget.of_work(1), None)
+        (update,) = engine(run).run(instance, OPTIONS, Budget.of_work(1), None)
         assert (seen.pop() is instance, update.lower_bound_us) == (True, 1.0)
 
 
-def test_several_cuts_are_answered_backwards_too() -> None:
+def test_several_cuts_and_several_schedules_are_answered_backwards_too() -> None:
     cuts = [Instance(problem(torus(3, 3), "scatter", chunks)) for chunks in (1, 2)]
-    found = list(turned_across(textbook.fastest)(cuts, Budget.of_work(100)))
+    across, several = engine(textbook.textbook).across_chunks, engine(textbook.textbook).several
+    assert across is not None
+    assert several is not None
+    found = [*across(cuts, Budget.of_work(100)), *several(cuts[0], Budget.of_work(100), 3)]
     assert {id(schedule.problem) for schedule in found} <= {id(cut.problem) for cut in cuts}
     for schedule in found:
         schedule.check()

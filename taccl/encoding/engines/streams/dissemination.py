@@ -9,9 +9,9 @@ Chunks that bring nobody nearer but their receiver may go as one send, as many a
 saves alphas where ports are busy. What feeds others leaves alone.
 
 A rank is brought a chunk by one of the holders nearest to it, those on the way included, so that nothing is
-fetched through a NIC that a neighbour has. Near the end, though, ports that have nothing better to do may
-help where that is soon enough. Where a root's ports are the busiest of all, it may count as no holder: what
-it sent out can then come back to its own node.
+fetched through a NIC that a neighbour has. In some styles idle ports may send from farther away, where that
+ends early enough: so the last nodes are entered several times. Where a root's ports are the busiest of all,
+it may count as no holder: what it sent out can then come back to its own node.
 
 Behind one switch N chunks take about N + log2(ranks) steps so, the fewest that there can be: a new one leaves
 the root in every step, and those before it double.
@@ -75,7 +75,7 @@ class Style(NamedTuple):
     counts_root : whether the root is a holder that others are near to.
     even : how much a chunk that a rank has got already counts against its next, next to a holder of the next.
     most : the most chunks in a send of those that nobody but its receiver waits for.
-    help_us : what ends by then may come from afar: ports that have nothing better to do help the near ones.
+    help_us : a send that ends by then may come from a holder that is not the nearest, over idle ports.
     seed : of the chance by which equal sends go.
     """
 
@@ -93,8 +93,8 @@ class _State(NamedTuple):
     ----------
     near_us, gain : shape (num_ranks, num_chunks); how far each rank is from a holder, and how many ranks
         come nearer to one when this one gets the chunk.
-    soon_us, around : shape (num_ranks, num_chunks); when a nearest holder may have sent it, if nobody waits
-        for a port, and how many are as near.
+    soon_us, around : shape (num_ranks, num_chunks); the earliest end of a send from a nearest holder if ports
+        are free, and the number of nearest holders.
     has, lacks : shape (num_ranks, num_chunks); what is on its way is neither.
     holders, got : shapes (num_chunks,), (num_ranks,).
     free_us : shape (num_ports,).
@@ -214,7 +214,7 @@ def _urgent(link: int, now_us: float, net: Any, style: Any, state: Any) -> Any:
         if state.lacks[v, chunk] and state.has[u, chunk]:
             value = worth * state.gain[v, chunk] - state.holders[chunk]
             is_near = hop_us <= state.near_us[v, chunk] * (1.0 + _SAME)
-            if may_help and not is_near:  # first where it would come last, from the fewest
+            if may_help and not is_near:  # first to ranks that near holders serve last
                 value -= worth / (1.0 + state.soon_us[v, chunk]) + state.around[v, chunk] / worth
             if value > most and (is_near or may_help):
                 best, most = chunk, value
@@ -223,7 +223,7 @@ def _urgent(link: int, now_us: float, net: Any, style: Any, state: Any) -> Any:
 
 @compiled
 def _bring(chunk: int, v: int, there_us: float, net: Any, state: Any) -> None:
-    """A rank has a chunk on its way, there at some moment, and the ranks around it are nearer to that."""
+    """A rank will have a chunk at `there_us`, and the ranks around it are nearer to a holder."""
     near_us, far_us = state.near_us[:, chunk], net.far_us
     soon_us, around = state.soon_us[:, chunk], state.around[:, chunk]
     state.lacks[v, chunk] = False

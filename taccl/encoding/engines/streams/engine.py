@@ -7,7 +7,7 @@ chances. Sums for one rank are the same on the reversed links, read backwards.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -132,7 +132,7 @@ def _improving(
 
 
 def _with_care(found: Iterator[tuple[_Case, Schedule]]) -> Iterator[Schedule]:
-    """What was found, as is requested; the best of it last with care, where it takes longer backwards."""
+    """Schedules of the problem. Where sums take longer than the copies, the best is merged with care last."""
     best = None
     for best in found:
         case, copies = best
@@ -165,30 +165,37 @@ def _trials(cases: Sequence[_Case], seed: int, budget: Budget) -> Iterator[tuple
 def _further_trials(
     took_us: dict[_Case, float], effort: float, seed: int, budget: Budget
 ) -> Iterator[tuple[_Case, Schedule]]:
-    """The fastest cuts in all styles, the best of these with help from afar, and the best by chances."""
+    """The fastest cuts in all styles, the best of these with help from afar, and the best by other seeds."""
     best_us, in_vain = min(took_us.values(), default=math.inf), 0
     cases = sorted(took_us, key=took_us.__getitem__)[:MOST_CASES]
     tried_us = {_Trial(case, STYLES[0]): took_us[case] for case in cases}
-    for number in range(MOST_ROUNDS):
+    for number, trials in _rounds(cases, tried_us):
         is_help = 0 < number <= HELP_ROUNDS
-        fastest = sorted(tried_us, key=tried_us.__getitem__)
-        if number == 0:
-            trials = [_Trial(case, style) for style in STYLES[1:] for case in cases]
-        elif is_help:
-            plain = [each for each in fastest if not each.is_helped and (number == 1 or each.case.is_coarse)]
-            trials = [each.helped(part * tried_us[each]) for part in HELP for each in plain[:MOST_PAIRS]]
-        else:
-            trials = fastest[:MOST_PAIRS]
         for trial in trials:
             if in_vain == MOST_IN_VAIN or not trial.case.has_time(effort, budget):
                 return
             copies, effort = trial.case.copies(trial.style, seed + number, budget, trial.help_us)
-            if not is_help or copies.makespan_us < tried_us[replace(trial, help_us=-math.inf)] - TOLERANCE_US:
+            # Help that gains nothing has no further turns.
+            if not is_help or copies.makespan_us < tried_us[trial.without_help] - TOLERANCE_US:
                 tried_us[trial] = min(tried_us.get(trial, math.inf), copies.makespan_us)
             in_vain += not is_help
             if copies.makespan_us < best_us - TOLERANCE_US:
                 best_us, in_vain = copies.makespan_us, 0
                 yield trial.case, copies
+
+
+def _rounds(
+    cases: Sequence[_Case], tried_us: Mapping[_Trial, float]
+) -> Iterator[tuple[int, Sequence[_Trial]]]:
+    """Rounds of trials with their numbers; each depends on what was tried in the rounds before."""
+    yield 0, [_Trial(case, style) for style in STYLES[1:] for case in cases]
+    for number in range(1, HELP_ROUNDS + 1):
+        plain = [each for each in tried_us if each.help_us == -math.inf]
+        few = [each for each in plain if number == 1 or each.case.is_coarse]
+        fastest = sorted(few, key=tried_us.__getitem__)[:MOST_PAIRS]
+        yield number, [replace(each, help_us=part * tried_us[each]) for part in HELP for each in fastest]
+    for number in range(HELP_ROUNDS + 1, MOST_ROUNDS):
+        yield number, sorted(tried_us, key=tried_us.__getitem__)[:MOST_PAIRS]
 
 
 class _Case:
@@ -202,7 +209,7 @@ class _Case:
 
     @property
     def is_coarse(self) -> bool:
-        """Whether there are so few chunks that the last moments are a large part of the time."""
+        """Whether it has few chunks, so that the last sends take a large part of the time."""
         return self._problem.num_chunks <= HELP_CHUNKS
 
     def has_time(self, effort: float, budget: Budget) -> bool:
@@ -227,7 +234,7 @@ class _Case:
 
     @property
     def is_exact(self) -> bool:
-        """Whether what is requested takes as long as the copies."""
+        """Whether the schedule of the problem takes as long as the copies."""
         return self._copying is self._problem or self._problem.topology.reads_backwards
 
     def requested(self, copies: Schedule) -> Schedule:
@@ -235,7 +242,7 @@ class _Case:
         return copies if copies.problem is self._problem else as_sums(self._problem, copies)
 
     def requested_with_care(self, copies: Schedule) -> Schedule:
-        """The same, of several orders the fastest."""
+        """The same in the fastest of several orders, which takes longer to find."""
         return merged(self._problem, copies, None)
 
 
@@ -248,12 +255,8 @@ class _Trial:
     help_us: float = -math.inf
 
     @property
-    def is_helped(self) -> bool:
-        return math.isfinite(self.help_us)
-
-    def helped(self, until_us: float) -> _Trial:
-        """The same with help until then."""
-        return replace(self, help_us=until_us)
+    def without_help(self) -> _Trial:
+        return replace(self, help_us=-math.inf)
 
 
 def _looks(problem: Problem) -> int:

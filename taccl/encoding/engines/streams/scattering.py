@@ -28,7 +28,7 @@ from taccl.support.budget import Budget
 def scattered(instances: Sequence[Instance], budget: Budget) -> Iterator[Schedule]:
     """Schedules by all kinds of paths, for each number of chunks in the groups that suit it.
 
-    What is soonest everywhere is for small messages, so it comes in the coarsest cut alone.
+    Paths of a Broadcast's tree are for small messages, so only the coarsest cut is tried on them.
     """
     if not instances:
         return
@@ -85,7 +85,7 @@ def _in_groups(deliveries: Deliveries, budget: Budget) -> Iterator[Schedule]:
 
 
 def _together(deliveries: Deliveries, budget: Budget) -> Iterator[Schedule]:
-    """All that goes over a link as one send, or as few."""
+    """As few sends on each link as possible, then with the parts of fewer ranks in each."""
     ranks = deliveries.problem.num_ranks
     for most in (ranks, *RANKS):
         schedule = deliveries.schedule(

@@ -1,8 +1,7 @@
-"""Ways from a root along which one small message would be everywhere soonest.
+"""Paths from a root along the tree of a fast Broadcast, for small parts.
 
-Where alphas are most of the time, each rank's part should go the way of a Broadcast: whoever has something
-sends, and NICs that have nothing better to do help other nodes at the end. Parts for all behind a link share
-its send.
+Where alphas dominate, a Scatter should use the tree of a Broadcast: parts for all ranks below a link share
+its send. The tree is that of a Broadcast of one chunk by list scheduling (`dissemination`).
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from taccl.support.budget import Budget
 
 
 def soonest_paths(problem: Problem, budget: Budget) -> Iterator[dict[int, list[tuple[int, ...]]]]:
-    """The links from the root to each rank, in order, by messages of several sizes; as `paths.paths_of`.
+    """For several sizes of the broadcast chunk, the links from the root to each rank, as `paths.paths_of`.
 
-    `problem` : all chunks start at one rank, and each is wanted by one, as many by each.
+    `problem` : a Scatter of equal parts.
     """
     topology, root = problem.topology, int(problem.collective.source[0])
     for parts in SOONEST:
@@ -42,7 +41,7 @@ def soonest_paths(problem: Problem, budget: Budget) -> Iterator[dict[int, list[t
 
 
 def _along(problem: Problem, root: int, links: list[int]) -> dict[int, list[tuple[int, ...]]]:
-    """The paths of a tree, whose links come in the order in which they are used."""
+    """The paths of a tree, whose links are given in the order of their starts."""
     topology, paths = problem.topology, {root: tuple[int, ...]()}
     for link in links:
         paths[int(topology.dst[link])] = (*paths[int(topology.src[link])], link)

@@ -22,10 +22,11 @@ STYLES = (
 #: How many of the best numbers of chunks are tried in all styles, how many of the best of these pairs by
 #: other chances, how often, and how often in vain: with 24, not 60, torus:4x4 takes 13.9, not 12.7 us (1 MB).
 MOST_CASES, MOST_PAIRS, MOST_ROUNDS, MOST_IN_VAIN = 2, 4, 24, 60
-#: The parts of the time by which help from afar may come, of a few of the best. Two dgx-h100 take 4.92 us
-#: without and 4.21 with the first (Broadcast of 4 KB), four 6.34 and 5.63, four with 64 KB 8.11 and 7.55.
+#: `Style.help_us` as parts of the time without help, for the best few trials. Broadcast of 4 KB takes 4.92 us
+#: without and 4.21 with the first on two dgx-h100, 6.34 and 5.63 on four; of 64 KB on four 8.32 and 7.57.
 HELP = (0.95, 0.89, 0.8)
-#: How often that is tried, by other chances; of more chunks than these once.
+#: Rounds with other seeds, and the most chunks for which there is more than one: Reduce of 64 KB on four
+#: dgx-h100 takes 8.11 us after one round and 7.55 after four.
 HELP_ROUNDS, HELP_CHUNKS = 4, 8
 #: Finer cuts are not tried once they were slower by this factor this often.
 SLOWER, PATIENCE = 1.15, 2
@@ -45,7 +46,7 @@ POWER, LEAST_PRICE, TURNS = 8.0, 1e-4, 3
 #: eight dgx-h100 take 198 us by the first and 254 by the second, two dgx2 497 and 476, gb200-nvl72 141 and
 #: 108; two dgx-h100 take 180 us with one path each, and 167 with two.
 DELIVERED = ((1, 0.0), (1, 0.5), (2, 0.0), (2, 0.5))
-#: Of how many ranks' parts the message is whose ways are taken.
+#: Sizes of the Broadcast whose tree a Scatter uses, in parts of one rank.
 SOONEST = (1, 2, 4)
 #: Chunks of a first group, and by what factor the next is larger: of all up to 6 and 4 these were the best
 #: for some machine. Then how many ranks' chunks a group may hold: eight dgx-h100 need 2 for 16 MB.

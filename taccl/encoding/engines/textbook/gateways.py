@@ -25,10 +25,11 @@ import numpy as np
 from taccl.encoding.engines.textbook.algorithm import Algorithm, InVariants
 from taccl.encoding.engines.textbook.grid import (
     GridAlgorithm,
+    are_nodes,
     cubes_turned,
     gate_of_team,
     gated_nodes,
-    said_of,
+    one_of,
 )
 from taccl.encoding.engines.textbook.line import LineAlgorithm, Lines, hops, joined
 from taccl.encoding.engines.textbook.parts import Parts
@@ -49,7 +50,7 @@ class _Gateways:
     ----------
     grid : nodes on axis 0, their ranks on axis 1, with the algorithm inside nodes along axis 1.
     gates : the places in a node that may be gateways.
-    to : a node or a block, in its name.
+    to : a node or a door, in its name.
     many : gateways from a node to each other, one for each team of its GPUs.
     near : how many of the nodes that follow are served by gateways next to where chunks begin, the others
         by those next to where they end; with rails, these follow on those. -1: half of each node's chunks.
@@ -162,7 +163,7 @@ def by_copy_gateways(
         for insides in plans if many < gpus else ():
             inside = insides[0].stages[0][1]
             several = f"{len(insides)} routes: " if len(insides) > 1 else ""
-            to = said_of(problem.topology, nodes)
+            to = one_of(problem.topology, nodes)
             name = f"{several}{many} of {len(gates)} gateways to {to}, {inside.name} inside"
             yield InVariants(
                 *(name, parts.num_parts * problem.num_ranks),
@@ -187,11 +188,12 @@ def by_gateways(problem: Problem, parts: Parts, routes: Lines) -> Iterator[Algor
 def _routed(problem: Problem, parts: Parts, grid: GridAlgorithm, gates: IntArray) -> Iterator[Algorithm]:
     """With some algorithm inside and some gates: with few sends each, and on rails."""
     (nodes, gpus), inside = grid.grid.shape, grid.stages[0][1]
-    others, all_gpus, to = nodes - 1, len(gates) == gpus, said_of(problem.topology, grid.grid)
+    others, all_gpus, to = nodes - 1, len(gates) == gpus, one_of(problem.topology, grid.grid)
     some = [(others, _Gateways(grid, gates, to, gpus, others // 2 or -1))] if all_gpus else []
     fewest = -(-others // len(gates))  # with which all nodes are served
-    # Of blocks there may be many kinds, of which each is tried with the fewest sends.
-    more = range(1, min(others, GATEWAYS_MOST_SENDS) + 1) if nodes == problem.topology.num_nodes else ()
+    # Doors may have several sizes, so each is tried with the fewest sends only.
+    is_of_nodes = are_nodes(problem.topology, grid.grid)
+    more = range(1, min(others, GATEWAYS_MOST_SENDS) + 1) if is_of_nodes else ()
     for sends in sorted({fewest, *more}):
         many = len(gates) * sends // others
         if 0 < many < gpus:

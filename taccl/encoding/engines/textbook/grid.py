@@ -114,17 +114,21 @@ def gates_of(topology: LogicalTopology, nodes: IntArray) -> Iterator[IntArray]:
 
 
 def gate_of_team(gates: IntArray, team: IntArray, many: int, after: IntArray, others: int) -> IntArray:
-    """The gateway of a team, one of `many`, to the node that is so many after the next, of `others`.
+    """The gateway of each of `many` teams to each of `others` other nodes.
 
-    It is one of the team, as far as there are gates: what a team has to send need not leave it first.
+    A gateway is a member of its team where there are enough gates, so that data crosses once the team has it.
+
+    Parameters
+    ----------
+    team : from 0 to many - 1. `after` : 0 for the next node, up to others - 1.
     """
     return np.asarray(gates[(team * others + after) * len(gates) // (many * others)])
 
 
-def blocks(topology: LogicalTopology) -> Iterator[IntArray]:
-    """Ranks that share ports, shape (num_blocks, ranks of a block): at a PCIe switch, a CPU or a NIC.
+def by_shared_ports(topology: LogicalTopology) -> Iterator[IntArray]:
+    """Ranks behind doors, shape (num_doors, ranks of a door); a door is a port at a switch, a CPU or a NIC.
 
-    Of one size each, and no nodes; blocks may do among each other what nodes do.
+    One grid for each size of doors that covers all ranks once and is not that of the nodes.
     """
     link, port = topology.incidence
     ranks, nodes = topology.num_ranks, by_nodes(topology)
@@ -138,17 +142,23 @@ def blocks(topology: LogicalTopology) -> Iterator[IntArray]:
             yield some
 
 
-def said_of(topology: LogicalTopology, nodes: IntArray) -> str:
-    """One of these nodes or blocks, in the name of an algorithm."""
-    return "a node" if len(nodes) == topology.num_nodes else f"each of {len(nodes)} blocks"
+def are_nodes(topology: LogicalTopology, grid: IntArray) -> bool:
+    """Whether the rows of a grid are the nodes, and not ranks behind doors."""
+    nodes = by_nodes(topology)
+    return nodes is not None and np.array_equal(grid[:, 0], nodes[:, 0]) and grid.shape == nodes.shape
+
+
+def one_of(topology: LogicalTopology, grid: IntArray) -> str:
+    """A row of a grid in the name of an algorithm."""
+    return "a node" if are_nodes(topology, grid) else f"each of {len(grid)} doors"
 
 
 def gated_nodes(topology: LogicalTopology, fewest: int = 2) -> Iterator[tuple[IntArray, IntArray]]:
-    """The ranks by nodes of one size, or by blocks, if there are so many at least, with choices of gates."""
+    """Grids of nodes, or of ranks behind doors, with at least `fewest` rows, each with choices of gates."""
     nodes = by_nodes(topology)
     if nodes is not None and len(nodes) >= fewest:
         yield from ((nodes, gates) for gates in gates_of(topology, nodes))
-    for some in blocks(topology):
+    for some in by_shared_ports(topology):
         if len(some) >= fewest:
             yield from ((some, np.arange(many)) for many in (some.shape[1], 1))
 

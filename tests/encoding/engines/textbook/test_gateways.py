@@ -10,7 +10,7 @@ from small_problems import machine, problem
 from textbook_machines import railed_nodes
 
 from taccl.encoding.engines.textbook.engine import by_name
-from taccl.encoding.engines.textbook.grid import blocks, gate_of_team
+from taccl.encoding.engines.textbook.grid import by_shared_ports, gate_of_team
 from taccl.encoding.instance import Instance
 from taccl.model.network import LogicalTopology
 
@@ -46,20 +46,20 @@ def at_two_cpus(size: int) -> LogicalTopology:
     return machine(2 * size, links, shared=ports)
 
 
-def test_ranks_that_share_ports_are_blocks_that_do_what_nodes_do() -> None:
+def test_ranks_behind_a_door_do_what_nodes_do() -> None:
     """All to all from four GPUs at each CPU: 2 steps, all in one send through the port, and 2 steps."""
     cpus = at_two_cpus(4)
-    assert [each.tolist() for each in blocks(cpus)] == [[[0, 1, 2, 3], [4, 5, 6, 7]]]
+    assert [each.tolist() for each in by_shared_ports(cpus)] == [[[0, 1, 2, 3], [4, 5, 6, 7]]]
     stated = problem(cpus, "alltoall", chunk_mb=1e-4, max_group=100)
-    gateway = "1 of 1 gateways to each of 2 blocks, by end, recursive doubling inside"
+    gateway = "1 of 1 gateways to each of 2 doors, by end, recursive doubling inside"
     schedule = by_name(Instance(stated), gateway)
     assert schedule is not None
     schedule.check()
     assert schedule.makespan_us == pytest.approx(2 + 1 + 2, abs=0.1)
 
 
-def test_nodes_are_no_blocks() -> None:
-    assert not list(blocks(railed_nodes(2, 4)))
+def test_nodes_are_no_doors() -> None:
+    assert not list(by_shared_ports(railed_nodes(2, 4)))
 
 
 @given(st.integers(1, 9), st.integers(1, 12), st.integers(1, 12))
