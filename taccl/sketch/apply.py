@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from taccl.errors import CollectiveError, InfeasibleError, SketchError
 from taccl.model.collective import Collective, IntArray
+from taccl.model.engine_costs import Served, effective_network
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import NO_LIMIT, Problem, RoutingLimits
 from taccl.sketch.demands import SketchDemand, can_go, first_gap, what_moves
@@ -67,6 +69,19 @@ class SketchedNetwork:
     topology: LogicalTopology
     limits: RoutingLimits
     notes: tuple[str, ...] = ()
+
+    @cached_property
+    def _effective(self) -> dict[Served, LogicalTopology]:
+        """The last effective network: of 261,632 links one takes seconds to make, and much memory."""
+        return {}
+
+    def effective(self, served: Served) -> LogicalTopology:
+        """The network under the costs of what serves its links, as engines see it."""
+        if served not in self._effective:
+            made = effective_network(self.topology, served.protocol, served.blocks, served.pace)
+            self._effective.clear()
+            self._effective[served] = made
+        return self._effective[served]
 
     def applied(self, collective: Collective, chunk_mb: float, max_group: int = NO_LIMIT) -> Applied:
         """The problem of a collective, as `apply_sketch` makes it, which says what it raises."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from taccl.encoding.core.distance import least_transfers
 from taccl.encoding.symmetry.search import lost_by_costs, with_symmetry_found
-from taccl.model.engine_costs import LINKS_ONLY, Served, effective_network
+from taccl.model.engine_costs import LINKS_ONLY, Served
 from taccl.model.problem import Problem
 from taccl.sketch import Sketch, SketchedNetwork, check_ranks, sketched
 from taccl.support.size_limits import MANY_CHUNKS, MAX_TRANSFERS, check_transfers
@@ -47,9 +47,7 @@ def problem_of(
     problem, notes = inputs.demand.stated(applied.problem), (*inputs.notes, *applied.notes)
     if served is not None and problem.topology.executor is not None:
         notes = (*notes, served.note(problem.topology.executor))
-        problem = replace(
-            problem, topology=effective_network(problem.topology, served.protocol, served.blocks, served.pace)
-        )
+        problem = replace(problem, topology=network.effective(served))
     elif problem.topology.executor is not None:
         notes = (*notes, LINKS_ONLY)
     executor = inputs.topology.executor
