@@ -60,7 +60,8 @@ class Collectives:
     ) -> None:
         if not dist.is_initialized():
             raise TacclError("torch.distributed is not initialized", hint="init_process_group comes first")
-        self.group: dist.ProcessGroup = dist.group.WORLD if group is None else group
+        used: dist.ProcessGroup = dist.group.WORLD if group is None else group
+        self.group = used
         if dist.get_rank(self.group) < 0:
             raise TacclError("this rank is not in the group")
         size = dist.get_world_size(self.group)
@@ -72,7 +73,7 @@ class Collectives:
         def exchange_for(device: torch.device) -> Exchange:
             if puts is not None and device.type == "cuda":
                 return puts
-            return messages_of(self.group._get_backend(device))
+            return messages_of(used._get_backend(device))
 
         self._planned = Planned(plans, dist.get_rank(self.group), size, exchange_for)
 

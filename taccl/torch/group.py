@@ -46,7 +46,8 @@ class PlannedGroup(dist.ProcessGroup):  # type: ignore[misc]
         self._set_default_backend(_TYPE.GLOO)
         store.set(f"plans/{rank}", plans.digest)
         check_alike([store.get(f"plans/{each}").decode() for each in range(size)])
-        self._planned = Planned(plans, rank, size, lambda device: messages_of(self._inner[device.type]))
+        inner = self._inner
+        self._planned = Planned(plans, rank, size, lambda device: messages_of(inner[device.type]))
 
     def _add_inner(self, device: str, kind: Any, backend: Any) -> None:
         backend._set_sequence_number_for_group()

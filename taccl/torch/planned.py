@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 
 from taccl.deployment.jobs.plans import JobPlan, JobPlans
-from taccl.deployment.jobs.steps import Exchange, RankSteps, run_steps, steps_of
+from taccl.deployment.jobs.steps import Exchange, run_steps, steps_of
 from taccl.errors import TacclError
 
 #: Collectives whose input, or output, is a part for each rank; the other is one part, or as many.
@@ -48,7 +48,9 @@ class Planned:
         #: Calls by (collective, who ran them): the name of a plan, or `inner`.
         self.counts: Counter[tuple[str, str]] = Counter()
         self._worker = _Worker()
-        self._steps = cache(self._steps_of)
+        # None of what it keeps names it: a backend has to end with its group, not with the interpreter,
+        # whose lock its threads may want when there is none any more
+        self._steps = cache(lambda plan, in_place: steps_of(plan.rounds(in_place=in_place), rank))
 
     def start(
         self,
@@ -141,9 +143,6 @@ class Planned:
             output.copy_(rows.reshape(output.shape))
         if is_mean:
             output.div_(self.size)
-
-    def _steps_of(self, plan: JobPlan, in_place: bool) -> RankSteps:
-        return steps_of(plan.rounds(in_place=in_place), self.rank)
 
     def _is_in_place(self, collective: str, output: torch.Tensor, inputs: torch.Tensor) -> bool:
         """Whether the caller's two buffers are one, as NCCL wants them for a call in place."""
