@@ -23,7 +23,7 @@ from taccl.support.report import Report, Reported, Table
 from taccl.support.schemas import finite
 from taccl.synthesis.formulated import Formulated
 from taccl.synthesis.output_options import OutputOptions
-from taccl.synthesis.predicted import any_file_bound, trusted
+from taccl.synthesis.predicted import any_file_bound, trusted, wires_bound
 from taccl.synthesis.request import AUTO, AnyCollective, Request, RequestKeywords, request_of, spelled_out
 
 if TYPE_CHECKING:
@@ -237,13 +237,15 @@ def _served_by(
     if executor.thread_blocks is not None:
         most = min(most, executor.thread_blocks)
     blocks = most if instances is None else instances
+    moved = wires_bound(problem)
+    any_file = any_file_bound(problem, protocol, blocks, moved)
     return ServedBy(
         protocol=protocol,
         instances=instances,
         thread_blocks=kind,
         blocks=blocks,
         launch_us=executor.costs_of(protocol).launch_us,
-        any_file=trusted(any_file_bound(problem, protocol, blocks), problem, executor, protocol),
+        any_file=trusted(any_file, problem, executor, protocol, moved),
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from taccl.backend.target import AnyTarget
 from taccl.backend.targets.registry import find_target
 from taccl.sketch import SketchedNetwork
-from taccl.synthesis.autotune.tuning import PREDICTIONS_MOST_OUTPUTS
+from taccl.synthesis.autotune.tuning import PREDICTIONS_MOST_OUTPUTS, PREDICTIONS_MOST_RANKS
 from taccl.synthesis.configurations import Configuration, configurations_to_try, has_predictions
 from taccl.synthesis.formulated import Formulated, network_of, problem_of
 from taccl.synthesis.inputs import Inputs, inputs_of
@@ -91,9 +91,13 @@ def formulate(request: Request, output: OutputOptions) -> Job:
     executor, outputs = inputs.topology.executor, len(inputs.collective.outputs)
     if request.executor is not None or executor is None:
         return _stated(request, output, target, inputs)
-    if outputs > PREDICTIONS_MOST_OUTPUTS:
-        why = f"with {outputs} outputs, more than {PREDICTIONS_MOST_OUTPUTS}, no file is predicted"
-        return _by_links(request, output, target, inputs, f"{why} unless --executor asks for it")
+    for many, most, what in (
+        (outputs, PREDICTIONS_MOST_OUTPUTS, "outputs"),
+        (inputs.collective.num_ranks, PREDICTIONS_MOST_RANKS, "ranks"),
+    ):
+        if many > most:
+            why = f"with {many} {what}, more than {most}, no file is predicted"
+            return _by_links(request, output, target, inputs, f"{why} unless --executor asks for it")
     job = _stated(request, output, target, inputs)
     if job.has_predictions or executor.origin is None:
         return job

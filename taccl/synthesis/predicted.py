@@ -34,6 +34,9 @@ from taccl.synthesis.search import relative_gap
 _MOST_ROUNDS = 4096
 #: On machines with more ranks, what each has to send and receive is not counted.
 _MOST_RANKS = 256
+#: Units of work for what bytes take through ports. A broadcast on 512 GPUs takes a core 1.5 s with them; with
+#: ten seconds it takes 4 and proves the same.
+_PROVING = 600
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +78,7 @@ def execute(
     problem: Problem,
     chunk_mb: float,
     settings: SimulationSettings,
-    wires: Proof | None = None,
+    moved: Proof | None = None,
 ) -> PredictedCall:
     """One call on the problem's network, next to what no such file can beat.
 
@@ -83,7 +86,7 @@ def execute(
     ----------
     problem : what the file answers, with chunks as fine as its own, or coarser.
     chunk_mb : MB of one chunk of the file.
-    wires : the problem's `wires_bound` for this file, where that is known.
+    moved : the problem's `wires_bound`, where that is known.
 
     Raises
     ------
@@ -92,22 +95,29 @@ def execute(
     """
     run = file.simulate(problem.topology, chunk_mb, settings)
     protocol = file.protocol if settings.protocol is None else settings.protocol.value
-    bound = file_bound(problem, file, protocol, links_only=settings.links_only, wires=wires)
+    moved = wires_bound(problem) if moved is None else moved
+    bound = file_bound(problem, file, protocol, links_only=settings.links_only, moved=moved)
     if run.is_extrapolated and contradicts(bound.value_us, run.time_us):
         # what was executed tells too little about the rest
         rounds = _MOST_ROUNDS if run.rounds is None else min(run.rounds, _MOST_ROUNDS)
         run = file.simulate(problem.topology, chunk_mb, replace(settings, rounds=rounds))
     raised_us = max(0.0, bound.value_us - run.time_us) if run.is_extrapolated else 0.0
     executor = None if settings.links_only else problem.topology.executor
-    kept = bound if executor is None else trusted(bound, problem, executor, protocol)
+    kept = bound if executor is None else trusted(bound, problem, executor, protocol, moved)
     return PredictedCall(run, run.time_us + raised_us, kept, raised_us)
 
 
-def trusted(bound: Proof, problem: Problem, executor: Executor, protocol: str) -> Proof:
+def trusted(
+    bound: Proof, problem: Problem, executor: Executor, protocol: str, moved: Proof | None = None
+) -> Proof:
     """What is left of a bound of files by an executor's costs where those are defaults of a GPU.
 
     A bound is no guess: of defaults the lower end of their interval counts, and never less than links alone,
     which need no defaults. Numbers that are a machine's own are taken at their word.
+
+    Parameters
+    ----------
+    moved : the problem's `wires_bound`, where that is known.
     """
     if executor.origin is None:
         return bound
@@ -116,7 +126,7 @@ def trusted(bound: Proof, problem: Problem, executor: Executor, protocol: str) -
     low = replace(bound, value_us=trusted_value(bound.value_us, problem, executor), witness=witness)
     if low.value_us >= bound.value_us - executor.costs_of(protocol).launch_us:
         return low  # links alone take no more than all but the launch
-    moved = wires_bound(problem, 1.0)
+    moved = wires_bound(problem) if moved is None else moved
     return max((low, moved, _hops(problem, 0.0)), key=lambda proof: proof.value_us)
 
 
@@ -131,7 +141,7 @@ def file_bound(
     protocol: str,
     *,
     links_only: bool = False,
-    wires: Proof | None = None,
+    moved: Proof | None = None,
 ) -> Proof:
     """The largest of what launch, wires, latencies and thread blocks take at least.
 
@@ -141,7 +151,7 @@ def file_bound(
 
     Parameters
     ----------
-    wires : the problem's `wires_bound` for this file, where that is known.
+    moved : the problem's `wires_bound`, where that is known.
 
     Raises
     ------
@@ -149,7 +159,7 @@ def file_bound(
     """
     executor = None if links_only else problem.topology.executor
     costs = None if executor is None else executor.costs_of(protocol)
-    proofs = [wires_bound(problem, file.wire(costs)) if wires is None else wires]
+    proofs = [_carried(wires_bound(problem) if moved is None else moved, file.wire(costs))]
     relays = file.relays
     if relays is None or costs is None:
         proofs.append(_hops(problem, 0.0 if costs is None else costs.hop_us))
@@ -158,7 +168,7 @@ def file_bound(
     return _launched(costs, proofs)
 
 
-def protocol_bound(problem: Problem, protocol: str, wire: float, wires: Proof | None = None) -> Proof:
+def protocol_bound(problem: Problem, protocol: str, wire: float, moved: Proof | None = None) -> Proof:
     """The same before there is a file: of those whose bytes all take this many on the wire, however cut.
 
     Raises
@@ -167,23 +177,24 @@ def protocol_bound(problem: Problem, protocol: str, wire: float, wires: Proof | 
     """
     executor = problem.topology.executor
     costs = None if executor is None else executor.costs_of(protocol)
-    moved = wires_bound(problem, wire) if wires is None else wires
-    return _launched(costs, [moved, _hops(problem, 0.0 if costs is None else costs.hop_us)])
+    carried = _carried(wires_bound(problem) if moved is None else moved, wire)
+    return _launched(costs, [carried, _hops(problem, 0.0 if costs is None else costs.hop_us)])
 
 
-def any_file_bound(problem: Problem, protocol: str, instances: int) -> Proof:
+def any_file_bound(problem: Problem, protocol: str, instances: int, moved: Proof) -> Proof:
     """As `file_bound`, of programs with however many thread blocks: launch, wires and latencies.
 
     Parameters
     ----------
     instances : parallel copies of the program, at most; each takes its share of every chunk of the problem.
+    moved : the problem's `wires_bound`.
 
     Raises
     ------
     TopologyError : the executor does not know the protocol.
     """
     costs = _executor_of(problem.topology).costs_of(protocol)
-    return _launched(costs, [wires_bound(problem, costs.shape.wire), _latency(problem, costs, instances)])
+    return _launched(costs, [_carried(moved, costs.shape.wire), _latency(problem, costs, instances)])
 
 
 def _launched(costs: ProtocolCosts | None, proofs: list[Proof]) -> Proof:
@@ -203,25 +214,25 @@ def _executor_of(network: LogicalTopology) -> Executor:
     return network.executor
 
 
-def wires_bound(problem: Problem, wire: float, limit: float | Budget = 10.0) -> Proof:
+def wires_bound(problem: Problem, limit: Budget | None = None) -> Proof:
     """What bytes through ports take at least, however finely they are cut: pieces go through in rounds.
+
+    Of data alone: a protocol's flags are so many bytes more for each.
 
     Parameters
     ----------
-    wire : bytes on the wire for each of data. limit : seconds or a budget, after which no proof is begun.
+    limit : after which no proof is begun; None: as much work as proves that of 512 GPUs.
     """
     network = problem.topology
-    fluid = replace(
-        network,
-        alpha_us=np.zeros(network.num_links),
-        beta_us_per_mb=network.beta_us_per_mb * wire,
-        port_betas=None
-        if network.port_betas is None
-        else tuple(tuple(beta * wire for beta in betas) for betas in network.port_betas),
-        occupancy="pipelined",
-    )
+    fluid = replace(network, alpha_us=np.zeros(network.num_links), occupancy="pipelined")
+    limit = Budget.of_work(_PROVING) if limit is None else limit
     every = all_bounds(replace(problem, topology=fluid, symmetry=()), limit, any_chunks=True)
     return next((proof for proof in every if proof.holds_for_any_chunks), NOTHING)
+
+
+def _carried(moved: Proof, wire: float) -> Proof:
+    """What is proved of data where so many bytes go over the wire for each of them."""
+    return replace(moved, value_us=moved.value_us * wire)
 
 
 def _latency(problem: Problem, costs: ProtocolCosts, instances: int = 1) -> Proof:

@@ -9,7 +9,7 @@ from taccl import bounds, synthesize
 from taccl.analysis.simulated import simulate_file
 from taccl.errors import TacclError, TopologyError
 from taccl.model.engine_costs import LINKS_ONLY, hop_us, link_us_per_mb
-from taccl.synthesis.predicted import any_file_bound
+from taccl.synthesis.predicted import any_file_bound, wires_bound
 from taccl.topologies import PhysicalTopology, load_topology
 
 EXECUTOR = load_topology(Path(__file__).parents[1] / "data" / "machines" / "mi300x-8.yaml").executor
@@ -122,7 +122,9 @@ def test_defaults_of_a_gpu_prove_nothing_of_schedules_and_of_files_what_is_left_
     origin = network.executor.origin
     assert any(origin.at(proven.problem.size_bytes) in note for note in proven.stated.notes)
     own = replace(network, executor=replace(network.executor, origin=None))
-    untouched = any_file_bound(replace(proven.problem, topology=own), "Simple", proven.served.blocks)
+    untouched = any_file_bound(
+        replace(proven.problem, topology=own), "Simple", proven.served.blocks, wires_bound(proven.problem)
+    )
     low_us = untouched.value_us / (1 + origin.error(proven.problem.size_bytes))
     assert any_file.value_us == pytest.approx(max(low_us, links.any_chunks.value_us), rel=0.05)
     assert links.any_chunks.value_us <= any_file.value_us * (1 + 1e-9)

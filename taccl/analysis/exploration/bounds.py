@@ -26,7 +26,7 @@ def bounds_of(question: Question, budget: Budget) -> tuple[Proof, ...]:
     problem = question.problem(1, question.sizes[-1])
     assert problem is not None, "the sizes of a question are whole numbers of parts"
     links = replace(problem, topology=replace(problem.topology, executor=None))
-    fluid = wires_bound(links, 1.0)
+    fluid = wires_bound(links)
     proved = any_cutting_bounds(question.machine, question.collective, question.sizes, budget)
     return tuple(
         _largest(
@@ -55,7 +55,7 @@ def _of_files(question: Question, problem: Problem, fluid: Proof) -> Proof:
 
 def _of_protocol(problem: Problem, executor: Executor, name: str, fluid: Proof) -> Proof:
     wire = executor.costs_of(name).shape.wire
-    proof = protocol_bound(problem, name, wire, _scaled(fluid, wire))
+    proof = protocol_bound(problem, name, wire, fluid)
     return replace(proof, value_us=trusted_value(proof.value_us, problem, executor))
 
 

@@ -226,7 +226,7 @@ def best_order(
 def _any_algorithm(traffic: Traffic, request: Request, budget: Budget) -> Proof | None:
     """What no algorithm beats, however finely it cuts the size; None: nothing was proved."""
     problem = traffic.problem
-    proved = [wires_bound(problem, 1.0, budget.share(OF_WIRES))]
+    proved = [wires_bound(problem, budget.share(OF_WIRES))]
     if problem.collective.name in COLLECTIVES and problem.collective.root in (None, 0):
         machine = inputs_of(request).topology
         proved += [

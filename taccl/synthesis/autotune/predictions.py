@@ -66,8 +66,7 @@ class Predictor:
         self._fits_not: dict[
             Configuration, int
         ] = {}  # the fewest connections of a GPU with which it is too large
-        # What holds however finely chunks are cut: by bytes on the wire and sizes of calls.
-        self._wires: dict[tuple[float, float], Proof] = {}
+        self._moved: dict[float, Proof] = {}  # what holds however finely chunks are cut, by sizes of calls
         # Seconds that the smallest file took, and that each transfer of each instance took on top of that.
         self._least_s, self._fewest, self._s_each = math.inf, 0, PREDICTIONS_S_EACH
 
@@ -232,18 +231,17 @@ class Predictor:
         if wire is None or not self.predictions or self.of_configuration(configuration):
             return ""
         problem = _as_cut(schedule.problem, self._network, 1)
-        wires = self._wires_bound(problem, wire)
-        at_best_us = protocol_bound(problem, configuration.protocol, wire, wires).value_us
+        moved = self._wires_bound(problem)
+        at_best_us = protocol_bound(problem, configuration.protocol, wire, moved).value_us
         best = min(self.predictions, key=_time_of)
         if at_best_us <= best.time_us:
             return ""
         return f"{NOT_TRIED}: {at_best_us:.2f} us at best, by {best.configuration} {best.time_us:.2f} us"
 
-    def _wires_bound(self, problem: Problem, wire: float) -> Proof:
-        requested = wire, problem.size_bytes
-        if requested not in self._wires:
-            self._wires[requested] = wires_bound(problem, wire)
-        return self._wires[requested]
+    def _wires_bound(self, problem: Problem) -> Proof:
+        if problem.size_bytes not in self._moved:
+            self._moved[problem.size_bytes] = wires_bound(problem)
+        return self._moved[problem.size_bytes]
 
     def _has_time(self, schedule: Schedule, configuration: Configuration, budget: Budget) -> bool:
         if not self.predictions:
@@ -284,7 +282,7 @@ class Predictor:
             files = [_unfolded(self._target, lowered.program) for lowered in made]
             budget.spend(sum(PREDICTIONS_EXECUTING * _work(file) for file in files))
             runs = [
-                self._run(file, problem, configuration, lowered.size_bytes)
+                self._run(file, problem, lowered.size_bytes)
                 for file, lowered in zip(files, made, strict=True)
             ]
         except TacclError as fault:
@@ -299,17 +297,13 @@ class Predictor:
         budget.note(slowest.time_us, 0.0)
         return self.predictions[-1]
 
-    def _run(
-        self, file: Unfolded, problem: Problem, configuration: Configuration, size_bytes: int | None
-    ) -> PredictedCall:
-        executor = self._network.executor
-        costs = None if executor is None else executor.costs_of(configuration.protocol)
-        wires = self._wires_bound(problem, file.wire(costs))
+    def _run(self, file: Unfolded, problem: Problem, size_bytes: int | None) -> PredictedCall:
+        moved = self._wires_bound(problem)
         chunk_mb = problem.chunk_mb
         if file.chunks_of_size != problem.collective.chunks_per_size or problem.sizes is not None:
             size_bytes = problem.size_bytes if size_bytes is None else size_bytes
             chunk_mb = size_bytes / units.MB / file.chunks_of_size  # the file cuts chunks finer
-        return execute(file, problem, chunk_mb, SimulationSettings(), wires)
+        return execute(file, problem, chunk_mb, SimulationSettings(), moved)
 
 
 def _unfolded(target: AnyTarget, program: Any) -> Unfolded:

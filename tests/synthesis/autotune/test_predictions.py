@@ -140,19 +140,19 @@ def test_of_one_way_the_fastest_schedule_counts():
     assert best.time_us >= best.execution.bound.value_us
 
 
-def test_what_holds_for_any_chunks_is_proved_once_for_a_size(monkeypatch):
+def test_what_holds_for_any_chunks_is_proved_once_for_a_size_whatever_the_protocol(monkeypatch):
     proved, schedules = [], (schedule("8MB"), schedule("8MB"), schedule("4KB"))
 
-    def counted(problem, wire):
-        proved.append((problem.size_bytes, wire))
-        return wires_bound(problem, wire)
+    def counted(problem):
+        proved.append(problem.size_bytes)
+        return wires_bound(problem)
 
     monkeypatch.setattr("taccl.synthesis.autotune.predictions.wires_bound", counted)
     files = predictor()
     for each in schedules:
-        files.predict(each, [Configuration("Simple", 1)], MANY)
-    assert len(files.predictions) == 3
-    assert proved == [(8 * 2**20, 1.0), (4 * 2**10, 1.0)]
+        files.predict(each, [Configuration("Simple", 1), Configuration("LL", 1)], MANY)
+    assert len(files.predictions) == 6
+    assert proved == [8 * 2**20, 4 * 2**10]
 
 
 def test_nothing_is_predicted_without_a_budget():

@@ -110,13 +110,22 @@ def test_a_report_says_by_which_defaults_and_how_far_they_may_be_off():
 
 
 @pytest.mark.parametrize("wanted", [None, True])
-def test_where_files_are_too_large_to_be_predicted_links_alone_count_and_that_is_said(wanted, monkeypatch):
-    monkeypatch.setattr("taccl.synthesis.job.PREDICTIONS_MOST_OUTPUTS", 63)
-    request = Request("allgather", topology="dgx-a100", nodes=1, size="64KB", executor=wanted)
+@pytest.mark.parametrize(
+    ("collective", "least", "what"),
+    [
+        ("allgather", "PREDICTIONS_MOST_OUTPUTS", "64 outputs"),
+        ("broadcast", "PREDICTIONS_MOST_RANKS", "8 ranks"),
+    ],
+)
+def test_where_files_are_too_large_to_be_predicted_links_alone_count_and_that_is_said(
+    collective, least, what, wanted, monkeypatch
+):
+    monkeypatch.setattr(f"taccl.synthesis.job.{least}", 7)
+    request = Request(collective, topology="dgx-a100", nodes=1, size="64KB", executor=wanted)
     job = formulate(request, OutputOptions())
     notes = job.problem(job.configurations[0]).notes
     assert (job.network.topology.executor is None) == (wanted is None)
-    assert any("links alone: with 64 outputs" in note for note in notes) == (wanted is None)
+    assert any(f"links alone: with {what}" in note for note in notes) == (wanted is None)
     assert (job.cut(2).topology.executor is None) == (wanted is None)
 
 
