@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
+from taccl.encoding.bounds.by_node import reach_us
 from taccl.encoding.bounds.layer import Distances, Layer
 from taccl.encoding.bounds.steps import OutOfBudget, informed, is_too_large, sum_of
 from taccl.encoding.bounds.tuning import (
@@ -48,7 +49,8 @@ def _informed_us(view: View, layer: Layer, chunk: int, known_us: float, budget: 
     distances = instance.once(Distances).over(layer.uses())
 
     def first_us(horizon_us: float) -> float | None:
-        w = informed(view.problem, layer, distances, horizon_us, budget, view.backwards)
+        near = reach_us(instance, layer, horizon_us, budget, view.backwards)
+        w = informed(view.problem, layer, distances, horizon_us, budget, view.backwards, near)
         return sum_of([w[rank] for rank in sets[set_of[chunk]].tolist()], need).first(need)
 
     return soonest_us(first_us, known_us) if need else 0.0

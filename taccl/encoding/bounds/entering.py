@@ -8,9 +8,10 @@ from functools import cached_property
 
 import numpy as np
 
+from taccl.encoding.bounds.by_node import come_us, reach_us
 from taccl.encoding.bounds.capacity import Covers
 from taccl.encoding.bounds.cuts import Crossing
-from taccl.encoding.bounds.layer import Distances, Layer, held_at_start, nearest_us
+from taccl.encoding.bounds.layer import Distances, Layer, held_at_start
 from taccl.encoding.bounds.port_turns import Routes, StepTable
 from taccl.encoding.bounds.steps import OutOfBudget, Steps, gathered, informed, sum_of
 from taccl.encoding.bounds.tuning import STAGED_CUT_MOST_ROUTES
@@ -127,7 +128,10 @@ class Entering:
     def w(self) -> list[Steps]:
         """How many ranks of W one chunk can serve so long after it came to each rank there."""
         distances = self.instance.once(Distances).over(self.within.uses())
-        return informed(self.problem, self.within, distances, self.horizon_us, self.budget, self.at_ends)
+        near = reach_us(self.instance, self.within, self.horizon_us, self.budget, self.at_ends)
+        return informed(
+            self.problem, self.within, distances, self.horizon_us, self.budget, self.at_ends, near
+        )
 
     @cached_property
     def held(self) -> list[Steps]:
@@ -139,7 +143,7 @@ class Entering:
         held = held_at_start(self.instance, layer)
         enough = np.zeros_like(held)
         enough[self.problem.topology.src[self.crossing.links]] = len(layer.chunks)
-        near = nearest_us(self.instance, layer)
+        near = come_us(self.instance, layer, self.horizon_us, self.budget, self.at_ends)
         return gathered(
             *(self.problem, layer, held, self.horizon_us, self.budget, near, enough), at_ends=self.at_ends
         )

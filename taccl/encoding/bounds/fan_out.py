@@ -225,6 +225,8 @@ def _of_lines(view: View, known_us: float, budget: Budget, any_chunks: bool) -> 
         crossing = crossings[-1]
         # Others may prove more meanwhile; of any number of chunks it is not said what they proved.
         begin_us = _at_least_us(view, crossing) if any_chunks else max(known_us, instance.bound_us)
+        if not begin_us:  # small sends across take no time
+            continue
         for proof in fan_out_bound(view, cut, crossing, max(begin_us, proved_us), budget, any_chunks):
             proved_us = proof.value_us
             seen.add(cut.ranks)

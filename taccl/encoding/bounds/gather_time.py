@@ -14,7 +14,8 @@ import numpy as np
 
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.broadcast_time import a_few, soonest_us
-from taccl.encoding.bounds.layer import Layer, held_at_start, nearest_us
+from taccl.encoding.bounds.by_node import come_us
+from taccl.encoding.bounds.layer import Layer, held_at_start
 from taccl.encoding.bounds.steps import gathered, is_too_large
 from taccl.encoding.bounds.views import View
 from taccl.encoding.instance import Instance
@@ -36,11 +37,12 @@ def _better(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
 def _gathered_us(view: View, chunks: IntArray, ranks: IntArray, known_us: float, budget: Budget) -> float:
     """When all of some ranks can hold all of some chunks."""
     layer, need = Layer.of(view.instance, chunks), len(chunks)
-    held, near = held_at_start(view.instance, layer), nearest_us(view.instance, layer)
+    held = held_at_start(view.instance, layer)
     enough = np.zeros_like(held)
     enough[ranks] = need
 
     def first_us(horizon_us: float) -> float | None:
+        near = come_us(view.instance, layer, horizon_us, budget, view.backwards)
         k = gathered(view.problem, layer, held, horizon_us, budget, near, enough, at_ends=view.backwards)
         moments = [k[rank].first(need) for rank in ranks.tolist()]
         return None if None in moments else max(moment for moment in moments if moment is not None)

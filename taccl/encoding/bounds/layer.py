@@ -52,6 +52,10 @@ class Layer:
         """The same, of which only the ranks of a region count as wanting; shape (num_ranks,)."""
         return replace(self, wanted=self.wanted & region)
 
+    def part(self, kept: BoolArray) -> Layer:
+        """Those of the chunks that are kept, shape (len(chunks),)."""
+        return replace(self, chunks=self.chunks[kept], class_of=self.class_of[kept])
+
     def so_many(self, many: int) -> Layer:
         """As many chunks, each of which may use what some chunk of the layer may."""
         equivalent = np.zeros(many, dtype=np.int64)

@@ -111,6 +111,11 @@ class Steps:
         place = bisect_left(self.counts, most)
         return Steps([*self.times[: place + 1]], [*self.counts[:place], most])
 
+    def moments(self) -> FloatArray:
+        """When each count from 1 to the last is first reached."""
+        counts = np.array([0, *self.counts], dtype=np.int64)
+        return np.repeat(np.array(self.times, dtype=np.float64), counts[1:] - counts[:-1])
+
     def key(self) -> tuple[tuple[float, ...], tuple[int, ...]]:
         """Equal for equal counts."""
         return tuple(self.times), tuple(self.counts)
@@ -142,6 +147,7 @@ def informed(
     horizon_us: float,
     budget: Budget,
     at_ends: bool = False,
+    near: Sequence[FloatArray] | None = None,
 ) -> list[Steps]:
     """How many wanting ranks a chunk can have informed so long after it came to each rank: w.
 
@@ -149,6 +155,7 @@ def informed(
     ----------
     distance_us : shape (num_ranks, num_ranks), between ranks over the links of the layer.
     horizon_us : later steps are not looked for.
+    near : for each rank the moments, in order, at which it can have informed another; None: shortest paths.
     at_ends : ports are busy at the ends of sends.
 
     Raises
@@ -158,8 +165,8 @@ def informed(
     topology, chunk_mb = problem.topology, problem.chunk_mb
     most, grid = int(layer.wanted.sum()), _Grid.of(problem, horizon_us)
     links, link, pair = _slots(problem, layer, grid, outgoing=True)
-    near = grid.down(distance_us[:, layer.wanted])
-    first_near, near_us = _in_rows([np.sort(row[row <= horizon_us]) for row in near])
+    near = [np.sort(row) for row in distance_us[:, layer.wanted]] if near is None else near
+    first_near, near_us = _in_rows([grid.down(row[row <= horizon_us]) for row in near])
     chunk = Chunk(
         grid.down(topology.duration_us(link, chunk_mb)),
         grid.down(topology.port_busy_us(pair, chunk_mb)),

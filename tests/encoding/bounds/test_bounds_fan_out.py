@@ -33,10 +33,12 @@ from taccl.support.budget import Budget
 _BOUNDS = (LATENCY, FAN_OUT)
 
 
-def node_and_others(fed: int, alpha_us: float = 1.0, occupancy: str = "serial") -> LogicalTopology:
+def node_and_others(
+    fed: int, alpha_us: float = 1.0, occupancy: str = "serial", across_us: float = 2.0
+) -> LogicalTopology:
     """Root 0 sends to its node's other GPUs through one port; each of these has a way to a GPU elsewhere."""
     inside = [(0, 1 + other, alpha_us, 1.0) for other in range(fed)]
-    across = [(1 + other, 1 + fed + other, 2.0, 2.0) for other in range(fed)]
+    across = [(1 + other, 1 + fed + other, across_us, across_us) for other in range(fed)]
     every = [*inside, *across]
     return replace(
         machine(1 + 2 * fed, every, shared=[range(fed)], node_of=[0] * (1 + fed) + [1] * fed),
@@ -107,6 +109,11 @@ def test_however_the_same_is_cut_it_is_no_faster() -> None:
 def test_it_says_nothing_where_the_root_uses_every_port_across() -> None:
     stated = make_problem("scatter", topology="ndv2", nodes=2, size="1MB").problem
     assert lower_bound(stated, bounds=[FAN_OUT]).value_us == 0
+
+
+def test_where_what_crosses_takes_no_time_other_bounds_say_what_there_is() -> None:
+    stated = to_all_others(node_and_others(2, across_us=0.0), 2)
+    assert proved_us(stated) == pytest.approx(2.0)
 
 
 def test_it_knows_more_of_nodes_with_a_nic_for_each_gpu() -> None:

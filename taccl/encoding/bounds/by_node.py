@@ -1,0 +1,153 @@
+r"""What a rank's own node has, and what others have, counted apart.
+
+The recurrences of `steps` count chunks, and not which. A GPU that holds the eight chunks of its node is then
+given eight more by a neighbour, an alpha later, though that one has the same eight. So let r be a rank of the
+node B, S_B those of the chunks S that start in B, and K_S the recurrence for S. Of S_B and of all others r
+holds no more than the recurrence allows for each of these sets by itself:
+
+    K(r, t)  <=  K_{S_B}(r, t)  +  K_{S - S_B}(r, t).
+
+In the second set no rank of B has anything before it came through the ports of B. It is the same with whom a
+chunk that came to u, a rank of B, can inform, D being who wants it:
+
+    w(u, t)  <=  w_{D and B}(u, t)  +  w_{D - B}(u, t).
+
+The sums say when another chunk, or rank, can be there, as shortest paths do; so they take the place of those
+in the recurrence, and what senders hold is bounded, too.
+
+Nodes that an automorphism of the problem exchanges, the i-th rank of one with that of the other, have the
+same counts, so these are worked out for one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from taccl.encoding.bounds.layer import Distances, Layer, held_at_start, nearest_us
+from taccl.encoding.bounds.steps import OutOfBudget, Steps, gathered, informed
+from taccl.encoding.bounds.tuning import BY_NODE_MOST, BY_NODE_SHARE
+from taccl.encoding.instance import Instance
+from taccl.encoding.symmetry.action import Action, action_of
+from taccl.model.automorphism import Broken
+from taccl.model.collective import BoolArray, IntArray
+from taccl.model.network import FloatArray
+from taccl.support.budget import Budget
+
+#: Of the ranks of a node, shape (num_ranks,), what is counted of its own and of others; None: one of them is
+#: all, so the recurrence says as much.
+_Parts = Callable[[BoolArray, Budget], tuple[list[Steps], list[Steps]] | None]
+
+
+def come_us(
+    instance: Instance, layer: Layer, horizon_us: float, budget: Budget, at_ends: bool
+) -> list[FloatArray]:
+    """For each rank, in order, the moments at which another chunk of a layer can be there.
+
+    `at_ends` : as of `gathered`.
+    """
+    problem, starts = instance.problem, instance.demand.starts
+    near, chosen = nearest_us(instance, layer), np.zeros(problem.num_chunks, dtype=np.bool_)
+    chosen[layer.chunks] = True
+
+    def parts(inside: BoolArray, budget: Budget) -> tuple[list[Steps], list[Steps]] | None:
+        is_own = np.zeros(problem.num_chunks, dtype=np.bool_)
+        is_own[starts.chunk[inside[starts.rank]]] = True
+        own = is_own[layer.chunks]
+        if own.all() or not own.any():
+            return None
+        of_own, of_others = (
+            gathered(
+                *(problem, part, held_at_start(instance, part), horizon_us, budget),
+                near=nearest_us(instance, part),
+                at_ends=at_ends,
+            )
+            for part in (layer.part(own), layer.part(~own))
+        )
+        return of_own, of_others
+
+    def keeps(action: Action) -> bool:
+        return bool((chosen[action.chunks] == chosen).all())
+
+    return _by_node(instance, layer, parts, keeps, near, budget)
+
+
+def reach_us(
+    instance: Instance, layer: Layer, horizon_us: float, budget: Budget, at_ends: bool
+) -> list[FloatArray]:
+    """For each rank the moments, in order, at which a chunk that came there can have informed another rank.
+
+    `at_ends` : as of `informed`.
+    """
+    distances = instance.once(Distances).over(layer.uses())
+    near = [np.sort(row[row <= horizon_us]) for row in distances[:, layer.wanted]]
+
+    def parts(inside: BoolArray, budget: Budget) -> tuple[list[Steps], list[Steps]] | None:
+        if not (layer.wanted & inside).any() or not (layer.wanted & ~inside).any():
+            return None
+        of_own, of_others = (
+            informed(instance.problem, layer.restricted(region), distances, horizon_us, budget, at_ends)
+            for region in (inside, ~inside)
+        )
+        return of_own, of_others
+
+    def keeps(action: Action) -> bool:
+        return bool((layer.wanted[action.ranks] == layer.wanted).all())
+
+    return _by_node(instance, layer, parts, keeps, near, budget)
+
+
+def _by_node(
+    instance: Instance,
+    layer: Layer,
+    parts: _Parts,
+    keeps: Callable[[Action], bool],
+    near: list[FloatArray],
+    budget: Budget,
+) -> list[FloatArray]:
+    """The moments of both parts together; `near`, those of shortest paths, where there is no time."""
+    node_of, on, found = instance.problem.topology.node_of, layer.many_on(), list(near)
+    budget, worked_out = budget.share(BY_NODE_SHARE), list[IntArray]()
+    exchanges = instance.once(_Exchanges)
+
+    def are_equivalent(ranks: IntArray, others: IntArray) -> bool:
+        action = exchanges.of(ranks, others)
+        return action is not None and bool((on[action.links] == on).all()) and keeps(action)
+
+    for node in np.unique(node_of).tolist():
+        ranks = np.flatnonzero(node_of == node)
+        equal = next((others for others in worked_out if are_equivalent(ranks, others)), None)
+        if equal is not None:
+            for rank, other in zip(ranks.tolist(), equal.tolist(), strict=True):
+                found[rank] = found[other]
+            continue
+        if len(worked_out) == BY_NODE_MOST:
+            return found
+        try:
+            both = parts(node_of == node, budget)
+        except OutOfBudget:
+            return found
+        worked_out.append(ranks)
+        for rank in ranks.tolist() if both is not None else ():
+            found[rank] = np.sort(np.concatenate([each[rank].moments() for each in both or ()]))
+    return found
+
+
+class _Exchanges:
+    """What exchanging two nodes does, the i-th rank of one with that of the other; each found once."""
+
+    def __init__(self, instance: Instance) -> None:
+        self._problem, self._of = instance.problem, dict[tuple[int, int], Action | None]()
+
+    def of(self, ranks: IntArray, others: IntArray) -> Action | None:
+        """None: it is no automorphism of the problem that keeps costs to the last bit."""
+        key = int(ranks[0]), int(others[0])
+        if key not in self._of:
+            exchanged = np.arange(self._problem.num_ranks)
+            if len(ranks) == len(others):
+                exchanged[ranks], exchanged[others] = others, ranks
+            action = action_of(self._problem, exchanged)
+            is_one = len(ranks) == len(others) and not isinstance(action, Broken) and action.is_exact
+            self._of[key] = action if is_one and isinstance(action, Action) else None
+        return self._of[key]
