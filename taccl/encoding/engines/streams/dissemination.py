@@ -11,7 +11,9 @@ saves alphas where ports are busy. What feeds others leaves alone.
 A rank is brought a chunk by one of the holders nearest to it, those on the way included, so that nothing is
 fetched through a NIC that a neighbour has. In some styles idle ports may send from farther away, where that
 ends early enough: so the last nodes are entered several times. Where a root's ports are the busiest of all,
-it may count as no holder: what it sent out can then come back to its own node.
+it may count as no holder: what it sent out can then come back to its own node. Where a chunk goes to several
+nodes, its NICs may keep to what has not left its node, and have others pass on the rest: an idle NIC that
+sends a chunk once more is busy when the next one comes.
 
 Behind one switch N chunks take about N + log2(ranks) steps so, the fewest that there can be: a new one leaves
 the root in every step, and those before it double.
@@ -30,7 +32,7 @@ import numpy as np
 
 from taccl.encoding.core.costs import costs_of
 from taccl.encoding.core.heaps import pop, push
-from taccl.model.collective import IntArray
+from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray
 from taccl.model.problem import Problem
 from taccl.support.jit import compiled
@@ -50,6 +52,7 @@ class Net(NamedTuple):
     out_first, out : the links out of each rank that may be used.
     use_first, use : those that use each port.
     far_us : shape (num_ranks, num_ranks); how long a chunk takes from rank to rank.
+    leaves : shape (num_links,); whether a link leads out of the root's node.
     """
 
     first: IntArray
@@ -65,6 +68,7 @@ class Net(NamedTuple):
     use_first: IntArray
     use: IntArray
     far_us: FloatArray
+    leaves: BoolArray
 
 
 class Style(NamedTuple):
@@ -75,6 +79,7 @@ class Style(NamedTuple):
     counts_root : whether the root is a holder that others are near to.
     even : how much a chunk that a rank has got already counts against its next, next to a holder of the next.
     most : the most chunks in a send of those that nobody but its receiver waits for.
+    once : whether the root's node sends no chunk out again before all have left it.
     help_us : a send that ends by then may come from a holder that is not the nearest, over idle ports.
     seed : of the chance by which equal sends go.
     """
@@ -82,6 +87,7 @@ class Style(NamedTuple):
     counts_root: bool
     even: float
     most: int
+    once: bool
     help_us: float
     seed: int
 
@@ -97,11 +103,12 @@ class _State(NamedTuple):
         are free, and the number of nearest holders.
     has, lacks : shape (num_ranks, num_chunks); what is on its way is neither.
     holders, got : shapes (num_chunks,), (num_ranks,).
+    has_left : shape (num_chunks,); whether a chunk has left the root's node.
     free_us : shape (num_ports,).
     event_us, event : the heap of ends of sends, and of ports that are free again, as -1 - port.
     open, is_open : links that may carry something now, and shape (num_links,).
     numbers : events, open links, looks at a chunk; the first chunk that some rank lacks, and the first that
-        has not left the root.
+        has not left the root; how many have left its node.
     """
 
     near_us: Any
@@ -112,6 +119,7 @@ class _State(NamedTuple):
     lacks: Any
     holders: Any
     got: Any
+    has_left: Any
     free_us: Any
     event_us: Any
     event: Any
@@ -120,9 +128,10 @@ class _State(NamedTuple):
     numbers: Any
 
 
-def net_of(problem: Problem, far_us: FloatArray) -> Net:
+def net_of(problem: Problem, far_us: FloatArray, root: int) -> Net:
     """The links of a problem for one of its chunks, times in microseconds; `far_us` as in `Net`."""
     topology, costs = problem.topology, costs_of(problem.topology)
+    of_root = topology.node_of == topology.node_of[root]
     usable = problem.usable(0)
     links = np.flatnonzero(usable)
     out = links[np.argsort(topology.src[links], kind="stable")]
@@ -143,6 +152,7 @@ def net_of(problem: Problem, far_us: FloatArray) -> Net:
         np.searchsorted(port[used], np.arange(topology.num_ports + 1)),
         link[used],
         np.ascontiguousarray(far_us, dtype=np.float64),
+        of_root[topology.src] & ~of_root[topology.dst],
     )
 
 
@@ -170,12 +180,13 @@ def _begun(net: Any, num_chunks: int, root: int, style: Any) -> Any:
         ~has,
         np.ones(num_chunks),
         np.zeros(num_ranks),
+        np.zeros(num_chunks, np.bool_),
         np.zeros(ports),
         np.zeros(room),
         np.zeros(room, np.int64),
         np.zeros(links, np.int64),
         np.zeros(links, np.bool_),
-        np.zeros(5, np.int64),
+        np.zeros(6, np.int64),
     )
     _open(net.out[net.out_first[root] : net.out_first[root + 1]], state)
     return state
@@ -209,9 +220,10 @@ def _urgent(link: int, now_us: float, net: Any, style: Any, state: Any) -> Any:
     first, last = state.numbers[3], min(state.numbers[4] + 1, len(state.holders))
     state.numbers[2] += last - first
     begin = np.random.randint(first, last) if last > first else first
+    waits = style.once and net.leaves[link] and state.numbers[5] < len(state.holders)
     for turn in range(begin, begin + last - first):
         chunk = turn if turn < last else turn - (last - first)
-        if state.lacks[v, chunk] and state.has[u, chunk]:
+        if state.lacks[v, chunk] and state.has[u, chunk] and not (waits and state.has_left[chunk]):
             value = worth * state.gain[v, chunk] - state.holders[chunk]
             is_near = hop_us <= state.near_us[v, chunk] * (1.0 + _SAME)
             if may_help and not is_near:  # first to ranks that near holders serve last
@@ -270,6 +282,9 @@ def _sent(
         if row > first and not alone:
             break
         _bring(best, v, now_us + net.hop_us[link], net, state)
+        if net.leaves[link] and not state.has_left[best]:
+            state.has_left[best] = True
+            state.numbers[5] += 1
         chunk[row] = best
         row += 1
         if not alone or row - first == style.most:

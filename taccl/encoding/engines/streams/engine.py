@@ -37,6 +37,7 @@ from taccl.encoding.engines.streams.tuning import (
     ROW,
     SLOWER,
     STYLES,
+    STYLES_OF_NODES,
 )
 from taccl.encoding.instance import Instance
 from taccl.model.problem import Problem
@@ -188,7 +189,7 @@ def _rounds(
     cases: Sequence[_Case], tried_us: Mapping[_Trial, float]
 ) -> Iterator[tuple[int, Sequence[_Trial]]]:
     """Rounds of trials with their numbers; each depends on what was tried in the rounds before."""
-    yield 0, [_Trial(case, style) for style in STYLES[1:] for case in cases]
+    yield 0, [_Trial(case, style) for style in cases[0].styles for case in cases] if cases else []
     for number in range(1, HELP_ROUNDS + 1):
         plain = [each for each in tried_us if each.help_us == -math.inf]
         few = [each for each in plain if number == 1 or each.case.is_coarse]
@@ -205,7 +206,13 @@ class _Case:
         copying = _copying(instance)
         self._problem, self._copying = instance.problem, copying.problem
         far_us, kind = copying.distances_by_limits
-        self._net = net_of(copying.problem, far_us[kind[0]])
+        root = int(copying.problem.collective.source[0])
+        self._net = net_of(copying.problem, far_us[kind[0]], root)
+
+    @property
+    def styles(self) -> tuple[tuple[bool, float, int, bool], ...]:
+        """All but the first."""
+        return (*(STYLES_OF_NODES if self._problem.topology.num_nodes > 2 else ()), *STYLES[1:])
 
     @property
     def is_coarse(self) -> bool:
@@ -217,15 +224,15 @@ class _Case:
         return budget.remaining_s() > LOOK * effort * _looks(self._copying) / UNITS_PER_S
 
     def copies(
-        self, style: tuple[bool, float, int], seed: int, budget: Budget, help_us: float = -math.inf
+        self, style: tuple[bool, float, int, bool], seed: int, budget: Budget, help_us: float = -math.inf
     ) -> tuple[Schedule, float]:
         """The chunks in one style, by one chance, and what part of all looks that there could be it took.
 
         `help_us` : as of `Style`.
         """
         problem, root = self._copying, int(self._copying.collective.source[0])
-        counts_root, even, most = style
-        exact = Style(counts_root, even, min(most, problem.max_group), help_us, seed)
+        counts_root, even, most, once = style
+        exact = Style(counts_root, even, min(most, problem.max_group), once, help_us, seed)
         chunk, link, start_us, send, looks = disseminated(self._net, problem.num_chunks, root, exact)
         budget.spend(LOOK * looks + ROW * len(chunk))
         starts = start_us[np.flatnonzero(np.diff(send, prepend=-1))]
@@ -251,7 +258,7 @@ class _Trial:
     """A cut in a style, and until when help from afar may come."""
 
     case: _Case
-    style: tuple[bool, float, int]
+    style: tuple[bool, float, int, bool]
     help_us: float = -math.inf
 
     @property

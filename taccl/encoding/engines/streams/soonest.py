@@ -28,10 +28,10 @@ def soonest_paths(problem: Problem, budget: Budget) -> Iterator[dict[int, list[t
     for parts in SOONEST:
         one = replace(problem, chunk_mb=problem.chunk_mb * problem.collective.chunks_per_rank * parts)
         took_us = topology.duration_us(np.arange(topology.num_links), one.chunk_mb)
-        net = net_of(one, distances_us(topology, took_us))
+        net = net_of(one, distances_us(topology, took_us), root)
         end_us, link = math.inf, np.zeros(0, np.int64)
         for part in (-math.inf, *HELP):
-            style = Style(counts_root=True, even=0.0, most=1, help_us=part * end_us, seed=0)
+            style = Style(True, even=0.0, most=1, once=False, help_us=part * end_us, seed=0)
             _, links, start_us, _, looks = disseminated(net, 1, root, style)
             budget.spend(LOOK * looks)
             last_us = float((start_us + took_us[links]).max())

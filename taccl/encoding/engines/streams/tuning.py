@@ -5,20 +5,24 @@ Where no measurement is named, a number was set by judgement, and no benchmark h
 
 from __future__ import annotations
 
-#: Whether the root counts as a holder, how much what a rank has got counts against its next chunk, and how
-#: many chunks that only their receiver waits for go as one. With 64 MB a fat tree 8x8:2 takes 1516, 1720 and
-#: 2766 us with the first three, two dgx-h100 250, 243 and 247. The others save alphas: 1 MB on two dgx-h100
-#: 16.6 -> 15.4 us, on four a100 23.0 -> 21.6, 16 MB on eight dgx-h100 109.5 -> 104.3.
+#: Whether the root counts as a holder, how much what a rank has got counts against its next chunk, how many
+#: chunks that only their receiver waits for go as one, and whether chunks leave the root's node once before
+#: any leaves it again. With 64 MB a fat tree 8x8:2 takes 1516, 1720 and 2766 us with the first three, two
+#: dgx-h100 250, 243 and 247. The others save alphas: 1 MB on two dgx-h100 16.6 -> 15.4 us, on four a100 23.0
+#: -> 21.6, 16 MB on eight dgx-h100 109.5 -> 104.3.
 STYLES = (
-    (False, 0.0, 1),
-    (False, 0.01, 1),
-    (True, 0.0, 1),
-    (True, 0.01, 2),
-    (True, 0.01, 4),
-    (False, 0.01, 2),
-    (True, 0.2, 3),
-    (True, 0.01, 8),
+    (False, 0.0, 1, False),
+    (False, 0.01, 1, False),
+    (True, 0.0, 1, False),
+    (True, 0.01, 2, False),
+    (True, 0.01, 4, False),
+    (False, 0.01, 2, False),
+    (True, 0.2, 3, False),
+    (True, 0.01, 8, False),
 )
+#: Next to these where there are two other nodes or more. By two chances, of all with up to 8 chunks as one:
+#: 16 MB on eight dgx-h100 102.9 -> 98.3 us, on four 96.3 -> 93.1; 256 MB 972 -> 906 and 932 -> 873.
+STYLES_OF_NODES = ((False, 0.01, 1, True), (True, 0.01, 2, True), (True, 0.2, 2, True))
 #: How many of the best numbers of chunks are tried in all styles, how many of the best of these pairs by
 #: other chances, how often, and how often in vain: with 24, not 60, torus:4x4 takes 13.9, not 12.7 us (1 MB).
 MOST_CASES, MOST_PAIRS, MOST_ROUNDS, MOST_IN_VAIN = 2, 4, 24, 60

@@ -17,6 +17,7 @@ from textbook_machines import railed_nodes, switch, torus
 
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.streams import across_chunks, serves, streams
+from taccl.encoding.engines.streams.dissemination import Style, disseminated, net_of
 from taccl.encoding.instance import Instance
 from taccl.model.collectives import make_collective
 from taccl.model.network import LogicalTopology
@@ -51,6 +52,19 @@ def test_behind_one_switch_chunks_take_about_a_step_each_and_as_many_as_doubling
     step_us, fewest = 2.0, chunks - 1 + int(np.log2(ranks))
     steps = found(large)[-1].makespan_us / step_us
     assert fewest <= steps <= 1.15 * fewest + 1
+
+
+@pytest.mark.parametrize("once", [False, True])
+def test_a_roots_node_may_send_out_what_is_new_before_it_sends_anything_out_again(once: bool) -> None:
+    """Three other nodes want each chunk: an idle NIC sends one again, if it may not wait for the next."""
+    problem = rooted("broadcast", railed_nodes(4, 4), 32, 32.0)
+    net = net_of(problem, Instance(problem).distances_us, root=0)
+    chunk, link, start_us, _, _ = disseminated(net, 32, 0, Style(True, 0.01, 1, once, -np.inf, seed=0))
+    leaves = net.leaves[link]
+    chunks, first = np.unique(chunk[leaves], return_index=True)
+    assert chunks.tolist() == list(range(32))
+    before = chunk[leaves][start_us[leaves] < start_us[leaves][first].max()]
+    assert (len(before) == len(np.unique(before))) == once
 
 
 def test_a_node_fetches_each_chunk_once_and_spreads_it_inside() -> None:
