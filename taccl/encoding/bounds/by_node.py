@@ -61,6 +61,7 @@ def come_us(
             gathered(
                 *(problem, part, held_at_start(instance, part), horizon_us, budget),
                 near=nearest_us(instance, part),
+                enough=np.where(inside, len(part.chunks), 0),
                 at_ends=at_ends,
             )
             for part in (layer.part(own), layer.part(~own))

@@ -11,7 +11,7 @@ import numpy as np
 from taccl.encoding.bounds.by_node import come_us, reach_us
 from taccl.encoding.bounds.capacity import Covers
 from taccl.encoding.bounds.cuts import Crossing
-from taccl.encoding.bounds.layer import Distances, Layer, held_at_start
+from taccl.encoding.bounds.layer import Distances, Layer, held_at_start, nearest_us
 from taccl.encoding.bounds.port_turns import Routes, StepTable
 from taccl.encoding.bounds.steps import OutOfBudget, Steps, gathered, informed, sum_of
 from taccl.encoding.bounds.tuning import STAGED_CUT_MOST_ROUTES
@@ -78,15 +78,26 @@ class Entering:
 
     Each of these is worked out when it is first requested.
 
+    Parameters
+    ----------
+    apart : whether what ranks hold is also counted by where it starts (`by_node`): that takes longer.
+
     Raises
     ------
     OutOfBudget : before it is known.
     """
 
     def __init__(
-        self, view: View, inside: BoolArray, crossing: Crossing, horizon_us: float, budget: Budget
+        self,
+        view: View,
+        inside: BoolArray,
+        crossing: Crossing,
+        horizon_us: float,
+        budget: Budget,
+        apart: bool = False,
     ) -> None:
         instance = view.instance
+        self._view, self._apart = view, apart
         self.instance, self.problem, self.inside = instance, view.problem, inside
         self.crossing, self.horizon_us, self.budget = crossing, horizon_us, budget
         self.at_ends = view.backwards
@@ -94,6 +105,17 @@ class Entering:
         self.within = Layer.of(instance, crossing.chunks, inside)
         self.pair = instance.once(Covers).narrowest(crossing.links).pair
         self.port = self.problem.topology.incidence[1][self.pair]
+
+    @property
+    def is_from_several_nodes(self) -> bool:
+        """Whether what is copied starts in several nodes, so that counting that apart may say more."""
+        starts, node_of = self.instance.demand.starts, self.problem.topology.node_of
+        nodes = np.unique(node_of[starts.rank[self.chosen[starts.chunk]]])
+        return len(nodes) > 1 and not self.problem.collective.is_reduction
+
+    def counted_apart(self, budget: Budget) -> Entering:
+        """The same with what ranks hold counted by where it starts, too."""
+        return Entering(self._view, self.inside, self.crossing, self.horizon_us, budget, apart=True)
 
     @cached_property
     def chosen(self) -> BoolArray:
@@ -143,7 +165,10 @@ class Entering:
         held = held_at_start(self.instance, layer)
         enough = np.zeros_like(held)
         enough[self.problem.topology.src[self.crossing.links]] = len(layer.chunks)
-        near = come_us(self.instance, layer, self.horizon_us, self.budget, self.at_ends)
+        if self._apart:
+            near = come_us(self.instance, layer, self.horizon_us, self.budget, self.at_ends)
+        else:
+            near = nearest_us(self.instance, layer)
         return gathered(
             *(self.problem, layer, held, self.horizon_us, self.budget, near, enough), at_ends=self.at_ends
         )

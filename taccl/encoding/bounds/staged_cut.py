@@ -40,6 +40,7 @@ from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.capacity import name_ports
 from taccl.encoding.bounds.cuts import Crossing, Crossings, Cut, members, narrow_cuts, rank_looks, root_cuts
 from taccl.encoding.bounds.entering import Entering
+from taccl.encoding.bounds.port_turns import Turns
 from taccl.encoding.bounds.staged_copies import CopiesEntering
 from taccl.encoding.bounds.staged_late import late_us
 from taccl.encoding.bounds.staged_one_group import has_one_port, one_group_us
@@ -109,24 +110,48 @@ def _looks(
 
 def _proofs(at: Entering, known_us: float, is_all: bool, closer: bool) -> Iterator[tuple[float, str]]:
     """What is proved of a crossing, and how; `is_all` says that these are all chunks that must enter."""
-    budget = at.budget
-    is_sum = at.problem.collective.is_reduction
+    budget, how = at.budget, "gathered before and spread after"
     try:
-        entering = SumsEntering(at) if is_sum else CopiesEntering(at)
-        apart = entering.turns(shared=False)
-        value_us = apart.least_end_us(entering.need, known_us)
-        yield value_us, "gathered before and spread after"
-        if not closer or (not value_us and apart.allow(entering.need, known_us / _CLOSER)):
+        entering, turns = _entering(at)
+        value_us = turns.least_end_us(entering.need, known_us)
+        yield value_us, how
+        if not closer and not at.is_from_several_nodes:
             return
     except OutOfBudget:
         return
+    if at.is_from_several_nodes:
+        known_us, apart = max(known_us, value_us), at.counted_apart(budget.share(STAGED_CUT_SHARE))
+        with suppress(OutOfBudget):
+            of_apart, turns_apart = _entering(apart)
+            value_us = max(value_us, turns_apart.least_end_us(of_apart.need, known_us))
+            at, entering, turns = apart, of_apart, turns_apart
+            yield value_us, how
+    at.budget = budget
+    with suppress(OutOfBudget):
+        if not closer or (not value_us and turns.allow(entering.need, known_us / _CLOSER)):
+            return
+        yield from _closer_proofs(at, entering, max(known_us, value_us), is_all)
+
+
+def _entering(at: Entering) -> tuple[CopiesEntering | SumsEntering, Turns]:
+    """What enters, with its turns on ports where each chunk of a group spreads as if by itself."""
+    is_sum = at.problem.collective.is_reduction
+    entering = SumsEntering(at) if is_sum else CopiesEntering(at)
+    return entering, entering.turns(shared=False)
+
+
+def _closer_proofs(
+    at: Entering, entering: CopiesEntering | SumsEntering, known_us: float, is_all: bool
+) -> Iterator[tuple[float, str]]:
+    """What closer looks prove beyond what is known, and how."""
+    budget = at.budget
     for case, how in _closer_looks(at, entering, is_all):
-        known_us = max(known_us, value_us)
         at.budget = budget.share(STAGED_CUT_SHARE)
         try:
             value_us = case(known_us)
         except OutOfBudget:
             continue
+        known_us = max(known_us, value_us)
         yield value_us, how
 
 

@@ -189,7 +189,9 @@ def _rounds(
     cases: Sequence[_Case], tried_us: Mapping[_Trial, float]
 ) -> Iterator[tuple[int, Sequence[_Trial]]]:
     """Rounds of trials with their numbers; each depends on what was tried in the rounds before."""
-    yield 0, [_Trial(case, style) for style in cases[0].styles for case in cases] if cases else []
+    in_all_styles = [_Trial(case, style) for style in STYLES[1:] for case in cases]
+    over_nodes = [case for case in cases[:1] if case.has_nodes]
+    yield 0, [*in_all_styles, *(_Trial(case, style) for case in over_nodes for style in STYLES_OF_NODES)]
     for number in range(1, HELP_ROUNDS + 1):
         plain = [each for each in tried_us if each.help_us == -math.inf]
         few = [each for each in plain if number == 1 or each.case.is_coarse]
@@ -210,9 +212,9 @@ class _Case:
         self._net = net_of(copying.problem, far_us[kind[0]], root)
 
     @property
-    def styles(self) -> tuple[tuple[bool, float, int, bool], ...]:
-        """All but the first."""
-        return (*(STYLES_OF_NODES if self._problem.topology.num_nodes > 2 else ()), *STYLES[1:])
+    def has_nodes(self) -> bool:
+        """Whether chunks go to two other nodes or more."""
+        return self._problem.topology.num_nodes > 2
 
     @property
     def is_coarse(self) -> bool:
