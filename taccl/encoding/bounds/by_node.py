@@ -30,7 +30,6 @@ from taccl.encoding.bounds.steps import OutOfBudget, Steps, gathered, informed
 from taccl.encoding.bounds.tuning import BY_NODE_MOST, BY_NODE_SHARE
 from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.action import Action, action_of
-from taccl.model.automorphism import Broken
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray
 from taccl.support.budget import Budget
@@ -130,8 +129,9 @@ def _by_node(
         except OutOfBudget:
             return found
         worked_out.append(ranks)
-        for rank in ranks.tolist() if both is not None else ():
-            found[rank] = np.sort(np.concatenate([each[rank].moments() for each in both or ()]))
+        if both is not None:
+            for rank in ranks.tolist():
+                found[rank] = np.sort(np.concatenate([each[rank].moments() for each in both]))
     return found
 
 
@@ -145,10 +145,13 @@ class _Exchanges:
         """None: it is no automorphism of the problem that keeps costs to the last bit."""
         key = int(ranks[0]), int(others[0])
         if key not in self._of:
-            exchanged = np.arange(self._problem.num_ranks)
-            if len(ranks) == len(others):
-                exchanged[ranks], exchanged[others] = others, ranks
-            action = action_of(self._problem, exchanged)
-            is_one = len(ranks) == len(others) and not isinstance(action, Broken) and action.is_exact
-            self._of[key] = action if is_one and isinstance(action, Action) else None
+            self._of[key] = self._action(ranks, others)
         return self._of[key]
+
+    def _action(self, ranks: IntArray, others: IntArray) -> Action | None:
+        if len(ranks) != len(others):
+            return None
+        exchanged = np.arange(self._problem.num_ranks)
+        exchanged[ranks], exchanged[others] = others, ranks
+        action = action_of(self._problem, exchanged)
+        return action if isinstance(action, Action) and action.is_exact else None

@@ -18,6 +18,7 @@ from taccl.encoding.bounds.tuning import STAGED_CUT_MOST_ROUTES
 from taccl.encoding.bounds.views import View
 from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray, IntArray
+from taccl.model.network import FloatArray
 from taccl.support.budget import Budget
 
 #: Up to this many chunks every size of a group is looked at by itself; of larger ones, a size is rounded up
@@ -80,7 +81,7 @@ class Entering:
 
     Parameters
     ----------
-    apart : whether what ranks hold is also counted by where it starts (`by_node`): that takes longer.
+    apart : whether what is a node's own and what is others' is counted apart (`by_node`): that takes longer.
 
     Raises
     ------
@@ -107,14 +108,16 @@ class Entering:
         self.port = self.problem.topology.incidence[1][self.pair]
 
     @property
-    def is_from_several_nodes(self) -> bool:
-        """Whether what is copied starts in several nodes, so that counting that apart may say more."""
-        starts, node_of = self.instance.demand.starts, self.problem.topology.node_of
-        nodes = np.unique(node_of[starts.rank[self.chosen[starts.chunk]]])
-        return len(nodes) > 1 and not self.problem.collective.is_reduction
+    def spans_nodes(self) -> bool:
+        """Whether ranks of several nodes have or want it on one side, so that counting apart may say more."""
+        demand, node_of = self.instance.demand, self.problem.topology.node_of
+        start = demand.starts.rank[self.chosen[demand.starts.chunk]]
+        return any(
+            len(np.unique(node_of[ranks])) > 1 for ranks in (start[~self.inside[start]], self.want > 0)
+        )
 
     def counted_apart(self, budget: Budget) -> Entering:
-        """The same with what ranks hold counted by where it starts, too."""
+        """The same with what ranks hold, and whom they inform, counted apart for each node and all others."""
         return Entering(self._view, self.inside, self.crossing, self.horizon_us, budget, apart=True)
 
     @cached_property
@@ -150,10 +153,14 @@ class Entering:
     def w(self) -> list[Steps]:
         """How many ranks of W one chunk can serve so long after it came to each rank there."""
         distances = self.instance.once(Distances).over(self.within.uses())
-        near = reach_us(self.instance, self.within, self.horizon_us, self.budget, self.at_ends)
+        near = self.reach_us(self.instance, self.within, self.at_ends)
         return informed(
             self.problem, self.within, distances, self.horizon_us, self.budget, self.at_ends, near
         )
+
+    def reach_us(self, instance: Instance, layer: Layer, at_ends: bool) -> list[FloatArray] | None:
+        """When chunks can have informed others, counted apart; None: shortest paths say it."""
+        return reach_us(instance, layer, self.horizon_us, self.budget, at_ends) if self._apart else None
 
     @cached_property
     def held(self) -> list[Steps]:

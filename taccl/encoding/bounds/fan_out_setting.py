@@ -73,7 +73,7 @@ class Setting:
         self.view, self.crossing, self.horizon_us, self.parts = view, crossing, horizon_us, parts
         self._inside, self._topology = inside, view.problem.topology
         small = replace(view, instance=view.instance.once(_of_small_chunks)) if parts else view
-        self._at = Entering(small, inside, crossing, horizon_us, budget)
+        self._at = Entering(small, inside, crossing, horizon_us, budget, apart=True)
         #: The most ranks of W that want a chunk or part, and the pairs of these and such ranks.
         self.each, self.need = int(self._at.wanting.max()), int(self._at.wanting.sum()) * max(1, parts)
         #: The most chunks or parts of C in a send, and the size of each.

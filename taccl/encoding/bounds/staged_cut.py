@@ -115,11 +115,11 @@ def _proofs(at: Entering, known_us: float, is_all: bool, closer: bool) -> Iterat
         entering, turns = _entering(at)
         value_us = turns.least_end_us(entering.need, known_us)
         yield value_us, how
-        if not closer and not at.is_from_several_nodes:
+        if not closer and not at.spans_nodes:
             return
     except OutOfBudget:
         return
-    if at.is_from_several_nodes:
+    if at.spans_nodes:
         known_us, apart = max(known_us, value_us), at.counted_apart(budget.share(STAGED_CUT_SHARE))
         with suppress(OutOfBudget):
             of_apart, turns_apart = _entering(apart)

@@ -45,7 +45,6 @@ from functools import cached_property
 
 import numpy as np
 
-from taccl.encoding.bounds.by_node import reach_us
 from taccl.encoding.bounds.entering import Entering, Spreads, Way
 from taccl.encoding.bounds.layer import Distances
 from taccl.encoding.bounds.port_turns import Turns
@@ -89,7 +88,7 @@ class SumsEntering:
         at, back = self.at, self.at.turned_round
         layer = replace(at.every, wanted=self.contributing)
         distances = back.once(Distances).over(layer.uses())
-        near = reach_us(back, layer, at.horizon_us, at.budget, at.turned_at_ends)
+        near = at.reach_us(back, layer, at.turned_at_ends)
         g = informed(back.problem, layer, distances, at.horizon_us, at.budget, at.turned_at_ends, near)
         return [steps.capped(self.contributors) for steps in g]
 
