@@ -189,9 +189,9 @@ def _rounds(
     cases: Sequence[_Case], tried_us: Mapping[_Trial, float]
 ) -> Iterator[tuple[int, Sequence[_Trial]]]:
     """Rounds of trials with their numbers; each depends on what was tried in the rounds before."""
+    over_nodes = [_Trial(case, style) for case in cases[:1] if case.has_nodes for style in STYLES_OF_NODES]
     in_all_styles = [_Trial(case, style) for style in STYLES[1:] for case in cases]
-    over_nodes = [case for case in cases[:1] if case.has_nodes]
-    yield 0, [*in_all_styles, *(_Trial(case, style) for case in over_nodes for style in STYLES_OF_NODES)]
+    yield 0, [*over_nodes[:1], *in_all_styles, *over_nodes[1:]]
     for number in range(1, HELP_ROUNDS + 1):
         plain = [each for each in tried_us if each.help_us == -math.inf]
         few = [each for each in plain if number == 1 or each.case.is_coarse]
