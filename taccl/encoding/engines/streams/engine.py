@@ -47,6 +47,10 @@ from taccl.support.jit import is_at_hand
 
 #: The part of all looks that a first schedule is expected to take.
 _LOOKS = 0.5
+#: The styles of `tuning`, without help from afar and by one chance.
+_STYLES, _STYLES_OF_NODES = (
+    tuple(Style(*each, help_us=-math.inf, seed=0) for each in rows) for rows in (STYLES, STYLES_OF_NODES)
+)
 
 
 def serves(instance: Instance) -> Verdict:
@@ -153,7 +157,7 @@ def _trials(cases: Sequence[_Case], seed: int, budget: Budget) -> Iterator[tuple
     for case in cases:
         if took_us and not case.has_time(effort, budget):
             break
-        copies, effort = case.copies(STYLES[0], seed, budget)
+        copies, effort = case.copies(_STYLES[0], seed, budget)
         least_us, took_us[case] = min(took_us.values(), default=math.inf), copies.makespan_us
         slower = slower + 1 if copies.makespan_us > SLOWER * least_us else 0
         if copies.makespan_us < least_us:
@@ -169,15 +173,15 @@ def _further_trials(
     """The fastest cuts in all styles, the best of these with help from afar, and the best by other seeds."""
     best_us, in_vain = min(took_us.values(), default=math.inf), 0
     cases = sorted(took_us, key=took_us.__getitem__)[:MOST_CASES]
-    tried_us = {_Trial(case, STYLES[0]): took_us[case] for case in cases}
+    tried_us = {_Trial(case, _STYLES[0]): took_us[case] for case in cases}
     for number, trials in _rounds(cases, tried_us):
         is_help = 0 < number <= HELP_ROUNDS
         for trial in trials:
             if in_vain == MOST_IN_VAIN or not trial.case.has_time(effort, budget):
                 return
-            copies, effort = trial.case.copies(trial.style, seed + number, budget, trial.help_us)
+            copies, effort = trial.case.copies(trial.style, seed + number, budget)
             # Help that gains nothing has no further turns.
-            if not is_help or copies.makespan_us < tried_us[trial.without_help] - TOLERANCE_US:
+            if not is_help or copies.makespan_us < tried_us[trial.with_help(-math.inf)] - TOLERANCE_US:
                 tried_us[trial] = min(tried_us.get(trial, math.inf), copies.makespan_us)
             in_vain += not is_help
             if copies.makespan_us < best_us - TOLERANCE_US:
@@ -189,14 +193,15 @@ def _rounds(
     cases: Sequence[_Case], tried_us: Mapping[_Trial, float]
 ) -> Iterator[tuple[int, Sequence[_Trial]]]:
     """Rounds of trials with their numbers; each depends on what was tried in the rounds before."""
-    over_nodes = [_Trial(case, style) for case in cases[:1] if case.has_nodes for style in STYLES_OF_NODES]
-    in_all_styles = [_Trial(case, style) for style in STYLES[1:] for case in cases]
+    fastest_cut = [case for case in cases[:1] if case.num_nodes > 2]  # chunks go to several other nodes
+    over_nodes = [_Trial(case, style) for case in fastest_cut for style in _STYLES_OF_NODES]
+    in_all_styles = [_Trial(case, style) for style in _STYLES[1:] for case in cases]
     yield 0, [*over_nodes[:1], *in_all_styles, *over_nodes[1:]]
     for number in range(1, HELP_ROUNDS + 1):
-        plain = [each for each in tried_us if each.help_us == -math.inf]
+        plain = [each for each in tried_us if each.style.help_us == -math.inf]
         few = [each for each in plain if number == 1 or each.case.is_coarse]
         fastest = sorted(few, key=tried_us.__getitem__)[:MOST_PAIRS]
-        yield number, [replace(each, help_us=part * tried_us[each]) for part in HELP for each in fastest]
+        yield number, [each.with_help(part * tried_us[each]) for part in HELP for each in fastest]
     for number in range(HELP_ROUNDS + 1, MOST_ROUNDS):
         yield number, sorted(tried_us, key=tried_us.__getitem__)[:MOST_PAIRS]
 
@@ -212,9 +217,9 @@ class _Case:
         self._net = net_of(copying.problem, far_us[kind[0]], root)
 
     @property
-    def has_nodes(self) -> bool:
-        """Whether chunks go to two other nodes or more."""
-        return self._problem.topology.num_nodes > 2
+    def num_nodes(self) -> int:
+        """The nodes of the machine."""
+        return self._problem.topology.num_nodes
 
     @property
     def is_coarse(self) -> bool:
@@ -225,16 +230,10 @@ class _Case:
         """Whether there is time for one trial more; `effort` as `copies` found it."""
         return budget.remaining_s() > LOOK * effort * _looks(self._copying) / UNITS_PER_S
 
-    def copies(
-        self, style: tuple[bool, float, int, bool], seed: int, budget: Budget, help_us: float = -math.inf
-    ) -> tuple[Schedule, float]:
-        """The chunks in one style, by one chance, and what part of all looks that there could be it took.
-
-        `help_us` : as of `Style`.
-        """
+    def copies(self, style: Style, seed: int, budget: Budget) -> tuple[Schedule, float]:
+        """The chunks in one style, by one chance, and what part of all looks that there could be it took."""
         problem, root = self._copying, int(self._copying.collective.source[0])
-        counts_root, even, most, once = style
-        exact = Style(counts_root, even, min(most, problem.max_group), once, help_us, seed)
+        exact = style._replace(most=min(style.most, problem.max_group), seed=seed)
         chunk, link, start_us, send, looks = disseminated(self._net, problem.num_chunks, root, exact)
         budget.spend(LOOK * looks + ROW * len(chunk))
         starts = start_us[np.flatnonzero(np.diff(send, prepend=-1))]
@@ -257,15 +256,14 @@ class _Case:
 
 @dataclass(frozen=True)
 class _Trial:
-    """A cut in a style, and until when help from afar may come."""
+    """A cut in a style."""
 
     case: _Case
-    style: tuple[bool, float, int, bool]
-    help_us: float = -math.inf
+    style: Style
 
-    @property
-    def without_help(self) -> _Trial:
-        return replace(self, help_us=-math.inf)
+    def with_help(self, help_us: float) -> _Trial:
+        """The same with help from afar until then, as of `Style`."""
+        return replace(self, style=self.style._replace(help_us=help_us))
 
 
 def _looks(problem: Problem) -> int:
