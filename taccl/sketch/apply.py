@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -71,17 +71,18 @@ class SketchedNetwork:
     notes: tuple[str, ...] = ()
 
     @cached_property
-    def _effective(self) -> dict[Served, LogicalTopology]:
-        """The last effective network: of 261,632 links one takes seconds to make, and much memory."""
-        return {}
+    def effective(self) -> Callable[[Served], LogicalTopology]:
+        """The network under the costs of what serves its links, as engines see it.
 
-    def effective(self, served: Served) -> LogicalTopology:
-        """The network under the costs of what serves its links, as engines see it."""
-        if served not in self._effective:
-            made = effective_network(self.topology, served.protocol, served.blocks, served.pace)
-            self._effective.clear()
-            self._effective[served] = made
-        return self._effective[served]
+        The last one is kept: to make one of 261,632 links takes a second.
+        """
+        topology = self.topology
+
+        @lru_cache(maxsize=1)
+        def made(served: Served) -> LogicalTopology:
+            return effective_network(topology, served.protocol, served.blocks, served.pace)
+
+        return made
 
     def applied(self, collective: Collective, chunk_mb: float, max_group: int = NO_LIMIT) -> Applied:
         """The problem of a collective, as `apply_sketch` makes it, which says what it raises."""

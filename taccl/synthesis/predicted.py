@@ -217,11 +217,11 @@ def _executor_of(network: LogicalTopology) -> Executor:
 def wires_bound(problem: Problem, limit: Budget | None = None) -> Proof:
     """What bytes through ports take at least, however finely they are cut: pieces go through in rounds.
 
-    Of data alone: a protocol's flags are so many bytes more for each.
+    It is for data alone; a protocol puts `wire` bytes on the wire for each byte of data, which scales it.
 
     Parameters
     ----------
-    limit : after which no proof is begun; None: as much work as proves that of 512 GPUs.
+    limit : after which no proof is begun; None: a fixed amount of work.
     """
     network = problem.topology
     fluid = replace(network, alpha_us=np.zeros(network.num_links), occupancy="pipelined")
@@ -231,7 +231,7 @@ def wires_bound(problem: Problem, limit: Budget | None = None) -> Proof:
 
 
 def _carried(moved: Proof, wire: float) -> Proof:
-    """What is proved of data where so many bytes go over the wire for each of them."""
+    """The bound where `wire` bytes go over the wire for each byte of data; no alphas are in it."""
     return replace(moved, value_us=moved.value_us * wire)
 
 

@@ -70,7 +70,7 @@ class Collectives:
         check_alike(digests)
         puts = puts_of(self.group) if one_sided else None
 
-        def exchange_for(device: torch.device) -> Exchange:
+        def exchange_for(device: torch.device) -> Exchange:  # must not refer to self: see `Planned`
             if puts is not None and device.type == "cuda":
                 return puts
             return messages_of(used._get_backend(device))

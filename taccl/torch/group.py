@@ -46,7 +46,7 @@ class PlannedGroup(dist.ProcessGroup):  # type: ignore[misc]
         self._set_default_backend(_TYPE.GLOO)
         store.set(f"plans/{rank}", plans.digest)
         check_alike([store.get(f"plans/{each}").decode() for each in range(size)])
-        inner = self._inner
+        inner = self._inner  # the function below must not refer to self: see `Planned`
         self._planned = Planned(plans, rank, size, lambda device: messages_of(inner[device.type]))
 
     def _add_inner(self, device: str, kind: Any, backend: Any) -> None:

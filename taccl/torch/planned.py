@@ -48,8 +48,8 @@ class Planned:
         #: Calls by (collective, who ran them): the name of a plan, or `inner`.
         self.counts: Counter[tuple[str, str]] = Counter()
         self._worker = _Worker()
-        # None of what it keeps names it: a backend has to end with its group, not with the interpreter,
-        # whose lock its threads may want when there is none any more
+        # No cycle of references may lead back here: it would keep the backend alive until the interpreter
+        # ends, and gloo's threads, which may need the interpreter's lock, would then abort the process.
         self._steps = cache(lambda plan, in_place: steps_of(plan.rounds(in_place=in_place), rank))
 
     def start(

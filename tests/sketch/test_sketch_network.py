@@ -3,9 +3,19 @@ import pytest
 
 from taccl.errors import CollectiveError, SketchError
 from taccl.model.collectives import make_collective
+from taccl.model.engine_costs import Served
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem
-from taccl.sketch import Internode, Relay, Sketch, apply_sketch, find_sketch, load_sketch, parse_sketch
+from taccl.sketch import (
+    Internode,
+    Relay,
+    Sketch,
+    apply_sketch,
+    find_sketch,
+    load_sketch,
+    parse_sketch,
+    sketched,
+)
 from taccl.topologies import PhysicalTopology, build_topology, parse_topology
 
 
@@ -193,3 +203,26 @@ domain: {switch: nvs, nodes: 2}
     assert network.memory_of.tolist() == [0, 0, 0, 0, 2, 2, 2, 2]
     alone = applied(None, build_topology("dgx2", nodes=2)).topology
     assert alone.domain_of is None and alone.memory_of is alone.node_of
+
+
+EXECUTED = """\
+name: executed
+gpus: 2
+links: [{pairs: [0-1], alpha_us: 1, bandwidth_gbps: 20}]
+executor:
+  reduce_us: 1
+  reduce_gbps: 20
+  protocols:
+    LL: {launch_us: 5, hop_us: 0.5, slice_us: 0.25, block_gbps: 4, piece: 16KB}
+"""
+
+
+def test_a_network_under_costs_is_made_once_and_the_last_one_is_kept() -> None:
+    network, one = sketched(None, parse_topology(EXECUTED)), Served("LL", 1)
+    made = network.effective(one)
+    assert network.effective(one) is made
+    assert network.effective(Served("LL", 2)) is not made
+    again = network.effective(one)
+    assert again is not made
+    assert (again.alpha_us == made.alpha_us).all()
+    assert (made.alpha_us > network.topology.alpha_us).all()

@@ -122,3 +122,10 @@ def test_the_same_search_finds_the_same_on_any_machine() -> None:
     small = problem(machine(6, links), "allgather")
     notes = {with_symmetry_found(small, Budget.of_work(units))[1] for units in (15, 15, 15)}
     assert len(notes) == 1
+
+
+def test_nothing_is_told_where_finding_out_would_take_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    nearly = measured(1.0, 1.02, 1.0, 1.01)
+    assert lost_by_costs(nearly) is not None
+    monkeypatch.setattr("taccl.encoding.symmetry.search._MOST_CELLS_FOR_NOTE", 8)
+    assert lost_by_costs(nearly) is None
