@@ -42,13 +42,18 @@ def by_nodes(topology: LogicalTopology) -> IntArray | None:
     return None if nodes is None or nodes.shape[1] == 1 else nodes
 
 
-def sides(num_ranks: int) -> Iterator[IntArray]:
-    """Grids of two and three axes, the most even first: the tori that ranks may be numbered along."""
+def sides(num_ranks: int, shares: int = 1) -> Iterator[IntArray]:
+    """Grids of two and three axes, the most even first: the tori that ranks may be numbered along.
+
+    `shares` : the fewest that a whole buffer must be cut into for each to go as one send. Where it goes as no
+    single one, the last grid has so many ranks on its first of two axes, or as few more as there can be.
+    """
     shapes = [
         shape for count in (2, 3) for shape in factors(num_ranks, count) if all(side > 1 for side in shape)
     ]
     shapes.sort(key=lambda shape: (max(shape) / min(shape), len(shape)))
-    for shape in shapes[:GRID_MOST_SHAPES]:
+    of_shares = sorted(shape for shape in shapes if len(shape) == 2 and shape[0] >= shares > 1)
+    for shape in dict.fromkeys((*shapes[:GRID_MOST_SHAPES], *of_shares[:1])):
         yield np.arange(num_ranks).reshape(shape)
 
 

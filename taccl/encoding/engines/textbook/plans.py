@@ -205,7 +205,7 @@ def _grids(problem: Problem) -> Iterator[tuple[IntArray, bool]]:
     nodes = by_nodes(topology)
     if nodes is None:
         if topology.num_nodes == 1:
-            for grid in sides(problem.num_ranks):
+            for grid in sides(problem.num_ranks, -(-problem.num_chunks // problem.max_group)):
                 yield grid, grid.ndim == 2
         return
     yield nodes, True

@@ -262,3 +262,13 @@ def test_small_buffers_go_round_a_ring_in_both_directions(ranks: int, steps: int
 def test_on_a_torus_whole_buffers_go_round_along_both_axes_at_once() -> None:
     """Half of 1 KB along rows first, half along columns: 2 x 2 steps of 0.5 us and 10 ns."""
     assert best_us(make_problem("allreduce", topology="torus:5x5", size="1KB").problem) <= 4 * 0.5105
+
+
+def test_buffers_of_more_chunks_than_a_send_takes_are_shared_by_two() -> None:
+    """A send takes 71 of 72 chunks: two ranks halve them, sum up with 35 others in six steps, exchange."""
+    many = make_problem("allreduce", topology="switch:72", size="1KB", chunks=1).problem
+    name = "all-pairs along axis 0, then Bruck of whole shares along axis 1 of 2x36"
+    halves = by_name(Instance(many), name)
+    assert halves is not None
+    halves.check()
+    assert halves.makespan_us == pytest.approx(8 * (0.5 + 36 * many.chunk_mb * 20.97152))

@@ -188,6 +188,15 @@ def test_sides_of_a_torus() -> None:
     assert not list(sides(7))
 
 
+@pytest.mark.parametrize(("shares", "shape"), [(2, (2, 36)), (3, (3, 24)), (4, (4, 18))])
+def test_one_grid_has_as_few_ranks_on_an_axis_as_there_must_be_shares(
+    shares: int, shape: tuple[int, int]
+) -> None:
+    """The most even grids of 72 ranks have sides of three and more."""
+    assert [grid.shape for grid in sides(72, shares)] == [*(grid.shape for grid in sides(72)), shape]
+    assert [grid.shape for grid in sides(12, shares)] == [grid.shape for grid in sides(12)]
+
+
 def test_libraries_have_trees_of_nodes_and_no_grids_or_pipelines() -> None:
     instance = Instance(problem(railed_nodes(4, 2), "allreduce"))
     names = {name.partition(", ")[0] for name, _ in of_libraries(instance, Budget.of_work(20_000))}
