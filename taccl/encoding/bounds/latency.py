@@ -24,6 +24,7 @@ from dataclasses import replace
 import numpy as np
 
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
+from taccl.encoding.bounds.straight import sizeless, straight_us
 from taccl.encoding.bounds.tuning import LATENCY_MOST_CELLS, LATENCY_MOST_LINKS_OF_ALPHAS
 from taccl.encoding.bounds.views import View
 from taccl.encoding.instance import Instance
@@ -76,7 +77,7 @@ def arrival_bound(instance: Instance) -> Proof:
 
 def alphas_bound(instance: Instance) -> Proof:
     """The alphas of the longest of those paths, which hold for any number of chunks."""
-    proof = latency_bound(Instance(replace(instance.problem, chunk_mb=0.0)))
+    proof = latency_bound(instance.once(sizeless))
     way = proof.witness.removeprefix("latency of ")
     return replace(proof, witness=f"the alphas on the way of {way}", holds_for_any_chunks=True)
 
@@ -102,13 +103,17 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
     if view.problem.topology.num_links <= LATENCY_MOST_LINKS_OF_ALPHAS:
         yield view.instance.once(alphas_bound)
     yield latency_bound(view.instance)
+    if view.requested is not None and view.problem.num_ranks**3 <= LATENCY_MOST_CELLS:
+        for any_chunks in (True, False):
+            yield LATENCY.proof(*straight_us(view.instance, any_chunks=any_chunks), any_chunks=any_chunks)
     if view.requested is not None and view.requested.features - {"reductions"}:
         yield arrival_bound(view.requested)
 
 
 LATENCY = Bound(
     name="latency",
-    about="some chunk has to travel its shortest path, from when it is ready until its tail is over",
+    about="some chunk has to travel its shortest path, from when it is ready until its tail is over; and "
+    "where no way round is short enough, all go straight and take turns at ports",
     remedy="a more direct or a faster way for that chunk, or more --chunks, each of them smaller",
     prove=_prove,
     features=RELAXED,
