@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from taccl.encoding.bounds import Proof, known_bounds, proofs, quick_bound
 from taccl.encoding.bounds.stream import NOTHING
@@ -12,6 +12,7 @@ from taccl.encoding.portfolio.journal import reported
 from taccl.model.problem import Problem
 from taccl.model.tolerance import contradicts
 from taccl.support.budget import Budget
+from taccl.synthesis.autotune.trials import Trial
 from taccl.synthesis.autotune.tuning import CHUNK_COUNTS_MOST_CHUNKS
 
 #: Finer than this, alpha is nearly all that a chunk costs on any link between GPUs. Where ports are not
@@ -64,6 +65,15 @@ class Proved:
     def of(self, instance: Instance) -> Proof:
         """What is proved of one number; the coarsest instance knows its own, so no search tells it again."""
         return self._of_coarsest if instance is self._coarsest else self.any_chunks
+
+    def with_those_of(self, trials: Iterable[Trial], time_us: float) -> Proof:
+        """The largest for any number of chunks, whichever number it was proved next to.
+
+        None stands above the `time_us` that was found.
+        """
+        proved = (self.any_chunks, *(trial.found.any_chunks for trial in trials))
+        true = (proof for proof in proved if not contradicts(proof.value_us, time_us))
+        return max(true, key=lambda proof: proof.value_us, default=NOTHING)
 
     def forget_wrong(self, instance: Instance, time_us: float) -> None:
         """A bound above a valid schedule is a mistake of whoever proved it, and must not pass for a proof."""

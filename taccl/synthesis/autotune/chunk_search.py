@@ -222,7 +222,7 @@ class ChunkSearch:
             status=status,
             seconds=passed_s,
             failures=failures,
-            any_chunks=max(best.found.any_chunks, self._proved.any_chunks, key=lambda proof: proof.value_us),
+            any_chunks=self._proved.with_those_of(self.trials, best.time_us),
         )
         return Choice.of(best, chosen, self.trials)
 

@@ -113,6 +113,7 @@ class Trial:
             self.found,
             lower_bound_us=best.lower_bound_us,
             bound_source=best.bound_source,
+            any_chunks=max(self.found.any_chunks, found.any_chunks, key=lambda proof: proof.value_us),
             engines=engines,
             declined=tuple(each for name, each in declined.items() if name not in ran),
             failures=tuple(dict.fromkeys((*self.found.failures, *found.failures))),

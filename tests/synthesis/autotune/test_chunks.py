@@ -8,6 +8,7 @@ import pytest
 
 from taccl import bounds, synthesize
 from taccl.api import Formulated, make_problem
+from taccl.encoding.bounds import NOTHING
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.textbook.engine import built
@@ -18,10 +19,10 @@ from taccl.errors import CollectiveError, NoScheduleInTime, SolverError, TacclEr
 from taccl.model.schedule import Schedule
 from taccl.model.units import MB
 from taccl.support.budget import Budget
-from taccl.synthesis.autotune.chunk_counts import candidates
+from taccl.synthesis.autotune.chunk_counts import Proved, candidates
 from taccl.synthesis.autotune.chunks import choose_chunks
 from taccl.synthesis.autotune.seeds import from_books, numbers_in_books
-from taccl.synthesis.autotune.trials import Choice, merged
+from taccl.synthesis.autotune.trials import Choice, Trial, merged
 from taccl.synthesis.search import STOP, Answer, Progress
 
 #: Work and no seconds, so that no clock decides what a test sees.
@@ -92,6 +93,23 @@ def test_each_time_stands_with_the_bound_for_its_number(first_schedules_only: li
         assert tried.lower_bound_us <= largest.value_us
         assert choice.found.any_chunks.value_us <= tried.time_us
     assert [tried.remark for tried in choice.tried].count("chosen") == 1
+
+
+def test_what_is_proved_for_any_number_counts_whichever_it_was_proved_next_to(
+    first_schedules_only: list[int],
+) -> None:
+    """A search that finds nothing better may know more, or one of another number."""
+    choice = chosen()
+    time_us = choice.found.schedule.makespan_us
+    proofs = (replace(NOTHING, value_us=part * time_us) for part in (0, 0.3, 0.4, 1.1))
+    nothing, low, high, false = (replace(choice.found, any_chunks=proof) for proof in proofs)
+    first, *others = (Trial(1, choice.formulated, found, 1.0) for found in (nothing, high, false))
+    first.learn(low)
+    assert first.found.any_chunks is low.any_chunks
+    first.learn(nothing)
+    assert first.found.any_chunks is low.any_chunks
+    proved = Proved(Instance(choice.formulated.problem), Budget.of_work(0), lambda name, fault: None)
+    assert proved.with_those_of([first, *others], time_us) is high.any_chunks
 
 
 def test_what_is_proved_of_one_chunk_before_any_trial_is_its_bound(first_schedules_only: list[int]) -> None:
