@@ -134,7 +134,7 @@ ENCODING = (
     ),
     Room(
         "engines.part_of_all",
-        "a Gather as part of what an engine builds for an AllGather",
+        "a Gather and a Broadcast as part of what an engine builds for an AllGather and an AllReduce",
         ("engines.engine", "engines.tuning"),
     ),
     Room(

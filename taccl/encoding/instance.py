@@ -226,6 +226,11 @@ class Instance:
             return self.phases.reduce_phase
         return self._on_the_same_network(self.problem.reversed(), self.part)
 
+    @property
+    def copying(self) -> Instance:
+        """The problem, or the reversed one where all chunks are sums for one rank: either only copies."""
+        return self.reversed if self.demand.reduces.all() and self.demand.to_one else self
+
     def proves(self, bound_us: float) -> None:
         """Keep a bound that somebody proved, if it is the best so far."""
         self.bound_us = max(self.bound_us, bound_us)

@@ -1,12 +1,13 @@
-"""Build a Gather as the part of an AllGather that ends at the root, and a Scatter as the same backwards.
+"""Build what is a part of something larger: a Gather of an AllGather, a Broadcast of an AllReduce.
 
-An engine that composes an AllGather (gather in nodes, cross in few sends, in batches) serves a Gather, too.
-Sends that carry nothing to the root are left out, and the others keep their order, so none starts later.
+An engine that builds an AllGather (gather in nodes, cross in few sends, in batches) serves a Gather, too:
+sends that carry nothing to the root are left out. And what the root's contribution does in an AllReduce is a
+Broadcast. The other sends keep their order, so none starts later. Scatter and Reduce are the same backwards.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -14,11 +15,13 @@ import numpy as np
 
 from taccl.encoding.core.backwards import read_backwards, turned_round
 from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.phases import merged
 from taccl.encoding.core.sequence import in_sequence
 from taccl.encoding.core.update import Update
-from taccl.encoding.engines.engine import Run, Verdict, no
-from taccl.encoding.engines.tuning import PART_OF_ALL_MOST_ROWS
+from taccl.encoding.engines.engine import AcrossChunks, Run, Verdict, no
+from taccl.encoding.engines.tuning import PART_OF_ALL_MOST_CHUNKS, PART_OF_ALL_MOST_ROWS
 from taccl.encoding.instance import Instance
+from taccl.model.collective import BoolArray, IntArray
 from taccl.model.collectives import make_collective
 from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
@@ -26,66 +29,108 @@ from taccl.support.budget import Budget
 
 
 class _Whole(NamedTuple):
-    """The AllGather, and the Gather that is a part of it: the problem, or the problem turned round."""
+    """The AllGather or AllReduce, and its part: the problem, or the problem turned round."""
 
     all: Instance
-    part: Problem
+    part: Instance
 
 
 def serves_part_of(served: Callable[[Instance], Verdict]) -> Callable[[Instance], Verdict]:
-    """Whether one rank has, or wants, as much of each, and the AllGather is `served`."""
+    """Whether one rank has, or wants, as much of each, or the same of all, and the whole is `served`."""
 
     def serves(instance: Instance) -> Verdict:
-        problem = instance.problem
-        if not (instance.demand.delivers or instance.demand.gathers):
-            return no("it is for what one rank has for each of the others, or wants of each")
-        limits = problem.limits
+        demand, part = instance.demand, instance.copying
+        is_root = part.demand.broadcasts and len(np.unique(part.problem.collective.source)) == 1
+        if not (is_root or demand.delivers or demand.gathers):
+            return no("it is for what one rank has for the others, or wants of them")
+        problem, limits = instance.problem, instance.problem.limits
         if problem.sizes is not None or problem.symmetry or limits.may_use is not None or limits.own_first:
             return no("chunks are unequal, or a sketch says who sends for whom, in which order or symmetry")
         each, rest = divmod(problem.num_chunks, problem.num_ranks)
         owners = np.arange(problem.num_chunks) // max(1, each)
-        collective = problem.collective
-        ends = collective.destination if instance.demand.delivers else collective.source
-        if rest or not np.array_equal(ends, owners):
+        ends = demand.delivers or demand.gathers
+        if rest or not each or (ends and not np.array_equal(_ends(instance), owners)):
             return no("ranks have unequal parts")
         if problem.num_chunks * problem.num_ranks > PART_OF_ALL_MOST_ROWS:
-            return no("the AllGather has too many transfers")
+            return no("the whole has too many transfers")
         return served(instance.once(_whole).all)
 
     return serves
 
 
 def part_of(build: Run) -> Run:
-    """The parts of what an engine builds for the AllGather."""
+    """The parts of what an engine builds for the whole."""
 
     def run(
         instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
     ) -> Iterator[Update]:
-        whole = instance.once(_whole)
         best_us = float("inf") if incumbent is None else incumbent.makespan_us
-        for update in build(whole.all, options, budget, None):
+        for update in build(instance.once(_whole).all, options, budget, None):
             if update.schedule is None:
                 continue
-            part = _that_ends_at_root(whole.part, update.schedule)
-            if whole.part is not instance.problem:
-                part = read_backwards(instance.problem, part)
+            part = _part(instance, update.schedule)
             if part.makespan_us < best_us - TOLERANCE_US:
                 best_us = part.makespan_us
-                yield Update(f"part of an AllGather, {update.stage}", part)
+                yield Update(f"part of all, {update.stage}", part)
 
     return run
 
 
+def across_part_of(serves: Callable[[Instance], Verdict], across: AcrossChunks) -> AcrossChunks:
+    """The same for several numbers of chunks, of those that are served; not of the finest."""
+
+    def answers(instances: Sequence[Instance], budget: Budget) -> Iterator[Schedule]:
+        served = {each.once(_whole).all.problem: each for each in instances if serves(each)}
+        wholes = [each.once(_whole).all for each in served.values()]
+        coarse = [
+            each for each in wholes if each.problem.collective.chunks_per_rank <= PART_OF_ALL_MOST_CHUNKS
+        ]
+        best_us = float("inf")
+        for schedule in across(coarse, budget):
+            part = _part(served[schedule.problem], schedule)
+            if part.makespan_us < best_us - TOLERANCE_US:
+                best_us = part.makespan_us
+                yield part
+
+    return answers
+
+
+def _ends(instance: Instance) -> IntArray:
+    """The rank that each chunk is for, or from, other than the root."""
+    collective = instance.problem.collective
+    return collective.destination if instance.demand.delivers else collective.source
+
+
 def _whole(instance: Instance) -> _Whole:
-    problem = instance.problem
-    part = turned_round(problem) if instance.demand.delivers else problem
-    each = problem.num_chunks // problem.num_ranks
-    every = replace(part, collective=make_collective("allgather", problem.num_ranks, each))
-    return _Whole(Instance(every), part)
+    demand, part = instance.demand, instance.copying
+    if demand.delivers:
+        part = Instance(turned_round(instance.problem))
+    name = "allgather" if demand.delivers or demand.gathers else "allreduce"
+    problem = part.problem
+    collective = make_collective(name, problem.num_ranks, problem.num_chunks // problem.num_ranks)
+    return _Whole(Instance(replace(problem, collective=collective)), part)
 
 
-def _that_ends_at_root(problem: Problem, whole: Schedule) -> Schedule:
-    """The sends that brought each chunk to the root, in their order and groups, each as early as possible."""
+def _part(instance: Instance, whole: Schedule) -> Schedule:
+    """The part of a schedule, as a schedule of the problem that is requested."""
+    demand, part = instance.demand, instance.once(_whole).part.problem
+    if demand.delivers or demand.gathers:
+        gathered = _of_rows(part, whole, _that_end_at_root(part, whole))
+        return read_backwards(instance.problem, gathered) if demand.delivers else gathered
+    copies = _of_rows(part, whole, _that_leave_root(part, whole))
+    return copies if part is instance.problem else merged(instance.problem, copies, None)
+
+
+def _of_rows(problem: Problem, whole: Schedule, kept: BoolArray) -> Schedule:
+    """Some sends of a schedule in their order and groups, as copies, each as early as possible."""
+    rows = np.flatnonzero(kept)
+    rows = rows[np.lexsort((whole.group[rows], whole.start_us[rows]))]
+    adds = np.zeros(len(rows), dtype=np.bool_)
+    return in_sequence(problem, whole.chunk[rows], whole.link[rows], adds, whole.group[rows])
+
+
+def _that_end_at_root(problem: Problem, whole: Schedule) -> BoolArray:
+    """The rows that brought each chunk to the root."""
     root = int(problem.collective.destination[0])
     order = np.argsort(whole.start_us, kind="stable")
     came = np.full((problem.num_chunks, problem.num_ranks), -1)
@@ -96,7 +141,26 @@ def _that_ends_at_root(problem: Problem, whole: Schedule) -> Schedule:
         row = came[chunk, at]
         chunk, row = chunk[row >= 0], row[row >= 0]
         kept[row], at = True, whole.src[row]
-    rows = np.flatnonzero(kept)
-    rows = rows[np.lexsort((whole.group[rows], whole.start_us[rows]))]
-    adds = np.zeros(len(rows), dtype=np.bool_)
-    return in_sequence(problem, whole.chunk[rows], whole.link[rows], adds, whole.group[rows])
+    return kept
+
+
+def _that_leave_root(problem: Problem, whole: Schedule) -> BoolArray:
+    """The rows that first brought to each rank something of the root's part in each sum.
+
+    Every other rank's sum has that part, so some row after another carried it there.
+    """
+    root, kept = int(problem.collective.source[0]), np.zeros(len(whole), dtype=np.bool_)
+    there_us = np.full((problem.num_chunks, problem.num_ranks), np.inf)
+    there_us[:, root] = -np.inf
+    late_first, came = np.argsort(-whole.end_us, kind="stable"), np.zeros(there_us.shape, dtype=np.int64)
+    while True:
+        rows = late_first[(there_us[whole.chunk, whole.src] <= whole.start_us + TOLERANCE_US)[late_first]]
+        first = np.full(came.shape, -1)
+        first[whole.chunk[rows], whole.dst[rows]] = rows
+        first[:, root] = -1
+        if np.array_equal(first, came):
+            break
+        came, is_there = first, first >= 0
+        there_us[is_there] = whole.end_us[first[is_there]]
+    kept[came[came >= 0]] = True
+    return kept

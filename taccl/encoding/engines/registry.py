@@ -32,7 +32,7 @@ from taccl.encoding.engines.needs import (
     has_many_chunks,
     is_large_message,
 )
-from taccl.encoding.engines.part_of_all import part_of, serves_part_of
+from taccl.encoding.engines.part_of_all import across_part_of, part_of, serves_part_of
 from taccl.encoding.engines.turned import turned
 from taccl.encoding.instance import Instance
 from taccl.errors import SolverError, TacclError
@@ -72,6 +72,7 @@ _hierarchical = Engine(
     role="first",
     of_node_0=hierarchical.of_node_0,
 )
+_part_of_books = serves_part_of(textbook.serves)
 _routes = Engine(
     name="routes",
     about="trees and paths at balanced loads, put in order by one scheduler: pipelines and matchings",
@@ -153,12 +154,25 @@ ENGINES: tuple[Engine, ...] = (
     _hierarchical,
     Engine(
         name="part-of-all",
-        about="what one rank wants of a hierarchical AllGather; a Scatter backwards",
+        about="what one rank has or wants, as it goes in a hierarchical AllGather or AllReduce",
         features=COPIES_AND_SUMS,
         serves=serves_part_of(hierarchical.serves),
         run=part_of(hierarchical.hierarchical),
+        takes_sums=True,
         role="first",
         part_of="hierarchical",
+    ),
+    Engine(
+        name="part-of-books",
+        about="the same of textbook algorithms",
+        features=COPIES_AND_SUMS,
+        serves=_part_of_books,
+        run=part_of(textbook.textbook),
+        takes_sums=True,
+        role="first",
+        across_chunks=across_part_of(_part_of_books, textbook.fastest),
+        cuts=(1, 2, 4, 8, 16, 32, 64, 128, 256),
+        part_of="textbook",
     ),
     Engine(
         name="gather-cross-scatter",

@@ -43,3 +43,5 @@ NEEDS_SMALL = 2_000
 
 #: With more transfers an AllGather takes too long to be made for one rank's part of it.
 PART_OF_ALL_MOST_ROWS = 300_000
+#: The most chunks for each rank where a whole is built for several numbers of chunks, as in textbooks.
+PART_OF_ALL_MOST_CHUNKS = 16

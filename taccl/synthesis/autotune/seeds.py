@@ -42,10 +42,12 @@ def from_books(
     stated = [state(number) for number in numbers if budget.remaining_s()]
     on_members = [each.members_instance or each for each in stated]
     lifted = {id(each.members.problem): each.members for each in stated if each.members is not None}
-    engines = [each for each in ENGINES if each.across_chunks and stated and serves_somehow(each, stated[0])]
+    engines = [
+        each for each in ENGINES if each.across_chunks and any(serves_somehow(each, cut) for cut in stated)
+    ]
     for place, engine in enumerate(engines):
         assert engine.across_chunks is not None
-        instances = stated if engine.can(stated[0]) else on_members
+        instances = stated if any(map(engine.can, stated)) else on_members
         cuts = [each for each in instances if each.problem.collective.chunks_per_rank in engine.cuts]
         for schedule in engine.across_chunks(cuts, budget.share(1 / (len(engines) - place))):
             if schedule.makespan_us < best_us - TOLERANCE_US:

@@ -49,7 +49,7 @@ def test_who_is_asked_for_has_its_parts_and_what_runs_always_beside_it() -> None
         "exchange",
         "owners",
     ]
-    assert names(lineup_for(engine_named("textbook")), SMALL) == ["textbook"]
+    assert names(lineup_for(engine_named("textbook")), SMALL) == ["textbook", "part-of-books"]
 
 
 def test_what_an_engine_needs_counts_only_where_it_was_not_asked_for() -> None:

@@ -62,7 +62,7 @@ def serves(instance: Instance) -> Verdict:
         return no("there is one rank, no link, or chunks of unequal sizes")
     if instance.demand.delivers or instance.demand.gathers:
         return _serves_parts(instance)
-    copying = _copying(instance)
+    copying = instance.copying
     problem, source = copying.problem, copying.problem.collective.source
     if not copying.demand.broadcasts or (source != source[0]).any():
         return no("it is for chunks of one rank, or for one rank")
@@ -210,7 +210,7 @@ class _Case:
     """One cut of the message, with what all its trials share."""
 
     def __init__(self, instance: Instance) -> None:
-        copying = _copying(instance)
+        copying = instance.copying
         self._problem, self._copying = instance.problem, copying.problem
         far_us, kind = copying.distances_by_limits
         root = int(copying.problem.collective.source[0])
@@ -269,9 +269,3 @@ class _Trial:
 def _looks(problem: Problem) -> int:
     """A look at each chunk over each link for each chunk that goes by: more than there are."""
     return problem.num_chunks**2 * problem.topology.num_links
-
-
-def _copying(instance: Instance) -> Instance:
-    """The instance, or the reversed one where all chunks are sums for one rank."""
-    demand = instance.demand
-    return instance.reversed if demand.reduces.all() and demand.to_one else instance

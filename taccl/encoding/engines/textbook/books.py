@@ -206,8 +206,7 @@ class Books:
 
 def books_of(instance: Instance) -> Books | None:
     """The algorithms for an instance; None: there are none for its demand. `instance.once(books_of)`."""
-    demand = instance.demand
-    copying = instance.reversed if demand.reduces.all() and demand.to_one else instance
+    copying = instance.copying
     parts = copying.once(parts_of)
     return None if parts is None else Books(instance.problem, copying.problem, parts)
 
