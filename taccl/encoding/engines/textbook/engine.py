@@ -9,7 +9,8 @@ and what the time is too short for is left out.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from heapq import heapify, heappop, heapreplace
 
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
@@ -66,8 +67,8 @@ def built(
     """
     if books := instance.once(books_of):
         every = books.candidates(budget.share(WRITING), wanted)
-        candidates = few_equivalent_first(every) if books.has_many else sorted(every, key=_estimate_us)
-        yield from _in_time(candidates, budget, BEFORE_HOPELESS, MOST_IN_VAIN, known_us)
+        turns = few_equivalent_first(every) if books.has_many else [(0, each) for each in every]
+        yield from _in_time(turns, budget, BEFORE_HOPELESS, MOST_IN_VAIN, known_us)
 
 
 def of_libraries(
@@ -139,7 +140,7 @@ def _is_valid(schedule: Schedule) -> bool:
 
 
 def _in_time(
-    candidates: Iterable[Candidate],
+    turns: Iterable[tuple[int, Candidate]],
     budget: Budget,
     surely: int = -1,
     most_in_vain: float = float("inf"),
@@ -147,15 +148,18 @@ def _in_time(
 ) -> Iterator[tuple[str, Schedule]]:
     """Schedules of those candidates that there is time for, with their names; no schedule twice.
 
-    Once more than `surely` sends were timed, those are left out that promise too little, and all if the last
-    `most_in_vain` were no better than what was there. The first is timed whether there is time or not, if it
-    is no work of seconds and promises much less than `known_us`.
+    Once more than `surely` sends were timed, those are left out that promise too little, and all but those of
+    libraries if the last `most_in_vain` were no better than what was there. The first is timed whether there
+    is time or not, if it is no work of seconds and promises much less than `known_us`.
     """
     best_us, in_vain, seen, work = float("inf"), 0, set[int](), Work(budget, SURELY_TIMED, TIMED_PER_S)
-    for candidate in candidates:
-        hopeless = in_vain >= most_in_vain or candidate.estimate_us > HOPELESS * best_us
+    off = dict[str, float]()
+    for candidate in soonest_first(turns, off):
+        estimate_us, name = candidate.estimate_us, candidate.algorithm.name
+        is_in_vain = in_vain >= most_in_vain and not candidate.algorithm.of_libraries
+        hopeless = is_in_vain or estimate_us > HOPELESS * best_us
         is_first = not seen and candidate.work <= ONE_TIMED
-        is_needed = is_first and candidate.estimate_us < MUCH_FASTER * known_us < float("inf")
+        is_needed = is_first and estimate_us < MUCH_FASTER * known_us < float("inf")
         if (hopeless and work.done > surely) or not (is_needed or work.allows(candidate.work)):
             continue
         schedule = candidate.books.schedule(candidate.algorithm, candidate.batches, seen)
@@ -163,7 +167,25 @@ def _in_time(
             work.did(candidate.work)
             in_vain = 0 if schedule.makespan_us < best_us - TOLERANCE_US else in_vain + 1
             best_us = min(best_us, schedule.makespan_us)
+            off[name] = schedule.makespan_us / estimate_us if estimate_us else 1.0
             yield candidate.name, schedule
+
+
+def soonest_first(turns: Iterable[tuple[int, Candidate]], off: Mapping[str, float]) -> Iterator[Candidate]:
+    """The candidates by their turns and then by their estimates.
+
+    `off` : by how much the last time of an algorithm was off its estimate; it is looked at anew each time.
+    """
+    waiting = [(turn, each.estimate_us, place, each) for place, (turn, each) in enumerate(turns)]
+    heapify(waiting)
+    while waiting:
+        turn, known_us, place, candidate = waiting[0]
+        now_us = candidate.estimate_us * off.get(candidate.algorithm.name, 1.0)
+        if now_us > known_us:
+            heapreplace(waiting, (turn, now_us, place, candidate))
+        else:
+            heappop(waiting)
+            yield candidate
 
 
 def _improving(
@@ -181,26 +203,27 @@ def _estimate_us(candidate: Candidate) -> float:
     return candidate.estimate_us
 
 
-def few_equivalent_first(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """The most promising first; of those of one instance with the same estimate, some after all others.
+def few_equivalent_first(candidates: Iterable[Candidate]) -> Iterator[tuple[int, Candidate]]:
+    """The candidates with their turns: of those of one instance with the same estimate, some are the first.
 
     They are often the same in other words. And with more chunks, sends above the largest group are cut, of
     which a schedule in another order may be faster than its estimate says.
     """
     equivalent = Counter[tuple[Books, float]]()
-    turns = list[tuple[int, float, Candidate]]()
     for candidate in candidates:
         key = candidate.books, round(candidate.estimate_us, 3)
-        turns.append((equivalent[key] // _EQUIVALENT, candidate.estimate_us, candidate))
+        yield equivalent[key] // _EQUIVALENT, candidate
         equivalent[key] += 1
-    return [turn[2] for turn in sorted(turns, key=lambda turn: turn[:2])]
 
 
 def _promising(books: Books, budget: Budget) -> dict[str, float]:
     """Names of the algorithms that may be among the fastest, also with more chunks than the instance has.
 
-    Each has its estimate, microseconds.
+    Each has its estimate, microseconds. Those of libraries that may be are all among them: nothing slower is
+    worth a file.
     """
     every = sorted(books.candidates(budget), key=_estimate_us)
     worth = [each for each in every if each.estimate_us <= WORTH * every[0].estimate_us]
-    return {each.algorithm.name: each.estimate_us for each in reversed(worth[:MOST_PROMISING])}
+    of_libraries = (each for each in worth[MOST_PROMISING:] if each.algorithm.of_libraries)
+    promising = (*worth[:MOST_PROMISING], *of_libraries)
+    return {each.algorithm.name: each.estimate_us for each in reversed(promising)}

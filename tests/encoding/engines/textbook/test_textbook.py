@@ -31,7 +31,7 @@ from taccl.encoding.engines.textbook.all_pairs import ALL_PAIRS
 from taccl.encoding.engines.textbook.books import Candidate, books_of
 from taccl.encoding.engines.textbook.bruck import BRUCK, PAT, addition_chain
 from taccl.encoding.engines.textbook.doubling import DOUBLING, DOUBLING_FAR_FIRST
-from taccl.encoding.engines.textbook.engine import by_name, few_equivalent_first
+from taccl.encoding.engines.textbook.engine import by_name, few_equivalent_first, soonest_first
 from taccl.encoding.engines.textbook.grid import GridAlgorithm, by_nodes, sends_of
 from taccl.encoding.engines.textbook.line import LineAlgorithm
 from taccl.encoding.engines.textbook.parts import parts_of
@@ -339,8 +339,22 @@ def test_of_algorithms_that_look_alike_two_come_before_the_others_have_their_tur
         for books, estimate_us, number in ((coarse, 5.0, 3), (fine, 6.0, 1), (coarse, 7.0, 1))
         for batches in range(1, number + 1)
     ]
-    turns = [(each.books is coarse, each.estimate_us, each.batches) for each in few_equivalent_first(pool)]
+    in_turn = soonest_first(few_equivalent_first(pool), {})
+    turns = [(each.books is coarse, each.estimate_us, each.batches) for each in in_turn]
     assert turns == [(True, 5.0, 1), (True, 5.0, 2), (False, 6.0, 1), (True, 7.0, 1), (True, 5.0, 3)]
+
+
+def test_what_took_longer_than_its_estimate_is_expected_to_do_so_again() -> None:
+    books = books_of(Instance(problem(ring(4), "allreduce")))
+    assert books is not None
+    one, other = books.algorithms[:2]
+    coarse, fine = (Candidate(books, one, batches, 4.0 + batches) for batches in (1, 2))
+    third = Candidate(books, other, 1, 8.0)
+    off = dict[str, float]()
+    in_turn = soonest_first([(0, each) for each in (coarse, fine, third)], off)
+    assert next(in_turn) is coarse
+    off[one.name] = 1.5  # so the next takes 9 us
+    assert list(in_turn) == [third, fine]
 
 
 def test_an_algorithm_is_called_by_its_name_on_an_order_of_ranks() -> None:
