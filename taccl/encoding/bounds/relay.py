@@ -43,8 +43,9 @@ So with rate = sum of 1 / beta_p over the ports into W, and A what they serve in
 If t(Y) >= Y, no schedule is faster than t(Y): with a time T below it H = max(T, Y) is less than t(Y), too.
 
 Nothing is assumed of the number of chunks. Few large sends are passed on late, and many small ones pay an
-alpha each, before the cut and behind it: of one port before and one behind it, a and beta alike, about V beta
-+ 1.9 sqrt(a V beta) remains, where the best equal chunks take V beta + 2 sqrt(a V beta).
+alpha each, before the cut and behind it: of one port before it and d - 1 behind it, a and beta alike, about V
+beta + c sqrt(a V beta) remains, c = 1.3 for d = 2, 1.8 for 8 and 1.9 for many, where the best equal chunks
+take V beta + 2 sqrt(a V beta).
 
 For what copies only: `views` says why that is enough. Read backwards, where ports are busy at the ends of
 sends, turns end when groups do, and groups begin no later than their turns: the same holds.

@@ -8,9 +8,10 @@ anybody else it would have come too late. So with N[s, v] such chunks and S = {(
                                  +  min over these links of (duration(1) - busy_p(1)),
 
 as the send over p that starts last is under way for longer than it keeps p busy; where ports are busy at the
-end of a send, the one that ends first began earlier. S and the right side shrink as T grows, and the bound is
-the least T that is large enough. Of copies it counts those from one rank; of sums all contributions, as
-whoever adds two of them up is a way round.
+end of a send, the one that ends first began earlier. S changes only at lengths of ways round. With t' the next
+one after t, who ends before t' takes at least the right side for S = {D > t}; so T is at least the lesser of
+both, for any t. Of copies it counts those from one rank; of sums all contributions, as whoever adds two of
+them up is a way round.
 
 For any number of chunks D is that of a chunk of no size, and N[s, v] chunks are as many MB.
 
@@ -88,7 +89,7 @@ class _Ways:
 
     @property
     def least_us(self) -> tuple[float, str]:
-        """The least time that ports have room for, given what goes straight in that time; and why."""
+        """The lesser of a length and what those that are longer than the one before it take; and why."""
         needed_us = self.round_us[(self.amount > 0) & np.isfinite(self.round_us)]
         by_us = np.concatenate(([0.0], np.unique(needed_us)))
         first, last = 0, len(by_us) - 1

@@ -9,8 +9,8 @@ ranks (`spanning`). Hence, for any such y,
 
 of an AllReduce twice that, for its sums and its copies. Prices of 0 inside parts and equal ones between them
 are one partition; other prices are several, which Kruskal's levels tell with the share of each. On two-way
-links of equal speed the best is 2 / (strength of the graph) (Cunningham 1985; Barahona 1995), and is reached
-by a packing of trees.
+links of equal speed the best is MB * beta / (strength of the graph) for an AllReduce (Cunningham 1985;
+Barahona 1995), and is reached by a packing of trees.
 
 Where there are helpers, `helped` has the weights and the trees. Whatever prices come out of `tree_prices`,
 the tree alone is the proof: no solver and no rounding can make it wrong.
