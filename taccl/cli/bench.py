@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from taccl.analysis.exploration.sizes import sizes_of
 from taccl.backend.execute.call import DTYPES
 from taccl.cli.options import FILE, json_option
 from taccl.cli.output import show_json
+from taccl.cli.signals import ended_at_once
 from taccl.deployment.jobs.benched import Benched
 from taccl.deployment.jobs.plans import JobPlans, read_plans
 from taccl.errors import TacclError
@@ -108,20 +110,33 @@ def _in_torch(
     from taccl.torch.bench import bench as measured
 
     warnings.filterwarnings("ignore", category=FutureWarning, module="torch")
-    plans.check_ranks(int(os.environ["WORLD_SIZE"]))
+    with _told():
+        plans.check_ranks(int(os.environ["WORLD_SIZE"]))
     device = "cpu"
     if backend == "nccl":
         if not torch.cuda.is_available():
             raise TacclError("NCCL needs GPUs, and torch sees none here", hint="--backend gloo")
         device = f"cuda:{int(os.environ.get('LOCAL_RANK', '0'))}"
         torch.cuda.set_device(device)
-    dist.init_process_group(backend)
+    with _told(), ended_at_once():
+        dist.init_process_group(backend)
     try:
         yield dist.get_rank(), None
         for row in measured(plans, sizes, device=device, dtype=getattr(torch, dtype), **options):
             yield dist.get_rank(), row
     finally:
         dist.destroy_process_group()
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """What is wrong with the job's environment, or with whoever does not come, is its user's to mend."""
+    try:
+        yield
+    except (ValueError, RuntimeError) as fault:
+        setting = ", ".join(f"{name}={os.environ[name]}" for name in _SETTING)
+        hint = f"{setting}: as torchrun sets them, with every rank running"
+        raise TacclError(f"there is no job here: {fault}", hint=hint) from None
 
 
 def _show_header(backend: str) -> None:

@@ -66,6 +66,23 @@ def terminated_as_interrupted() -> Iterator[None]:
 
 
 @contextmanager
+def ended_at_once() -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the process: for waits in code of others that no handler of ours interrupts."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = [
+        each for each in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(each) is not signal.SIG_IGN
+    ]
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
 def undisturbed() -> Iterator[None]:
     """Let what is short be done in spite of one Ctrl-C or SIGTERM, which then changes nothing; not of two."""
     if threading.current_thread() is not threading.main_thread():

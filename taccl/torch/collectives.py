@@ -131,8 +131,7 @@ class Collectives:
     ) -> Any | None:
         """As `torch.distributed.all_to_all_single`; unequal parts are the inner backend's."""
         future = None
-        is_even = output.numel() == input.numel() and input.numel() % self._planned.size == 0
-        if is_even and not output_split_sizes and not input_split_sizes:
+        if not output_split_sizes and not input_split_sizes:
             future = self._planned.start("alltoall", output, input)
         if future is None:
             return dist.all_to_all_single(

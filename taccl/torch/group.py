@@ -95,7 +95,7 @@ class PlannedGroup(dist.ProcessGroup):  # type: ignore[misc]
     ) -> Any:
         """By a plan, if one takes the call and all parts are equal."""
         work = None
-        if not outputs_split and not inputs_split and inputs.numel() % self.size() == 0:
+        if not outputs_split and not inputs_split:
             work = self._work("alltoall", [output], [inputs])
         if work is not None:
             return work

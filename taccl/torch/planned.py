@@ -14,7 +14,7 @@ from functools import cache
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any
-from weakref import ref
+from weakref import finalize, ref
 
 import torch
 import torch.distributed as dist
@@ -48,6 +48,7 @@ class Planned:
         #: Calls by (collective, who ran them): the name of a plan, or `inner`.
         self.counts: Counter[tuple[str, str]] = Counter()
         self._worker = _Worker()
+        finalize(self, self._worker.stop).atexit = False
         # No cycle of references may lead back here: it would keep the backend alive until the interpreter
         # ends, and gloo's threads, which may need the interpreter's lock, would then abort the process.
         self._steps = cache(lambda plan, in_place: steps_of(plan.rounds(in_place=in_place), rank))
@@ -96,8 +97,23 @@ class Planned:
     ) -> JobPlan | None:
         if self.size == 1 or not inputs.numel() or inputs.is_sparse or inputs.dtype == torch.bool:
             return None
+        if not self._fits(collective, output, inputs):
+            return None  # and the inner backend says what is wrong
         size_bytes = max(inputs.numel(), output.numel()) * inputs.element_size()
         return self.plans.plan_for(collective, size_bytes, root)
+
+    def _parts(self, collective: str) -> tuple[int, int]:
+        """Into how many parts the input and the output are cut, one for each rank or one in all."""
+        return (
+            self.size if collective in _PARTED_INPUT else 1,
+            self.size if collective in _PARTED_OUTPUT else 1,
+        )
+
+    def _fits(self, collective: str, output: torch.Tensor, inputs: torch.Tensor) -> bool:
+        """Whether parts of input and output are equal, and of one type on one device."""
+        inward, outward = self._parts(collective)
+        is_even = inputs.numel() % inward == 0 and inputs.numel() // inward * outward == output.numel()
+        return bool(is_even and inputs.dtype == output.dtype and inputs.device == output.device)
 
     def _on_a_stream(
         self, plan: JobPlan, output: torch.Tensor, inputs: torch.Tensor, reduce: Reduce | None, is_mean: bool
@@ -118,10 +134,7 @@ class Planned:
     ) -> None:
         """One call, from the caller's buffers or copies of them to the caller's output."""
         collective = plan.collective
-        parts = (
-            self.size if collective in _PARTED_INPUT else 1,
-            self.size if collective in _PARTED_OUTPUT else 1,
-        )
+        parts = self._parts(collective)
         steps = self._steps(plan, False)
         per_part = max(1, steps.inputs // parts[0], steps.outputs // parts[1])
         length = max(inputs.numel() // parts[0], output.numel() // parts[1])
@@ -170,12 +183,17 @@ class _Worker:
 
     def close(self, patience_s: float | None = None) -> None:
         """Return when all is done, or after so long."""
-        self._waiting.put(None)
+        self.stop()
         self._thread.join(patience_s)
+
+    def stop(self) -> None:
+        """Let the thread end when all is done."""
+        self._waiting.put(None)
 
     def _work(self) -> None:
         while (work := self._waiting.get()) is not None:
             work()
+            del work  # its buffers, and the backend, must not live until the next call
 
 
 def _end(worker: ref[_Worker]) -> None:

@@ -123,6 +123,24 @@ def sharded(group):
     return wrap
 
 
+def misfits(group):
+    """What becomes of calls whose sizes or types do not fit; the same on all ranks, so nobody waits."""
+    said = []
+    calls = (
+        (dist.all_gather_into_tensor, torch.zeros(10), torch.ones(2)),
+        (dist.reduce_scatter_tensor, torch.zeros(2), torch.ones(9)),
+        (dist.all_to_all_single, torch.zeros(4), torch.ones(8)),
+        (dist.all_gather_into_tensor, torch.zeros(8, dtype=torch.float64), torch.ones(2)),
+    )
+    for call, output, inputs in calls:
+        try:
+            call(output, inputs, group=group)
+            said.append("")
+        except (RuntimeError, ValueError) as error:
+            said.append(str(error))
+    return said
+
+
 def in_a_group(files):
     """Models trained by a group with plans, next to gloo's; and plans for another group."""
     found = {}
@@ -133,6 +151,7 @@ def in_a_group(files):
     )
     found["fsdp"] = float((trained(sharded(group)) - trained(sharded(dist.group.WORLD))).abs().max())
     found["group_counts"] = sorted(f"{name} {who}" for name, who in group.counts)
+    found["misfits"] = misfits(group)
     try:
         taccl.torch.new_group(files, ranks=[0])
         found["refused"] = ""

@@ -88,6 +88,10 @@ def test_plans_that_fit_no_group_are_refused_when_they_are_given(results):
     assert "ranks" in results[0]["refused"]
 
 
+def test_calls_whose_sizes_or_types_do_not_fit_are_refused_by_the_backend(results):
+    assert all(len(each["misfits"]) == 4 and all(each["misfits"]) for each in results)
+
+
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory):
     """An AllReduce and an AllGather of two ranks."""
@@ -144,6 +148,27 @@ def test_without_a_job_the_command_says_how_one_is_started(folder, monkeypatch):
     done = CliRunner().invoke(main, ["bench", str(folder / "allreduce.xml")])
     assert done.exit_code == 2
     assert "torchrun --nproc-per-node" in done.stderr
+
+
+@pytest.mark.parametrize(("name", "value"), [("WORLD_SIZE", "two"), ("MASTER_PORT", "abc")])
+def test_a_job_that_cannot_be_is_no_fault_of_ours(pair, monkeypatch, name, value):
+    setting = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"} | {name: value}
+    for each, wanted in setting.items():
+        monkeypatch.setenv(each, wanted)
+    done = CliRunner().invoke(main, ["bench", str(pair / "allreduce.xml")])
+    assert done.exit_code == 2, done.output
+    assert "bug in taccl" not in done.stderr
+
+
+def test_who_waits_for_others_ends_when_it_is_told_to(pair):
+    setting = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    command = [sys.executable, "-m", "taccl", "bench", str(pair / "allreduce.xml")]
+    waiting = subprocess.Popen(command, env=environment() | setting, stderr=subprocess.PIPE)
+    with socket.socket() as probe:
+        while probe.connect_ex(("127.0.0.1", int(setting["MASTER_PORT"]))):  # until it listens
+            assert waiting.poll() is None, waiting.stderr.read()
+    waiting.terminate()
+    assert waiting.wait(timeout=60) != 0
 
 
 def run_pair(script, *arguments):
