@@ -218,9 +218,9 @@ def _sends_left(schedule: Schedule, rest: Problem, again: BoolArray, has: dict[C
     for (chunk, rank), each in has.items():
         parts[chunk][rank] = each
     sets = sets_of_rows(schedule, contributors(schedule.problem.collective))
-    kept, carried = [], []
+    kept, carried, src = [], [], schedule.src
     for row in np.flatnonzero(again).tolist():
-        chunk, sender, carries = int(schedule.chunk[row]), int(schedule.src[row]), 0
+        chunk, sender, carries = int(schedule.chunk[row]), int(src[row]), 0
         if schedule.reduce[row]:
             carries = _of_parts(sets[row], parts[chunk], sender) if rest.collective.reduces[chunk] else 0
             if not carries:

@@ -123,6 +123,7 @@ def _tree(pairs: _Rows, root: int) -> dict[int, int]:
 def _handed(schedule: Schedule, rows: list[int]) -> tuple[Handover, ...]:
     """What one rank sends to whom, in the order in which it does."""
     to: dict[int, list[int]] = {}
+    dst = schedule.dst
     for row in sorted(rows, key=lambda each: (schedule.start_us[each], each)):
-        to.setdefault(int(schedule.dst[row]), []).append(int(schedule.chunk[row]))
+        to.setdefault(int(dst[row]), []).append(int(schedule.chunk[row]))
     return tuple(Handover(peer, tuple(to[peer])) for peer in sorted(to))

@@ -213,9 +213,9 @@ def without_dead_ends(copies: Schedule) -> Schedule:
     cells = zip(copies.chunk.tolist(), copies.dst.tolist(), strict=True)
     row_into = {cell: row for row, cell in enumerate(cells)}
     used = set(np.flatnonzero(wanted).tolist())
-    look = list(used)
+    look, src = list(used), copies.src
     for row in look:
-        before = row_into.get((int(copies.chunk[row]), int(copies.src[row])))
+        before = row_into.get((int(copies.chunk[row]), int(src[row])))
         if before is not None and before not in used:
             used.add(before)
             look.append(before)

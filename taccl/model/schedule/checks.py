@@ -223,8 +223,8 @@ def _ranks_copy_only_where_they_may(schedule: Transfers, facts: ScheduleFacts) -
     collective = schedule.problem.collective
     if facts.derivation is not None:
         used: set[tuple[int, int, int]] = set()
-        rows = facts.derivation.rows.items()
-        takes = [(int(schedule.chunk[row]), int(schedule.src[row]), parts) for row, parts in rows]
+        rows, src = facts.derivation.rows.items(), schedule.src
+        takes = [(int(schedule.chunk[row]), int(src[row]), parts) for row, parts in rows]
         takes += [(chunk, rank, parts) for (chunk, rank), parts in facts.derivation.outputs.items()]
         for chunk, rank, parts in takes:
             for part in parts:

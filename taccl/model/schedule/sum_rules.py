@@ -97,7 +97,8 @@ def ranks_sum_only_where_they_may(schedule: Transfers, facts: ScheduleFacts) -> 
         return None
     collective = schedule.problem.collective
     if facts.derivation is not None:
-        made = [(row, int(schedule.src[row]), parts) for row, parts in facts.derivation.rows.items()]
+        src = schedule.src
+        made = [(row, int(src[row]), parts) for row, parts in facts.derivation.rows.items()]
         bad_row = next((row for row, rank, parts in made if len(parts) > 1 and not may_sum[rank]), None)
         if bad_row is not None:
             return f"{in_words(schedule, bad_row)}: its sender sums, and may not"
