@@ -107,8 +107,8 @@ class _State(NamedTuple):
     free_us : shape (num_ports,).
     event_us, event : the heap of ends of sends, and of ports that are free again, as -1 - port.
     open, is_open : links that may carry something now, and shape (num_links,).
-    numbers : events, open links, looks at a chunk; the first chunk that some rank lacks, and the first that
-        has not left the root; how many have left its node.
+    numbers : events, open links, looks at a chunk or a rank; the first chunk that some rank lacks, and the
+        first that has not left the root; how many have left its node.
     """
 
     near_us: Any
@@ -170,7 +170,8 @@ def _begun(net: Any, num_chunks: int, root: int, style: Any) -> Any:
     has[root] = True
     for v in range(num_ranks):
         every[v] = near_us[v]
-    room = num_chunks * num_ranks + ports + 1
+    most_ports = np.max(np.diff(net.first)) if links else 0
+    room = num_chunks * num_ranks * (1 + most_ports) + ports + 1  # for the ends of all sends at one moment
     state = _State(
         every,
         gain,
@@ -244,11 +245,13 @@ def _bring(chunk: int, v: int, there_us: float, net: Any, state: Any) -> None:
     while state.numbers[3] < len(state.holders) and state.holders[state.numbers[3]] == len(near_us):
         state.numbers[3] += 1
     state.got[v] += 1
+    state.numbers[2] += len(near_us)
     for w in range(len(near_us)):
         if abs(far_us[v, w] - near_us[w]) <= near_us[w] * _SAME:
             soon_us[w] = min(soon_us[w], there_us + far_us[v, w])
             around[w] += 1
         if far_us[v, w] < near_us[w] * (1.0 - _SAME):
+            state.numbers[2] += len(near_us)
             for x in range(len(near_us)):
                 was = far_us[x, w] < near_us[w] * (1.0 - _SAME)
                 if was and not far_us[x, w] < far_us[v, w] * (1.0 - _SAME):

@@ -40,7 +40,6 @@ from taccl.encoding.engines.streams.tuning import (
     STYLES_OF_NODES,
 )
 from taccl.encoding.instance import Instance
-from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.support.budget import UNITS_PER_S, Budget
 from taccl.support.jit import is_at_hand
@@ -66,7 +65,7 @@ def serves(instance: Instance) -> Verdict:
     problem, source = copying.problem, copying.problem.collective.source
     if not copying.demand.broadcasts or (source != source[0]).any():
         return no("it is for chunks of one rank, or for one rank")
-    if _looks(problem) > MOST_LOOKS or problem.num_chunks * problem.num_ranks > MOST_ROWS:
+    if _looks(copying) > MOST_LOOKS or problem.num_chunks * problem.num_ranks > MOST_ROWS:
         return no("the machine or the number of chunks is too large")
     if not np.isfinite(copying.distances_us[source[0]]).all():
         return no("some rank is out of reach")
@@ -155,7 +154,7 @@ def _trials(cases: Sequence[_Case], seed: int, budget: Budget) -> Iterator[tuple
     """
     took_us, slower, effort = dict[_Case, float](), 0, _LOOKS
     for case in cases:
-        if took_us and not case.has_time(effort, budget):
+        if not case.has_time(effort, budget):
             break
         copies, effort = case.copies(_STYLES[0], seed, budget)
         least_us, took_us[case] = min(took_us.values(), default=math.inf), copies.makespan_us
@@ -211,7 +210,7 @@ class _Case:
 
     def __init__(self, instance: Instance) -> None:
         copying = instance.copying
-        self._problem, self._copying = instance.problem, copying.problem
+        self._problem, self._copying, self._looks = instance.problem, copying.problem, _looks(copying)
         far_us, kind = copying.distances_by_limits
         root = int(copying.problem.collective.source[0])
         self._net = net_of(copying.problem, far_us[kind[0]], root)
@@ -228,7 +227,7 @@ class _Case:
 
     def has_time(self, effort: float, budget: Budget) -> bool:
         """Whether there is time for one trial more; `effort` as `copies` found it."""
-        return budget.remaining_s() > LOOK * effort * _looks(self._copying) / UNITS_PER_S
+        return budget.remaining_s() > LOOK * effort * self._looks / UNITS_PER_S
 
     def copies(self, style: Style, seed: int, budget: Budget) -> tuple[Schedule, float]:
         """The chunks in one style, by one chance, and what part of all looks that there could be it took."""
@@ -238,7 +237,7 @@ class _Case:
         budget.spend(LOOK * looks + ROW * len(chunk))
         starts = start_us[np.flatnonzero(np.diff(send, prepend=-1))]
         copies = of_columns(problem, chunk, link, starts, np.zeros(len(chunk), np.bool_), send)
-        return copies, looks / _looks(problem)
+        return copies, looks / self._looks
 
     @property
     def is_exact(self) -> bool:
@@ -266,6 +265,13 @@ class _Trial:
         return replace(self, style=self.style._replace(help_us=help_us))
 
 
-def _looks(problem: Problem) -> int:
-    """A look at each chunk over each link for each chunk that goes by: more than there are."""
-    return problem.num_chunks**2 * problem.topology.num_links
+def _looks(copying: Instance) -> int:
+    """About how many looks there are, at most.
+
+    At each chunk over each link for each chunk that goes by; and for each chunk at all pairs of ranks, as
+    often as a rank can come nearer to it: once for each distance from the root.
+    """
+    problem, root = copying.problem, copying.problem.collective.source[0]
+    distances = len(np.unique(np.round(copying.distances_us[root], 6)))
+    by_ranks = problem.num_chunks * problem.num_ranks**2 * distances
+    return problem.num_chunks**2 * problem.topology.num_links + by_ranks

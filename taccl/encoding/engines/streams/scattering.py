@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from taccl.encoding.core.backwards import read_backwards, turned_round
@@ -14,6 +14,8 @@ from taccl.encoding.engines.streams.tuning import (
     DELIVERED_ROW,
     FIRST,
     GROWTH,
+    MOST_HOPS,
+    OF_RANK,
     RANKS,
     TURNS,
     WAY,
@@ -22,7 +24,7 @@ from taccl.encoding.instance import Instance
 from taccl.model.network import FloatArray
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
-from taccl.support.budget import Budget
+from taccl.support.budget import UNITS_PER_S, Budget
 
 
 def scattered(instances: Sequence[Instance], budget: Budget) -> Iterator[Schedule]:
@@ -35,20 +37,33 @@ def scattered(instances: Sequence[Instance], budget: Budget) -> Iterator[Schedul
     forwards = [_forwards(each.problem) for each in instances]
     far_us = far_from_root(instances[0])
     for paths in soonest_paths(forwards[0], budget):
+        if not _are_short(paths):
+            return
         for schedule in _together(Deliveries(forwards[0], paths), budget):
             yield _as_requested(instances[0].problem, schedule)
         if not budget.remaining_s():
             return
     for parts, rides in DELIVERED:
         first = forwards[0]
-        budget.spend(WAY * TURNS * parts * first.num_ranks * first.topology.num_links)
+        looks = first.topology.num_links + OF_RANK * first.num_ranks
+        effort = WAY * TURNS * parts * first.num_ranks * looks
+        if budget.remaining_s() < effort / UNITS_PER_S:
+            return
+        budget.spend(effort)
         paths = paths_of(first, far_us, parts, rides)
+        if not _are_short(paths):
+            return
         for instance, problem in zip(instances, forwards, strict=True):
             if problem.collective.chunks_per_rank % parts == 0:
                 for schedule in _in_groups(Deliveries(problem, paths), budget):
                     yield _as_requested(instance.problem, schedule)
         if not budget.remaining_s():
             return
+
+
+def _are_short(paths: Mapping[int, Sequence[tuple[int, ...]]]) -> bool:
+    """Whether no path is so long that whoever follows it from send to send loses the thread."""
+    return max(len(path) for several in paths.values() for path in several) <= MOST_HOPS
 
 
 def far_from_root(instance: Instance) -> FloatArray:

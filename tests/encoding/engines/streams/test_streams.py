@@ -123,6 +123,31 @@ def test_no_send_is_larger_than_the_machine_lets_it_be() -> None:
         schedule.check()
 
 
+def test_long_ways_take_time_at_every_rank_and_too_many_of_them_are_declined() -> None:
+    """Each chunk comes nearer to each of 600 ranks up to 300 times."""
+    assert serves(Instance(rooted("broadcast", torus(8, 8), 256)))
+    assert "too large" in serves(Instance(rooted("broadcast", ring(600, both=True), 64))).reason
+
+
+def test_without_time_for_a_first_pipeline_there_is_none() -> None:
+    assert not found(rooted("broadcast", ring(64, both=True), 64), effort=1)
+
+
+def test_parts_on_ways_of_more_links_than_calls_may_be_nested_are_left_out() -> None:
+    assert found(rooted("scatter", ring(190), 1), effort=2000)
+    assert not found(rooted("scatter", ring(210), 1), effort=2000)
+
+
+def test_ports_that_take_no_time_may_all_be_free_again_at_one_moment() -> None:
+    """Twelve links out of the root have two such ports each, next to one of their own."""
+    links = [(0, rank, 1.0, 1.0) for rank in range(1, 13)] + [(rank, 0, 1.0, 1.0) for rank in range(1, 13)]
+    shared = [list(range(12))] * 2
+    star = machine(13, links, "pipelined", shared, rates=[0.0, 0.0])
+    (*_, best) = found(rooted("broadcast", star, 1))
+    best.check()
+    assert best.makespan_us == pytest.approx(2.0)
+
+
 def test_there_is_no_pipeline_to_a_rank_out_of_reach() -> None:
     cut_off = machine(3, [(0, 1, 1.0, 1.0), (2, 1, 1.0, 1.0)])
     assert "out of reach" in serves(Instance(rooted("broadcast", cut_off, 4))).reason
