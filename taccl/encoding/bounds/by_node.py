@@ -27,7 +27,7 @@ import numpy as np
 
 from taccl.encoding.bounds.layer import Distances, Layer, held_at_start, nearest_us
 from taccl.encoding.bounds.steps import OutOfBudget, Steps, gathered, informed
-from taccl.encoding.bounds.tuning import BY_NODE_MOST, BY_NODE_SHARE
+from taccl.encoding.bounds.tuning import BY_NODE_EXCHANGED, BY_NODE_MOST, BY_NODE_SHARE
 from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.action import Action, action_of
 from taccl.model.collective import BoolArray, IntArray
@@ -112,19 +112,19 @@ def _by_node(
     exchanges = instance.once(_Exchanges)
 
     def are_equivalent(ranks: IntArray, others: IntArray) -> bool:
-        action = exchanges.of(ranks, others)
+        action = exchanges.of(ranks, others, budget)
         return action is not None and bool((on[action.links] == on).all()) and keeps(action)
 
     for node in np.unique(node_of).tolist():
         ranks = np.flatnonzero(node_of == node)
-        equal = next((others for others in worked_out if are_equivalent(ranks, others)), None)
-        if equal is not None:
-            for rank, other in zip(ranks.tolist(), equal.tolist(), strict=True):
-                found[rank] = found[other]
-            continue
-        if len(worked_out) == BY_NODE_MOST:
-            return found
         try:
+            equal = next((others for others in worked_out if are_equivalent(ranks, others)), None)
+            if equal is not None:
+                for rank, other in zip(ranks.tolist(), equal.tolist(), strict=True):
+                    found[rank] = found[other]
+                continue
+            if len(worked_out) == BY_NODE_MOST:
+                return found
             both = parts(node_of == node, budget)
         except OutOfBudget:
             return found
@@ -141,10 +141,18 @@ class _Exchanges:
     def __init__(self, instance: Instance) -> None:
         self._problem, self._of = instance.problem, dict[tuple[int, int], Action | None]()
 
-    def of(self, ranks: IntArray, others: IntArray) -> Action | None:
-        """None: it is no automorphism of the problem that keeps costs to the last bit."""
+    def of(self, ranks: IntArray, others: IntArray, budget: Budget) -> Action | None:
+        """None: it is no automorphism of the problem that keeps costs to the last bit.
+
+        Raises
+        ------
+        OutOfBudget : there is no time to find out.
+        """
         key = int(ranks[0]), int(others[0])
         if key not in self._of:
+            if not budget.remaining_s():
+                raise OutOfBudget
+            budget.spend(BY_NODE_EXCHANGED * self._problem.topology.num_links)
             self._of[key] = self._action(ranks, others)
         return self._of[key]
 

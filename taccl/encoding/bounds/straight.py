@@ -8,10 +8,10 @@ anybody else it would have come too late. So with N[s, v] such chunks and S = {(
                                  +  min over these links of (duration(1) - busy_p(1)),
 
 as the send over p that starts last is under way for longer than it keeps p busy; where ports are busy at the
-end of a send, the one that ends first began earlier. S changes only at lengths of ways round. With t' the next
-one after t, who ends before t' takes at least the right side for S = {D > t}; so T is at least the lesser of
-both, for any t. Of copies it counts those from one rank; of sums all contributions, as whoever adds two of
-them up is a way round.
+end of a send, the one that ends first began earlier. S changes only at lengths of ways round. With t' the
+next one after t, who ends before t' takes at least the right side for S = {D > t}; so T is at least the
+lesser of both, for any t. Of copies it counts those from one rank; of sums all contributions, as whoever adds
+two of them up is a way round.
 
 For any number of chunks D is that of a chunk of no size, and N[s, v] chunks are as many MB.
 

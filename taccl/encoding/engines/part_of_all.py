@@ -44,7 +44,8 @@ def serves_part_of(served: Callable[[Instance], Verdict]) -> Callable[[Instance]
         if not (is_root or demand.delivers or demand.gathers):
             return no("it is for what one rank has for the others, or wants of them")
         problem, limits = instance.problem, instance.problem.limits
-        if problem.sizes is not None or problem.symmetry or limits.may_use is not None or limits.own_first:
+        is_limited = limits.may_use is not None or limits.own_first is not None
+        if problem.sizes is not None or problem.symmetry or is_limited:
             return no("chunks are unequal, or a sketch says who sends for whom, in which order or symmetry")
         each, rest = divmod(problem.num_chunks, problem.num_ranks)
         owners = np.arange(problem.num_chunks) // max(1, each)
@@ -135,12 +136,12 @@ def _that_end_at_root(problem: Problem, whole: Schedule) -> BoolArray:
     order = np.argsort(whole.start_us, kind="stable")
     came = np.full((problem.num_chunks, problem.num_ranks), -1)
     came[whole.chunk[order[::-1]], whole.dst[order[::-1]]] = order[::-1]  # the first of several
-    kept, chunk = np.zeros(len(whole), dtype=np.bool_), np.arange(problem.num_chunks)
+    kept, chunk, src = np.zeros(len(whole), dtype=np.bool_), np.arange(problem.num_chunks), whole.src
     at = np.full(len(chunk), root)
     while len(chunk):
         row = came[chunk, at]
         chunk, row = chunk[row >= 0], row[row >= 0]
-        kept[row], at = True, whole.src[row]
+        kept[row], at = True, src[row]
     return kept
 
 
@@ -152,11 +153,12 @@ def _that_leave_root(problem: Problem, whole: Schedule) -> BoolArray:
     root, kept = int(problem.collective.source[0]), np.zeros(len(whole), dtype=np.bool_)
     there_us = np.full((problem.num_chunks, problem.num_ranks), np.inf)
     there_us[:, root] = -np.inf
+    src, dst = whole.src, whole.dst
     late_first, came = np.argsort(-whole.end_us, kind="stable"), np.zeros(there_us.shape, dtype=np.int64)
     while True:
-        rows = late_first[(there_us[whole.chunk, whole.src] <= whole.start_us + TOLERANCE_US)[late_first]]
+        rows = late_first[(there_us[whole.chunk, src] <= whole.start_us + TOLERANCE_US)[late_first]]
         first = np.full(came.shape, -1)
-        first[whole.chunk[rows], whole.dst[rows]] = rows
+        first[whole.chunk[rows], dst[rows]] = rows
         first[:, root] = -1
         if np.array_equal(first, came):
             break

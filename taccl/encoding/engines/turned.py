@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from taccl.encoding.core.backwards import read_backwards, turned_round
 from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.timing import without_dead_ends
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import AcrossChunks, Engine, Run, Several
 from taccl.encoding.instance import Instance
@@ -38,10 +39,8 @@ def _run(run: Run) -> Run:
             return
         back = instance.once(_turned)
         best_us = float("inf") if incumbent is None else incumbent.makespan_us
-        known = None if incumbent is None else read_backwards(back.problem, incumbent)
+        known = None if incumbent is None else read_backwards(back.problem, without_dead_ends(incumbent))
         for update in run(back, options, budget, known):
-            if update.note:
-                yield Update(update.stage, note=update.note)
             if update.schedule is None:
                 continue
             schedule = read_backwards(instance.problem, update.schedule)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from small_problems import full, problem
 from textbook_machines import railed_nodes, torus
@@ -13,7 +14,7 @@ from taccl.encoding.engines import hierarchical, textbook
 from taccl.encoding.engines.part_of_all import across_part_of, part_of, serves_part_of
 from taccl.encoding.instance import Instance
 from taccl.model.network import LogicalTopology
-from taccl.model.problem import Problem
+from taccl.model.problem import Problem, RoutingLimits
 from taccl.model.schedule import Schedule
 from taccl.support.budget import Budget
 
@@ -92,5 +93,8 @@ def test_it_is_for_equal_parts_of_one_root_where_the_whole_is_served() -> None:
     for name in ("alltoall", "allreduce", "allgather"):
         assert "one rank" in serves(Instance(problem(machine, name))).reason
     assert "clusters" in serves(Instance(problem(torus(2, 2), "gather"))).reason
+    own_first = RoutingLimits(own_first=np.ones(machine.num_links, dtype=np.bool_))
+    for name, chunks in (("gather", 1), ("broadcast", 8)):
+        assert "order" in serves(Instance(problem(machine, name, chunks, limits=own_first))).reason
     unequal = replace(problem(machine, "gather"), sizes=tuple([1.0] * 7 + [2.0]))
     assert "unequal" in serves(Instance(unequal)).reason

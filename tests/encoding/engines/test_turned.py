@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from small_problems import problem, ring
+from small_problems import full, problem, ring
 from textbook_machines import railed_nodes, torus
 
 from taccl.encoding.core.options import SearchOptions
@@ -17,7 +17,7 @@ from taccl.encoding.engines.engine import Engine, Run, everything
 from taccl.encoding.engines.turned import turned
 from taccl.encoding.instance import Instance
 from taccl.model.problem import Problem
-from taccl.model.schedule import Schedule
+from taccl.model.schedule import Schedule, Send, schedule_from_sends
 from taccl.support.budget import Budget
 
 OPTIONS = SearchOptions(effort=100)
@@ -65,6 +65,25 @@ def test_other_demands_and_what_is_requested_besides_go_as_they_are() -> None:
         instance = Instance(stated)
         (update,) = engine(run).run(instance, OPTIONS, Budget.of_work(1), None)
         assert (seen.pop() is instance, update.lower_bound_us) == (True, 1.0)
+
+
+def test_a_copy_that_nobody_needs_is_no_part_of_what_an_engine_begins_with() -> None:
+    """Read backwards it would be a chunk that its sender never had."""
+    stated, known = problem(full(3), "scatter"), list[Schedule]()
+
+    def run(
+        instance: Instance, options: SearchOptions, budget: Budget, schedule: Schedule
+    ) -> Iterator[Update]:
+        schedule.check()
+        known.append(schedule)
+        yield from ()
+
+    link = stated.topology.link_index
+    sends = [Send((1,), link[0, 1], 0.0), Send((1,), link[1, 2], 2.0), Send((2,), link[0, 2], 0.0)]
+    incumbent = schedule_from_sends(stated, sends)
+    incumbent.check()
+    assert not list(engine(run).run(Instance(stated), OPTIONS, Budget.of_work(1), incumbent))
+    assert [len(schedule) for schedule in known] == [2]
 
 
 def test_several_cuts_and_several_schedules_are_answered_backwards_too() -> None:

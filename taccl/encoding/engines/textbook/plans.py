@@ -199,13 +199,14 @@ def _whole_buffers(line: Sequence[int] | IntArray, algorithm: LineAlgorithm) -> 
     return GridAlgorithm(np.asarray(line), (), ((0, algorithm),))
 
 
-def _grids(problem: Problem) -> Iterator[tuple[IntArray, bool]]:
+def _grids(problem: Problem, parts: Parts) -> Iterator[tuple[IntArray, bool]]:
     """Grids of more than one axis, and whether all combinations of algorithms are worth trying on it."""
     topology = problem.topology
     nodes = by_nodes(topology)
     if nodes is None:
         if topology.num_nodes == 1:
-            for grid in sides(problem.num_ranks, -(-problem.num_chunks // problem.max_group)):
+            shares = -(-problem.num_chunks // problem.max_group) if parts.kind == "summed" else 1
+            for grid in sides(problem.num_ranks, shares):
                 yield grid, grid.ndim == 2
         return
     yield nodes, True
@@ -231,7 +232,7 @@ def _on_lines(problem: Problem, parts: Parts) -> Iterator[Plans]:
 def _on_grids(problem: Problem, parts: Parts) -> Iterator[Plans]:
     """Plans on nodes and on the sides of a torus."""
     several_ways = _has_several_ways(problem.topology)
-    for grid, combined in _grids(problem):
+    for grid, combined in _grids(problem, parts):
         if parts.kind == "summed":
             totals = list(_totals_along(problem, parts, grid))
             yield from _whole(grid, combined, totals)
