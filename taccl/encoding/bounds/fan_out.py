@@ -162,6 +162,7 @@ def fan_out_bound(
     inside = members(view.problem.num_ranks, cut.ranks)
     parts = math.ceil(FAN_OUT_PARTS / len(crossing.chunks)) if any_chunks else 0
     for _ in range(FAN_OUT_LOOKS):
+        before_us = known_us
         setting = Setting(view, inside, crossing, FAN_OUT_HORIZON * known_us, budget, parts)
         if not setting.is_fed:
             return
@@ -171,7 +172,8 @@ def fan_out_bound(
                 yield FAN_OUT.proof(value_us, _named(view, cut, setting), any_chunks=any_chunks)
             return
         except OutOfSight:
-            continue
+            if known_us == before_us:
+                return  # the next look would be this one
         except OutOfBudget:
             return
 

@@ -170,7 +170,7 @@ class _Program:
                 if turn >= least and not budget.remaining_s():
                     break
                 for at in range(len(self._roots(kind))):
-                    if at and not budget.remaining_s():
+                    if at and turn >= least and not budget.remaining_s():
                         break
                     price = np.exp(sharpness * (load_us / max(float(load_us.max()), 1e-300) - 1.0))
                     for route in self._routes_of(number, kind, price / price.sum(), at):
