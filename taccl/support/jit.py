@@ -48,7 +48,7 @@ def _compiled(function: Callable[..., Any], options: dict[str, Any]) -> Callable
     try:
         made: Callable[..., Any] = njit(cache=True, **options)(function)
         for index in _indices(made):
-            _drop_if_unreadable(index)
+            _drop_if_old(index, made)
     except (RuntimeError, OSError):  # numba found no folder for its cache, or one of others
         made = njit(**options)(function)
     return made
@@ -67,13 +67,23 @@ def _indices(function: Any) -> Iterator[Path]:
         yield from (path for path in Path(folder).glob("*.nbi") if path.name.startswith(name))
 
 
-def _drop_if_unreadable(index: Path) -> None:
-    """Remove an index of an older taccl, which names classes that are gone: numba would break down at it."""
+def _drop_if_old(index: Path, function: Any) -> None:
+    """Remove an index of an older taccl, of which nothing would be used, so that nobody counts on it.
+
+    Numba passes over what was made of another source, and breaks down at classes that are gone.
+    """
+    try:
+        source = function._cache._impl.locator.get_source_stamp()
+    except AttributeError:  # in numba 0.68 it is there
+        source = None
     try:
         with index.open("rb") as file:
             pickle.load(file)  # numba's version
-            pickle.load(file)  # types of arguments, by the names of their classes
+            made_of, _ = pickle.load(file)  # and types of arguments, by the names of their classes
+        is_old = source is not None and made_of != source
     except Exception:
+        is_old = True
+    if is_old:
         index.unlink(missing_ok=True)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from taccl.support.jit import Loop, compiled, flat
+from taccl.support.jit import Loop, compiled, flat, is_at_hand
 
 
 def _add_up(numbers: Sequence[int], table: np.ndarray) -> list[int]:
@@ -74,6 +74,20 @@ def test_machine_code_of_an_older_version_is_made_anew(
     with pytest.raises(AttributeError, match="Column"):
         njit(cache=True)(older.first)(older.Renamed(numbers))
     assert compiled(older.first)(older.Renamed(numbers)) == 4
+
+
+def test_machine_code_of_a_source_that_was_changed_is_not_at_hand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "edited.py"
+    source.write_text("def first(numbers):\n    return numbers[0]\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    edited = importlib.import_module("edited")
+    assert compiled(edited.first)(np.array([4, 5])) == 4
+    assert is_at_hand(compiled(edited.first))
+    source.write_text("def first(numbers):\n    return numbers[0] + 0\n")
+    assert not is_at_hand(compiled(importlib.reload(edited).first))
 
 
 def test_rows_of_several_numbers_as_columns() -> None:

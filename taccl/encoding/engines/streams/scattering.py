@@ -62,7 +62,7 @@ def scattered(instances: Sequence[Instance], budget: Budget) -> Iterator[Schedul
 
 
 def _are_short(paths: Mapping[int, Sequence[tuple[int, ...]]]) -> bool:
-    """Whether no path is so long that whoever follows it from send to send loses the thread."""
+    """Whether all paths have few enough links to be followed by calls within calls (`Deliveries`)."""
     return max(len(path) for several in paths.values() for path in several) <= MOST_HOPS
 
 
