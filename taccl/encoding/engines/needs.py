@@ -53,5 +53,10 @@ def _few_outputs(instance: Instance) -> Verdict:
     return YES
 
 
+def _alphas_count(instance: Instance) -> Verdict:
+    return no("bandwidth counts more than alpha") if is_large_message(instance) else YES
+
+
+ALPHAS_COUNT = Need("alphas that count next to bandwidth", _alphas_count)
 NOT_HUGE = Need(f"at most {NEEDS_HUGE:,} triples of a chunk, a rank and a link", _not_huge)
 FEW_OUTPUTS = Need(f"at most {NEEDS_MOST_OUTPUTS:,} outputs", _few_outputs)

@@ -77,8 +77,9 @@ def part_of(build: Run) -> Run:
     return run
 
 
-def across_part_of(serves: Callable[[Instance], Verdict], across: AcrossChunks) -> AcrossChunks:
-    """The same for several numbers of chunks, of those that are served; not of the finest."""
+def across_part_of(served: Callable[[Instance], Verdict], across: AcrossChunks) -> AcrossChunks:
+    """The same for several numbers of chunks, of those whose whole is `served`; not of the finest."""
+    serves = serves_part_of(served)
 
     def answers(instances: Sequence[Instance], budget: Budget) -> Iterator[Schedule]:
         served = {each.once(_whole).all.problem: each for each in instances if serves(each)}

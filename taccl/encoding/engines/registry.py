@@ -1,7 +1,6 @@
 """All engines, in the order of their turns; those of other packages join them by an entry point.
 
-This is the one place that names engines. A row says what an engine is for and what it needs; how long it
-runs is for one rule to say (`portfolio.rounds`).
+This is the one place that names engines; how long each runs is for one rule to say (`portfolio.rounds`).
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ from taccl.encoding.engines import (
 from taccl.encoding.engines.by_phases import by_phases
 from taccl.encoding.engines.engine import Engine, Verdict, beginning_with, everything
 from taccl.encoding.engines.needs import (
+    ALPHAS_COUNT,
     COPIES_AND_SUMS,
     FEW_OUTPUTS,
     NOT_HUGE,
@@ -72,7 +72,6 @@ _hierarchical = Engine(
     role="first",
     of_node_0=hierarchical.of_node_0,
 )
-_part_of_books = serves_part_of(textbook.serves)
 _routes = Engine(
     name="routes",
     about="trees and paths at balanced loads, put in order by one scheduler: pipelines and matchings",
@@ -166,11 +165,12 @@ ENGINES: tuple[Engine, ...] = (
         name="part-of-books",
         about="the same of textbook algorithms",
         features=COPIES_AND_SUMS,
-        serves=_part_of_books,
+        serves=serves_part_of(textbook.serves),
         run=part_of(textbook.textbook),
         takes_sums=True,
         role="first",
-        across_chunks=across_part_of(_part_of_books, textbook.fastest),
+        needs=(ALPHAS_COUNT,),
+        across_chunks=across_part_of(textbook.serves, textbook.fastest),
         cuts=(1, 2, 4, 8, 16, 32, 64, 128, 256),
         part_of="textbook",
     ),

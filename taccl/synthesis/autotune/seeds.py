@@ -16,7 +16,7 @@ from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.support.budget import Budget
 from taccl.synthesis.autotune.trials import Trial, by_time
-from taccl.synthesis.autotune.tuning import SEEDS_MOST_CARRIED, SEEDS_MOST_OUTPUTS, SEEDS_PART
+from taccl.synthesis.autotune.tuning import SEEDS_MOST_CARRIED, SEEDS_MOST_OUTPUTS
 
 
 def numbers_in_books(coarsest: Instance, numbers: Sequence[int]) -> list[int]:
@@ -45,12 +45,13 @@ def from_books(
     engines = [
         each for each in ENGINES if each.across_chunks and any(serves_somehow(each, cut) for cut in stated)
     ]
-    parts = [SEEDS_PART if engine.part_of else 1.0 for engine in engines]
     for place, engine in enumerate(engines):
         assert engine.across_chunks is not None
         instances = stated if any(map(engine.can, stated)) else on_members
         cuts = [each for each in instances if each.problem.collective.chunks_per_rank in engine.cuts]
-        for schedule in engine.across_chunks(cuts, budget.share(parts[place] / sum(parts[place:]))):
+        # An engine that is a part of another one has the time that all others leave.
+        left = sum(not each.part_of for each in engines[place:]) or len(engines) - place
+        for schedule in engine.across_chunks(cuts, budget.share(1 / left)):
             if schedule.makespan_us < best_us - TOLERANCE_US:
                 best_us, members = schedule.makespan_us, lifted.get(id(schedule.problem))
                 yield schedule if members is None else members.lifted(schedule)

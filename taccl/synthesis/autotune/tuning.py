@@ -97,9 +97,6 @@ PREDICTIONS_PATIENCE, PREDICTIONS_MUCH_SLOWER = 2, 1.1
 SEEDS_MOST_OUTPUTS = 500_000
 #: Larger schedules are not refined only to be stated.
 SEEDS_MOST_CARRIED = 100_000
-#: The time of an engine that is a part of another one, next to 1 for others: with 1, Reduce of 4 MB on
-#: fat-tree:8x8:2 takes 122.3 us in 5 s and not 116.2, as less is left for pipelines.
-SEEDS_PART = 0.25
 
 # --- templates
 

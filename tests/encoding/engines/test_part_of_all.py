@@ -18,7 +18,7 @@ from taccl.model.problem import Problem, RoutingLimits
 from taccl.model.schedule import Schedule
 from taccl.support.budget import Budget
 
-serves, of_books = serves_part_of(hierarchical.serves), serves_part_of(textbook.serves)
+serves = serves_part_of(hierarchical.serves)
 
 
 def last(run: hierarchical.Run, stated: Problem) -> Schedule:
@@ -68,7 +68,7 @@ def test_of_sums_that_go_all_ways_the_first_copy_to_come_is_kept() -> None:
 def test_several_numbers_of_chunks_are_served_where_ranks_divide_them() -> None:
     machine = railed_nodes(2, 2)
     cuts = [Instance(problem(machine, "broadcast", chunks, chunk_mb=8 / chunks)) for chunks in (1, 4, 6, 8)]
-    across = across_part_of(of_books, textbook.fastest)
+    across = across_part_of(textbook.serves, textbook.fastest)
     found = list(across(cuts, Budget.of_work(1000)))
     assert {schedule.problem.num_chunks for schedule in found} <= {4, 8}
     times_us = [schedule.makespan_us for schedule in found]

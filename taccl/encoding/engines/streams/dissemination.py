@@ -37,6 +37,8 @@ from taccl.model.network import FloatArray
 from taccl.model.problem import Problem
 from taccl.support.jit import compiled
 
+#: So many looks at a rank take as long as one at a chunk: 2.4 ns on a ring of 512, 10 ns.
+OF_A_LOOK = 4
 #: Ways that differ by less, relatively, are equally far; moments that differ by less, in us, are one.
 _SAME, _SAME_US = 1e-9, 1e-6
 
@@ -245,13 +247,13 @@ def _bring(chunk: int, v: int, there_us: float, net: Any, state: Any) -> None:
     while state.numbers[3] < len(state.holders) and state.holders[state.numbers[3]] == len(near_us):
         state.numbers[3] += 1
     state.got[v] += 1
-    state.numbers[2] += len(near_us)
+    state.numbers[2] += len(near_us) // OF_A_LOOK
     for w in range(len(near_us)):
         if abs(far_us[v, w] - near_us[w]) <= near_us[w] * _SAME:
             soon_us[w] = min(soon_us[w], there_us + far_us[v, w])
             around[w] += 1
         if far_us[v, w] < near_us[w] * (1.0 - _SAME):
-            state.numbers[2] += len(near_us)
+            state.numbers[2] += len(near_us) // OF_A_LOOK
             for x in range(len(near_us)):
                 was = far_us[x, w] < near_us[w] * (1.0 - _SAME)
                 if was and not far_us[x, w] < far_us[v, w] * (1.0 - _SAME):

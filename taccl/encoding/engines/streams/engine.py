@@ -17,7 +17,7 @@ from taccl.encoding.core.phases import as_sums, merged
 from taccl.encoding.core.sequence import of_columns
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
-from taccl.encoding.engines.streams.dissemination import Style, disseminated, net_of
+from taccl.encoding.engines.streams.dissemination import OF_A_LOOK, Style, disseminated, net_of
 from taccl.encoding.engines.streams.scattering import far_from_root, scattered
 from taccl.encoding.engines.streams.tuning import (
     COMPILING_S,
@@ -273,5 +273,5 @@ def _looks(copying: Instance) -> int:
     """
     problem, root = copying.problem, copying.problem.collective.source[0]
     distances = len(np.unique(np.round(copying.distances_us[root], 6)))
-    by_ranks = problem.num_chunks * problem.num_ranks**2 * distances
+    by_ranks = problem.num_chunks * problem.num_ranks**2 * distances // OF_A_LOOK
     return problem.num_chunks**2 * problem.topology.num_links + by_ranks
