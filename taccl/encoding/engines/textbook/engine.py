@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from heapq import heapify, heappop, heapreplace
+from heapq import heapify, heappop
 
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
@@ -20,6 +20,7 @@ from taccl.encoding.engines.textbook.books import Books, Candidate, Work, books_
 from taccl.encoding.engines.textbook.plans import algorithm_named
 from taccl.encoding.engines.textbook.tuning import (
     BEFORE_HOPELESS,
+    FOR_ONCE_EACH,
     FOR_PROMISE,
     HOPELESS,
     MOST_IN_VAIN,
@@ -120,7 +121,7 @@ def fastest(instances: Sequence[Instance], budget: Budget) -> Iterator[Schedule]
             break
         share = writing.share(1 / (len(every) - number))
         candidates += books.candidates(share, lambda each: each.name in promise, promise.__getitem__)
-    yield from _improving(_in_time(few_equivalent_first(candidates), budget))
+    yield from _improving(_in_time(least_work_first(candidates, budget), budget))
 
 
 def fastest_valid(instance: Instance, budget: Budget, most: int) -> list[Schedule]:
@@ -179,13 +180,15 @@ def soonest_first(turns: Iterable[tuple[int, Candidate]], off: Mapping[str, floa
     waiting = [(turn, each.estimate_us, place, each) for place, (turn, each) in enumerate(turns)]
     heapify(waiting)
     while waiting:
-        turn, known_us, place, candidate = waiting[0]
-        now_us = candidate.estimate_us * off.get(candidate.algorithm.name, 1.0)
-        if now_us > known_us:
-            heapreplace(waiting, (turn, now_us, place, candidate))
-        else:
-            heappop(waiting)
-            yield candidate
+        candidate = heappop(waiting)[-1]
+        before = off.get(candidate.algorithm.name)
+        yield candidate
+        if off.get(candidate.algorithm.name) != before:
+            waiting = [
+                (turn, each.estimate_us * off.get(each.algorithm.name, 1.0), place, each)
+                for turn, _, place, each in waiting
+            ]
+            heapify(waiting)
 
 
 def _improving(
@@ -214,6 +217,22 @@ def few_equivalent_first(candidates: Iterable[Candidate]) -> Iterator[tuple[int,
         key = candidate.books, round(candidate.estimate_us, 3)
         yield equivalent[key] // _EQUIVALENT, candidate
         equivalent[key] += 1
+
+
+def least_work_first(candidates: Sequence[Candidate], budget: Budget) -> Iterator[tuple[int, Candidate]]:
+    """The turns of `few_equivalent_first`; before them, where that takes little time, each algorithm once.
+
+    So its other estimates are worth something when their turns come.
+    """
+    least = dict[str, int]()
+    for each in candidates:
+        least[each.algorithm.name] = min(each.work, least.get(each.algorithm.name, each.work))
+    is_soon = sum(least.values()) <= FOR_ONCE_EACH * TIMED_PER_S * budget.remaining_s()
+    for turn, each in few_equivalent_first(candidates):
+        is_first = is_soon and each.work == least.get(each.algorithm.name)
+        if is_first:
+            del least[each.algorithm.name]
+        yield (-1 if is_first else turn), each
 
 
 def _promising(books: Books, budget: Budget) -> dict[str, float]:

@@ -31,7 +31,12 @@ from taccl.encoding.engines.textbook.all_pairs import ALL_PAIRS
 from taccl.encoding.engines.textbook.books import Candidate, books_of
 from taccl.encoding.engines.textbook.bruck import BRUCK, PAT, addition_chain
 from taccl.encoding.engines.textbook.doubling import DOUBLING, DOUBLING_FAR_FIRST
-from taccl.encoding.engines.textbook.engine import by_name, few_equivalent_first, soonest_first
+from taccl.encoding.engines.textbook.engine import (
+    by_name,
+    few_equivalent_first,
+    least_work_first,
+    soonest_first,
+)
 from taccl.encoding.engines.textbook.grid import GridAlgorithm, by_nodes, sends_of
 from taccl.encoding.engines.textbook.line import LineAlgorithm
 from taccl.encoding.engines.textbook.parts import parts_of
@@ -355,6 +360,29 @@ def test_what_took_longer_than_its_estimate_is_expected_to_do_so_again() -> None
     assert next(in_turn) is coarse
     off[one.name] = 1.5  # so the next takes 9 us
     assert list(in_turn) == [third, fine]
+
+
+def test_what_took_less_than_its_estimate_comes_sooner() -> None:
+    books = books_of(Instance(problem(ring(4), "allreduce")))
+    assert books is not None
+    one, other = books.algorithms[:2]
+    coarse, fine = Candidate(books, one, 1, 4.0), Candidate(books, one, 2, 7.0)
+    third, off = Candidate(books, other, 1, 6.0), dict[str, float]()
+    in_turn = soonest_first([(0, each) for each in (coarse, fine, third)], off)
+    assert next(in_turn) is coarse
+    off[one.name] = 0.5
+    assert list(in_turn) == [fine, third]
+
+
+def test_where_it_takes_little_time_each_algorithm_has_a_turn_with_the_least_work_first() -> None:
+    books = books_of(Instance(problem(ring(4), "allreduce", 4)))
+    assert books is not None
+    one, other = books.algorithms[:2]
+    pool = [Candidate(books, one, 4, 1.0), Candidate(books, other, 1, 9.0), Candidate(books, one, 1, 8.0)]
+    turns = {candidate: turn for turn, candidate in least_work_first(pool, Budget.of_work(1000))}
+    assert [turns[each] for each in pool] == [0, -1, -1]
+    turns = {candidate: turn for turn, candidate in least_work_first(pool, Budget.of_work(0))}
+    assert set(turns.values()) == {0}
 
 
 def test_an_algorithm_is_called_by_its_name_on_an_order_of_ranks() -> None:
