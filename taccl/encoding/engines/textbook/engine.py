@@ -220,19 +220,22 @@ def few_equivalent_first(candidates: Iterable[Candidate]) -> Iterator[tuple[int,
 
 
 def least_work_first(candidates: Sequence[Candidate], budget: Budget) -> Iterator[tuple[int, Candidate]]:
-    """The turns of `few_equivalent_first`; before them, where that takes little time, each algorithm once.
+    """The turns of `few_equivalent_first`; before them, in a part of the time, each algorithm once.
 
-    So its other estimates are worth something when their turns come.
+    So its other estimates are worth something when their turns come. Of an algorithm it is the candidate of
+    least work, and those of least work are the first.
     """
-    least = dict[str, int]()
-    for each in candidates:
-        least[each.algorithm.name] = min(each.work, least.get(each.algorithm.name, each.work))
-    is_soon = sum(least.values()) <= FOR_ONCE_EACH * TIMED_PER_S * budget.remaining_s()
+    least = dict[str, Candidate]()
+    for each in sorted(candidates, key=lambda candidate: (candidate.work, candidate.estimate_us)):
+        least.setdefault(each.algorithm.name, each)
+    left, once = FOR_ONCE_EACH * TIMED_PER_S * budget.remaining_s(), set[Candidate]()
+    for each in least.values():
+        left -= each.work
+        if left < 0:
+            break
+        once.add(each)
     for turn, each in few_equivalent_first(candidates):
-        is_first = is_soon and each.work == least.get(each.algorithm.name)
-        if is_first:
-            del least[each.algorithm.name]
-        yield (-1 if is_first else turn), each
+        yield (-1 if each in once else turn), each
 
 
 def _promising(books: Books, budget: Budget) -> dict[str, float]:

@@ -52,8 +52,8 @@ MOST_ROWS = 3_000_000
 KEPT_UNITS_OF_A_STAGE = 32_768
 #: Of several numbers of chunks, the part of the time for finding out which algorithms are promising.
 FOR_PROMISE = 0.3
-#: The part of the time in which each of these is timed once, if that is enough, so that its time corrects its
-#: other estimates. AllGather of 16 MB on dragonfly:4x4x2 takes 692.1 us in 5 s without, and 654.1 with it.
+#: The part of the time in which each of these is timed once, so that its time corrects its other estimates.
+#: AllGather of 16 MB on dragonfly:4x4x2 takes 692.1 us in 5 s without, and 654.1 with it.
 FOR_ONCE_EACH = 0.25
 #: The part of the time for writing down.
 WRITING = 0.5
