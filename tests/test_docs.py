@@ -1,8 +1,8 @@
 """Every example of the README and docs/ is run, in the order of the page, in one folder per page.
 
 - ```console : lines after `$ ` are taccl commands; each must succeed, and what the page shows of its output
-  must be there (`...` stands for anything), numbers apart where they depend on the computer. After `; echo $?`, the last
-  line is the exit code.
+  must be there (`...` stands for anything). Numbers count where they do not depend on the computer. After
+  `; echo $?`, the last line is the exit code.
 - ```python : run as it stands, or as doctests where it has `>>>`.
 - ```yaml whose first line is `# NAME.yaml`, ```xml with `<!-- NAME.xml -->`, ```text with `# NAME.txt` and
   ```csv with `# NAME.csv`: written to that file, for the commands that follow.
@@ -61,7 +61,7 @@ def commands(block: Block) -> Iterator[tuple[str, list[str]]]:
 
 
 def has_its_numbers(words: list[str]) -> bool:
-    """Whether a command prints the same numbers on every computer: its work counts, or it searches nothing."""
+    """Whether a command prints the same numbers on every computer: it counts work, or does not search."""
     return "--effort" in words or words[0] in ("simulate", "verify")
 
 

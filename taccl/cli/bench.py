@@ -110,7 +110,7 @@ def _in_torch(
     from taccl.torch.bench import bench as measured
 
     warnings.filterwarnings("ignore", category=FutureWarning, module="torch")
-    with _told():
+    with _reports_the_job():
         plans.check_ranks(int(os.environ["WORLD_SIZE"]))
     device = "cpu"
     if backend == "nccl":
@@ -118,7 +118,7 @@ def _in_torch(
             raise TacclError("NCCL needs GPUs, and torch sees none here", hint="--backend gloo")
         device = f"cuda:{int(os.environ.get('LOCAL_RANK', '0'))}"
         torch.cuda.set_device(device)
-    with _told(), ended_at_once():
+    with _reports_the_job(), ended_at_once():
         dist.init_process_group(backend)
     try:
         yield dist.get_rank(), None
@@ -129,14 +129,14 @@ def _in_torch(
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """What is wrong with the job's environment, or with whoever does not come, is its user's to mend."""
+def _reports_the_job() -> Iterator[None]:
+    """Report a wrong environment of the job, or ranks that do not join it, as an error of the user."""
     try:
         yield
     except (ValueError, RuntimeError) as fault:
         setting = ", ".join(f"{name}={os.environ[name]}" for name in _SETTING)
         hint = f"{setting}: as torchrun sets them, with every rank running"
-        raise TacclError(f"there is no job here: {fault}", hint=hint) from None
+        raise TacclError(f"cannot join the job: {fault}", hint=hint) from None
 
 
 def _show_header(backend: str) -> None:

@@ -67,7 +67,7 @@ def terminated_as_interrupted() -> Iterator[None]:
 
 @contextmanager
 def ended_at_once() -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the process: for waits in code of others that no handler of ours interrupts."""
+    """Let Ctrl-C and SIGTERM end the process: Python runs no handler while a C++ library waits."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

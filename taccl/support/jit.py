@@ -68,9 +68,9 @@ def _indices(function: Any) -> Iterator[Path]:
 
 
 def _drop_if_old(index: Path, function: Any) -> None:
-    """Remove an index of an older taccl, of which nothing would be used, so that nobody counts on it.
+    """Remove a stale index, so that `is_at_hand` does not report machine code that numba would compile again.
 
-    Numba passes over what was made of another source, and breaks down at classes that are gone.
+    Numba ignores an index of another source, and fails on an index with classes that no longer exist.
     """
     try:
         source = function._cache._impl.locator.get_source_stamp()

@@ -98,7 +98,7 @@ class Planned:
         if self.size == 1 or not inputs.numel() or inputs.is_sparse or inputs.dtype == torch.bool:
             return None
         if not self._fits(collective, output, inputs):
-            return None  # and the inner backend says what is wrong
+            return None  # the inner backend reports the error
         size_bytes = max(inputs.numel(), output.numel()) * inputs.element_size()
         return self.plans.plan_for(collective, size_bytes, root)
 
@@ -110,7 +110,7 @@ class Planned:
         )
 
     def _fits(self, collective: str, output: torch.Tensor, inputs: torch.Tensor) -> bool:
-        """Whether parts of input and output are equal, and of one type on one device."""
+        """Whether input and output have parts of the same size, the same type and the same device."""
         inward, outward = self._parts(collective)
         is_even = inputs.numel() % inward == 0 and inputs.numel() // inward * outward == output.numel()
         return bool(is_even and inputs.dtype == output.dtype and inputs.device == output.device)
@@ -193,7 +193,7 @@ class _Worker:
     def _work(self) -> None:
         while (work := self._waiting.get()) is not None:
             work()
-            del work  # its buffers, and the backend, must not live until the next call
+            del work  # otherwise its buffers and the backend stay alive until the next call
 
 
 def _end(worker: ref[_Worker]) -> None:

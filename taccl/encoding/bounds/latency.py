@@ -24,7 +24,7 @@ from dataclasses import replace
 import numpy as np
 
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
-from taccl.encoding.bounds.straight import sizeless, straight_us
+from taccl.encoding.bounds.direct import direct_us, sizeless
 from taccl.encoding.bounds.tuning import LATENCY_MOST_CELLS, LATENCY_MOST_LINKS_OF_ALPHAS
 from taccl.encoding.bounds.views import View
 from taccl.encoding.instance import Instance
@@ -105,15 +105,15 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
     yield latency_bound(view.instance)
     if view.requested is not None and view.problem.num_ranks**3 <= LATENCY_MOST_CELLS:
         for any_chunks in (True, False):
-            yield LATENCY.proof(*straight_us(view.instance, any_chunks=any_chunks), any_chunks=any_chunks)
+            yield LATENCY.proof(*direct_us(view.instance, any_chunks=any_chunks), any_chunks=any_chunks)
     if view.requested is not None and view.requested.features - {"reductions"}:
         yield arrival_bound(view.requested)
 
 
 LATENCY = Bound(
     name="latency",
-    about="some chunk has to travel its shortest path, from when it is ready until its tail is over; and "
-    "where no way round is short enough, all go straight and take turns at ports",
+    about="some chunk has to travel its shortest path, from when it is ready until its tail is over; "
+    "where a relay would take too long, every chunk is sent directly, and direct sends share ports",
     remedy="a more direct or a faster way for that chunk, or more --chunks, each of them smaller",
     prove=_prove,
     features=RELAXED,

@@ -1,8 +1,8 @@
 """Build what is a part of something larger: a Gather of an AllGather, a Broadcast of an AllReduce.
 
-An engine that builds an AllGather (gather in nodes, cross in few sends, in batches) serves a Gather, too:
-sends that carry nothing to the root are left out. And what the root's contribution does in an AllReduce is a
-Broadcast. The other sends keep their order, so none starts later. Scatter and Reduce are the same backwards.
+A Gather consists of those sends of an AllGather that carry chunks to the root. A Broadcast consists of those
+sends of an AllReduce that carry the root's contribution. All other sends are dropped, and the remaining ones
+keep their order, so no send starts later. Scatter and Reduce are built on reversed links and read backwards.
 """
 
 from __future__ import annotations

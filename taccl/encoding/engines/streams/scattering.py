@@ -62,7 +62,7 @@ def scattered(instances: Sequence[Instance], budget: Budget) -> Iterator[Schedul
 
 
 def _are_short(paths: Mapping[int, Sequence[tuple[int, ...]]]) -> bool:
-    """Whether all paths have few enough links to be followed by calls within calls (`Deliveries`)."""
+    """Whether every path has few enough links for the recursion in `Deliveries`."""
     return max(len(path) for several in paths.values() for path in several) <= MOST_HOPS
 
 

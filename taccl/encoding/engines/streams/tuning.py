@@ -43,7 +43,7 @@ LOOK, ROW = 1e-5, 2e-3
 #: For each link looked at for a path, and for each transfer in groups: 0.5 and 5 ms on eight dgx-h100. A rank
 #: takes as long as so many links: a path on a ring of 600 takes 1 ms.
 WAY, DELIVERED_ROW, OF_RANK = 1.2e-4, 1e-2, 10
-#: The longest path of a part, in links: each is a call inside the one before.
+#: The longest path, in links: `Deliveries` recurses once for each link.
 MOST_HOPS = 200
 
 #: How sharply prices of ports rise with their loads, the price of an idle port next to 1 for the busiest, and

@@ -173,9 +173,10 @@ def _in_time(
 
 
 def soonest_first(turns: Iterable[tuple[int, Candidate]], off: Mapping[str, float]) -> Iterator[Candidate]:
-    """The candidates by their turns and then by their estimates.
+    """The candidates in order of their turns, then of their corrected estimates.
 
-    `off` : by how much the last time of an algorithm was off its estimate; it is looked at anew each time.
+    `off` : by algorithm name, the last measured time divided by its estimate. When it changes, it corrects
+        the estimates of the other candidates of that algorithm.
     """
     waiting = [(turn, each.estimate_us, place, each) for place, (turn, each) in enumerate(turns)]
     heapify(waiting)
@@ -220,10 +221,10 @@ def few_equivalent_first(candidates: Iterable[Candidate]) -> Iterator[tuple[int,
 
 
 def least_work_first(candidates: Sequence[Candidate], budget: Budget) -> Iterator[tuple[int, Candidate]]:
-    """The turns of `few_equivalent_first`; before them, in a part of the time, each algorithm once.
+    """The turns of `few_equivalent_first`, and before them the cheapest candidate of each algorithm.
 
-    So its other estimates are worth something when their turns come. Of an algorithm it is the candidate of
-    least work, and those of least work are the first.
+    Its time corrects the algorithm's other estimates. These first turns take a fraction of the time; the
+    cheapest algorithms come first.
     """
     least = dict[str, Candidate]()
     for each in sorted(candidates, key=lambda candidate: (candidate.work, candidate.estimate_us)):

@@ -1,4 +1,4 @@
-"""The bound from what goes over one link because every way round takes too long."""
+"""The bound from chunks that are sent directly because a relay would take too long."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from small_problems import custom, full, machine, problem
 from studies import examples
 
 from taccl.encoding.bounds import lower_bound
+from taccl.encoding.bounds.direct import direct_us
 from taccl.encoding.bounds.latency import LATENCY
-from taccl.encoding.bounds.straight import straight_us
 from taccl.encoding.instance import Instance
 from taccl.model.network import LogicalTopology, Occupancy
 from taccl.model.problem import Problem
@@ -27,51 +27,51 @@ def one_way_out(ranks: int, occupancy: Occupancy = "pipelined") -> LogicalTopolo
     return machine(ranks, links, occupancy, shared)
 
 
-def straight(stated: Problem, *, any_chunks: bool = False) -> float:
-    return straight_us(Instance(stated), any_chunks=any_chunks)[0]
+def direct(stated: Problem, *, any_chunks: bool = False) -> float:
+    return direct_us(Instance(stated), any_chunks=any_chunks)[0]
 
 
 @pytest.mark.parametrize(
     ("chunk_mb", "by_hand_us", "any_chunks_us"),
     [
-        (0.1, 1 + 3 * 0.1, 1 + 3 * 0.1),  # the root sends three times, and an alpha later all is there
+        (0.1, 1 + 3 * 0.1, 1 + 3 * 0.1),  # three direct sends, and an alpha after the last one
         (0.5, 1 + 3 * 0.5, 2.0),
-        (2.0, 2 * (1 + 2.0), 2.0),  # straight it takes 7 us; over another rank at least 6, the alphas alone 2
+        (2.0, 2 * (1 + 2.0), 2.0),  # directly 7 us; through a relay at least 6, of which 2 are alphas
     ],
 )
-def test_a_root_serves_all_itself_where_passing_on_takes_longer(
+def test_a_root_sends_to_all_directly_where_a_relay_takes_longer(
     chunk_mb: float, by_hand_us: float, any_chunks_us: float
 ) -> None:
     stated = problem(one_way_out(4), "broadcast", chunk_mb=chunk_mb)
-    assert straight(stated) == pytest.approx(by_hand_us)
-    assert straight(stated, any_chunks=True) == pytest.approx(any_chunks_us)
+    assert direct(stated) == pytest.approx(by_hand_us)
+    assert direct(stated, any_chunks=True) == pytest.approx(any_chunks_us)
     assert lower_bound(stated, bounds=[LATENCY]).value_us == pytest.approx(by_hand_us)
     assert by_hand_us <= fastest(stated).makespan_us + 1e-6
 
 
-def test_contributions_that_nobody_has_time_to_add_up_all_cross_an_uplink() -> None:
-    """Two leaves of two: 16 chunks of 0.1 MB up from each, at twice the speed; a way round takes 5 us."""
+def test_every_contribution_crosses_the_uplink_where_no_relay_has_time_to_add_them() -> None:
+    """Two leaves of two: 16 chunks of 0.1 MB up from each, at twice the speed; a relay takes 5 us."""
     pairs = [(a, b) for a in range(4) for b in range(4) if a != b]
     links = [(a, b, 3.0 if a // 2 != b // 2 else 2.0, 1.0) for a, b in pairs]
     up = [[link for link, (a, b) in enumerate(pairs) if a // 2 == leaf != b // 2] for leaf in (0, 1)]
     stated = problem(machine(4, links, "pipelined", up, rates=[0.5, 0.5]), "allreduce", chunk_mb=0.1)
-    assert straight(stated) == pytest.approx(3 + 16 * 0.05 + 0.05)  # a link is slower than its uplink
-    _, witness = straight_us(Instance(stated), any_chunks=False)
+    assert direct(stated) == pytest.approx(3 + 16 * 0.05 + 0.05)  # a link is slower than its uplink
+    _, witness = direct_us(Instance(stated), any_chunks=False)
     assert "port 0" in witness
 
 
 def test_an_alpha_that_keeps_its_port_busy_counts_once_for_each_send() -> None:
     """Parts of three chunks for two others, at most two chunks a send: four alphas and six chunks."""
     stated = problem(one_way_out(3, "serial"), "scatter", 3, chunk_mb=0.01, max_group=2)
-    assert straight(stated) == pytest.approx(2 * (1 + 0.01))  # by way of the other
+    assert direct(stated) == pytest.approx(2 * (1 + 0.01))  # by way of the other
     far = machine(
         3, [(0, 1, 1.0, 1.0), (0, 2, 1.0, 1.0), (1, 2, 9.0, 1.0), (2, 1, 9.0, 1.0)], shared=[[0, 1]]
     )
-    assert straight(problem(far, "scatter", 3, chunk_mb=0.01, max_group=2)) == pytest.approx(4 * 1 + 6 * 0.01)
+    assert direct(problem(far, "scatter", 3, chunk_mb=0.01, max_group=2)) == pytest.approx(4 * 1 + 6 * 0.01)
 
 
 def test_of_copies_from_several_ranks_it_says_nothing() -> None:
-    assert straight(Problem(full(3), custom(3, [((0, 1), (2,), False)]), 1.0)) == 0.0
+    assert direct(Problem(full(3), custom(3, [((0, 1), (2,), False)]), 1.0)) == 0.0
 
 
 @settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -81,7 +81,7 @@ def test_no_program_is_faster(seed: int) -> None:
     drawn = random_cluster_problem if seed % 3 == 0 else random_problem
     stated = drawn(dice, sums=seed % 2 == 0)
     for any_chunks in (False, True):
-        value_us = straight(stated, any_chunks=any_chunks)
+        value_us = direct(stated, any_chunks=any_chunks)
         try:
             faster = program_before(stated, value_us - 1e-6, 800)
         except TooLarge:
