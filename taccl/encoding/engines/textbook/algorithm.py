@@ -33,7 +33,6 @@ class Algorithm:
     shares : into this many units a way is given each part, of each batch.
     labels : how many of its parts travel apart from all others; None: all.
     is_explicit : whether sums are made at several ranks, so that sends say what they carry.
-    in_turns : whether the order of its sends says who has precedence, and not who waits for whom.
     of_libraries : whether NCCL, RCCL or an MPI run it; no grids and pipelines of our own.
     """
 
@@ -45,7 +44,6 @@ class Algorithm:
     shares: int = 1
     labels: int | None = None
     is_explicit: bool = False
-    in_turns: bool = False
     of_libraries: bool = True
 
     @property

@@ -198,7 +198,7 @@ class Books:
         if rows is None or hash(rows) in seen:
             return None
         seen.add(hash(rows))
-        schedule = timed(self.requested, sends, rows, algorithm.in_turns)
+        schedule = timed(self.requested, sends, rows)
         if schedule is None or self.requested is self.problem:
             return schedule
         return backwards(self.problem, schedule)

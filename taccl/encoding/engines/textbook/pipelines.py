@@ -107,7 +107,6 @@ def by_pipelines(
         yield _Pipeline(
             *(name, rows, ranks * sends),
             is_explicit=bool(plan.whole),
-            in_turns=True,
             of_libraries=False,
             plan=plan,
             owners=owners,

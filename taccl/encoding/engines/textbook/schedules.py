@@ -34,6 +34,7 @@ class Rows:
     link, adds : of each send.
     group, chunk : of each chunk that is sent, its send and its number.
     cell : of each chunk that is sent, its place in the units of the uncut sends.
+    batch : of each send, the batch that its chunks belong to.
     """
 
     link: IntArray
@@ -41,6 +42,7 @@ class Rows:
     group: IntArray
     chunk: IntArray
     cell: IntArray
+    batch: IntArray
 
     def __hash__(self) -> int:
         return hash(tuple(column.tobytes() for column in (self.link, self.adds, self.group, self.chunk)))
@@ -66,13 +68,12 @@ def rows_of(problem: Problem, sends: Sends, cut: Cut) -> Rows | None:
         group=(np.cumsum(parts) - parts)[of_send] + part,
         chunk=chunks.values,
         cell=np.repeat(np.arange(len(chunks.count)), chunks.count),
+        batch=np.repeat(cut.batch[sends.units.values[sends.units.first]], parts),
     )
 
 
-def timed(problem: Problem, sends: Sends, rows: Rows, in_turns: bool = False) -> Schedule | None:
-    """The sends as a schedule: in their order, or with what most waits for first, whichever ends sooner.
-
-    `in_turns` : what can go goes, and of several the first in their order, instead of their order.
+def timed(problem: Problem, sends: Sends, rows: Rows) -> Schedule | None:
+    """The sends as a schedule: in their order, or in another one of `_soonest`, whichever ends sooner.
 
     None if they wait for each other in a circle, which a sender's own chunks first can cause.
     """
@@ -87,13 +88,13 @@ def timed(problem: Problem, sends: Sends, rows: Rows, in_turns: bool = False) ->
         if is_large or _is_settled(rows, schedule.makespan_us, busiest_us):
             return schedule
         ordering = Ordering.of(problem, decisions(rows))
-        best = _soonest(ordering, in_turns)
+        best = _soonest(ordering, rows.batch)
         return schedule if schedule.makespan_us <= best.end_us.max() else ordering.schedule(best)
     explicit = _Explicit.of(problem, sends, rows)
     ordering = explicit.ordering
     best = ordering.in_sequence()
     if not _is_settled(rows, float(best.end_us.max(initial=0.0)), ordering.busiest_us):
-        best = min(best, _soonest(ordering, in_turns), key=lambda each: float(each.end_us.max()))
+        best = min(best, _soonest(ordering, rows.batch), key=lambda each: float(each.end_us.max()))
     return explicit.schedule(best)
 
 
@@ -103,12 +104,19 @@ def _is_settled(rows: Rows, end_us: float, busiest_us: float) -> bool:
     return is_large or end_us <= busiest_us * (1 + _ROUNDING)
 
 
-def _soonest(ordering: Ordering, in_turns: bool) -> Timed:
-    """With what most waits for first, or in turns, whichever ends sooner."""
-    reordered = [ordering.timed()]
-    if in_turns:
-        reordered.append(ordering.timed(-np.arange(len(ordering.decisions), dtype=np.float64)))
-    return min(reordered, key=lambda each: float(each.end_us.max()))
+def _soonest(ordering: Ordering, batch: IntArray) -> Timed:
+    """The soonest of some orders in which what can go goes: with what most waits for first, and by batches.
+
+    Of several batches either the first has precedence wherever it can go, which fills a pipeline soonest, or
+    steps have, and batches within a step, so that all advance together.
+    """
+    every = [ordering.timed()]
+    if batch.any():
+        turn = np.arange(len(batch))
+        by_batch = np.empty_like(turn)
+        by_batch[np.argsort(batch, kind="stable")] = turn
+        every += [ordering.timed(-each.astype(np.float64)) for each in (turn, by_batch)]
+    return min(every, key=lambda each: float(each.end_us.max()))
 
 
 def decisions(rows: Rows, carried: Sequence[int] | None = None) -> list[Decision]:

@@ -200,6 +200,19 @@ def test_an_allreduce_over_eight_nodes_crosses_twice_where_each_node_sums_up_a_s
     )
 
 
+def test_the_first_of_two_batches_crosses_while_the_second_is_summed_inside() -> None:
+    """NICs wait for half of the sums inside, and then exchange a quarter MB four times; 52.4 us otherwise."""
+    problem = make_problem(
+        "allreduce", topology="dgx-h100", nodes=4, size="4MB", chunks=2, executor=False, without=["nvswitch"]
+    ).problem
+    name = "recursive doubling along axis 1, then recursive doubling of whole shares along axis 0 of 4x8"
+    schedule = by_name(Instance(problem), name, batches=2)
+    assert schedule is not None
+    schedule.check()
+    inside_us, across_us = 3 * 0.7 + 2.828 * 2 * 7 / 8, 2.7 + 21.845 / 4
+    assert schedule.makespan_us == pytest.approx(2 * inside_us + 4 * across_us, abs=0.01)
+
+
 @pytest.mark.parametrize(("nodes", "gpus"), [(3, 3), (4, 2), (6, 3), (3, 6), (4, 4), (5, 3)])
 @pytest.mark.parametrize("name", ["allreduce", "alltoall", "allgather", "scatter", "gather"])
 def test_gateways_and_pipelines_are_valid_on_nodes_of_all_sizes(nodes: int, gpus: int, name: str) -> None:
