@@ -1,11 +1,14 @@
 """A schedule for coarse chunks is one for finer chunks: what travelled as one chunk travels as several.
 
 So cutting finer never makes anything slower, and the best schedule of a coarser cut is where the search for a
-finer one begins.
+finer one begins. And a schedule for fine chunks of which several always travel together is one for coarser
+chunks: it has fewer operations, and larger bounds hold for it.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, pairwise
 
@@ -45,6 +48,89 @@ def refined(schedule: Schedule, finer: Problem) -> Schedule:
         group=np.repeat(schedule.group, pieces),
         sums=None if sums is None else PartialSums(np.repeat(sums.of_row, pieces), sums.members),
     )
+
+
+def coarsened(schedule: Schedule, coarser: Problem) -> Schedule | None:
+    """The schedule for the same problem with fewer chunks; None where not all pieces of each travel together.
+
+    Chunks that are there and wanted at the same ranks may change places, so any of them may be the pieces of
+    one. Chunks with sizes or times of their own are left as they are.
+
+    Raises
+    ------
+    ScheduleError : the schedule's problem is no finer cut of `coarser`.
+    """
+    finer = schedule.problem
+    pieces = _pieces(coarser, finer)
+    of_each_chunk = finer.sizes, finer.ready_us, finer.tail_us, finer.sum_work_us
+    if any(column is not None for column in of_each_chunk):
+        return None
+    if (schedule.sends.count > pieces * coarser.max_group).any():
+        return None
+    number = _numbers(list(zip(_places(finer), _ways(schedule), strict=True)), _places(coarser), pieces)
+    if number is None:
+        return None
+    kept = np.flatnonzero(number[schedule.chunk] >= 0)
+    return Schedule(
+        problem=coarser,
+        chunk=number[schedule.chunk[kept]],
+        link=schedule.link[kept],
+        start_us=schedule.start_us[kept],
+        end_us=schedule.end_us[kept],
+        reduce=schedule.reduce[kept],
+        group=schedule.group[kept],
+        sums=None if schedule.sums is None else schedule.sums.take(kept),
+    ).sorted()
+
+
+def _numbers(
+    of_pieces: Sequence[tuple[Hashable, bytes]], of_chunks: Sequence[Hashable], pieces: int
+) -> IntArray | None:
+    """For one piece of each chunk the number of that chunk, -1 for the others; None if some are left over.
+
+    Parameters
+    ----------
+    of_pieces : for each piece its place (`_places`) and its way.
+    of_chunks : for each chunk its place.
+    pieces : how many are a chunk.
+    """
+    together, free = defaultdict[Hashable, list[int]](list), defaultdict[Hashable, list[int]](list)
+    for piece, place_and_way in enumerate(of_pieces):
+        together[place_and_way].append(piece)
+    for chunk, place in enumerate(of_chunks):
+        free[place].append(chunk)
+    if any(len(same) % pieces for same in together.values()):
+        return None
+    number = np.full(len(of_pieces), -1)
+    for same in together.values():
+        for first in same[::pieces]:
+            number[first] = free[of_pieces[first][0]].pop()
+    return number
+
+
+def _ways(schedule: Schedule) -> Iterator[bytes]:
+    """For each chunk what is the same for those that are in the same sends, in the same sums."""
+    sums = np.full(len(schedule), -1) if schedule.sums is None else schedule.sums.numbers()
+    order = np.lexsort((sums, schedule.group, schedule.chunk))
+    rows = np.stack([schedule.group, sums], axis=1)[order]
+    ends = np.cumsum(np.bincount(schedule.chunk, minlength=schedule.problem.num_chunks))
+    return (each.tobytes() for each in np.split(rows, ends[:-1]))
+
+
+def _places(problem: Problem) -> list[Hashable]:
+    """For each chunk what is the same for those that may change places: where they are, and are wanted.
+
+    Whose a chunk is counts only where limits say what an owner may do.
+    """
+    collective, limits = problem.collective, problem.limits
+    columns: list[list[Hashable]] = [collective.reduces.tolist()]
+    if limits.may_use is not None or limits.own_first is not None:
+        columns.append(collective.owner.tolist())
+    for placement in (collective.inputs, collective.outputs):
+        ranks = placement.rank[np.lexsort((placement.rank, placement.chunk))]
+        ends = np.cumsum(np.bincount(placement.chunk, minlength=problem.num_chunks))
+        columns.append([each.tobytes() for each in np.split(ranks, ends[:-1])])
+    return list(zip(*columns, strict=True))
 
 
 def _of(chunk: IntArray, pieces: int) -> IntArray:

@@ -191,6 +191,7 @@ class ChunkSearch:
 
         Last come those that there was no time to try.
         """
+        carry_over(self.trials)
         for trial in by_time(self.trials):
             if self._left_s > _A_MOMENT_S and self._may_win(trial) and self._is_usable(trial):
                 self._improve(trial, self._left_s)
@@ -201,8 +202,7 @@ class ChunkSearch:
 
     def choice(self) -> Choice:
         """The fastest schedule that can be used; the fastest at all where none can."""
-        for trial in self.trials:
-            carry_over(self.trials, trial)
+        carry_over(self.trials)
         fastest = by_time(self.trials)
         best = next(filter(self._is_usable, fastest), fastest[0])
         passed_s = time.monotonic() - self._began

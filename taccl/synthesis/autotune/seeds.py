@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from taccl.encoding.core.refine import refined
+from taccl.encoding.core.refine import coarsened, refined
 from taccl.encoding.engines.registry import ENGINES, serves_somehow
 from taccl.encoding.instance import Instance
 from taccl.model.problem import Problem
@@ -36,6 +36,8 @@ def from_books(
 ) -> Iterator[Schedule]:
     """Schedules that engines build at once with these numbers of chunks, each faster than those before.
 
+    Each has the least of these numbers that it can be read with.
+
     `state` : the problem with this many chunks.
     """
     best_us = math.inf
@@ -54,11 +56,35 @@ def from_books(
         for schedule in engine.across_chunks(cuts, budget.share(1 / left)):
             if schedule.makespan_us < best_us - TOLERANCE_US:
                 best_us, members = schedule.makespan_us, lifted.get(id(schedule.problem))
-                yield schedule if members is None else members.lifted(schedule)
+                yield _coarsest(schedule if members is None else members.lifted(schedule), stated)
 
 
-def carry_over(trials: Sequence[Trial], trial: Trial) -> None:
-    """What was found for a coarser cut after this one was tried holds for this one too."""
+def _coarsest(schedule: Schedule, stated: Sequence[Instance]) -> Schedule:
+    """The same with as few chunks as can be, of these numbers."""
+    read = (_read_coarser(schedule, each.problem) for each in stated)
+    return next((each for each in read if each is not None), schedule)
+
+
+def _read_coarser(schedule: Schedule, coarser: Problem) -> Schedule | None:
+    """The schedule with fewer chunks, valid; None where pieces go different ways, or it is too large."""
+    pieces, rest = divmod(schedule.problem.num_chunks, max(1, coarser.num_chunks))
+    if rest or pieces < 2 or len(schedule) > SEEDS_MOST_CARRIED:
+        return None
+    read = coarsened(schedule, coarser)
+    if read is not None:
+        read.check()
+    return read
+
+
+def carry_over(trials: Sequence[Trial]) -> None:
+    """What was found for a coarser cut after a finer one was tried holds for that too, and perhaps back."""
+    for trial in trials:
+        _carry_to_finer(trials, trial)
+    for trial in trials:
+        _carry_to_coarser(trials, trial)
+
+
+def _carry_to_finer(trials: Sequence[Trial], trial: Trial) -> None:
     source = _fastest(trials, trial.chunks)
     if source is None or source is trial:
         return
@@ -70,6 +96,17 @@ def carry_over(trials: Sequence[Trial], trial: Trial) -> None:
     if known.makespan_us < trial.time_us - TOLERANCE_US:
         known.check()
         trial.found, trial.usable = replace(trial.found, schedule=known), None
+
+
+def _carry_to_coarser(trials: Sequence[Trial], trial: Trial) -> None:
+    """What was found for a finer cut, where pieces travel together as chunks of this one."""
+    for finer in by_time(trials):
+        if finer.time_us >= trial.time_us - TOLERANCE_US:
+            return
+        known = _read_coarser(finer.found.schedule, trial.formulated.problem)
+        if known is not None:
+            trial.found, trial.usable = replace(trial.found, schedule=known), None
+            return
 
 
 def known_for(problem: Problem, trials: Sequence[Trial], book: Schedule | None) -> Schedule | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import islice
+from random import Random
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from registered import greedy
 from small_problems import full, problem, random_schedules, ring
 
 from taccl.encoding.core.options import SearchOptions
-from taccl.encoding.core.refine import refined
+from taccl.encoding.core.refine import coarsened, refined
 from taccl.encoding.core.timing import Decision, in_order
 from taccl.encoding.engines.textbook.engine import built
 from taccl.encoding.instance import Instance
@@ -86,6 +87,69 @@ def test_only_a_finer_cut_of_the_same_problem_is_one() -> None:
     for other in others:
         with pytest.raises(ScheduleError, match="finer cut of its own problem"):
             refined(schedule, other)
+
+
+@given(random_schedules(COLLECTIVES), st.integers(1, 4), st.randoms(use_true_random=False))
+def test_what_was_refined_can_be_read_back_whatever_the_numbers_of_pieces(
+    schedule: Schedule, pieces: int, random: Random
+) -> None:
+    finer = refined(schedule, cut(schedule.problem, pieces))
+    collective = finer.problem.collective
+    ends = [
+        [sorted(each.rank[each.chunk == chunk].tolist()) for each in (collective.inputs, collective.outputs)]
+        for chunk in range(collective.num_chunks)
+    ]
+    # Pieces that are there and wanted at the same ranks change their numbers.
+    number = np.arange(collective.num_chunks)
+    for these in ([c for c, each in enumerate(ends) if each == ends[chunk]] for chunk in range(len(ends))):
+        number[these] = random.sample(number[these].tolist(), len(these))
+    finer = replace(finer, chunk=number[finer.chunk]).sorted()
+    finer.check()
+    coarse = coarsened(finer, schedule.problem)
+    assert coarse is not None
+    coarse.check()
+    assert len(coarse) == len(schedule)
+    assert coarse.makespan_us == finer.makespan_us
+
+
+@pytest.mark.parametrize("explicit", [False, True])
+def test_sums_at_several_ranks_are_read_back_too(explicit: bool) -> None:
+    coarse, read = problem(full(4), "allreduce"), 0
+    for _, schedule in built(Instance(coarse), Budget.of_work(60_000)):
+        if (schedule.sums is not None) == explicit:
+            back = coarsened(refined(schedule, cut(coarse, 3)), coarse)
+            assert back is not None
+            back.check()
+            assert back.makespan_us == pytest.approx(schedule.makespan_us)
+            read += 1
+    assert read
+
+
+def test_pieces_that_go_different_ways_are_no_chunk() -> None:
+    """Two halves of a chunk go round a ring of three, one each way; each is half a chunk."""
+    halves = problem(ring(3, both=True), "broadcast", 2)
+    link = halves.topology.link_index
+    ways = [
+        Decision((half,), link[ends]) for half, ends in ((0, (0, 1)), (0, (1, 2)), (1, (0, 2)), (1, (2, 1)))
+    ]
+    apart, whole = in_order(halves, ways), problem(ring(3, both=True), "broadcast", 1, chunk_mb=2.0)
+    apart.check()
+    assert coarsened(apart, whole) is None
+    same_way = [Decision((0, 1), link[ends]) for ends in ((0, 1), (1, 2))]
+    together = coarsened(in_order(halves, same_way), whole)
+    assert together is not None
+    together.check()
+    assert together.chunk.tolist() == [0, 0]
+    assert together.makespan_us == pytest.approx(2 * (1 + 2))
+
+
+def test_chunks_with_moments_of_their_own_stay_as_they_are() -> None:
+    halves = problem(ring(2), "broadcast", 2)
+    sent = in_order(halves, [Decision((0, 1), halves.topology.link_index[0, 1])])
+    whole = problem(ring(2), "broadcast", 1, chunk_mb=2.0)
+    assert coarsened(sent, whole) is not None
+    late = replace(sent, problem=replace(halves, ready_us=np.array([0.0, 1.0])))
+    assert coarsened(late, whole) is None
 
 
 def test_a_search_begins_with_what_is_known() -> None:

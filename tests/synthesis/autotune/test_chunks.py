@@ -374,6 +374,20 @@ def test_no_textbook_with_other_chunks_is_faster_than_what_is_chosen() -> None:
     assert synthesize(chunks="auto", effort=1_000, **torus).time_us <= min(best) * (1 + 1e-9)
 
 
+def test_pieces_that_travel_together_are_chunks() -> None:
+    """Quarters of the data go along other axes of a torus first; each quarter is some of the 16 chunks."""
+    torus = {"collective": "allreduce", "topology": "torus:4x4", "size": "256KB"}
+    instances = {number: Instance(make_problem(chunks=number, **torus).problem) for number in (1, 4)}
+    fastest_of_one = min(each.makespan_us for _, each in built(instances[1], Budget(60.0)))
+    *_, found = from_books([1, 4], instances.__getitem__, Budget(60.0))
+    assert found.problem is instances[1].problem
+    assert found.makespan_us < 0.95 * fastest_of_one
+    found.check()
+    chosen = synthesize(chunks="auto", effort=1_000, **torus)
+    assert chosen.collective.chunks_per_rank == 1
+    assert chosen.time_us <= found.makespan_us * (1 + 1e-9)
+
+
 def test_textbooks_leave_large_machines_their_time() -> None:
     small, large = (
         Instance(make_problem("allreduce", topology=f"ring:{ranks}", size="25MB").problem)
