@@ -3,7 +3,9 @@ r"""The broadcast time of one chunk that has the network to itself.
 With w from `steps`, a chunk with sources U and wanting ranks D has, for every region N (each
 node, and the whole machine),
 
-    T  >=  min{t : sum over u in U of w_N(u, t) >= |D and N|},  w_N counting the ranks of D and N.
+    T  >=  min{t : sum over u in U of w_N(u, t) >= |D and N|},  w_N counting the ranks of D and N,
+
+and the same for any number of chunks, with w for a chunk of no size.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import numpy as np
 
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.by_node import reach_us
+from taccl.encoding.bounds.direct import sizeless
 from taccl.encoding.bounds.layer import Distances, Layer
 from taccl.encoding.bounds.steps import OutOfBudget, informed, is_too_large, sum_of
 from taccl.encoding.bounds.tuning import (
@@ -30,7 +33,7 @@ from taccl.model.problem import Problem
 from taccl.support.budget import Budget
 
 
-def _better(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
+def _better(view: View, known_us: float, budget: Budget, any_chunks: bool) -> Iterator[Proof]:
     """Each chunk in each region; then the last one with ranks counted apart, which takes longer."""
     best_us, last = 0.0, None
     for chunks in _classes(view.instance):
@@ -39,14 +42,16 @@ def _better(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
             value_us = _informed_us(view, layer.restricted(region), chunk, known_us, budget, apart=False)
             if value_us > best_us:
                 best_us, last = value_us, (layer, chunk)
-                yield _proof(view, value_us, chunk)
+                yield _proof(view, value_us, chunk, any_chunks)
     if last is not None and view.problem.topology.num_nodes > 1:
-        yield _proof(view, _informed_us(view, *last, best_us, budget, apart=True), last[1])
+        value_us = _informed_us(view, *last, best_us, budget, apart=True)
+        yield _proof(view, value_us, last[1], any_chunks)
 
 
-def _proof(view: View, value_us: float, chunk: int) -> Proof:
+def _proof(view: View, value_us: float, chunk: int, any_chunks: bool) -> Proof:
     what = view.problem.collective.describe_chunk(chunk)
-    return BROADCAST_TIME.proof(value_us, f"spread of {what}, alone on the network")
+    witness = f"spread of {what}, {'however small' if any_chunks else 'alone on the network'}"
+    return BROADCAST_TIME.proof(value_us, witness, any_chunks=any_chunks)
 
 
 def _informed_us(view: View, layer: Layer, chunk: int, known_us: float, budget: Budget, apart: bool) -> float:
@@ -126,9 +131,11 @@ def _regions(instance: Instance, chunk: int) -> Iterator[BoolArray]:
 
 
 def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
-    yield BROADCAST_TIME.proof(0.0, "nothing has to move")
+    yield BROADCAST_TIME.proof(0.0, "nothing has to move", any_chunks=True)
     if known_us and not view.problem.collective.is_reduction and not is_too_large(view.problem):
-        yield from _better(view, known_us, budget)
+        of_no_size = View(view.instance.once(sizeless), view.backwards)
+        yield from _better(of_no_size, known_us, budget, any_chunks=True)
+        yield from _better(view, known_us, budget, any_chunks=False)
 
 
 BROADCAST_TIME = Bound(
@@ -138,4 +145,5 @@ BROADCAST_TIME = Bound(
     remedy="shorter alphas, or more ports at each rank, so that it has more copies sooner",
     prove=_prove,
     features=RELAXED,
+    has_any_chunks=True,
 )

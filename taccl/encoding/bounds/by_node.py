@@ -25,6 +25,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from taccl.encoding.bounds.direct import sizeless
 from taccl.encoding.bounds.layer import Distances, Layer, held_at_start, nearest_us
 from taccl.encoding.bounds.steps import OutOfBudget, Steps, gathered, informed
 from taccl.encoding.bounds.tuning import BY_NODE_EXCHANGED, BY_NODE_MOST, BY_NODE_SHARE
@@ -40,14 +41,20 @@ _Parts = Callable[[BoolArray, Budget], tuple[list[Steps], list[Steps]] | None]
 
 
 def come_us(
-    instance: Instance, layer: Layer, horizon_us: float, budget: Budget, at_ends: bool
+    instance: Instance,
+    layer: Layer,
+    horizon_us: float,
+    budget: Budget,
+    at_ends: bool,
+    divisible: bool = False,
 ) -> list[FloatArray]:
     """For each rank, in order, the moments at which another chunk of a layer can be there.
 
-    `at_ends` : as of `gathered`.
+    `at_ends`, `divisible` : as of `gathered`.
     """
     problem, starts = instance.problem, instance.demand.starts
-    near, chosen = nearest_us(instance, layer), np.zeros(problem.num_chunks, dtype=np.bool_)
+    alone = instance.once(sizeless) if divisible else instance
+    near, chosen = nearest_us(alone, layer), np.zeros(problem.num_chunks, dtype=np.bool_)
     chosen[layer.chunks] = True
 
     def parts(inside: BoolArray, budget: Budget) -> tuple[list[Steps], list[Steps]] | None:
@@ -59,9 +66,10 @@ def come_us(
         of_own, of_others = (
             gathered(
                 *(problem, part, held_at_start(instance, part), horizon_us, budget),
-                near=nearest_us(instance, part),
+                near=nearest_us(alone, part),
                 enough=np.where(inside, len(part.chunks), 0),
                 at_ends=at_ends,
+                divisible=divisible,
             )
             for part in (layer.part(own), layer.part(~own))
         )

@@ -2,7 +2,9 @@ r"""The gather time of one rank: how long it takes to come to hold all that it w
 
 With K from `steps` for the chunks S(r) that rank r wants,
 
-    T  >=  max over r of  min{t : K(r, t) >= |S(r)|}.
+    T  >=  max over r of  min{t : K(r, t) >= |S(r)|},
+
+and the same for any number of chunks, with K for data that may be cut anywhere.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import numpy as np
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.broadcast_time import a_few, soonest_us
 from taccl.encoding.bounds.by_node import come_us
+from taccl.encoding.bounds.direct import sizeless
 from taccl.encoding.bounds.layer import Layer, held_at_start, nearest_us
 from taccl.encoding.bounds.steps import gathered, is_too_large
 from taccl.encoding.bounds.views import View
@@ -23,35 +26,56 @@ from taccl.model.collective import IntArray
 from taccl.support.budget import Budget
 
 
-def _better(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
+def _better(view: View, known_us: float, budget: Budget, any_chunks: bool) -> Iterator[Proof]:
     """Each rank by itself; then the one that is last, with chunks counted apart, which takes longer."""
     best_us, last = 0.0, None
     for chunks, ranks in _classes(view.instance):
-        value_us = _gathered_us(view, chunks, ranks, known_us, budget, apart=False)
+        value_us = _gathered_us(view, chunks, ranks, known_us, budget, False, any_chunks)
         if value_us > best_us:
             best_us, last = value_us, (chunks, ranks)
-            yield _proof(value_us, chunks, ranks)
+            yield _proof(view, value_us, chunks, ranks, any_chunks)
     if last is not None and view.problem.topology.num_nodes > 1:
-        yield _proof(_gathered_us(view, *last, best_us, budget, apart=True), *last)
+        value_us = _gathered_us(view, *last, best_us, budget, True, any_chunks)
+        yield _proof(view, value_us, *last, any_chunks)
 
 
-def _proof(value_us: float, chunks: IntArray, ranks: IntArray) -> Proof:
+def _proof(view: View, value_us: float, chunks: IntArray, ranks: IntArray, any_chunks: bool) -> Proof:
     rank = f"rank {ranks[0]}" if len(ranks) == 1 else "some rank"
-    return GATHER_TIME.proof(value_us, f"{rank} comes to hold {len(chunks)} chunks, in growing groups")
+    what = f"{len(chunks) * view.problem.chunk_mb:g} MB" if any_chunks else f"{len(chunks)} chunks"
+    witness = f"{rank} comes to hold {what}, in growing groups"
+    return GATHER_TIME.proof(value_us, witness, any_chunks=any_chunks)
 
 
 def _gathered_us(
-    view: View, chunks: IntArray, ranks: IntArray, known_us: float, budget: Budget, apart: bool
+    view: View,
+    chunks: IntArray,
+    ranks: IntArray,
+    known_us: float,
+    budget: Budget,
+    apart: bool,
+    divisible: bool,
 ) -> float:
-    """When all of some ranks can hold all of some chunks; `apart` : these are counted by where they start."""
-    layer, need = Layer.of(view.instance, chunks), len(chunks)
-    held, near = held_at_start(view.instance, layer), nearest_us(view.instance, layer)
+    """When all of some ranks can hold all of some chunks.
+
+    Parameters
+    ----------
+    apart : chunks are counted by where they start.
+    divisible : their data may be cut anywhere.
+    """
+    instance, ends = view.instance, view.backwards
+    layer, need = Layer.of(instance, chunks), len(chunks)
+    near = nearest_us(instance.once(sizeless) if divisible else instance, layer)
+    held = held_at_start(instance, layer)
     enough = np.zeros_like(held)
     enough[ranks] = need
 
     def first_us(horizon_us: float) -> float | None:
-        soonest = come_us(view.instance, layer, horizon_us, budget, view.backwards) if apart else near
-        k = gathered(view.problem, layer, held, horizon_us, budget, soonest, enough, at_ends=view.backwards)
+        soonest = come_us(instance, layer, horizon_us, budget, ends, divisible) if apart else near
+        k = gathered(
+            *(view.problem, layer, held, horizon_us, budget, soonest, enough),
+            at_ends=ends,
+            divisible=divisible,
+        )
         moments = [k[rank].first(need) for rank in ranks.tolist()]
         return None if None in moments else max(moment for moment in moments if moment is not None)
 
@@ -74,9 +98,10 @@ def _classes(instance: Instance) -> Iterator[tuple[IntArray, IntArray]]:
 
 
 def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
-    yield GATHER_TIME.proof(0.0, "nothing has to move")
+    yield GATHER_TIME.proof(0.0, "nothing has to move", any_chunks=True)
     if known_us and not view.problem.collective.is_reduction and not is_too_large(view.problem):
-        yield from _better(view, known_us, budget)
+        yield from _better(view, known_us, budget, any_chunks=True)
+        yield from _better(view, known_us, budget, any_chunks=False)
 
 
 GATHER_TIME = Bound(
@@ -86,4 +111,5 @@ GATHER_TIME = Bound(
     remedy="shorter alphas, or more ports into that rank; larger groups do not come sooner",
     prove=_prove,
     features=RELAXED,
+    has_any_chunks=True,
 )

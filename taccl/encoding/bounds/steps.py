@@ -39,6 +39,11 @@ apart, and none is there before d. With a_p as above, for the links of p at u,
 K being the sum of G(r, p, t) then. Where d - b is the same for all sends through a port, this is the same as
 forwards (`LogicalTopology.reads_backwards`).
 
+*Any number of chunks.* However finely data is cut, w is no more than for chunks of no size. And let K count
+data, in units of a chunk rounded up: more than n - 1 and up to n chunks are n. As sums of what was rounded
+up are no less than what is rounded up of a sum, the recurrence of K holds with b_ln and d_ln of n - 1 chunks,
+for any group that counts as n, and with a_p = 0.
+
 *A coarser grid.* On large machines durations are rounded down to multiples of a step, so that many moments
 are the same. What the counts allow is then never less than what a schedule can do.
 """
@@ -189,6 +194,7 @@ def gathered(
     enough: IntArray | None = None,
     arrivals: Sequence[Steps] | None = None,
     at_ends: bool = False,
+    divisible: bool = False,
 ) -> list[Steps]:
     """How many chunks of the layer each rank can hold by a moment: K.
 
@@ -202,6 +208,8 @@ def gathered(
     enough : shape (num_ranks,); once each rank holds this many, no later steps are looked for; None: never.
     arrivals : how many come to each rank next to those that the links of the layer bring; None: none.
     at_ends : ports are busy at the ends of sends.
+    divisible : data may be cut anywhere, and counts are rounded up to chunks; `near` is then about data of no
+        size.
 
     Raises
     ------
@@ -211,13 +219,14 @@ def gathered(
     links, link, pair = _slots(problem, layer, grid, outgoing=False)
     if near is not None and most * len(link) > STEPS_MOST_PAIRS:
         return [_by_shortest_paths(row) for row in near]
-    if at_ends:
+    if at_ends or divisible:
         links = links._replace(lag_us=np.zeros(len(links.lag_us)))
     many = layer.many_on()[link]
+    largest = many if divisible else np.minimum(many, problem.max_group)
     ranks = problem.num_ranks
     come = [Steps() for _ in range(ranks)] if arrivals is None else arrivals
     groups = Groups(
-        *_costs_of_groups(problem, grid, link, pair, np.minimum(many, problem.max_group), many, at_ends),
+        *_costs_of_groups(problem, grid, link, pair, largest, many, at_ends, divisible),
         _most_through(layer, links, link, held),
         held.astype(np.int64),
         np.full(ranks, most) if enough is None else enough.astype(np.int64),
@@ -345,6 +354,7 @@ def _costs_of_groups(
     size: IntArray,
     many: IntArray,
     at_ends: bool,
+    divisible: bool,
 ) -> tuple[IntArray, IntArray, IntArray, IntArray, FloatArray, FloatArray]:
     """The columns of `Groups` up to `leave_us`; links that cost the same share theirs."""
     topology = problem.topology
@@ -353,9 +363,10 @@ def _costs_of_groups(
     _, one, cost = np.unique(columns, axis=1, return_index=True, return_inverse=True)
     first_cost = np.cumsum(size[one]) - size[one]
     count = np.arange(int(size[one].sum())) - np.repeat(first_cost, size[one]) + 1
+    size_mb = (count - divisible) * problem.chunk_mb  # what counts as n chunks is more than n - 1
     of_row = np.repeat(one, size[one])
-    busy_us = grid.down(topology.port_busy_us(pair[of_row], count * problem.chunk_mb))
-    takes_us = topology.duration_us(link[of_row], count * problem.chunk_mb)
+    busy_us = grid.down(topology.port_busy_us(pair[of_row], size_mb))
+    takes_us = topology.duration_us(link[of_row], size_mb)
     return cost.ravel(), size, many, first_cost, busy_us, grid.down(takes_us) if at_ends else busy_us
 
 

@@ -23,6 +23,9 @@ the reversed links. So a Gather is no faster than a Scatter is proved to be.
 
 A problem with other features is looked at as it is, by the bounds that know them.
 
+Where turning all links round leaves the network as it is, sums read backwards are these copies, and are not
+looked at again.
+
 Two such bounds are never added: the programs that they are about may run at the same time.
 
 Before that a problem is *relaxed*: all inputs are there at 0, nothing follows the outputs, every chunk is
@@ -163,8 +166,37 @@ def _each(instance: Instance) -> Iterator[View]:
     sums = instance.phases_at(_one_of(collective, collective.outputs, from_all)).reduce_phase
     copies = instance.phases_at(_one_of(collective, collective.inputs, to_all)).broadcast_phase
     assert sums is not None and copies is not None
-    yield View(sums, backwards)
+    if backwards or not _are_equivalent(sums.problem, copies.problem):
+        yield View(sums, backwards)
     yield View(copies)
+
+
+def _are_equivalent(sums: Problem, copies: Problem) -> bool:
+    """Whether both copy the same chunks over equal links, so that a bound of one is a bound of the other."""
+    if sums.limits.may_use is not None or sums.limits.own_first is not None:
+        return False
+    placements = [(each.collective.inputs, each.collective.outputs) for each in (sums, copies)]
+    are_equal = (
+        np.array_equal(
+            np.sort(one.chunk * sums.num_ranks + one.rank), np.sort(other.chunk * sums.num_ranks + other.rank)
+        )
+        for one, other in zip(*placements, strict=True)
+    )
+    return all(are_equal) and _network_of(sums.topology) == _network_of(copies.topology)
+
+
+def _network_of(topology: LogicalTopology) -> tuple[bytes, frozenset[bytes]]:
+    """What is the same for networks that differ in the numbers of links and ports only."""
+    order = np.lexsort((topology.dst, topology.src))
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    ends = np.stack([topology.src, topology.dst])[:, order]
+    costs = np.stack([topology.alpha_us, topology.beta_us_per_mb])[:, order]
+    link, port = topology.incidence
+    at_port = np.lexsort((place[link], port))
+    rows = np.stack([place[link].astype(np.float64), topology.pair_betas], axis=1)[at_port]
+    ports = np.split(rows, np.flatnonzero(np.diff(port[at_port])) + 1)
+    return ends.tobytes() + costs.tobytes(), frozenset(each.tobytes() for each in ports)
 
 
 def _has_more_ends(collective: Collective) -> bool:

@@ -6,10 +6,10 @@ import random
 
 import numpy as np
 import pytest
-from brute_force import fastest
-from hypothesis import given, settings
+from brute_force import TooLarge, fastest, program_before
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from random_problems import random_problem
+from random_problems import random_cluster_problem, random_problem
 from small_problems import custom, machine, ndv2_node, networks, problem, ring, two_nodes
 from studies import examples
 
@@ -19,6 +19,7 @@ from taccl.encoding.bounds.bound import Bound
 from taccl.encoding.bounds.broadcast_time import BROADCAST_TIME
 from taccl.encoding.bounds.cuts import Cut
 from taccl.encoding.bounds.gather_time import GATHER_TIME
+from taccl.encoding.bounds.latency import LATENCY
 from taccl.encoding.bounds.layer import Distances, Layer, held_at_start, nearest_us
 from taccl.encoding.bounds.staged_copies import disjoint_sets
 from taccl.encoding.bounds.staged_cut import staged_cut_bound
@@ -119,6 +120,52 @@ def test_what_has_come_no_way_at_all_is_not_counted_twice() -> None:
     """In an NDv2 node 8 counts are there after 46.6 us, but not the 8 ranks: the farthest is 69.6 us away."""
     copies = problem(ndv2_node(), "allgather")
     assert is_just_below(broadcast_time(copies, 60.0).value_us, 69.6)
+
+
+def any_chunks(bound: Bound, stated: Problem) -> float:
+    """What a bound proves for any number of chunks."""
+    proofs = bounds.all_bounds(stated, _budget(), [LATENCY, bound], any_chunks=True)
+    return max(proof.value_us for proof in proofs if proof.kind == bound.name)
+
+
+@pytest.mark.parametrize(("ranks", "rounds"), [(2, 1), (4, 2), (5, 3), (8, 3)])
+def test_however_small_a_chunk_is_the_ranks_that_have_it_double_with_each_alpha(
+    ranks: int, rounds: int
+) -> None:
+    copies = problem(one_port(ranks, 1.0, 2.0), "broadcast")
+    assert is_just_below(any_chunks(BROADCAST_TIME, copies), rounds * 1.0)
+
+
+def test_however_finely_data_is_cut_what_a_rank_holds_doubles_with_each_alpha() -> None:
+    """Of 1, 2 and 4 chunks a part of a chunk less counts each time, in groups of any size."""
+    for pieces in (1, 2, 64):
+        copies = problem(one_port(8, 10.0, 1.0), "allgather", pieces, chunk_mb=1 / pieces)
+        assert is_just_below(any_chunks(GATHER_TIME, copies), 3 * 10.0 + 7 * 1.0 - 3 / pieces)
+
+
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 2**32 - 1), st.integers(1, 3))
+def test_what_holds_for_any_number_of_chunks_holds_for_finer_ones(seed: int, pieces: int) -> None:
+    dice = random.Random(seed)
+    drawn = (random_cluster_problem if seed % 3 == 0 else random_problem)(dice, sums=seed % 2 == 0)
+    of = drawn.collective
+    chunks = [
+        (np.flatnonzero(there), np.flatnonzero(wanted), bool(adds))
+        for there, wanted, adds in zip(of.pre, of.post, of.reduces, strict=True)
+    ]
+    coarse, fine = (
+        Problem(
+            *(drawn.topology, custom(of.num_ranks, [each for each in chunks for _ in range(many)])),
+            drawn.chunk_mb / many,
+        )
+        for many in (1, pieces)
+    )
+    proofs = bounds.all_bounds(coarse, _budget(), [LATENCY, BROADCAST_TIME, GATHER_TIME], any_chunks=True)
+    try:
+        faster = program_before(fine, max(proof.value_us for proof in proofs) - 1e-6, 800)
+    except TooLarge:
+        assume(False)
+    assert faster is None, (proofs, faster)
 
 
 def test_a_rank_that_gathers_through_one_port_needs_an_alpha_for_each_doubling() -> None:
@@ -365,5 +412,5 @@ def test_on_a_coarser_grid_nothing_is_counted_later(seed: int, monkeypatch: pyte
 
 def test_links_that_take_no_time_are_in_nobodys_way() -> None:
     free = problem(machine(3, [(0, 1, 0.0, 0.0), (1, 2, 1.0, 1.0), (2, 0, 1.0, 1.0)]), "allgather")
-    kinds = {bound.kind: bound.value_us for bound in all_bounds(free)}
+    kinds = {bound.kind: bound.value_us for bound in reversed(all_bounds(free))}
     assert kinds["gather-time"] == pytest.approx(4.0) == fastest(free).makespan_us
