@@ -79,7 +79,8 @@ def emit(job: Job, choice: FileChoice, options: SearchOptions, searcher: Searche
 def _without_files(
     job: Job, choice: FileChoice, options: SearchOptions, searcher: Searcher, left_s: float
 ) -> Result:
-    found, network = choice.found, job.network.topology
+    network = job.network.topology
+    found, any_chunks = _for_any_chunks(choice.found, network, left_s)
     notes = (*choice.notes, *_notes_on(found))
     return Result(
         found=found,
@@ -99,16 +100,24 @@ def _without_files(
         execution=choice.execution,
         files_tried=choice.files_tried,
         machine=None if network.executor is None else network,
-        any_chunks=_for_any_chunks(found, network, left_s),
+        any_chunks=any_chunks,
     )
 
 
-def _for_any_chunks(found: Found, network: LogicalTopology, left_s: float) -> Proof:
-    """What the search proved, or, where it ended before that or knew other costs, what is there in time."""
-    if found.any_chunks.value_us and _has_links_of(network, found.schedule.problem.topology):
-        return found.any_chunks
+def _for_any_chunks(found: Found, network: LogicalTopology, left_s: float) -> tuple[Found, Proof]:
+    """What was found, and what holds for any number of chunks by links alone.
+
+    The search proved that, or, where it ended before or knew other costs, it is what is there in time.
+    """
+    has_links = _has_links_of(network, found.schedule.problem.topology)
+    if found.any_chunks.value_us and has_links:
+        return found, found.any_chunks
     by_links = replace(found.schedule.problem, topology=network, symmetry=())
-    return bound_for_any_chunks(by_links, left_s)
+    proof = bound_for_any_chunks(by_links, left_s)
+    if has_links:
+        found = found.with_any_chunks(proof)
+        return found, found.any_chunks
+    return found, proof
 
 
 def _has_links_of(network: LogicalTopology, searched: LogicalTopology) -> bool:

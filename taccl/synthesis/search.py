@@ -103,6 +103,14 @@ class Found:
         each = {id(one): one for one in (*self.passed, *others)}.values()
         return replace(self, passed=tuple(sorted(each, key=lambda one: one.makespan_us)[:_MOST_PASSED]))
 
+    def with_any_chunks(self, proof: Proof) -> Found:
+        """The same with a bound for any number of chunks, so for this one; not if the schedule refutes it."""
+        if contradicts(proof.value_us, self.schedule.makespan_us):
+            return self
+        if proof.value_us <= self.lower_bound_us:
+            return replace(self, any_chunks=proof)
+        return replace(self, any_chunks=proof, lower_bound_us=proof.value_us, bound_source=proof.witness)
+
     def passing(self, schedule: Schedule) -> Found:
         """The same about another schedule of the problem, of which nothing is proved but the bound."""
         gap = relative_gap(schedule.makespan_us, self.lower_bound_us)

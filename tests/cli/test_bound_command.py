@@ -37,10 +37,10 @@ def test_each_bound_stands_with_its_bandwidths_and_witness_those_for_any_chunks_
     lines = done.stdout.splitlines()
     assert lines[0] == "allgather, 16 ranks, on ndv2 (ndv2-sk-1): 16MB in chunks of 1MB"
     assert lines[4].split()[:6] == ["bound", "time(us)", "algbw(GB/s)", "busbw(GB/s)", "holds", "for"]
-    rows = [(float(line.split()[1]), "this chunk count" in line) for line in lines[5:16]]
+    rows = [(float(line.split()[1]), "this chunk count" in line) for line in lines[5:18]]
     assert rows == sorted(rows, key=lambda row: (row[1], -row[0]))
-    assert [line.split()[0] for line in lines[5:12]] == [
-        *("cut", "volume", "relay", "strength", "latency"),
+    assert [line.split()[0] for line in lines[5:14]] == [
+        *("cut", "volume", "relay", "strength", "gather-time", "latency", "broadcast-time"),
         *("staged-cut", "cut"),
     ]
 
@@ -83,8 +83,10 @@ def test_json_has_the_same_with_units(taccl: Taccl) -> None:
     assert first["algbw_gbps"] == pytest.approx(16 * 2**20 / first["lower_bound_us"] / 1e3)
     assert first["busbw_gbps"] == pytest.approx(first["algbw_gbps"] * 15 / 16)
     assert {each["kind"] for each in shown["bounds"] if each["holds_for_any_chunks"]} == {
+        "broadcast-time",
         "cut",
         "flow",
+        "gather-time",
         "latency",
         "volume",
     }

@@ -22,6 +22,7 @@ same counts, so these are worked out for one of them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -33,11 +34,21 @@ from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.action import Action, action_of
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray
+from taccl.model.problem import Problem
 from taccl.support.budget import Budget
 
 #: Of the ranks of a node, shape (num_ranks,), what is counted of its own and of others; None: one of them is
 #: all, so the recurrence says as much.
 _Parts = Callable[[BoolArray, Budget], tuple[list[Steps], list[Steps]] | None]
+
+
+def in_pieces(problem: Problem, layer: Layer, pieces: int) -> tuple[Problem, Layer]:
+    """The problem with smaller chunks, and a layer of that many pieces of each; 0: chunks are whole."""
+    if pieces < 2:
+        return problem, layer
+    finer = replace(problem, chunk_mb=problem.chunk_mb / pieces)
+    chunks, class_of = (np.repeat(each, pieces) for each in (layer.chunks, layer.class_of))
+    return finer, replace(layer, chunks=chunks, class_of=class_of)
 
 
 def come_us(
@@ -46,14 +57,14 @@ def come_us(
     horizon_us: float,
     budget: Budget,
     at_ends: bool,
-    divisible: bool = False,
+    pieces: int = 0,
 ) -> list[FloatArray]:
     """For each rank, in order, the moments at which another chunk of a layer can be there.
 
-    `at_ends`, `divisible` : as of `gathered`.
+    `at_ends` : as of `gathered`; `pieces` : of `in_pieces`, by which the layer was cut.
     """
-    problem, starts = instance.problem, instance.demand.starts
-    alone = instance.once(sizeless) if divisible else instance
+    problem, starts = in_pieces(instance.problem, layer, pieces)[0], instance.demand.starts
+    alone = instance.once(sizeless) if pieces else instance
     near, chosen = nearest_us(alone, layer), np.zeros(problem.num_chunks, dtype=np.bool_)
     chosen[layer.chunks] = True
 
@@ -69,7 +80,7 @@ def come_us(
                 near=nearest_us(alone, part),
                 enough=np.where(inside, len(part.chunks), 0),
                 at_ends=at_ends,
-                divisible=divisible,
+                divisible=pieces > 0,
             )
             for part in (layer.part(own), layer.part(~own))
         )

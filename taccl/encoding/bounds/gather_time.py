@@ -16,10 +16,15 @@ import numpy as np
 
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.broadcast_time import a_few, soonest_us
-from taccl.encoding.bounds.by_node import come_us
+from taccl.encoding.bounds.by_node import come_us, in_pieces
 from taccl.encoding.bounds.direct import sizeless
 from taccl.encoding.bounds.layer import Layer, held_at_start, nearest_us
 from taccl.encoding.bounds.steps import gathered, is_too_large
+from taccl.encoding.bounds.tuning import (
+    GATHER_TIME_MOST_PAIRS,
+    GATHER_TIME_MOST_PIECES,
+    GATHER_TIME_PIECES_OF_AN_ALPHA,
+)
 from taccl.encoding.bounds.views import View
 from taccl.encoding.instance import Instance
 from taccl.model.collective import IntArray
@@ -62,24 +67,32 @@ def _gathered_us(
     apart : chunks are counted by where they start.
     divisible : their data may be cut anywhere.
     """
-    instance, ends = view.instance, view.backwards
-    layer, need = Layer.of(instance, chunks), len(chunks)
-    near = nearest_us(instance.once(sizeless) if divisible else instance, layer)
+    instance, ends, layer = view.instance, view.backwards, Layer.of(view.instance, chunks)
+    pieces = _pieces(view, layer) if divisible else 0
+    problem, layer = in_pieces(view.problem, layer, pieces)
+    near, need = nearest_us(instance.once(sizeless) if divisible else instance, layer), len(layer.chunks)
     held = held_at_start(instance, layer)
     enough = np.zeros_like(held)
     enough[ranks] = need
 
     def first_us(horizon_us: float) -> float | None:
-        soonest = come_us(instance, layer, horizon_us, budget, ends, divisible) if apart else near
+        soonest = come_us(instance, layer, horizon_us, budget, ends, pieces) if apart else near
         k = gathered(
-            *(view.problem, layer, held, horizon_us, budget, soonest, enough),
-            at_ends=ends,
-            divisible=divisible,
+            *(problem, layer, held, horizon_us, budget, soonest, enough), at_ends=ends, divisible=divisible
         )
         moments = [k[rank].first(need) for rank in ranks.tolist()]
         return None if None in moments else max(moment for moment in moments if moment is not None)
 
     return soonest_us(first_us, known_us)
+
+
+def _pieces(view: View, layer: Layer) -> int:
+    """As many pieces of a chunk as are short next to an alpha, but no more than there is time for."""
+    topology, chunk_mb = view.problem.topology, view.problem.chunk_mb
+    alpha_us, beta = float(np.median(topology.alpha_us)), float(np.median(topology.beta_us_per_mb))
+    short = beta * chunk_mb / alpha_us * GATHER_TIME_PIECES_OF_AN_ALPHA if alpha_us else np.inf
+    most = GATHER_TIME_MOST_PAIRS // max(1, len(layer.chunks) * topology.num_links)
+    return max(1, int(min(short, most, GATHER_TIME_MOST_PIECES)))
 
 
 def _classes(instance: Instance) -> Iterator[tuple[IntArray, IntArray]]:

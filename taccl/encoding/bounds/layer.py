@@ -18,7 +18,7 @@ class Layer:
 
     Parameters
     ----------
-    chunks : their numbers.
+    chunks : their numbers; that of one in pieces, once for each piece.
     wanted : shape (num_ranks,), the ranks that want some chunk of the set.
     class_of : shape (len(chunks),), the class of each: chunks of a class may go the same routes.
     may_use : shape (num_classes, num_links), where each class may go.
@@ -102,11 +102,10 @@ class Distances:
 
 
 def held_at_start(instance: Instance, layer: Layer) -> IntArray:
-    """How many chunks of a layer start at each rank, shape (num_ranks,)."""
-    starts = instance.demand.starts
-    chosen = np.zeros(instance.problem.num_chunks, dtype=np.bool_)
-    chosen[layer.chunks] = True
-    return np.bincount(starts.rank[chosen[starts.chunk]], minlength=instance.problem.num_ranks)
+    """How many chunks of a layer, or pieces of chunks, start at each rank, shape (num_ranks,)."""
+    starts, ranks = instance.demand.starts, instance.problem.num_ranks
+    pieces = np.bincount(layer.chunks, minlength=instance.problem.num_chunks)
+    return np.bincount(np.repeat(starts.rank, pieces[starts.chunk]), minlength=ranks)
 
 
 def nearest_us(instance: Instance, layer: Layer) -> list[FloatArray]:

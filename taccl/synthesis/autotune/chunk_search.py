@@ -205,11 +205,12 @@ class ChunkSearch:
         carry_over(self.trials)
         fastest = by_time(self.trials)
         best = next(filter(self._is_usable, fastest), fastest[0])
+        found = best.found.with_any_chunks(self._proved.with_those_of(self.trials, best.time_us))
         passed_s = time.monotonic() - self._began
-        failures = tuple(dict.fromkeys((*best.found.failures, *self._failures)))
+        failures = tuple(dict.fromkeys((*found.failures, *self._failures)))
         status = status_of(
             # What is proved of one number settles no search that was stopped before others had their trials.
-            1.0 if self.interrupted else relative_gap(best.time_us, best.found.lower_bound_us),
+            1.0 if self.interrupted else relative_gap(best.time_us, found.lower_bound_us),
             self._options,
             cut_short="interrupted" if self.interrupted else None,
             first_s=self._first_schedule_s or 0.0,
@@ -217,13 +218,7 @@ class ChunkSearch:
             failed=bool(failures),
             stalled=self._budget.has_stalled,
         )
-        chosen = replace(
-            best.found,
-            status=status,
-            seconds=passed_s,
-            failures=failures,
-            any_chunks=self._proved.with_those_of(self.trials, best.time_us),
-        )
+        chosen = replace(found, status=status, seconds=passed_s, failures=failures)
         return Choice.of(best, chosen, self.trials)
 
     def _only_the_coarsest(self) -> None:

@@ -13,7 +13,6 @@ from taccl.encoding.engines.registry import several_schedules
 from taccl.encoding.instance import Instance
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
-from taccl.model.tolerance import contradicts
 from taccl.support.budget import Budget
 from taccl.synthesis.autotune.choose import choose_file
 from taccl.synthesis.autotune.chunks import choose_chunks, chunks_that_fit
@@ -177,6 +176,4 @@ def _with_bound_for_any_chunks(found: Found, instance: Instance, left_s: float) 
     """What was found, with that bound proved of the instance that is there."""
     if found.any_chunks.value_us:
         return found
-    proved = bound_for_any_chunks(instance, left_s)
-    is_wrong = contradicts(proved.value_us, found.schedule.makespan_us)
-    return found if is_wrong else replace(found, any_chunks=proved)
+    return found.with_any_chunks(bound_for_any_chunks(instance, left_s))

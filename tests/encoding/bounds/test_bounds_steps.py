@@ -141,6 +141,8 @@ def test_however_finely_data_is_cut_what_a_rank_holds_doubles_with_each_alpha() 
     for pieces in (1, 2, 64):
         copies = problem(one_port(8, 10.0, 1.0), "allgather", pieces, chunk_mb=1 / pieces)
         assert is_just_below(any_chunks(GATHER_TIME, copies), 3 * 10.0 + 7 * 1.0 - 3 / pieces)
+    in_eighths = problem(one_port(8, 1.0, 1.0), "allgather")  # of an alpha, so less is lost
+    assert is_just_below(any_chunks(GATHER_TIME, in_eighths), 3 * 1.0 + 7 * 1.0 - 3 / 8)
 
 
 @settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
