@@ -22,7 +22,6 @@ from taccl.backend.simulate import simulate_program
 from taccl.backend.simulate.executor.executed import is_compiled, simulate_executed
 from taccl.backend.verify.msccl_xml.verifier import verify_document
 from taccl.encoding.bounds import all_bounds
-from taccl.encoding.core.distance import compile_loop
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.registry import ENGINES, compile_first_trees
 from taccl.encoding.instance import Instance
@@ -133,8 +132,7 @@ def compile_stages() -> Iterator[tuple[str, bool]]:
     network = schedule.problem.topology
     simulate_executed(program, network, executor, schedule.problem.chunk_mb, program.protocol)
     yield "execute", was_there
-    # Loops for large machines alone, which no search of a small one comes to.
-    yield "distances", compile_loop()
+    # A loop for large machines alone, which no search of a small one comes to.
     problem = make_problem("broadcast", topology="mesh:2x2", size="1MB", chunks=2).problem
     yield "greedy", compile_first_trees(Instance(problem))
     was_there = estimate.is_compiled()

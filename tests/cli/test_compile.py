@@ -94,7 +94,7 @@ def test_every_loop_of_a_file_is_compiled_ahead(monkeypatch: pytest.MonkeyPatch)
     ]  # verifying fills clocks
     done = list(compile_stages())
     assert done[:4] == stages
-    assert [name for name, _ in done[4:]] == ["execute", "distances", "greedy", "order"]
+    assert [name for name, _ in done[4:]] == ["execute", "greedy", "order"]
     assert is_compiled()
     scheduler.warm_up()  # what the engine of routes compiles
     rooms = [module for name, module in list(sys.modules.items()) if name.startswith("taccl.")]

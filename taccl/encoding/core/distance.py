@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import dijkstra
 
-from taccl.encoding.core.tuning import DISTANCE_MANY
-from taccl.model.collective import BoolArray, IntArray
+from taccl.model.collective import BoolArray
 from taccl.model.network import FloatArray, LogicalTopology
 from taccl.model.problem import Problem
-from taccl.support.jit import compiled, is_at_hand
 
 
 def distances_us(
@@ -21,60 +19,12 @@ def distances_us(
 ) -> FloatArray:
     """Shortest-path lengths between all ranks, shape (num_ranks, num_ranks); inf where cut off.
 
-    `weight_us` is the length of each link, shape (num_links,); links not `usable` are left out. From all
-    ranks at once, over each rank's first link in, then over each one's second, until nothing gets nearer
-    (Bellman 1958).
+    `weight_us` is the length of each link, shape (num_links,); links not `usable` are left out (Dijkstra
+    1959).
     """
-    from_all = np.full((topology.num_ranks, topology.num_ranks), np.inf)  # [rank reached, source]
-    np.fill_diagonal(from_all, 0.0)
-    if topology.num_ranks * topology.num_links >= DISTANCE_MANY:
-        links = np.arange(topology.num_links) if usable is None else np.flatnonzero(usable)
-        while _nearer(topology.src[links], topology.dst[links], weight_us[links], from_all):
-            pass
-        return np.ascontiguousarray(from_all.T)
-    batches = list(_by_turn_into_each_rank(topology, usable))
-    nearer = bool(batches)
-    while nearer:
-        nearer = False
-        for links in batches:
-            arrival = from_all[topology.src[links]]
-            arrival += weight_us[links, None]
-            so_far = from_all[topology.dst[links]]
-            if (arrival < so_far).any():
-                nearer = True
-                from_all[topology.dst[links]] = np.minimum(arrival, so_far)
-    return np.ascontiguousarray(from_all.T)
-
-
-def compile_loop() -> bool:
-    """Make machine code of the loop for large machines; whether it was there."""
-    was_there = is_at_hand(_nearer)
-    no_links = np.zeros(0, dtype=np.int64)
-    _nearer(no_links, no_links, np.zeros(0), np.zeros((1, 1)))
-    return was_there
-
-
-@compiled
-def _nearer(src: Any, dst: Any, weight_us: Any, from_all: Any) -> bool:
-    """Take each link once, from all ranks; whether anything got nearer."""
-    nearer = False
-    for link in range(len(src)):
-        before, after, weight = from_all[src[link]], from_all[dst[link]], weight_us[link]
-        for source in range(len(after)):
-            if before[source] + weight < after[source]:
-                after[source] = before[source] + weight
-                nearer = True
-    return nearer
-
-
-def _by_turn_into_each_rank(topology: LogicalTopology, usable: BoolArray | None) -> Iterator[IntArray]:
-    """Batches of links, no two of a batch into the same rank."""
     links = np.arange(topology.num_links) if usable is None else np.flatnonzero(usable)
-    links = links[np.argsort(topology.dst[links], kind="stable")]
-    into = topology.dst[links]
-    turn = np.arange(len(links)) - np.searchsorted(into, into)
-    for each in range(int(turn.max(initial=-1)) + 1):
-        yield links[turn == each]
+    ends, shape = (topology.src[links], topology.dst[links]), (topology.num_ranks, topology.num_ranks)
+    return np.asarray(dijkstra(csr_array((weight_us[links], ends), shape=shape)))
 
 
 def distances_from(

@@ -27,11 +27,6 @@ CP_SAT_WORKERS = 8
 #: What CP-SAT calls a deterministic second takes it about this many of one core.
 CP_SAT_S_PER_DETERMINISTIC_S = 4.0
 
-# --- distance
-
-#: From this many pairs of a rank and a link on, a compiled loop is faster by what it takes to make it.
-DISTANCE_MANY = 2**26
-
 # --- earliest
 
 #: Distances are for no more sizes than this; others count as the next smaller one.
