@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from taccl.encoding.bounds import Proof, known_bounds, proofs, quick_bound
 from taccl.encoding.bounds.stream import NOTHING
@@ -35,6 +35,18 @@ def candidates(coarsest: Problem, chunk_bytes: int = 1) -> list[int]:
         return number <= CHUNK_COUNTS_MOST_CHUNKS and not rest and chunk >= least and not chunk % chunk_bytes
 
     return [number for number in numbers if number == 1 or cuts_evenly(number)]
+
+
+def worth_trying(numbers: Sequence[int], whole_us: float, most_us: float) -> list[int]:
+    """Without those of which a chunk alone travels for longer than that; 1 stays, and the finest.
+
+    Parameters
+    ----------
+    numbers : ascending.
+    whole_us : how long a part takes in one chunk over its shortest way; a chunk of n takes an n-th at least.
+    """
+    worth = [number for number in numbers if whole_us <= number * most_us or number == 1]
+    return worth if set(worth) - {1} else [*worth, *(number for number in numbers[-1:] if number > 1)]
 
 
 def quick_engine(instance: Instance) -> str:

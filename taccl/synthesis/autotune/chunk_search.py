@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from taccl.encoding.bounds import quick_bound
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.journal import EngineFailure, reported
@@ -16,13 +17,14 @@ from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.model.tolerance import OPTIMAL_GAP
 from taccl.support.budget import Budget
-from taccl.synthesis.autotune.chunk_counts import Proved, candidates, quick_engine
+from taccl.synthesis.autotune.chunk_counts import Proved, candidates, quick_engine, worth_trying
 from taccl.synthesis.autotune.seeds import carry_over, from_books, known_for, numbers_in_books
 from taccl.synthesis.autotune.trials import Choice, Trial, by_time
 from taccl.synthesis.autotune.tuning import (
     CHUNK_SEARCH_AHEAD,
     CHUNK_SEARCH_BOOKS,
     CHUNK_SEARCH_BOOKS_FIRST,
+    CHUNK_SEARCH_FAR_BEYOND,
     CHUNK_SEARCH_FEW,
     CHUNK_SEARCH_GROWTH,
     CHUNK_SEARCH_LOWERING,
@@ -31,6 +33,7 @@ from taccl.synthesis.autotune.tuning import (
     CHUNK_SEARCH_MOST_TRANSFERS,
     CHUNK_SEARCH_MUCH_SLOWER,
     CHUNK_SEARCH_PATIENCE,
+    CHUNK_SEARCH_SAVES,
     CHUNK_SEARCH_STATING,
     CHUNK_SEARCH_TWO,
 )
@@ -70,8 +73,7 @@ class ChunkSearch:
         self._on_progress, self._can_be_used = on_progress, can_be_used
         self._first_s = 0.0
         self._first_schedule_s: float | None = None
-        self._reported_us = math.inf
-        self._finer_is_slower = False
+        self._reported_us, self._finer_is_slower = math.inf, False
         self._fault: Exception | None = None
         self._failures: list[EngineFailure] = []
         self.trials: list[Trial] = []
@@ -79,11 +81,13 @@ class ChunkSearch:
         self._coarsest = state(1)
         self._instance = self._known_size(self._coarsest.problem)
         engine_requested(self._instance, options.engine)
-        self._untried = candidates(self._coarsest.problem, chunk_bytes)
+        self._proved = Proved(self._instance, self._budget.share(_ANY_CHUNKS), self._fails)
+        self._whole_us = quick_bound(self._instance).value_us
+        most_us = CHUNK_SEARCH_FAR_BEYOND * (self._proved.any_chunks.value_us or self._whole_us)
+        self._untried = worth_trying(candidates(self._coarsest.problem, chunk_bytes), self._whole_us, most_us)
         self._in_books = numbers_in_books(self._instance, self._untried)
         self._book: Schedule | None = None
         self._ahead: dict[int, tuple[Formulated, Instance]] = {}
-        self._proved = Proved(self._instance, self._budget.share(_ANY_CHUNKS), self._fails)
         self._quick = quick_engine(self._instance) or options.engine
 
     def begin_elsewhere(self) -> None:
@@ -245,7 +249,8 @@ class ChunkSearch:
         self._first_s = max(self._first_s, took_s - seconds)
         self.trials.append(Trial(number, formulated, found, took_s, None, instance))
         finest = number * CHUNK_SEARCH_MOST_TRANSFERS / max(1, len(found.schedule))
-        self._untried = [finer for finer in self._untried if finer <= finest]
+        finer = [finer for finer in self._untried if finer <= finest]
+        self._untried = worth_trying(finer, self._whole_us, CHUNK_SEARCH_SAVES * self._best_us)
         return self.trials[-1]
 
     def _stated(self, number: int) -> tuple[Formulated, Instance]:

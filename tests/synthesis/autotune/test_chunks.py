@@ -19,7 +19,7 @@ from taccl.errors import CollectiveError, NoScheduleInTime, SolverError, TacclEr
 from taccl.model.schedule import Schedule
 from taccl.model.units import MB
 from taccl.support.budget import Budget
-from taccl.synthesis.autotune.chunk_counts import Proved, candidates
+from taccl.synthesis.autotune.chunk_counts import Proved, candidates, worth_trying
 from taccl.synthesis.autotune.chunks import choose_chunks
 from taccl.synthesis.autotune.seeds import from_books, numbers_in_books
 from taccl.synthesis.autotune.trials import Choice, Trial, merged
@@ -337,6 +337,27 @@ def test_progress_says_which_number_it_is_about(first_schedules_only: list[int])
     choose_chunks(formulated, QUICK, news.append)
     assert news[0].stage.endswith("chunks 1")
     assert np.all(np.diff([each.elapsed_s for each in news]) >= 0)
+
+
+def test_numbers_whose_chunks_alone_travel_too_long_are_left_out() -> None:
+    """A chunk of an n-th takes an n-th of 100 us at least."""
+    numbers = [1, 2, 4, 8, 16]
+    assert worth_trying(numbers, 100.0, 16.0) == [1, 8, 16]
+    assert worth_trying(numbers, 100.0, 100.0) == numbers
+    assert worth_trying(numbers, 100.0, 1.0) == [1, 16]
+    assert worth_trying([2, 4, 8], 100.0, 1.0) == [8]
+    assert worth_trying([1], 100.0, 1.0) == [1]
+    assert worth_trying([], 100.0, 1.0) == []
+
+
+def test_a_long_chain_is_tried_in_many_chunks_soon() -> None:
+    """48 MB go round a ring of 64 one way: n chunks take (n + 62) / n of 1,008 us, and an alpha each."""
+    ring = {"collective": "broadcast", "topology": "ring-oneway:64", "size": "48MB"}
+    result = synthesize(chunks="auto", effort=3_000, file=False, **ring)
+    tried = [each["chunks"] for each in result.figures()["chunks_tried"]]
+    assert tried[:2] == [1, 4]
+    assert not {2, 3, 5, 6, 10} & set(tried)
+    assert result.time_us < 2 * result.any_chunks.value_us
 
 
 def test_an_unknown_engine_is_found_before_any_look() -> None:

@@ -17,6 +17,7 @@ from taccl.encoding.engines.textbook.schedules import backwards, rows_of, timed
 from taccl.encoding.engines.textbook.tuning import (
     A_BATCH_AS_WRITTEN,
     AN_ESTIMATE_AS_WRITTEN,
+    CELLS_AS_WRITTEN,
     CHUNKS_AS_TIMED,
     COLUMNS_AS_TIMED,
     DEALT_AS_WRITTEN,
@@ -131,9 +132,9 @@ class Books:
                     break
                 in_any_case -= 1
                 time_us = self._estimate_us(algorithm, batches)
+                work.did(sends + self._looked_at // CELLS_AS_WRITTEN if sends else 0)
                 if time_us is None or time_us > PROMISING * least_us:
                     break
-                work.did(sends)
                 yield Candidate(self, algorithm, batches, time_us)
                 least_us, best_us = min(least_us, time_us), min(best_us, time_us)
 
@@ -172,6 +173,11 @@ class Books:
         labels = self.parts.num_parts if algorithm.labels is None else algorithm.labels
         units = int(algorithm.rows * min(1.0, labels / max(1, self.parts.num_parts)))
         return batches * algorithm.shares * (algorithm.moves + units // PARTS_AS_WRITTEN)
+
+    @property
+    def _looked_at(self) -> int:
+        """How many pairs of a step and a port the last estimate went over."""
+        return sum(load.num_cells for load in self._last_load.values() if load is not None)
 
     def _estimate_us(self, algorithm: Algorithm, batches: int) -> float | None:
         """About how long this many batches take; None if a link is missing."""

@@ -41,6 +41,11 @@ class Load:
     port: IntArray
     pair: IntArray
 
+    @property
+    def num_cells(self) -> int:
+        """The pairs of a step and a port."""
+        return (int(self.step.max(initial=-1)) + 1) * self.problem.topology.num_ports
+
     def time_us(self, batches: int, equal: int = 1) -> float:
         """About how long it takes in this many batches, which fill each other's gaps.
 

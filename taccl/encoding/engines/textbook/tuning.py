@@ -70,6 +70,8 @@ BEFORE_HOPELESS, MOST_IN_VAIN, HOPELESS = 40_000, 30, 1.3
 #: that it needs as long as this many more: 0.12 ms and 0.95 ms, with 0.3 us for each send, fitted to twelve
 #: problems of 8 to 72 ranks on a busy core.
 AN_ESTIMATE_AS_WRITTEN, A_BATCH_AS_WRITTEN = 250, 1_500
+#: So many pairs of a step and a port take an estimate as long: 17 ns each, 10 ms for a chain of 512 ranks.
+CELLS_AS_WRITTEN = 24
 
 # --- gateways
 

@@ -43,6 +43,7 @@ from taccl.encoding.engines.textbook.parts import parts_of
 from taccl.encoding.engines.textbook.ring import RING, RING_BOTH_DIRECTIONS
 from taccl.encoding.engines.textbook.schedules import rows_of, timed
 from taccl.encoding.engines.textbook.sends import together
+from taccl.encoding.engines.textbook.tuning import AN_ESTIMATE_AS_WRITTEN, WRITTEN_PER_S
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.solve import solve
 from taccl.model.collectives import COLLECTIVES, make_collective
@@ -455,3 +456,14 @@ def test_every_schedule_is_valid_on_machines_that_have_many(
 @given(custom_problems(most_ranks=4, betas=ENGINE_BETAS))
 def test_every_schedule_of_a_custom_collective_is_valid(small: Problem) -> None:
     all_built(small)
+
+
+def test_what_lacks_a_link_is_work_too() -> None:
+    """Most algorithms need more links than a ring has, and are written down to find that out."""
+    books, budget = Instance(problem(ring(16), "broadcast")).once(books_of), Budget.of_work(1_000_000)
+    assert books is not None
+    before = budget.remaining_s()
+    written = {each.algorithm for each in books.candidates(budget)}
+    assert 0 < len(written) < len(books.algorithms) / 2
+    spent = (before - budget.remaining_s()) * WRITTEN_PER_S
+    assert spent >= AN_ESTIMATE_AS_WRITTEN * len(books.algorithms)
