@@ -73,27 +73,36 @@ def in_switch(
 
 def across_chunks(instances: Sequence[Instance], budget: Budget) -> Iterator[Schedule]:
     """Schedules of the same size cut into different numbers of chunks, each faster than those before."""
-    best_us = math.inf
+    best_us, took_s, chunks = math.inf, 0.0, 1
     for instance in instances:
-        for _, schedule in named(instance, budget) if budget.remaining_s() else ():
+        # More chunks take as many times longer.
+        before_s, finer = budget.remaining_s(), instance.problem.num_chunks / chunks
+        if before_s <= took_s * finer:
+            return
+        for _, schedule in named(instance, budget):
             if schedule.makespan_us < best_us - TOLERANCE_US:
                 best_us = schedule.makespan_us
                 yield schedule
+        took_s, chunks = before_s - budget.remaining_s(), instance.problem.num_chunks
 
 
 def named(
     instance: Instance, budget: Budget, wanted: Callable[[str], bool] = lambda name: True
 ) -> Iterator[tuple[str, Schedule]]:
-    """Valid schedules with the names by which libraries know them."""
-    problem = instance.problem
+    """Valid schedules with the names by which libraries know them: one, and others while there is time."""
+    problem, is_first = instance.problem, True
     for way in instance.once(ways_of):
         if not wanted(way.name):
             continue
         starts = dict.fromkeys(_starts(problem, way, slower) for slower in SLOWER)
         orders = [(way.name, _one_by_one(way, start)) for start in starts]
         orders.append((f"{way.name} in groups", _in_groups(way, problem.max_group)))
-        budget.spend(HOP * len(orders) / 2 * sum(len(hops) for chunk in way.chunks for hops in chunk))
+        hops = sum(len(hops) for chunk in way.chunks for hops in chunk)
         for name, decisions in orders:
+            if not (is_first or budget.remaining_s()):
+                return
+            is_first = False
+            budget.spend(HOP / 2 * hops)
             schedule = in_order(problem, list(decisions))
             with suppress(ScheduleError):  # the switch has no memory for so much at once
                 schedule.check()

@@ -137,7 +137,7 @@ class _Program:
         self._straight_us = self._straight * self._took_us
         self.routes: list[_Route] = []
         self._has: set[tuple[int, tuple[int, ...]]] = set()
-        self.cells = len(kinds) * topology.num_ranks**3
+        self.cells = sum(len(self._roots(kind)) for kind in kinds) * topology.num_ranks**3
 
     def add_ways(self, price: FloatArray, worth: FloatArray, budget: Budget) -> bool:
         """Add the cheapest route of each root whose price is less than what its kind is worth; whether any.
