@@ -22,16 +22,20 @@ def distances_us(
     `weight_us` is the length of each link, shape (num_links,); links not `usable` are left out (Dijkstra
     1959).
     """
-    links = np.arange(topology.num_links) if usable is None else np.flatnonzero(usable)
-    ends, shape = (topology.src[links], topology.dst[links]), (topology.num_ranks, topology.num_ranks)
-    return np.asarray(dijkstra(csr_array((weight_us[links], ends), shape=shape)))
+    return np.asarray(dijkstra(_as_matrix(topology, weight_us, usable)))
 
 
 def distances_from(
     topology: LogicalTopology, weight_us: FloatArray, source: int, usable: BoolArray | None = None
 ) -> FloatArray:
-    """Shortest-path lengths from one rank, shape (num_ranks,) (Dijkstra 1959)."""
-    return ShortestPaths(topology, weight_us, usable).lengths_from(source)
+    """The same from one rank, shape (num_ranks,)."""
+    return np.asarray(dijkstra(_as_matrix(topology, weight_us, usable), indices=source))
+
+
+def _as_matrix(topology: LogicalTopology, weight_us: FloatArray, usable: BoolArray | None) -> csr_array:
+    links = np.arange(topology.num_links) if usable is None else np.flatnonzero(usable)
+    ends, ranks = (topology.src[links], topology.dst[links]), topology.num_ranks
+    return csr_array((weight_us[links], ends), shape=(ranks, ranks))
 
 
 def shortest_path(
@@ -63,10 +67,6 @@ class ShortestPaths:
         )
         #: For each rank, the links out of it, where they lead and how long they are.
         self._steps = [steps[first:last] for first, last in pairwise(ends.tolist())]
-
-    def lengths_from(self, source: int) -> FloatArray:
-        """How far each rank is from `source`, shape (num_ranks,); inf where there is no way."""
-        return np.array(self._from(source, None)[0])
 
     def path(self, source: int, target: int) -> list[int] | None:
         """The links of a shortest path, first to last; None if there is none."""

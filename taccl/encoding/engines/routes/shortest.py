@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from taccl.encoding.core.distance import distances_from
+from taccl.encoding.core.distance import distances_us
 from taccl.encoding.engines.routes.columns import Routes
 from taccl.encoding.engines.routes.kinds import leads_to_room
 from taccl.encoding.engines.routes.steiner import SteinerNetwork
@@ -104,12 +104,12 @@ class Trees:
 
     def _distance_us(self, chunk: int, backwards: bool, rank: int) -> FloatArray:
         """From a rank to all ranks, or (backwards) from all ranks to it."""
-        key = (self._kind(chunk), backwards, rank)
+        key = (self._kind(chunk), backwards)
         if key not in self._distances:
             network = self._network(chunk, backwards)
             weight_us = np.array(network.duration_us)
-            self._distances[key] = distances_from(network.topology, weight_us, rank, network.usable)
-        return self._distances[key]
+            self._distances[key] = distances_us(network.topology, weight_us, network.usable)
+        return np.asarray(self._distances[key][rank])
 
     def _tree(
         self, chunk: int, backwards: bool, there: tuple[tuple[int, float], ...], wanted: tuple[int, ...]
