@@ -23,7 +23,6 @@ from taccl.synthesis.autotune.trials import Choice, Trial, by_time
 from taccl.synthesis.autotune.tuning import (
     CHUNK_SEARCH_AHEAD,
     CHUNK_SEARCH_BOOKS,
-    CHUNK_SEARCH_BOOKS_FIRST,
     CHUNK_SEARCH_FAR_BEYOND,
     CHUNK_SEARCH_FEW,
     CHUNK_SEARCH_GROWTH,
@@ -131,8 +130,8 @@ class ChunkSearch:
             return ahead[1]
 
         try:
-            part = CHUNK_SEARCH_BOOKS_FIRST if len(self.trials) == 1 else CHUNK_SEARCH_BOOKS
-            for schedule in from_books(self._in_books, formulated, self._budget.share(part)):
+            budget = self._budget.share(CHUNK_SEARCH_BOOKS)
+            for schedule in from_books(self._in_books, formulated, budget):
                 self._book = schedule
         except Exception as fault:  # costs what it would have found
             self._fails("textbooks", reported(fault))
@@ -146,10 +145,7 @@ class ChunkSearch:
         if trial is not None:
             self._improve(trial, _A_MOMENT_S)
         elif number in self._untried:
-            self._untried.remove(number)
-            self._untried.insert(0, number)
-            self._try_next(_A_MOMENT_S)
-        self._untried.sort()
+            self._try(number, _A_MOMENT_S)
         self.trials.sort(key=lambda trial: trial.chunks)
 
     def _trial_of(self, number: int) -> Trial | None:
@@ -164,7 +160,7 @@ class ChunkSearch:
             till_s = end_s if len(self.trials) > 1 else CHUNK_SEARCH_TWO * self._total_s
             if self._elapsed_s >= till_s or self._first_is_there_at(self._untried[0]) > till_s:
                 break
-            trial = self._try_next(max(seconds, _A_MOMENT_S))
+            trial = self._try(self._untried[0], max(seconds, _A_MOMENT_S))
             slower = slower + 1 if trial and trial.time_us > CHUNK_SEARCH_MUCH_SLOWER * self._best_us else 0
             in_vain = 0 if self._best_us < before_us * (1 - OPTIMAL_GAP) else in_vain + 1
             if len(self.trials) == 1 and self._elapsed_s > end_s:
@@ -181,10 +177,10 @@ class ChunkSearch:
         """Finer numbers, as long as the finest is the fastest; then longer trials of the fastest ones."""
         seconds = _SECOND_ROUND * self._total_s / CHUNK_SEARCH_FEW
         end_s = (_FIRST_ROUND + _SECOND_ROUND) * self._total_s
-        while self._untried and by_time(self.trials)[0] is self.trials[-1] and self._goes_on():
-            if self._first_is_there_at(self._untried[0]) > end_s:
+        while by_time(self.trials)[0] is self.trials[-1] and self._goes_on():
+            finer = [number for number in self._untried if number > self.trials[-1].chunks]
+            if not finer or self._first_is_there_at(finer[0]) > end_s or not self._try(finer[0], seconds):
                 break
-            self._try_next(seconds)
         few = [trial for trial in by_time(self.trials) if self._may_win(trial)][:CHUNK_SEARCH_FEW]
         for trial in few if len(few) > 1 else ():
             if self._may_win(trial) and self._left_s > seconds and self._elapsed_s < end_s:
@@ -202,7 +198,7 @@ class ChunkSearch:
         while self._untried and not self._finer_is_slower and self._goes_on():
             if self._first_is_there_at(self._untried[0], is_last=True) > self._total_s:
                 return
-            self._try_next(self._left_s)
+            self._try(self._untried[0], self._left_s)
 
     def choice(self) -> Choice:
         """The fastest schedule that can be used; the fastest at all where none can."""
@@ -233,9 +229,10 @@ class ChunkSearch:
         found = self._search(self._instance, self._options, self._left_s, began_s)
         self.trials.append(Trial(1, self._coarsest, found, self._elapsed_s - began_s, None, self._instance))
 
-    def _try_next(self, seconds: float) -> Trial | None:
-        """A trial of the coarsest number that was not tried yet; None if it fails."""
-        number, began_s = self._untried.pop(0), self._elapsed_s
+    def _try(self, number: int, seconds: float) -> Trial | None:
+        """A trial of a number that was not tried yet; None if it fails."""
+        self._untried.remove(number)
+        began_s = self._elapsed_s
         try:
             formulated, instance = self._stated(number)
             options = self._options_for(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from taccl.encoding.core.refine import coarsened, refined
+from taccl.encoding.engines.engine import Engine
 from taccl.encoding.engines.registry import ENGINES, serves_somehow
 from taccl.encoding.instance import Instance
 from taccl.model.problem import Problem
@@ -36,27 +37,57 @@ def from_books(
 ) -> Iterator[Schedule]:
     """Schedules that engines build at once with these numbers of chunks, each faster than those before.
 
-    Each has the least of these numbers that it can be read with.
+    Each has the least of these numbers that it can be read with. Engines have equal shares of the time. The
+    one of the fastest has one share more for finer cuts, if it did not come to them; those that are parts of
+    others have what is left.
 
     `state` : the problem with this many chunks.
     """
-    best_us = math.inf
-    stated = [state(number) for number in numbers if budget.remaining_s()]
-    on_members = [each.members_instance or each for each in stated]
-    lifted = {id(each.members.problem): each.members for each in stated if each.members is not None}
+    cuts = _Cuts([state(number) for number in numbers if budget.remaining_s()])
     engines = [
-        each for each in ENGINES if each.across_chunks and any(serves_somehow(each, cut) for cut in stated)
+        each
+        for each in ENGINES
+        if each.across_chunks and any(serves_somehow(each, cut) for cut in cuts.stated)
     ]
-    for place, engine in enumerate(engines):
+    apart, parts = ([each for each in engines if bool(each.part_of) is is_part] for is_part in (False, True))
+    cut_short: Engine | None = None
+    for place, engine in enumerate(apart):
+        share, before_us = budget.share(1 / (len(apart) - place + 1)), cuts.best_us
+        given_s = share.remaining_s()
+        yield from cuts.faster(engine, cuts.of(engine), share)
+        if cuts.best_us < before_us:  # what is left of the share is too little for a finer cut
+            cut_short = engine if share.remaining_s() < given_s / 2 else None
+    if cut_short is not None:
+        yield from cuts.faster(cut_short, cuts.finer_of(cut_short), budget)
+    for place, engine in enumerate(parts):
+        yield from cuts.faster(engine, cuts.of(engine), budget.share(1 / (len(parts) - place)))
+
+
+class _Cuts:
+    """The same size in several numbers of chunks, and how fast the fastest schedule is so far."""
+
+    def __init__(self, stated: Sequence[Instance]) -> None:
+        self.stated, self.best_us, self._best_chunks = stated, math.inf, 0
+        self._on_members = [each.members_instance or each for each in stated]
+        self._lifted = {id(each.members.problem): each.members for each in stated if each.members is not None}
+
+    def of(self, engine: Engine) -> list[Instance]:
+        """Those that an engine is about, of members alone where it knows no helpers."""
+        instances = self.stated if any(map(engine.can, self.stated)) else self._on_members
+        return [each for each in instances if each.problem.collective.chunks_per_rank in engine.cuts]
+
+    def finer_of(self, engine: Engine) -> list[Instance]:
+        """Those that are finer than that of the fastest schedule."""
+        return [each for each in self.of(engine) if each.problem.num_chunks > self._best_chunks]
+
+    def faster(self, engine: Engine, cuts: Sequence[Instance], budget: Budget) -> Iterator[Schedule]:
+        """Schedules of an engine that are faster than all before."""
         assert engine.across_chunks is not None
-        instances = stated if any(map(engine.can, stated)) else on_members
-        cuts = [each for each in instances if each.problem.collective.chunks_per_rank in engine.cuts]
-        # An engine that is a part of another one has the time that all others leave.
-        left = sum(not each.part_of for each in engines[place:]) or len(engines) - place
-        for schedule in engine.across_chunks(cuts, budget.share(1 / left)):
-            if schedule.makespan_us < best_us - TOLERANCE_US:
-                best_us, members = schedule.makespan_us, lifted.get(id(schedule.problem))
-                yield _coarsest(schedule if members is None else members.lifted(schedule), stated)
+        for schedule in engine.across_chunks(cuts, budget) if cuts else ():
+            if schedule.makespan_us < self.best_us - TOLERANCE_US:
+                self.best_us, self._best_chunks = schedule.makespan_us, schedule.problem.num_chunks
+                members = self._lifted.get(id(schedule.problem))
+                yield _coarsest(schedule if members is None else members.lifted(schedule), self.stated)
 
 
 def _coarsest(schedule: Schedule, stated: Sequence[Instance]) -> Schedule:

@@ -355,8 +355,7 @@ def test_a_long_chain_is_tried_in_many_chunks_soon() -> None:
     ring = {"collective": "broadcast", "topology": "ring-oneway:64", "size": "48MB"}
     result = synthesize(chunks="auto", effort=3_000, file=False, **ring)
     tried = [each["chunks"] for each in result.figures()["chunks_tried"]]
-    assert tried[:2] == [1, 4]
-    assert not {2, 3, 5, 6, 10} & set(tried)
+    assert tried[:2] == [1, 16]
     assert result.time_us < 2 * result.any_chunks.value_us
 
 

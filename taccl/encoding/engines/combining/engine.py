@@ -75,7 +75,8 @@ def searched(
 ) -> Iterator[Schedule]:
     """Better and better schedules than `best`, of a problem that is for message combining.
 
-    Nothing if finding the symmetries would take longer than the budget, unless it is to answer `at_once`.
+    Nothing if finding the symmetries, or one sequence, would take longer than the budget, unless it is to
+    answer `at_once`.
     """
     problem = instance.problem
     units = problem.topology.num_links * problem.num_ranks / SYMMETRIES_PER_UNIT
@@ -85,6 +86,9 @@ def searched(
     if problem.num_chunks * problem.topology.num_links > MOST_TRANSFERS * len(instance.assumed_group()):
         return
     orbits = instance.once(_orbits)
+    genes = problem.num_ranks / orbits.links.shape[1]  # as many at least as ranks need to receive something
+    if not at_once and genes * _units_per_gene(orbits) / UNITS_PER_S > budget.remaining_s():
+        return
     for decoded in _improving(instance, best, options, budget):
         schedule = soonest(
             in_order(problem, decoded.decisions(orbits, apart)) for apart in orbits.routes_to_send
@@ -92,6 +96,11 @@ def searched(
         if best is None or schedule.makespan_us < best.makespan_us - TOLERANCE_US:
             best = schedule
             yield best
+
+
+def _units_per_gene(orbits: OrbitInstance) -> float:
+    """Of a sequence of `doubling`."""
+    return UNITS_PER_DOUBLED + UNITS_PER_CELL * orbits.usable.size
 
 
 def _orbits(instance: Instance) -> OrbitInstance:
@@ -149,7 +158,7 @@ def _gossips(instance: Instance) -> tuple[OrbitInstance, ...]:
 def _doublings(decoder: BroadcastDecoder, budget: Budget, random: np.random.Generator) -> list[Decoded]:
     """Sequences of `doubling` of different times, the best first: at least one, and more as time allows."""
     trials, meter = [decoder.decode(doubling(decoder.orbits, random, few=False))], budget.meter()
-    units = UNITS_PER_DOUBLED + UNITS_PER_CELL * decoder.orbits.usable.size
+    units = _units_per_gene(decoder.orbits)
     while len(trials) < TRIALS and meter.goes_on(units * len(trials[-1].genes)):
         trials.append(decoder.decode(doubling(decoder.orbits, random)))
     different = {round(trial.score, 6): trial for trial in trials}
