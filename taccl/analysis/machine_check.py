@@ -16,9 +16,6 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from taccl.encoding.bounds import Proof, known_bounds, proofs
-from taccl.encoding.bounds.broadcast_time import BROADCAST_TIME
-from taccl.encoding.bounds.gather_time import GATHER_TIME
-from taccl.encoding.bounds.latency import LATENCY
 from taccl.encoding.instance import Instance
 from taccl.errors import TacclError
 from taccl.model import units
@@ -44,8 +41,6 @@ SIZES = ("1KB", "1MB", "256MB")
 #: `bandwidth` where the bound that holds however finely a size is cut is most of the bound of whole parts.
 Limit = Literal["latency", "bandwidth"]
 _MOSTLY = 0.5
-#: Bounds that are mostly alphas; others for any cutting are bytes over bandwidth.
-_OF_ALPHAS = (LATENCY.name, BROADCAST_TIME.name, GATHER_TIME.name)
 
 
 @dataclass(frozen=True)
@@ -82,8 +77,9 @@ class MachineBound:
             return None
         if all(proof.holds_for_any_chunks for proof in self.proved):
             return None
+        of_alphas = {bound.name for bound in known_bounds() if bound.is_of_alphas}
         for_any = (proof for proof in self.proved if proof.holds_for_any_chunks)
-        bytes_us = max((each.value_us for each in for_any if each.kind not in _OF_ALPHAS), default=0.0)
+        bytes_us = max((each.value_us for each in for_any if each.kind not in of_alphas), default=0.0)
         return "bandwidth" if bytes_us >= _MOSTLY * self.bound.value_us else "latency"
 
     @property

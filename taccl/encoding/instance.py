@@ -231,6 +231,12 @@ class Instance:
         """The problem, or the reversed one where all chunks are sums for one rank: either only copies."""
         return self.reversed if self.demand.reduces.all() and self.demand.to_one else self
 
+    @property
+    def is_of_one_root(self) -> bool:
+        """Whether all chunks go from one rank to all, or are sums for one: many can follow each other."""
+        source = self.copying.problem.collective.source
+        return self.copying.demand.broadcasts and bool((source == source[0]).all())
+
     def proves(self, bound_us: float) -> None:
         """Keep a bound that somebody proved, if it is the best so far."""
         self.bound_us = max(self.bound_us, bound_us)

@@ -11,6 +11,7 @@ and the same for any number of chunks, with w for a chunk of no size.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 
 import numpy as np
 
@@ -34,11 +35,14 @@ from taccl.support.budget import Budget
 
 
 def _better(view: View, known_us: float, budget: Budget, any_chunks: bool) -> Iterator[Proof]:
-    """Each chunk in each region; then the last one with ranks counted apart, which takes longer."""
+    """Each chunk in each region; then the last one with ranks counted apart, which takes longer.
+
+    `any_chunks` : of a chunk however small, on the whole machine alone: that is most of it, and there soon.
+    """
     best_us, last = 0.0, None
     for chunks in _classes(view.instance):
         layer, chunk = Layer.of(view.instance, chunks), int(chunks[0])
-        for region in _regions(view.instance, chunk):
+        for region in islice(_regions(view.instance, chunk), 1 if any_chunks else None):
             value_us = _informed_us(view, layer.restricted(region), chunk, known_us, budget, apart=False)
             if value_us > best_us:
                 best_us, last = value_us, (layer, chunk)
@@ -133,8 +137,9 @@ def _regions(instance: Instance, chunk: int) -> Iterator[BoolArray]:
 def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
     yield BROADCAST_TIME.proof(0.0, "nothing has to move", any_chunks=True)
     if known_us and not view.problem.collective.is_reduction and not is_too_large(view.problem):
-        of_no_size = View(view.instance.once(sizeless), view.backwards)
-        yield from _better(of_no_size, known_us, budget, any_chunks=True)
+        if view.problem.topology.is_serial:  # else a chunk of no size keeps no port busy: `latency` has that
+            of_no_size = View(view.instance.once(sizeless), view.backwards)
+            yield from _better(of_no_size, known_us, budget, any_chunks=True)
         yield from _better(view, known_us, budget, any_chunks=False)
 
 
@@ -146,4 +151,5 @@ BROADCAST_TIME = Bound(
     prove=_prove,
     features=RELAXED,
     has_any_chunks=True,
+    is_of_alphas=True,
 )

@@ -113,7 +113,8 @@ def _classes(instance: Instance) -> Iterator[tuple[IntArray, IntArray]]:
 def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
     yield GATHER_TIME.proof(0.0, "nothing has to move", any_chunks=True)
     if known_us and not view.problem.collective.is_reduction and not is_too_large(view.problem):
-        yield from _better(view, known_us, budget, any_chunks=True)
+        if view.problem.topology.is_serial:  # else small groups keep no port busy
+            yield from _better(view, known_us, budget, any_chunks=True)
         yield from _better(view, known_us, budget, any_chunks=False)
 
 
@@ -125,4 +126,5 @@ GATHER_TIME = Bound(
     prove=_prove,
     features=RELAXED,
     has_any_chunks=True,
+    is_of_alphas=True,
 )

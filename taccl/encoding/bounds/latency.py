@@ -119,4 +119,5 @@ LATENCY = Bound(
     features=RELAXED,
     is_quick=True,
     has_any_chunks=True,
+    is_of_alphas=True,
 )

@@ -23,6 +23,7 @@ from taccl.synthesis.autotune.trials import Choice, Trial, by_time
 from taccl.synthesis.autotune.tuning import (
     CHUNK_SEARCH_AHEAD,
     CHUNK_SEARCH_BOOKS,
+    CHUNK_SEARCH_BOOKS_OF_ONE,
     CHUNK_SEARCH_FAR_BEYOND,
     CHUNK_SEARCH_FEW,
     CHUNK_SEARCH_GROWTH,
@@ -130,8 +131,9 @@ class ChunkSearch:
             return ahead[1]
 
         try:
-            budget = self._budget.share(CHUNK_SEARCH_BOOKS)
-            for schedule in from_books(self._in_books, formulated, budget):
+            is_of_one = self._instance.is_of_one_root
+            part = CHUNK_SEARCH_BOOKS_OF_ONE if is_of_one else CHUNK_SEARCH_BOOKS
+            for schedule in from_books(self._in_books, formulated, self._budget.share(part)):
                 self._book = schedule
         except Exception as fault:  # costs what it would have found
             self._fails("textbooks", reported(fault))

@@ -61,10 +61,10 @@ def serves(instance: Instance) -> Verdict:
         return no("there is one rank, no link, or chunks of unequal sizes")
     if instance.demand.delivers or instance.demand.gathers:
         return _serves_parts(instance)
+    if not instance.is_of_one_root:
+        return no("it is for chunks of one rank, or for one rank")
     copying = instance.copying
     problem, source = copying.problem, copying.problem.collective.source
-    if not copying.demand.broadcasts or (source != source[0]).any():
-        return no("it is for chunks of one rank, or for one rank")
     if _looks(copying) > MOST_LOOKS or problem.num_chunks * problem.num_ranks > MOST_ROWS:
         return no("the machine or the number of chunks is too large")
     if not np.isfinite(copying.distances_us[source[0]]).all():
