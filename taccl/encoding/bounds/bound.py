@@ -57,7 +57,7 @@ class Bound:
         so a new feature makes a bound absent and never wrong.
     is_quick : whether it is there at once, on any machine.
     has_any_chunks : whether it begins with proofs that hold for any number of equal chunks.
-    is_of_alphas : whether those are alphas above all; of others, they are bytes over bandwidth.
+    is_of_alphas : whether those proofs count alphas; others count bytes over bandwidth.
     is_late : problems of which others say more with the same work: there it comes behind them.
     """
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import heapq
-from itertools import pairwise
-
 import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
-from taccl.model.collective import BoolArray
+from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray, LogicalTopology
 from taccl.model.problem import Problem
 
@@ -50,54 +47,26 @@ def shortest_path(
 
 
 class ShortestPaths:
-    """Shortest paths from one rank after another over the same links (Dijkstra 1959).
-
-    `weight_us` is the length of each link, shape (num_links,); links not `usable` are left out.
-    """
+    """Shortest paths over the same links; `weight_us` and `usable` as of `distances_us`."""
 
     def __init__(
         self, topology: LogicalTopology, weight_us: FloatArray, usable: BoolArray | None = None
     ) -> None:
         self.topology = topology
-        links = np.arange(topology.num_links) if usable is None else np.flatnonzero(usable)
-        links = links[np.argsort(topology.src[links], kind="stable")]
-        ends = np.searchsorted(topology.src[links], np.arange(topology.num_ranks + 1))
-        steps = list(
-            zip(links.tolist(), topology.dst[links].tolist(), weight_us[links].tolist(), strict=True)
-        )
-        #: For each rank, the links out of it, where they lead and how long they are.
-        self._steps = [steps[first:last] for first, last in pairwise(ends.tolist())]
+        self._network, self._before = _as_matrix(topology, weight_us, usable), dict[int, IntArray]()
 
     def path(self, source: int, target: int) -> list[int] | None:
         """The links of a shortest path, first to last; None if there is none."""
-        distance, via = self._from(source, target)
-        if distance[target] == float("inf"):
-            return None
-        path: list[int] = []
+        if source not in self._before:
+            self._before[source] = dijkstra(self._network, indices=source, return_predecessors=True)[1]
+        path, before = list[int](), self._before[source]
         while target != source:
-            path.append(via[target])
-            target = int(self.topology.src[via[target]])
+            rank = int(before[target])
+            if rank < 0:
+                return None
+            path.append(self.topology.link_index[rank, target])
+            target = rank
         return path[::-1]
-
-    def _from(self, source: int, target: int | None) -> tuple[list[float], list[int]]:
-        """The distance of each rank and the last link on the way there, as far as `target` needs it."""
-        distance = [float("inf")] * len(self._steps)
-        via = [-1] * len(self._steps)
-        distance[source] = 0.0
-        heap = [(0.0, source)]
-        while heap:
-            reached, rank = heapq.heappop(heap)
-            if rank == target:
-                break
-            if reached > distance[rank]:
-                continue
-            for link, to, weight in self._steps[rank]:
-                longer = reached + weight
-                if longer < distance[to]:
-                    distance[to] = longer
-                    via[to] = link
-                    heapq.heappush(heap, (longer, to))
-        return distance, via
 
 
 def least_transfers(problem: Problem, enough: int) -> int:

@@ -70,17 +70,8 @@ def coarsened(schedule: Schedule, coarser: Problem) -> Schedule | None:
     number = _numbers(list(zip(_places(finer), _ways(schedule), strict=True)), _places(coarser), pieces)
     if number is None:
         return None
-    kept = np.flatnonzero(number[schedule.chunk] >= 0)
-    return Schedule(
-        problem=coarser,
-        chunk=number[schedule.chunk[kept]],
-        link=schedule.link[kept],
-        start_us=schedule.start_us[kept],
-        end_us=schedule.end_us[kept],
-        reduce=schedule.reduce[kept],
-        group=schedule.group[kept],
-        sums=None if schedule.sums is None else schedule.sums.take(kept),
-    ).sorted()
+    kept = schedule.take(np.flatnonzero(number[schedule.chunk] >= 0))
+    return replace(kept, problem=coarser, chunk=number[kept.chunk]).sorted()
 
 
 def _numbers(

@@ -55,7 +55,8 @@ def from_books(
         share, before_us = budget.share(1 / (len(apart) - place + 1)), cuts.best_us
         given_s = share.remaining_s()
         yield from cuts.faster(engine, cuts.of(engine), share)
-        if cuts.best_us < before_us:  # what is left of the share is too little for a finer cut
+        if cuts.best_us < before_us:
+            # An engine stops before a cut that takes longer than the rest of its share.
             cut_short = engine if share.remaining_s() < given_s / 2 else None
     if cut_short is not None:
         yield from cuts.faster(cut_short, cuts.finer_of(cut_short), budget)
