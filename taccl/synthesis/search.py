@@ -107,9 +107,13 @@ class Found:
         """The same with a bound for any number of chunks, so for this one; not if the schedule refutes it."""
         if contradicts(proof.value_us, self.schedule.makespan_us):
             return self
+        return replace(self, any_chunks=proof).with_bound(proof)
+
+    def with_bound(self, proof: Proof) -> Found:
+        """The same with that bound, where it is larger."""
         if proof.value_us <= self.lower_bound_us:
-            return replace(self, any_chunks=proof)
-        return replace(self, any_chunks=proof, lower_bound_us=proof.value_us, bound_source=proof.witness)
+            return self
+        return replace(self, lower_bound_us=proof.value_us, bound_source=proof.witness)
 
     def passing(self, schedule: Schedule) -> Found:
         """The same about another schedule of the problem, of which nothing is proved but the bound."""

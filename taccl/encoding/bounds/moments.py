@@ -56,6 +56,7 @@ from taccl.encoding.bounds.tuning import (
     MOMENTS_GROWS,
     MOMENTS_MOST_CELLS,
     MOMENTS_MOST_CROSSINGS,
+    MOMENTS_MOST_PARTED,
     MOMENTS_MOST_PASSAGES,
     MOMENTS_MOST_S,
     MOMENTS_MOST_VARIABLES,
@@ -110,12 +111,14 @@ def _is_too_large(instance: Instance) -> bool:
     node_of = topology.node_of
     across = int((node_of[topology.src] != node_of[topology.dst]).sum())
     crossings = chunks * across * int(np.bincount(node_of).max(initial=0))
-    return (
-        not topology.num_links
-        or not len(instance.demand.lacking)
-        or chunks * topology.num_links > MOMENTS_MOST_PASSAGES
-        or crossings > MOMENTS_MOST_CROSSINGS
-    )
+    if not topology.num_links or not len(instance.demand.lacking) or crossings > MOMENTS_MOST_CROSSINGS:
+        return True
+    passages = chunks * topology.num_links
+    if passages > MOMENTS_MOST_PASSAGES:
+        return True
+    # Classes are parted once more for each step away from what starts at a rank.
+    steps = len(np.unique(np.round(instance.distances_us[0], 6)))
+    return passages * steps > MOMENTS_MOST_PARTED
 
 
 def _variables(equivalence: Equivalence) -> int:

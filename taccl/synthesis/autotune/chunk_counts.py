@@ -38,7 +38,7 @@ def candidates(coarsest: Problem, chunk_bytes: int = 1) -> list[int]:
 
 
 def worth_trying(numbers: Sequence[int], whole_us: float, most_us: float) -> list[int]:
-    """Without those of which a chunk alone travels for longer than that; 1 stays, and the finest.
+    """Without those of which a chunk alone travels for longer than that; 1 stays, and all if none is left.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def worth_trying(numbers: Sequence[int], whole_us: float, most_us: float) -> lis
     whole_us : how long a part takes in one chunk over its shortest way; a chunk of n takes an n-th at least.
     """
     worth = [number for number in numbers if whole_us <= number * most_us or number == 1]
-    return worth if set(worth) - {1} else [*worth, *(number for number in numbers[-1:] if number > 1)]
+    return worth if set(worth) - {1} else list(numbers)
 
 
 def quick_engine(instance: Instance) -> str:
@@ -66,12 +66,16 @@ class Proved:
     Attributes
     ----------
     any_chunks : holds whatever the number of chunks is.
+    counts_bytes : whether a bound for any number counted bytes, and not alphas alone.
     """
 
     def __init__(self, coarsest: Instance, budget: Budget, note: Callable[[str, str], None]) -> None:
         self._coarsest, self._note = coarsest, note
         proved = self._proofs(budget)
-        self.any_chunks = next((each for each in proved if each.holds_for_any_chunks), NOTHING)
+        of_any = [each for each in proved if each.holds_for_any_chunks]
+        self.any_chunks = next(iter(of_any), NOTHING)
+        of_alphas = {bound.name for bound in known_bounds() if bound.is_of_alphas}
+        self.counts_bytes = any(each.kind not in of_alphas for each in of_any)
         self._of_coarsest = proved[0]
 
     def of(self, instance: Instance) -> Proof:

@@ -83,8 +83,9 @@ class ChunkSearch:
         engine_requested(self._instance, options.engine)
         self._proved = Proved(self._instance, self._budget.share(_ANY_CHUNKS), self._fails)
         self._whole_us = quick_bound(self._instance).value_us
-        most_us = CHUNK_SEARCH_FAR_BEYOND * (self._proved.any_chunks.value_us or self._whole_us)
-        self._untried = worth_trying(candidates(self._coarsest.problem, chunk_bytes), self._whole_us, most_us)
+        any_us = self._proved.any_chunks.value_us if self._proved.counts_bytes else self._whole_us
+        every = candidates(self._coarsest.problem, chunk_bytes)
+        self._untried = worth_trying(every, self._whole_us, CHUNK_SEARCH_FAR_BEYOND * any_us)
         self._in_books = numbers_in_books(self._instance, self._untried)
         self._book: Schedule | None = None
         self._ahead: dict[int, tuple[Formulated, Instance]] = {}
@@ -97,10 +98,8 @@ class ChunkSearch:
         end_s, problems = self._elapsed_s + CHUNK_SEARCH_AHEAD * self._total_s, [self._coarsest.problem]
         try:
             for number in self._untried[1:]:
-                if (
-                    self._elapsed_s > end_s
-                    or number * problems[0].num_chunks * problems[0].num_ranks > CHUNK_SEARCH_MOST_CELLS
-                ):
+                cells = number * problems[0].num_chunks * problems[0].num_ranks
+                if self._elapsed_s > end_s or cells > CHUNK_SEARCH_MOST_CELLS:
                     break
                 problems.append(self._state(number).problem)
         except (CollectiveError, MemoryError):  # the trial of that number says so
@@ -130,9 +129,8 @@ class ChunkSearch:
             ahead[1].proves(self._proved.any_chunks.value_us)
             return ahead[1]
 
+        part = CHUNK_SEARCH_BOOKS_OF_ONE if self._instance.is_of_one_root else CHUNK_SEARCH_BOOKS
         try:
-            is_of_one = self._instance.is_of_one_root
-            part = CHUNK_SEARCH_BOOKS_OF_ONE if is_of_one else CHUNK_SEARCH_BOOKS
             for schedule in from_books(self._in_books, formulated, self._budget.share(part)):
                 self._book = schedule
         except Exception as fault:  # costs what it would have found
@@ -193,7 +191,7 @@ class ChunkSearch:
 
         Last come those that there was no time to try.
         """
-        carry_over(self.trials)
+        self._carry_over()
         for trial in by_time(self.trials):
             if self._left_s > _A_MOMENT_S and self._may_win(trial) and self._is_usable(trial):
                 self._improve(trial, self._left_s)
@@ -204,7 +202,7 @@ class ChunkSearch:
 
     def choice(self) -> Choice:
         """The fastest schedule that can be used; the fastest at all where none can."""
-        carry_over(self.trials)
+        self._carry_over()
         fastest = by_time(self.trials)
         best = next(filter(self._is_usable, fastest), fastest[0])
         found = best.found.with_any_chunks(self._proved.with_those_of(self.trials, best.time_us))
@@ -223,6 +221,13 @@ class ChunkSearch:
         chosen = replace(found, status=status, seconds=passed_s, failures=failures)
         return Choice.of(best, chosen, self.trials)
 
+    def _carry_over(self) -> None:
+        """Let each number have what was found for another, where it is one of its schedules."""
+        try:
+            carry_over(self.trials)
+        except Exception as fault:  # costs what it would have brought
+            self._fails("chunks", reported(fault))
+
     def _only_the_coarsest(self) -> None:
         """For a machine so large that a first schedule takes most of the time, or where short trials fail."""
         if self.interrupted and self._fault is not None:
@@ -237,9 +242,8 @@ class ChunkSearch:
         began_s = self._elapsed_s
         try:
             formulated, instance = self._stated(number)
-            options = self._options_for(
-                seconds, self._quick, known_for(formulated.problem, self.trials, self._book)
-            )
+            known = known_for(formulated.problem, self.trials, self._book)
+            options = self._options_for(seconds, self._quick, known)
             found = self._search(instance, options, seconds, began_s)
         except Exception as fault:
             self._fail(number, fault)
@@ -331,10 +335,7 @@ class ChunkSearch:
         found = self._searcher.search(instance, options, tell, self._budget.at_most(seconds))
         self.interrupted = self.interrupted or found.status == "interrupted"
         self._proved.forget_wrong(instance, found.schedule.makespan_us)
-        known = self._proved.of(instance)
-        if found.lower_bound_us >= known.value_us:
-            return found
-        return replace(found, lower_bound_us=known.value_us, bound_source=known.witness)
+        return found.with_bound(self._proved.of(instance))
 
     def _options_for(self, seconds: float, engine: str, known: Schedule | None) -> SearchOptions:
         """What is requested of a part of the search; of work, the budget alone says how long."""

@@ -27,17 +27,17 @@ CHUNK_COUNTS_MOST_CHUNKS = 1024
 
 # --- chunk_search
 
-#: Numbers are left out of which a chunk alone travels for more than this many times the bound for any number,
-#: or this part of the best time: they save too little. Broadcast of 16 MB on ring:512, --time-limit 5: 925 us
-#: in 256 chunks, and 21,856 in 4 where 1, 2, 3 and 4 are all tried.
+#: Numbers are left out of which a chunk alone travels for more than this many times a bound for any number
+#: that counts bytes, or this part of the best time: they save too little. Broadcast of 16 MB on ring:512 in
+#: 5 s: 885 us in 512 chunks; 5,647 in 16 without the first, and 21,856 in 4 without both.
 CHUNK_SEARCH_FAR_BEYOND, CHUNK_SEARCH_SAVES = 4.0, 0.5
 #: The part of what is left after the first round for what is built with several numbers of chunks; on small
 #: machines it takes less. dgx-h100 x64: the first schedule of an AllReduce takes 94.8 us, that of textbooks
 #: 47.3.
 CHUNK_SEARCH_BOOKS = 0.3
-#: The same of data of one root, which goes in many chunks. Broadcast of 1 GB in 5 s: on dgx-h100 x16 10,336
-#: us with 0.15, 5,578 with 0.3, 4,273 with 0.5; on a100 x32 76,961, 38,486 and 16,123. For others it is too
-#: much: bounds come later then, of a Scatter of 4 MB on dgx-h100 x8 12.3 us and not 16.7.
+#: The same of data of one root, which goes in many chunks. Broadcast of 1 GB in 5 s: on dgx-h100 x16 without
+#: its NVSwitches 8,147 us with 0.15, 5,578 with 0.3, 4,273 with 0.5; on a100 x32 38,486, 22,829 and 16,123.
+#: For others it is too much, as bounds come later: of a Scatter of 4 MB on dgx-h100 x8 12.3 us, not 16.7.
 CHUNK_SEARCH_BOOKS_OF_ONE = 0.5
 CHUNK_SEARCH_FEW = 4
 #: The part within which a second number should have its first schedule: one alone tells nothing of others.

@@ -344,8 +344,8 @@ def test_numbers_whose_chunks_alone_travel_too_long_are_left_out() -> None:
     numbers = [1, 2, 4, 8, 16]
     assert worth_trying(numbers, 100.0, 16.0) == [1, 8, 16]
     assert worth_trying(numbers, 100.0, 100.0) == numbers
-    assert worth_trying(numbers, 100.0, 1.0) == [1, 16]
-    assert worth_trying([2, 4, 8], 100.0, 1.0) == [8]
+    assert worth_trying(numbers, 100.0, 1.0) == numbers  # none would be left but one
+    assert worth_trying([2, 4, 8], 100.0, 1.0) == [2, 4, 8]
     assert worth_trying([1], 100.0, 1.0) == [1]
     assert worth_trying([], 100.0, 1.0) == []
 
