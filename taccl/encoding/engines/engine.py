@@ -110,7 +110,7 @@ class Engine:
     runs_always: bool = False
     tells_chunks: Callable[[Instance], bool] | None = None
     across_chunks: AcrossChunks | None = None
-    cuts: tuple[int, ...] = (1, 2, 4, 8, 16)
+    cuts: tuple[int, ...] = (1, 2, 4, 8, 16, 64)
     several: Several | None = None
     named: Named | None = None
     of_node_0: OfNode0 | None = None

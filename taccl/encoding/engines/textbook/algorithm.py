@@ -30,7 +30,7 @@ class Algorithm:
     moves : about how many sends it makes of each batch, whatever the parts are.
     crossing : how many of these are between nodes, where it is on no grids; None: all may be.
     crossers : how many ranks of each node make those; None: all.
-    shares : into this many units a way is given each part, of each batch.
+    shares : into this many units a way is given each part, of each batch, if there are as many pieces.
     labels : how many of its parts travel apart from all others; None: all.
     is_explicit : whether sums are made at several ranks, so that sends say what they carry.
     of_libraries : whether NCCL, RCCL or an MPI run it; no grids and pipelines of our own.
@@ -85,7 +85,12 @@ class InVariants(Algorithm):
     is_combined: bool = False
 
     def numbers_of_batches(self, parts: Parts) -> Iterator[int]:
-        """1, 2, 4, ... and as many as the pieces can be split into that a variant has of a part."""
+        """1, 2, 4, ... and as many as the pieces can be split into that a variant has of a part.
+
+        None where shares are requested of a part that is one piece.
+        """
+        if parts.most_pieces < min(2, self.shares):
+            return
         batches, most = 1, -(-parts.most_pieces // (len(self.routes) * self.shares))
         while batches < most:
             yield batches
@@ -98,13 +103,13 @@ class InVariants(Algorithm):
 
     def built(self, parts: Parts, batches: int) -> tuple[Cut, Sends]:
         """What is sent if each part is cut into batches; each follows a step behind the one before."""
-        variants = len(self.routes)
-        cut = parts.cut(self.first % variants, variants, batches * self.shares)
+        variants, shares = len(self.routes), min(self.shares, parts.most_pieces)
+        cut = parts.cut(self.first % variants, variants, batches * shares)
         if self.unit_labels is not None:
             labels = np.stack([label(cut.begin) for label in self.unit_labels])
             cut = cut.merged(labels[cut.variant, np.arange(len(cut.begin))])
         streams = dict[int, list[Sends]]()
-        for batch, variant, units in cut.streams(self.shares):
+        for batch, variant, units in cut.streams(shares):
             made = self.routes[variant](cut.begin[units], cut.end[units])
             streams.setdefault(batch, []).append(made.of_units(units).later(batch))
         some = [together(each) for each in streams.values()]

@@ -36,5 +36,11 @@ def _total(n: int) -> tuple[Hops, Carried]:
 
 
 ALL_PAIRS = LineAlgorithm(
-    "all-pairs", _spread, sends=lambda n: n - 1, route=_route, total=_total, adds=lambda n: n - 1
+    "all-pairs",
+    _spread,
+    sends=lambda n: n - 1,
+    route=_route,
+    total=_total,
+    adds=lambda n: n - 1,
+    in_turn=lambda n: 1,
 )

@@ -70,7 +70,7 @@ class Candidate:
     @property
     def work(self) -> int:
         """About how much work it is to time it, in sends."""
-        sends = self.batches * self.algorithm.shares * self.algorithm.moves
+        sends = self.batches * self.algorithm.moves
         if sends > MOST_TO_REORDER and not self.algorithm.is_explicit:
             sends //= COLUMNS_AS_TIMED
         return sends + self.algorithm.rows * self.books.parts.most_pieces // CHUNKS_AS_TIMED
@@ -92,12 +92,17 @@ class Books:
     parts: Parts
     _estimates_us: dict[tuple[Algorithm, int], float | None] = field(default_factory=dict)
     _last_load: dict[tuple[Algorithm, int], Load | None] = field(default_factory=dict)
+    _every: list[tuple[Algorithm, ...]] = field(default_factory=list)
 
     @cached_property
     def algorithms(self) -> tuple[Algorithm, ...]:
         """All that are not too large to be timed."""
-        every = algorithms(self.requested, self.parts)
+        (every,) = self._every or [tuple(algorithms(self.requested, self.parts))]
         return tuple(each for each in every if each.rows * self.parts.most_pieces <= MOST_ROWS)
+
+    def take_algorithms_of(self, coarser: Books) -> None:
+        """Those of the same size in fewer chunks, which are not looked for again."""
+        self._every[:] = [coarser.algorithms]
 
     def candidates(
         self,
@@ -110,9 +115,9 @@ class Books:
         What was once estimated stays so: a second search of the instance goes on where the first ended.
 
         `first` : from the name of an algorithm a key to sort by; None: what is soon written down comes first,
-        and where alphas are most of the time, what sends least often.
+        and where alphas are most of the time, what sends least often, and some come without any time.
         """
-        work = Work(budget, SURELY_WRITTEN, WRITTEN_PER_S)
+        work = Work(budget, SURELY_WRITTEN if first is None else 0, WRITTEN_PER_S)
         dealt = DEALT_AS_WRITTEN * len(self.parts.begin)
         these = (algorithm for algorithm in self.algorithms if wanted(algorithm))
         best_us, in_any_case = float("inf"), FIRST_WRITTEN if first is None and self.has_many else 0
@@ -172,7 +177,7 @@ class Books:
         """About how much there is to write down for this many batches, in sends."""
         labels = self.parts.num_parts if algorithm.labels is None else algorithm.labels
         units = int(algorithm.rows * min(1.0, labels / max(1, self.parts.num_parts)))
-        return batches * algorithm.shares * (algorithm.moves + units // PARTS_AS_WRITTEN)
+        return batches * (algorithm.moves + algorithm.shares * units // PARTS_AS_WRITTEN)
 
     @property
     def _looked_at(self) -> int:

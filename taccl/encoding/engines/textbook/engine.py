@@ -109,12 +109,17 @@ def by_name(
 def fastest(instances: Sequence[Instance], budget: Budget) -> Iterator[Schedule]:
     """Schedules of the same size cut into different numbers of chunks, each faster than those before.
 
-    `instances` : the coarsest first, which says which algorithms are promising.
+    `instances` : the coarsest first, which says which algorithms are promising; of those that deal shares,
+        the finest says that.
     """
     every = [books for instance in instances if (books := instance.once(books_of))]
     if not every:
         return
-    promise = _promising(every[0], budget.share(FOR_PROMISE))
+    for books in every[1:]:
+        books.take_algorithms_of(every[0])
+    deciding = budget.share(FOR_PROMISE)
+    promise = _promising(every[0], deciding.share(1 / 2), lambda each: each.shares == 1)
+    promise |= _promising(every[-1], deciding, lambda each: each.shares > 1)
     writing, candidates = budget.share(WRITING), list[Candidate]()
     for number, books in enumerate(every):
         if number and not budget.remaining_s():
@@ -239,13 +244,13 @@ def least_work_first(candidates: Sequence[Candidate], budget: Budget) -> Iterato
         yield (-1 if each in once else turn), each
 
 
-def _promising(books: Books, budget: Budget) -> dict[str, float]:
+def _promising(books: Books, budget: Budget, wanted: Callable[[Algorithm], bool]) -> dict[str, float]:
     """Names of the algorithms that may be among the fastest, also with more chunks than the instance has.
 
     Each has its estimate, microseconds. Those of libraries that may be are all among them: nothing slower is
     worth a file.
     """
-    every = sorted(books.candidates(budget), key=_estimate_us)
+    every = sorted(books.candidates(budget, wanted), key=_estimate_us)
     worth = [each for each in every if each.estimate_us <= WORTH * every[0].estimate_us]
     of_libraries = (each for each in worth[MOST_PROMISING:] if each.algorithm.of_libraries)
     promising = (*worth[:MOST_PROMISING], *of_libraries)

@@ -190,6 +190,18 @@ class GridAlgorithm:
     whole: tuple[Stage, ...] = ()
     sums_ahead: bool = False
 
+    @property
+    def name(self) -> str:
+        """What runs along which axis of what shape."""
+        ahead = ", sums the same way" if self.sums_ahead else ""
+        if self.grid.ndim == 1:
+            (_, algorithm), *_ = self.stages or self.whole
+            return (algorithm.name if self.stages else f"{algorithm.name} of whole buffers") + ahead
+        shape = "x".join(map(str, self.grid.shape))
+        named = [f"{algorithm.name} along axis {axis}" for axis, algorithm in self.stages]
+        named += [f"{algorithm.name} of whole shares along axis {axis}" for axis, algorithm in self.whole]
+        return f"{', then '.join(named)} of {shape}{ahead}"
+
     @cached_property
     def key(self) -> tuple[tuple[int, ...], bytes]:
         """The grid by its values."""

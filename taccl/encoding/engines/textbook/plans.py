@@ -48,7 +48,8 @@ def algorithms(problem: Problem, parts: Parts) -> Iterator[Algorithm]:
     # Which of both are faster, sizes say; so each has its turn, however short the time is.
     for both in zip_longest(usual, _of_nodes(problem, parts)):
         yield from (each for each in both if each is not None)
-    yield from by_scattering(problem, parts, routes_of(ranks), spreads_of(ranks))
+    over_axes = _over_axes(problem, parts)
+    yield from by_scattering(problem, parts, routes_of(ranks), spreads_of(ranks), over_axes)
     yield from _of_plans(problem, parts, (plans for plans in on_grids if _is_variant(plans)))
 
 
@@ -154,16 +155,7 @@ def _with_sums_ahead(every: Iterable[Plans]) -> Iterator[Plans]:
 
 
 def _name(plans: Plans) -> str:
-    plan = plans[0]
-    several = f"{len(plans)} routes: " if len(plans) > 1 else ""
-    ahead = ", sums the same way" if plan.sums_ahead else ""
-    if plan.grid.ndim == 1:
-        (_, algorithm), *_ = plan.stages or plan.whole
-        return several + (algorithm.name if plan.stages else f"{algorithm.name} of whole buffers") + ahead
-    shape = "x".join(map(str, plan.grid.shape))
-    named = [f"{algorithm.name} along axis {axis}" for axis, algorithm in plan.stages]
-    named += [f"{algorithm.name} of whole shares along axis {axis}" for axis, algorithm in plan.whole]
-    return f"{several}{', then '.join(named)} of {shape}{ahead}"
+    return (f"{len(plans)} routes: " if len(plans) > 1 else "") + plans[0].name
 
 
 def _rows(plan: GridAlgorithm, parts: Parts) -> int:
@@ -264,6 +256,15 @@ def _totals_along(problem: Problem, parts: Parts, grid: IntArray) -> Iterator[tu
     for axis, size in enumerate(grid.shape):
         are_linked = GridAlgorithm(grid, ((axis, ALL_PAIRS),)).has_links(index, parts.stages)
         yield totals_of(size) if are_linked or size == 2 else (RING_BOTH_DIRECTIONS,)
+
+
+def _over_axes(problem: Problem, parts: Parts) -> Iterator[GridAlgorithm]:
+    """Along one axis after another by what sums up along it, in all orders of the axes."""
+    for grid, combined in _grids(problem, parts):
+        totals = list(_totals_along(problem, parts, grid))
+        for along in _for_all(totals, combined):
+            for order in permutations(range(grid.ndim)):
+                yield GridAlgorithm(grid, tuple((axis, along[axis]) for axis in order))
 
 
 def _whole(grid: IntArray, combined: bool, totals: Sequence[tuple[LineAlgorithm, ...]]) -> Iterator[Plans]:

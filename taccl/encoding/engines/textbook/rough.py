@@ -1,7 +1,8 @@
 """About how long algorithms take before they are written down: an order in which to write down many.
 
-A stage along an axis of a grid costs each rank its sends, one alpha each, and what it sends. Of what is no
-grid, sends inside nodes and across are counted. Nothing is said of how stages overlap.
+A stage along an axis of a grid costs each rank its sends, one alpha each, and what it sends; where alphas
+keep no port busy, one for each of those sends that wait for each other. Of what is no grid, sends inside
+nodes and across are counted. Nothing is said of how stages overlap.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from taccl.encoding.engines.textbook.grid import GridAlgorithm, by_nodes
+from taccl.encoding.engines.textbook.grid import GridAlgorithm, Stage, by_nodes
 from taccl.encoding.engines.textbook.parts import Parts
 from taccl.model.collective import IntArray
 from taccl.model.problem import Problem
@@ -64,8 +65,11 @@ class Rough:
             crossing = 0 if nodes is None else moves
         many = len(grid) * (crossers or grid.shape[1])
         each_mb = rows * self._part_mb / max(1, moves)
-        return (moves - crossing) / ranks * (inside.alpha_us + each_mb * inside.beta_us_per_mb) + (
-            crossing / many * (across.alpha_us + each_mb * across.beta_us_per_mb)
+        kinds = ((moves - crossing) / ranks, inside), (crossing / many, across)
+        return sum(
+            (sends if self.problem.topology.is_serial else min(1, sends)) * cost.alpha_us
+            + sends * each_mb * cost.beta_us_per_mb
+            for sends, cost in kinds
         )
 
     @property
@@ -81,23 +85,29 @@ class Rough:
         if kind == "routed":
             for axis, algorithm in plan.stages:
                 mb = every_mb / plan.grid.size * algorithm.mean_hops(shape[axis])
-                along[axis] += self._us(plan, axis, algorithm.sends(shape[axis]), mb)
+                along[axis] += self._us(plan, (axis, algorithm), algorithm.sends(shape[axis]), mb)
             return along
         shares = prod(shape[axis] for axis, _ in plan.stages)
         held_mb = every_mb / (plan.grid.size if kind == "spread" else shares)
         share_mb, there_and_back = every_mb / shares, 1 if kind == "spread" else 2
         for axis, algorithm in plan.stages if kind == "spread" else plan.stages[::-1]:
             mb = held_mb * (shape[axis] - 1)
-            along[axis] += there_and_back * self._us(plan, axis, algorithm.sends(shape[axis]), mb)
+            along[axis] += there_and_back * self._us(
+                plan, (axis, algorithm), algorithm.sends(shape[axis]), mb
+            )
             held_mb *= shape[axis]
         for axis, algorithm in plan.whole:
             adds = algorithm.adds(shape[axis])
-            along[axis] += self._us(plan, axis, adds, adds * share_mb)
+            along[axis] += self._us(plan, (axis, algorithm), adds, adds * share_mb)
         return along
 
-    def _us(self, plan: GridAlgorithm, axis: int, sends: int, mb: float) -> float:
+    def _us(self, plan: GridAlgorithm, stage: Stage, sends: int, mb: float) -> float:
         """So many sends of each rank with so much in them together; each may have to be cut into several."""
-        cost, problem = self._axis(plan, axis), self.problem
+        (axis, algorithm), problem = stage, self.problem
+        cost = self._axis(plan, axis)
+        if not problem.topology.is_serial:
+            in_turn = sends if algorithm.in_turn is None else algorithm.in_turn(plan.grid.shape[axis])
+            return in_turn * cost.alpha_us + mb * cost.beta_us_per_mb / cost.ways
         pieces = ceil(mb / problem.chunk_mb / max(1, sends) / problem.max_group - _ROUNDING)
         return (sends * max(1, pieces) * cost.alpha_us + mb * cost.beta_us_per_mb) / cost.ways
 

@@ -2,7 +2,9 @@
 
 The root deals its buffer out, each rank gets a share of it, and an AllGather brings the shares to all. Where
 ranks have one way in and out, this takes about two buffers' time on a port for any number of ranks, where the
-binomial tree takes log2 n. Read backwards it is a Reduce by a ReduceScatter and a Gather.
+binomial tree takes log2 n. On a grid the root deals out along some axes alone, each share is spread along the
+others, and all shares along the first again: fewer alphas, for which shares are larger. Read backwards it is
+a Reduce by a ReduceScatter and a Gather.
 
 Sources: Barnett, Shuler, van de Geijn, Gupta, Payne and Watts, "Interprocessor collective communication
 library (InterCom)", SHPCC 1994; Thakur, Rabenseifner and Gropp, IJHPCA 19 (2005), section 4 (long-message
@@ -11,9 +13,11 @@ Broadcast).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import product
+from math import ceil, prod
 
 import numpy as np
 
@@ -32,24 +36,53 @@ def by_scattering(
     parts: Parts,
     routes: tuple[LineAlgorithm, ...],
     spreads: tuple[LineAlgorithm, ...],
+    on_grids: Iterable[GridAlgorithm],
 ) -> Iterator[Algorithm]:
-    """All combinations of a scatter and an AllGather, where one rank has at least two pieces for all."""
-    ranks = problem.num_ranks
-    if parts.kind != "spread" or not parts.is_from_one or parts.most_pieces < 2:
+    """All combinations of a scatter and an AllGather on a line, and those on grids that go the same way back.
+
+    Parameters
+    ----------
+    routes, spreads : for all ranks on a line.
+    on_grids : Broadcasts along one axis after another.
+    """
+    if parts.kind != "spread" or not parts.is_from_one:
         return
-    line = np.roll(np.arange(ranks), -int(parts.begin[0]))
-    shares = min(ranks, parts.most_pieces)
+    line = np.roll(np.arange(problem.num_ranks), -int(parts.begin[0]))
     for route, after in product(routes, spreads):
         plans = GridAlgorithm(line, ((0, route),)), GridAlgorithm(line, ((0, after),))
-        name = f"scatter ({route.name}) and AllGather ({after.name})"
-        way, first = partial(_way, *plans, parts.stages), np.arange(ranks)
-        yield InVariants(name, 2 * ranks, ranks * ranks, shares=shares, routes=(way,), first=first)
+        yield _scattered(parts, f"scatter ({route.name}) and AllGather ({after.name})", *plans)
+    for plan in on_grids:
+        for first in range(1, len(plan.stages)):
+            back = plan.stages[first:][::-1]
+            if all(algorithm.route is not None for _, algorithm in back):
+                axes = ", ".join(str(axis) for axis, _ in back)
+                scatter = replace(plan, stages=back)
+                yield _scattered(parts, f"scatter along axis {axes}, then {plan.name}", scatter, plan)
+
+
+def _scattered(parts: Parts, name: str, scatter: GridAlgorithm, gather: GridAlgorithm) -> Algorithm:
+    """A scatter along some axes, and what brings the shares to all."""
+    shape, ranks = scatter.grid.shape, scatter.grid.size
+    dealt = prod(shape[axis] for axis, _ in scatter.stages)
+    hops = sum(algorithm.mean_hops(shape[axis]) for axis, algorithm in scatter.stages)
+    moves = dealt + ranks * sum(algorithm.sends(shape[axis]) for axis, algorithm in gather.stages)
+    return InVariants(
+        name,
+        ranks + ceil(hops),
+        moves,
+        shares=dealt,
+        routes=(partial(_way, scatter, gather, parts.stages),),
+        first=np.arange(ranks),
+        of_libraries=scatter.grid.ndim == 1,
+    )
 
 
 def _way(
     scatter: GridAlgorithm, gather: GridAlgorithm, stages: Stages, begin: IntArray, end: IntArray
 ) -> Sends:
     """The units dealt out to ranks, and from there to all who lack them."""
-    owner = np.resize(scatter.grid, len(begin))
+    plane = gather.sharing(gather.stages[: -len(scatter.stages)])
+    ranks = scatter.grid.ravel()
+    owner = np.resize(ranks[plane[ranks] == plane[begin[0]]], len(begin))
     out, back = routed(scatter, begin, owner, stages), spread(gather, owner, stages)
     return in_turn([out, back]).without_repeats(begin, scatter.grid.size)
