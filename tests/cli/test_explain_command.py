@@ -90,7 +90,7 @@ def test_what_is_possible_exits_0_with_a_time_and_its_bound(taccl: Taccl) -> Non
     shown = json.loads(done.stdout)
     assert (shown["verdict"], shown["target_us"], shown["conflicts"]) == ("possible", 1e6, [])
     assert 0 < shown["lower_bound_us"] <= shown["time_us"]
-    assert shown["longest_way"] == [0, 1, 2]
+    assert shown["longest_way"] in ([0, 1, 2], [0, 3, 2])  # both ways round take as long
 
 
 def test_a_symmetry_that_is_none_exits_as_synthesize_does(taccl: Taccl) -> None:

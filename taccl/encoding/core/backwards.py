@@ -20,6 +20,6 @@ def turned_round(problem: Problem) -> Problem:
 
 def read_backwards(problem: Problem, schedule: Schedule) -> Schedule:
     """Read a schedule of the reversed problem backwards: last sends first, each as early as it can be."""
-    order = np.lexsort((schedule.group, -schedule.start_us, -schedule.end_us))
+    order = np.lexsort((-schedule.group, -schedule.start_us, -schedule.end_us))
     adds = np.zeros(len(order), dtype=np.bool_)
     return in_sequence(problem, schedule.chunk[order], schedule.link[order], adds, schedule.group[order])

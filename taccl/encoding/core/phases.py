@@ -219,7 +219,7 @@ def _one_after_the_other(problem: Problem, sums: Schedule | None, copies: Schedu
     """All sums in the order in which they are read backwards, then all copies in theirs."""
     parts: list[tuple[Schedule, IntArray, bool]] = []
     if sums is not None:
-        parts.append((sums, np.lexsort((sums.group, -sums.start_us, -sums.end_us)), True))
+        parts.append((sums, np.lexsort((-sums.group, -sums.start_us, -sums.end_us)), True))
     if copies is not None:
         parts.append((copies, np.lexsort((copies.group, copies.end_us, copies.start_us)), False))
     return in_sequence(

@@ -50,9 +50,11 @@ class Net(NamedTuple):
     ----------
     first, port, busy_us, busy_more_us : shapes (num_links + 1,), then (num_pairs,); the ports of each link,
         how long a chunk keeps each busy, and each chunk more in the same send.
+    late_us, late_more_us : shape (num_pairs,); how long after the start of a send that begins, the same.
+    wake_first, wake_us : of each port, how long before it is free links that use it may start, each once.
     src, dst, hop_us, hop_more_us : shape (num_links,); how long a chunk takes, and each more in its send.
     out_first, out : the links out of each rank that may be used.
-    use_first, use : those that use each port.
+    use_first, use : for each of these moments, the links that may start then.
     far_us : shape (num_ranks, num_ranks); how long a chunk takes from rank to rank.
     leaves : shape (num_links,); whether a link leads out of the root's node.
     """
@@ -61,6 +63,10 @@ class Net(NamedTuple):
     port: IntArray
     busy_us: FloatArray
     busy_more_us: FloatArray
+    late_us: FloatArray
+    late_more_us: FloatArray
+    wake_first: IntArray
+    wake_us: FloatArray
     src: IntArray
     dst: IntArray
     hop_us: FloatArray
@@ -107,7 +113,7 @@ class _State(NamedTuple):
     holders, got : shapes (num_chunks,), (num_ranks,).
     has_left : shape (num_chunks,); whether a chunk has left the root's node.
     free_us : shape (num_ports,).
-    event_us, event : the heap of ends of sends, and of ports that are free again, as -1 - port.
+    event_us, event : the heap of ends of sends, and of moments at which links may start, as -1 - wake.
     open, is_open : links that may carry something now, and shape (num_links,).
     numbers : events, open links, looks at a chunk or a rank; the first chunk that some rank lacks, and the
         first that has not left the root; how many have left its node.
@@ -130,28 +136,44 @@ class _State(NamedTuple):
     numbers: Any
 
 
-def net_of(problem: Problem, far_us: FloatArray, root: int) -> Net:
-    """The links of a problem for one of its chunks, times in microseconds; `far_us` as in `Net`."""
+def net_of(problem: Problem, far_us: FloatArray, root: int, to_the_end: bool = False) -> Net:
+    """The links of a problem for one of its chunks, times in microseconds; `far_us` as in `Net`.
+
+    `to_the_end` : ports are busy up to the end of a send, not from its start on, so that a schedule read
+        backwards is one.
+    """
     topology, costs = problem.topology, costs_of(problem.topology)
     of_root = topology.node_of == topology.node_of[root]
     usable = problem.usable(0)
     links = np.flatnonzero(usable)
     out = links[np.argsort(topology.src[links], kind="stable")]
     link, port = topology.incidence
+    mb = problem.chunk_mb
+    busy_us, busy_more_us = costs.busy_alpha_us + mb * costs.busy_beta_us, mb * costs.busy_beta_us
+    hop_us, hop_more_us = costs.alpha_us + mb * costs.beta_us, mb * costs.beta_us
+    # By how much a send lasts longer than it keeps a port busy.
+    late_us, late_more_us = hop_us[link] - busy_us, hop_more_us[link] - busy_more_us
+    if not to_the_end:
+        late_us, late_more_us = np.zeros_like(busy_us), np.zeros_like(busy_us)
     used = np.flatnonzero(usable[link])
-    used = used[np.argsort(port[used], kind="stable")]
+    used = used[np.lexsort((late_us[used], port[used]))]
+    wakes, first = np.unique(np.stack([port[used], late_us[used]]), axis=1, return_index=True)
     return Net(
         costs.first,
         costs.port,
-        costs.busy_alpha_us + problem.chunk_mb * costs.busy_beta_us,
-        problem.chunk_mb * costs.busy_beta_us,
+        busy_us,
+        busy_more_us,
+        late_us,
+        late_more_us,
+        np.searchsorted(wakes[0], np.arange(topology.num_ports + 1)),
+        np.ascontiguousarray(wakes[1]),
         topology.src,
         topology.dst,
-        costs.alpha_us + problem.chunk_mb * costs.beta_us,
-        problem.chunk_mb * costs.beta_us,
+        hop_us,
+        hop_more_us,
         np.searchsorted(topology.src[out], np.arange(problem.num_ranks + 1)),
         out,
-        np.searchsorted(port[used], np.arange(topology.num_ports + 1)),
+        np.append(first, len(used)),
         link[used],
         np.ascontiguousarray(far_us, dtype=np.float64),
         of_root[topology.src] & ~of_root[topology.dst],
@@ -161,7 +183,7 @@ def net_of(problem: Problem, far_us: FloatArray, root: int) -> Net:
 @compiled
 def _begun(net: Any, num_chunks: int, root: int, style: Any) -> Any:
     """The root has all chunks, and may send."""
-    num_ranks, links, ports = len(net.far_us), len(net.src), len(net.use_first) - 1
+    num_ranks, links, ports = len(net.far_us), len(net.src), len(net.wake_first) - 1
     near_us, gain = np.full(num_ranks, np.inf), np.zeros((num_ranks, num_chunks), np.int64)
     near_us[root] = 0.0
     if style.counts_root:
@@ -172,7 +194,7 @@ def _begun(net: Any, num_chunks: int, root: int, style: Any) -> Any:
     has[root] = True
     for v in range(num_ranks):
         every[v] = near_us[v]
-    most_ports = np.max(np.diff(net.first)) if links else 0
+    most_ports = np.max(np.diff(net.first)) * np.max(np.diff(net.wake_first)) if links else 0
     room = num_chunks * num_ranks * (1 + most_ports) + ports + 1  # for the ends of all sends at one moment
     state = _State(
         every,
@@ -208,7 +230,7 @@ def _open(links: Any, state: Any) -> None:
 @compiled
 def _is_free(link: int, now_us: float, net: Any, state: Any) -> bool:
     for pair in range(net.first[link], net.first[link + 1]):
-        if state.free_us[net.port[pair]] > now_us:
+        if state.free_us[net.port[pair]] - net.late_us[pair] > now_us:
             return False
     return True
 
@@ -271,9 +293,12 @@ def _go(first: int, end: int, link: int, now_us: float, net: Any, state: Any) ->
         state.numbers[0] += 1
     for pair in range(net.first[link], net.first[link + 1]):
         port = net.port[pair]
-        state.free_us[port] = now_us + net.busy_us[pair] + more * net.busy_more_us[pair]
-        push(state.event_us, state.event, 0, state.numbers[0], state.free_us[port], -1 - port)
-        state.numbers[0] += 1
+        begin_us = now_us + net.late_us[pair] + more * net.late_more_us[pair]
+        state.free_us[port] = begin_us + net.busy_us[pair] + more * net.busy_more_us[pair]
+        for wake in range(net.wake_first[port], net.wake_first[port + 1]):
+            there_us = max(now_us, state.free_us[port] - net.wake_us[wake])
+            push(state.event_us, state.event, 0, state.numbers[0], there_us, -1 - wake)
+            state.numbers[0] += 1
 
 
 @compiled
@@ -311,8 +336,8 @@ def _next(chunk: Any, link: Any, net: Any, state: Any) -> float:
             state.has[v, chunk[event]] = True
             _open(net.out[net.out_first[v] : net.out_first[v + 1]], state)
         else:
-            port = -1 - event
-            _open(net.use[net.use_first[port] : net.use_first[port + 1]], state)
+            wake = -1 - event
+            _open(net.use[net.use_first[wake] : net.use_first[wake + 1]], state)
     return now_us
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from taccl.encoding.core.options import SearchOptions
-from taccl.encoding.core.phases import as_sums, merged
+from taccl.encoding.core.phases import as_sums
 from taccl.encoding.core.sequence import of_columns
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
@@ -128,23 +128,12 @@ def _improving(
     if any(each.demand.delivers or each.demand.gathers for each in in_turn):
         schedules = scattered(in_turn, budget)
     else:
-        schedules = _with_care(_trials([_Case(each) for each in in_turn], seed, budget))
+        trials = _trials([_Case(each) for each in in_turn], seed, budget)
+        schedules = (case.requested(copies) for case, copies in trials)
     for schedule in schedules:
         if schedule.makespan_us < best_us - TOLERANCE_US:
             best_us = schedule.makespan_us
             yield schedule
-
-
-def _with_care(found: Iterator[tuple[_Case, Schedule]]) -> Iterator[Schedule]:
-    """Schedules of the problem. Where sums take longer than the copies, the best is merged with care last."""
-    best = None
-    for best in found:
-        case, copies = best
-        yield case.requested(copies)
-    if best is not None:
-        case, copies = best
-        if not case.is_exact:
-            yield case.requested_with_care(copies)
 
 
 def _trials(cases: Sequence[_Case], seed: int, budget: Budget) -> Iterator[tuple[_Case, Schedule]]:
@@ -213,7 +202,9 @@ class _Case:
         self._problem, self._copying, self._looks = instance.problem, copying.problem, _looks(copying)
         far_us, kind = copying.distances_by_limits
         root = int(copying.problem.collective.source[0])
-        self._net = net_of(copying.problem, far_us[kind[0]], root)
+        is_turned = copying.problem is not instance.problem
+        to_the_end = is_turned and not copying.problem.topology.reads_backwards
+        self._net = net_of(copying.problem, far_us[kind[0]], root, to_the_end)
 
     @property
     def num_nodes(self) -> int:
@@ -230,27 +221,23 @@ class _Case:
         return budget.remaining_s() > LOOK * effort * self._looks / UNITS_PER_S
 
     def copies(self, style: Style, seed: int, budget: Budget) -> tuple[Schedule, float]:
-        """The chunks in one style, by one chance, and what part of all looks that there could be it took."""
+        """The chunks in one style, by one chance, and what part of all looks that there could be it took.
+
+        Looks that went faster than `LOOK` says count as fewer.
+        """
         problem, root = self._copying, int(self._copying.collective.source[0])
         exact = style._replace(most=min(style.most, problem.max_group), seed=seed)
+        before_s = budget.remaining_s()
         chunk, link, start_us, send, looks = disseminated(self._net, problem.num_chunks, root, exact)
         budget.spend(LOOK * looks + ROW * len(chunk))
         starts = start_us[np.flatnonzero(np.diff(send, prepend=-1))]
         copies = of_columns(problem, chunk, link, starts, np.zeros(len(chunk), np.bool_), send)
-        return copies, looks / self._looks
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether the schedule of the problem takes as long as the copies."""
-        return self._copying is self._problem or self._problem.topology.reads_backwards
+        took = min(LOOK * looks, (before_s - budget.remaining_s()) * UNITS_PER_S)
+        return copies, took / LOOK / self._looks
 
     def requested(self, copies: Schedule) -> Schedule:
         """The schedule of the problem: the copies, or sums as these read backwards."""
         return copies if copies.problem is self._problem else as_sums(self._problem, copies)
-
-    def requested_with_care(self, copies: Schedule) -> Schedule:
-        """The same in the fastest of several orders, which takes longer to find."""
-        return merged(self._problem, copies, None)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from random_problems import random_network
 from small_problems import full, machine, problem, ring, two_nodes
@@ -16,13 +16,15 @@ from studies import examples
 from textbook_machines import railed_nodes, switch, torus
 
 from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.phases import as_sums
+from taccl.encoding.core.sequence import of_columns
 from taccl.encoding.engines.streams import across_chunks, serves, streams
 from taccl.encoding.engines.streams.dissemination import Style, disseminated, net_of
 from taccl.encoding.instance import Instance
 from taccl.model.collectives import make_collective
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem
-from taccl.model.schedule import Schedule
+from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.support.budget import Budget
 
 
@@ -180,6 +182,26 @@ def test_many_chunks_take_little_longer_than_the_root_needs_to_send_them_out(
 def test_a_reduce_is_a_broadcast_read_backwards() -> None:
     times = [found(rooted(name, ring(4), 32))[-1].makespan_us for name in ("broadcast", "reduce")]
     assert times[0] == pytest.approx(times[1])
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 9), st.sampled_from([1, 3]))
+def test_sums_take_as_long_as_copies_whose_ports_are_busy_to_the_end(
+    seed: int, chunks: int, most: int
+) -> None:
+    """Also where ports are faster than links, so that these copies would not be a schedule."""
+    small = rooted("reduce", random_network(random.Random(seed)), chunks)
+    assume((small.topology.pair_betas > 0).all())  # else one moment has several orders
+    turned = Instance(small).copying
+    far_us, kind = turned.distances_by_limits
+    net = net_of(turned.problem, far_us[kind[0]], 0, to_the_end=True)
+    style = Style(counts_root=False, even=0.0, most=most, once=False, help_us=-np.inf, seed=seed)
+    chunk, link, start_us, send, _ = disseminated(net, chunks, 0, style)
+    starts_us = start_us[np.flatnonzero(np.diff(send, prepend=-1))]
+    copies = of_columns(turned.problem, chunk, link, starts_us, np.zeros(len(chunk), np.bool_), send)
+    sums = as_sums(small, copies)
+    sums.check()
+    assert sums.makespan_us <= copies.makespan_us + TOLERANCE_US
 
 
 @pytest.mark.parametrize("name", ["allgather", "allreduce", "alltoall", "reducescatter"])
