@@ -120,8 +120,12 @@ ENCODING = (
     Room("bounds", "one proof a module, each with its witness and its remedy", ("sending_model",)),
     Room("conflicts", "which lines of a sketch contradict each other", ("instance",)),
     Room("frontier", "SCCL's synchronous encoding and its walk ([page](pareto.md))", ("bounds",)),
-    Room("engines.engine", "what an engine is: its features, and which instances it serves", ("instance",)),
     Room("engines.tuning", "numbers of the engines that are one module", ()),
+    Room(
+        "engines.engine",
+        "what an engine is: its features, and which instances it serves",
+        ("engines.tuning", "instance"),
+    ),
     Room(
         "engines.by_phases",
         "an engine run on each phase of a collective",

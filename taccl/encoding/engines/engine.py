@@ -12,6 +12,7 @@ from typing import Literal
 
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
+from taccl.encoding.engines.tuning import ENGINE_CUTS, ENGINE_FINER_CUTS
 from taccl.encoding.instance import Instance
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
@@ -70,6 +71,19 @@ class Need:
     takes_s: Callable[[Instance], float] = lambda _: 0.0
 
 
+def usual_cuts(instance: Instance) -> Sequence[int]:
+    """1, 2, 4, 8 and 16; and as many as give each rank a chunk: 64, 256, ..., up to the first that do."""
+    problem = instance.problem
+    parts = problem.num_chunks // max(1, problem.collective.chunks_per_rank)
+    finer = (each for each in ENGINE_FINER_CUTS if parts * each < 4 * problem.num_ranks)
+    return (*ENGINE_CUTS, *finer)
+
+
+def many_cuts(_: Instance) -> Sequence[int]:
+    """1, 2, 4, ..., 256: for what goes chunk after chunk."""
+    return [1 << power for power in range(9)]
+
+
 @dataclass(frozen=True)
 class Engine:
     """One way of answering problems.
@@ -90,7 +104,7 @@ class Engine:
     runs_always : whether it has its turn in every search, even without time.
     tells_chunks : whether its first answers tell which number of chunks is best; None: never.
     across_chunks : its answers for several numbers of chunks, best first; None: it has none.
-    cuts : the numbers of chunks for which it is requested those.
+    cuts : the numbers of chunks for which it is requested those, of the same size in any number.
     several : its fastest schedules, for files to be made of; None: only what `run` yields.
     named : the algorithms that libraries run; None: it has none.
     of_node_0 : its schedules of one node's chunks, which stand for a cluster's; None: it has none.
@@ -110,7 +124,7 @@ class Engine:
     runs_always: bool = False
     tells_chunks: Callable[[Instance], bool] | None = None
     across_chunks: AcrossChunks | None = None
-    cuts: tuple[int, ...] = (1, 2, 4, 8, 16, 64)
+    cuts: Callable[[Instance], Sequence[int]] = usual_cuts
     several: Several | None = None
     named: Named | None = None
     of_node_0: OfNode0 | None = None

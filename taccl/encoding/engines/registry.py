@@ -23,7 +23,7 @@ from taccl.encoding.engines import (
     textbook,
 )
 from taccl.encoding.engines.by_phases import by_phases
-from taccl.encoding.engines.engine import Engine, Verdict, beginning_with, everything
+from taccl.encoding.engines.engine import Engine, Verdict, beginning_with, everything, many_cuts
 from taccl.encoding.engines.needs import (
     ALPHAS_COUNT,
     COPIES_AND_SUMS,
@@ -84,6 +84,23 @@ _routes = Engine(
     needs=(FEW_OUTPUTS,),
     tells_chunks=is_large_message,
 )
+_textbook = turned(
+    Engine(
+        name="textbook",
+        about="the algorithms that everybody knows",
+        features=COPIES_AND_SUMS,
+        serves=textbook.serves,
+        run=textbook.textbook,
+        at_once=textbook.textbook_at_once,
+        takes_sums=True,
+        role="first",
+        needs=(FEW_OUTPUTS,),
+        runs_always=True,
+        across_chunks=textbook.fastest,
+        several=textbook.fastest_valid,
+        named=textbook.of_libraries,
+    )
+)
 _greedy = turned(
     Engine(
         name="greedy",
@@ -118,25 +135,10 @@ ENGINES: tuple[Engine, ...] = (
         role="first",
         needs=(FEW_OUTPUTS,),
         across_chunks=streams.across_chunks,
-        cuts=(1, 2, 4, 8, 16, 32, 64, 128, 256),
+        cuts=many_cuts,
         is_compiled=streams.is_compiled,
     ),
-    turned(
-        Engine(
-            name="textbook",
-            about="the algorithms that everybody knows",
-            features=COPIES_AND_SUMS,
-            serves=textbook.serves,
-            run=textbook.textbook,
-            takes_sums=True,
-            role="first",
-            needs=(FEW_OUTPUTS,),
-            runs_always=True,
-            across_chunks=textbook.fastest,
-            several=textbook.fastest_valid,
-            named=textbook.of_libraries,
-        )
-    ),
+    _textbook,
     Engine(
         name="in-switch",
         about="sums and copies by a switch that reaches all ranks, one chunk after another or in groups",
@@ -171,7 +173,7 @@ ENGINES: tuple[Engine, ...] = (
         role="first",
         needs=(ALPHAS_COUNT,),
         across_chunks=across_part_of(textbook.serves, textbook.fastest),
-        cuts=(1, 2, 4, 8, 16, 32, 64, 128, 256),
+        cuts=many_cuts,
         part_of="textbook",
     ),
     Engine(
@@ -250,18 +252,12 @@ ENGINES: tuple[Engine, ...] = (
     ),
 )
 
-#: Engines that went, and those that serve in their place.
+#: Engines that serve in the place of others that went.
 _SUCCESSORS = {
-    "along-trees": "greedy",
-    "forest": "routes",
-    "trees": "routes",
-    "paths": "routes",
-    "flows": "routes",
-    "shortest": "routes",
-    "windows": "lns",
-    "orders": "lns",
-    "groups": "lns",
-    "staged": "gather-cross-scatter",
+    "greedy": ("along-trees",),
+    "routes": ("forest", "trees", "paths", "flows", "shortest"),
+    "lns": ("windows", "orders", "groups"),
+    "gather-cross-scatter": ("staged",),
 }
 
 #: Who is requested the first schedule, in this order, each where the second entry says so.
@@ -270,6 +266,7 @@ _OPENINGS: tuple[tuple[Engine, Callable[[Instance], bool]], ...] = (
     (_greedy, greedy.is_quick),
     (_routes, has_many_chunks),
     (_hierarchical, lambda _: True),
+    (_textbook, lambda _: True),
     (_greedy, lambda instance: bool(greedy.has_trees(instance))),
     (_combining, lambda _: True),
     (_greedy, lambda _: True),
@@ -394,7 +391,7 @@ def engine_named(name: str) -> Engine:
             return engine
     if faults:
         raise faults[0]
-    if name in _SUCCESSORS:
-        after = _SUCCESSORS[name]
-        raise SolverError(f"there is no engine {name!r} any more", hint=f"{after} serves in its place")
+    for after, gone in _SUCCESSORS.items():
+        if name in gone:
+            raise SolverError(f"there is no engine {name!r} any more", hint=f"{after} serves in its place")
     raise SolverError(f"unknown engine {name!r}", hint="one of " + ", ".join(names()))

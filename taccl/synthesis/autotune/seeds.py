@@ -28,7 +28,7 @@ def numbers_in_books(coarsest: Instance, numbers: Sequence[int]) -> list[int]:
     problem = coarsest.problem
     most = SEEDS_MOST_OUTPUTS // max(1, len(problem.collective.outputs))
     engines = [each for each in ENGINES if each.across_chunks is not None and serves_somehow(each, coarsest)]
-    cuts = sorted({number for engine in engines for number in engine.cuts})
+    cuts = sorted({number for engine in engines for number in engine.cuts(coarsest)})
     return [number for number in cuts if number in numbers and number <= most]
 
 
@@ -75,7 +75,7 @@ class _Cuts:
     def of(self, engine: Engine) -> list[Instance]:
         """Those that an engine is about, of members alone where it knows no helpers."""
         instances = self.stated if any(map(engine.can, self.stated)) else self._on_members
-        return [each for each in instances if each.problem.collective.chunks_per_rank in engine.cuts]
+        return [each for each in instances if each.problem.collective.chunks_per_rank in engine.cuts(each)]
 
     def finer_of(self, engine: Engine) -> list[Instance]:
         """Those that are finer than that of the fastest schedule."""

@@ -18,8 +18,8 @@ CHOOSE_OFF_CENTRE = 0.1
 #: Relative differences of prices by which equal arcs are distinguished, another way for each tree.
 CHOOSE_TIES = 1e-6
 CHOOSE_SHARPNESS = (2.0, 8.0)
-#: About this many arcs are looked at in half a second.
-CHOOSE_ARCS_BETWEEN_LOOKS = 5_000_000
+#: About this many arcs are looked at in 0.1 to 0.2 s: 100 to 190 ns each among 256 ranks.
+CHOOSE_ARCS_BETWEEN_LOOKS = 1_000_000
 #: Irrational turns, so that trees and ties differ.
 CHOOSE_GOLDEN, CHOOSE_PLASTIC = 0.6180339887498949, 0.7548776662466927
 

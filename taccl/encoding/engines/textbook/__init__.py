@@ -7,6 +7,7 @@ from taccl.encoding.engines.textbook.engine import (
     of_libraries,
     serves,
     textbook,
+    textbook_at_once,
 )
 
-__all__ = ["by_name", "fastest", "fastest_valid", "of_libraries", "serves", "textbook"]
+__all__ = ["by_name", "fastest", "fastest_valid", "of_libraries", "serves", "textbook", "textbook_at_once"]

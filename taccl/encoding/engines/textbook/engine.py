@@ -28,6 +28,7 @@ from taccl.encoding.engines.textbook.tuning import (
     MUCH_FASTER,
     ONE_TIMED,
     SURELY_TIMED,
+    TIMED_AT_ONCE,
     TIMED_PER_S,
     WORTH,
     WRITING,
@@ -49,6 +50,20 @@ def textbook(
     best_us = float("inf") if incumbent is None else incumbent.makespan_us
     for schedule in _improving(built(instance, budget, known_us=best_us), best_us):
         yield Update("textbook", schedule)
+
+
+def textbook_at_once(
+    instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
+) -> Iterator[Update]:
+    """Yield one schedule: of what is written down without any time, what promises most and is soon timed."""
+    books = instance.once(books_of)
+    written = [] if books is None else sorted(books.candidates(budget), key=_estimate_us)
+    for candidate in written:
+        if candidate.work <= TIMED_AT_ONCE:
+            schedule = candidate.books.schedule(candidate.algorithm, candidate.batches, set())
+            if schedule is not None:
+                yield Update("textbook", compacted(schedule))
+                return
 
 
 def serves(instance: Instance) -> Verdict:

@@ -51,8 +51,10 @@ def by_scattering(
     for route, after in product(routes, spreads):
         plans = GridAlgorithm(line, ((0, route),)), GridAlgorithm(line, ((0, after),))
         yield _scattered(parts, f"scatter ({route.name}) and AllGather ({after.name})", *plans)
+    # In one node a scatter along all axes is mostly as good as one on a line.
+    fewest = 0 if problem.topology.num_nodes > 1 else 1
     for plan in on_grids:
-        for first in range(1, len(plan.stages)):
+        for first in range(fewest, len(plan.stages)):
             back = plan.stages[first:][::-1]
             if all(algorithm.route is not None for _, algorithm in back):
                 axes = ", ".join(str(axis) for axis, _ in back)
