@@ -7,9 +7,8 @@ reduction, and the best bound that anybody proved.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
-from typing import Any, Literal, TypeVar
+from typing import Literal
 
 import numpy as np
 
@@ -30,8 +29,7 @@ from taccl.encoding.symmetry.search import assumed_group
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray
 from taccl.model.problem import Problem
-
-_Derived = TypeVar("_Derived")
+from taccl.support.deriving import Deriving
 
 #: What an instance is of the problem that is requested: all of it, all of it without the machine's helpers,
 #: its sums, or the copies that follow them.
@@ -41,7 +39,7 @@ Part = Literal["whole", "members", "reduce phase", "broadcast phase"]
 _QUOTIENT_CELLS_PER_S = 5_000_000
 
 
-class Instance:
+class Instance(Deriving):
     """A problem, and what is derived from it as it is requested.
 
     Whoever has the same instance shares what was derived, so it must not be changed.
@@ -55,7 +53,6 @@ class Instance:
 
     def __init__(self, problem: Problem, part: Part = "whole", *, is_quotient: bool = False) -> None:
         self.problem, self.part, self.is_quotient = problem, part, is_quotient
-        self._derived: dict[object, Any] = {}
         #: Permutations of the ranks that change the network: a problem's phases need not look at them again.
         self._refused: set[bytes] = set()
         #: An instance with the same links and chunks of the same size.
@@ -67,16 +64,6 @@ class Instance:
 
     def __repr__(self) -> str:
         return f"Instance({self.problem!r})"
-
-    def once(self, derive: Callable[[Instance], _Derived]) -> _Derived:
-        """`derive(self)`, computed the first time only: for what other rooms derive."""
-        return self._once(derive, lambda: derive(self))
-
-    def _once(self, key: object, make: Callable[[], _Derived]) -> _Derived:
-        if key not in self._derived:
-            self._derived[key] = make()
-        derived: _Derived = self._derived[key]
-        return derived
 
     @property
     def features(self) -> frozenset[str]:

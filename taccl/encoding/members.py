@@ -63,12 +63,12 @@ def members(problem: Problem) -> Members | None:
     topology, many = problem.topology, problem.topology.num_members
     if not topology.num_helpers:
         return None
-    links = np.flatnonzero((topology.src < many) & (topology.dst < many))
+    without, links = topology.once(_without_helpers)
     may_use = problem.limits.may_use
     collective = problem.collective
     alone = replace(
         problem,
-        topology=_without_helpers(topology, links),
+        topology=without,
         collective=replace(
             collective,
             num_ranks=many,
@@ -88,13 +88,15 @@ def members(problem: Problem) -> Members | None:
     return Members(problem, alone, links)
 
 
-def _without_helpers(topology: LogicalTopology, links: IntArray) -> LogicalTopology:
-    """The members, these links, and the ports that they use, in the order of before."""
-    kept, many = links.tolist(), topology.num_members
+def _without_helpers(topology: LogicalTopology) -> tuple[LogicalTopology, IntArray]:
+    """The members, their links and the ports that these use, in the order of before; and these links."""
+    many = topology.num_members
+    links = np.flatnonzero((topology.src < many) & (topology.dst < many))
+    kept = links.tolist()
     used = sorted({port for link in kept for port in topology.ports[link]})
     number = dict(zip(used, range(len(used)), strict=True))
     betas, may_sum, may_copy = topology.port_betas, topology.may_sum, topology.may_copy
-    return replace(
+    without = replace(
         topology.with_equal_ranks(),
         node_of=topology.node_of[:many],
         src=topology.src[links],
@@ -108,6 +110,7 @@ def _without_helpers(topology: LogicalTopology, links: IntArray) -> LogicalTopol
         may_copy=None if may_copy is None else may_copy[:many],
         domain_of=None if topology.domain_of is None else topology.domain_of[:many],
     )
+    return without, links
 
 
 def _of(links: IntArray, column: np.ndarray | None) -> np.ndarray | None:

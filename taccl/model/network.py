@@ -25,6 +25,7 @@ from taccl.model.collective import BoolArray, IntArray
 from taccl.model.executor import Executor
 from taccl.model.units import MAX_ALPHA_US, MAX_BETA_US_PER_MB, MIN_BETA_US_PER_MB
 from taccl.support.arguments import column, has_repeats, shown, text, tuple_of
+from taccl.support.deriving import Deriving
 
 FloatArray = NDArray[np.floating]
 Occupancy = Literal["serial", "pipelined"]
@@ -42,7 +43,7 @@ _COLUMNS = {"node_of": "iu", "src": "iu", "dst": "iu", "alpha_us": "fiu", "beta_
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LogicalTopology:
+class LogicalTopology(Deriving):
     """Ranks, the directed links between them, and the ports that the links use.
 
     Parameters
@@ -169,18 +170,13 @@ class LogicalTopology:
         if self.num_ranks and not self.num_members:
             raise TopologyError(f"all ranks of {self.name!r} are helpers")
         tuple_of(self.helper_names, str, "helper_names", TopologyError)
-        if self.helper_names and len(self.helper_names) != self.num_helpers:
-            raise TopologyError(
-                f"helper_names of {self.name!r} has {len(self.helper_names)} names "
-                f"for {self.num_helpers} helpers"
-            )
+        named, many = len(self.helper_names), self.num_helpers
+        if named not in (0, many):
+            raise TopologyError(f"helper_names of {self.name!r} has {named} names for {many} helpers")
         if self.memory_mb is not None:
             memory_mb = np.asarray(self.memory_mb)
-            if (
-                memory_mb.shape != (self.num_ranks,)
-                or memory_mb.dtype.kind != "f"
-                or not (memory_mb > 0).all()
-            ):
+            is_column = memory_mb.shape == (self.num_ranks,) and memory_mb.dtype.kind == "f"
+            if not (is_column and (memory_mb > 0).all()):
                 raise TopologyError(f"memory_mb of {self.name!r} must be a positive number for each rank")
             object.__setattr__(self, "memory_mb", memory_mb)
 
@@ -209,10 +205,8 @@ class LogicalTopology:
             )
 
     def __repr__(self) -> str:
-        return (
-            f"LogicalTopology({self.name}, {self.num_ranks} ranks, {self.num_links} links, "
-            f"{self.num_ports} ports, {self.occupancy})"
-        )
+        size = f"{self.num_ranks} ranks, {self.num_links} links, {self.num_ports} ports"
+        return f"LogicalTopology({self.name}, {size}, {self.occupancy})"
 
     @property
     def num_ranks(self) -> int:
@@ -386,15 +380,20 @@ class LogicalTopology:
 
     def with_equal_ranks(self) -> LogicalTopology:
         """The same with no helpers: ranks that can all hold data, sum and copy, as much as they like."""
-        return replace(self, is_helper=None, helper_names=(), memory_mb=None, may_sum=None, may_copy=None)
+        return self.once(_with_equal_ranks)
 
     def reversed(self) -> LogicalTopology:
         """Every link turned round, with its number, costs and ports as they were; who sums now copies."""
-        return self._reversed
-
-    @cached_property
-    def _reversed(self) -> LogicalTopology:
-        return replace(self, src=self.dst, dst=self.src, may_sum=self.may_copy, may_copy=self.may_sum)
+        return self.once(_reversed)
 
     def describe_link(self, link: int) -> str:
         return f"{self.src[link]} -> {self.dst[link]}"
+
+
+def _with_equal_ranks(topology: LogicalTopology) -> LogicalTopology:
+    return replace(topology, is_helper=None, helper_names=(), memory_mb=None, may_sum=None, may_copy=None)
+
+
+def _reversed(topology: LogicalTopology) -> LogicalTopology:
+    may_sum, may_copy = topology.may_copy, topology.may_sum
+    return replace(topology, src=topology.dst, dst=topology.src, may_sum=may_sum, may_copy=may_copy)

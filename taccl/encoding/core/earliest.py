@@ -119,7 +119,9 @@ def shortest_path_sets(problem: Problem, kinds: ChunkKinds, slack: float) -> Boo
             continue
         reach = distance[sources].min(axis=0)
         arrival = reach[topology.src] + kinds.duration_us[kind]
-        through = arrival[:, None] + distance[topology.dst][:, wanting]
-        short = (through <= slack * reach[wanting] * (1 + 1e-9)).any(axis=1)
-        allowed[chunk] = short & usable & ~sources[topology.dst]
+        # The latest that a rank may have it so that one who wants it does not have it too late.
+        onwards = distance[:, wanting]
+        may_be = slack * reach[wanting] * (1 + 1e-9) - np.where(np.isfinite(onwards), onwards, 0.0)
+        latest = np.where(np.isfinite(onwards), may_be, -np.inf).max(axis=1)
+        allowed[chunk] = (arrival <= latest[topology.dst]) & usable & ~sources[topology.dst]
     return allowed

@@ -209,7 +209,8 @@ def _routes_of_least_load(instance: Instance, budget: Budget) -> Iterator[tuple[
 
 def _shortest(instance: Instance, seed: int, budget: Budget) -> Iterator[Choice]:
     """Shortest paths: they may end where nobody wants a chunk, so none may leave its route."""
-    routes = along_shortest_paths(instance.problem)
+    # Without any time it is asked for a first schedule, which others wait for.
+    routes = along_shortest_paths(instance.problem, budget if budget.remaining_s() else None)
     if routes is not None:
         most = min(instance.problem.max_group, MOST_TOGETHER, instance.problem.num_chunks)
         if "helpers" in instance.features:

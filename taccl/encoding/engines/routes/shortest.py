@@ -21,13 +21,19 @@ from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray
 from taccl.model.problem import Problem
 from taccl.model.tolerance import EQUAL
+from taccl.support.budget import Budget
 
 
-def along_shortest_paths(problem: Problem) -> Routes | None:
-    """A row for each transfer of each chunk; None if some chunk does not get where it is wanted."""
+def along_shortest_paths(problem: Problem, budget: Budget | None = None) -> Routes | None:
+    """A row for each transfer of each chunk; None if some chunk does not get where it is wanted, or in time.
+
+    `budget` : None: it takes the time that it needs.
+    """
     trees = Trees(problem)
     rows: list[tuple[int, int, bool]] = []
     for chunk in range(problem.num_chunks):
+        if budget is not None and not budget.remaining_s():
+            return None
         links = trees.summed(chunk) if problem.collective.reduces[chunk] else trees.copied(chunk)
         if links is None:
             return None

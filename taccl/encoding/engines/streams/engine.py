@@ -9,15 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import takewhile
 
 import numpy as np
 
+from taccl.encoding.core.distance import distances_from
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.phases import as_sums
 from taccl.encoding.core.sequence import of_columns
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
-from taccl.encoding.engines.streams.dissemination import OF_A_LOOK, Style, disseminated, net_of
+from taccl.encoding.engines.streams.dissemination import OF_A_LOOK, Net, Style, disseminated, net_of
 from taccl.encoding.engines.streams.scattering import far_from_root, scattered
 from taccl.encoding.engines.streams.tuning import (
     COMPILING_S,
@@ -40,6 +43,7 @@ from taccl.encoding.engines.streams.tuning import (
     STYLES_OF_NODES,
 )
 from taccl.encoding.instance import Instance
+from taccl.model.network import FloatArray
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.support.budget import UNITS_PER_S, Budget
 from taccl.support.jit import is_at_hand
@@ -64,12 +68,10 @@ def serves(instance: Instance) -> Verdict:
     if not instance.is_of_one_root:
         return no("it is for chunks of one rank, or for one rank")
     copying = instance.copying
-    problem, source = copying.problem, copying.problem.collective.source
-    if _looks(copying) > MOST_LOOKS or problem.num_chunks * problem.num_ranks > MOST_ROWS:
+    problem = copying.problem
+    if problem.num_chunks * problem.num_ranks > MOST_ROWS or _looks(copying) > MOST_LOOKS:
         return no("the machine or the number of chunks is too large")
-    if not np.isfinite(copying.distances_us[source[0]]).all():
-        return no("some rank is out of reach")
-    return YES
+    return YES if np.isfinite(_from_root_us(copying)).all() else no("some rank is out of reach")
 
 
 def _serves_parts(instance: Instance) -> Verdict:
@@ -112,7 +114,10 @@ def streams(
 def across_chunks(instances: Sequence[Instance], budget: Budget) -> Iterator[Schedule]:
     """Pipelines of the same size cut into different numbers of chunks, each faster than those before."""
     if _has_time(budget):
-        yield from _improving([each for each in instances if serves(each)], 0, budget, math.inf)
+        in_turn = sorted(instances, key=lambda each: each.problem.num_chunks)
+        # Where a coarse cut is not served, finer ones are not either; on large machines each look takes long.
+        served = takewhile(lambda each: budget.remaining_s() > 0 and bool(serves(each)), in_turn)
+        yield from _improving(list(served), 0, budget, math.inf)
 
 
 def _has_time(budget: Budget) -> bool:
@@ -123,12 +128,11 @@ def _has_time(budget: Budget) -> bool:
 def _improving(
     instances: Sequence[Instance], seed: int, budget: Budget, best_us: float
 ) -> Iterator[Schedule]:
-    """Schedules of all cuts and styles, each faster than those before."""
-    in_turn = sorted(instances, key=lambda each: each.problem.num_chunks)
-    if any(each.demand.delivers or each.demand.gathers for each in in_turn):
-        schedules = scattered(in_turn, budget)
+    """Schedules of all cuts, the coarsest first, and styles, each faster than those before."""
+    if any(each.demand.delivers or each.demand.gathers for each in instances):
+        schedules = scattered(instances, budget)
     else:
-        trials = _trials([_Case(each) for each in in_turn], seed, budget)
+        trials = _trials([_Case(each) for each in instances], seed, budget)
         schedules = (case.requested(copies) for case, copies in trials)
     for schedule in schedules:
         if schedule.makespan_us < best_us - TOLERANCE_US:
@@ -198,13 +202,18 @@ class _Case:
     """One cut of the message, with what all its trials share."""
 
     def __init__(self, instance: Instance) -> None:
-        copying = instance.copying
-        self._problem, self._copying, self._looks = instance.problem, copying.problem, _looks(copying)
+        self._instance, self._problem, self._copying = instance, instance.problem, instance.copying.problem
+        self._looks = _looks(instance.copying)
+
+    @cached_property
+    def _net(self) -> Net:
+        """The links, for the first trial."""
+        copying = self._instance.copying
         far_us, kind = copying.distances_by_limits
-        root = int(copying.problem.collective.source[0])
-        is_turned = copying.problem is not instance.problem
-        to_the_end = is_turned and not copying.problem.topology.reads_backwards
-        self._net = net_of(copying.problem, far_us[kind[0]], root, to_the_end)
+        root = int(self._copying.collective.source[0])
+        is_turned = self._copying is not self._problem
+        to_the_end = is_turned and not self._copying.topology.reads_backwards
+        return net_of(self._copying, far_us[kind[0]], root, to_the_end)
 
     @property
     def num_nodes(self) -> int:
@@ -258,7 +267,17 @@ def _looks(copying: Instance) -> int:
     At each chunk over each link for each chunk that goes by; and for each chunk at all pairs of ranks, as
     often as a rank can come nearer to it: once for each distance from the root.
     """
-    problem, root = copying.problem, copying.problem.collective.source[0]
-    distances = len(np.unique(np.round(copying.distances_us[root], 6)))
+    problem = copying.problem
+    distances = len(np.unique(np.round(_from_root_us(copying), 6)))
     by_ranks = problem.num_chunks * problem.num_ranks**2 * distances // OF_A_LOOK
     return problem.num_chunks**2 * problem.topology.num_links + by_ranks
+
+
+def _from_root_us(copying: Instance) -> FloatArray:
+    """How long a chunk takes to each rank."""
+    return copying.once(_measured_from_root)
+
+
+def _measured_from_root(copying: Instance) -> FloatArray:
+    root = int(copying.problem.collective.source[0])
+    return distances_from(copying.problem.topology, copying.durations_us, root)
