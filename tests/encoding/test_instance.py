@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from small_problems import ENGINE_BETAS, custom, full, machine, problem, problems, ring, two_nodes
 
 from taccl import synthesize
@@ -201,3 +202,23 @@ def test_the_owner_of_a_sum_is_the_contributor_that_passes_nothing_on() -> None:
         Decision((1,), link[1, 2]),
     ]
     assert owners_of(in_order(stated, sends)).tolist() == [2, 1]
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems(limited=True, betas=ENGINE_BETAS), st.sampled_from([1.0, 1.3, 3.0]))
+def test_a_link_is_on_a_short_path_if_by_it_a_chunk_is_soon_where_it_is_wanted(
+    stated: Problem, slack: float
+) -> None:
+    instance, topology, collective = Instance(stated), stated.topology, stated.collective
+    short, kinds = instance.path_sets(slack), instance.chunk_kinds
+    for chunk, link in np.ndindex(*short.shape):
+        distance, duration = (
+            kinds.distance_us[kinds.of_chunk[chunk]],
+            kinds.duration_us[kinds.of_chunk[chunk]],
+        )
+        has, wants = collective.pre[chunk], collective.post[chunk] & ~collective.pre[chunk]
+        soonest = distance[has].min(axis=0)
+        by_it = soonest[topology.src[link]] + duration[link] + distance[topology.dst[link]]
+        is_soon = (by_it[wants] <= slack * soonest[wants] * (1 + 1e-9)).any()
+        may_go = stated.usable(chunk)[link] and not has[topology.dst[link]]
+        assert short[chunk, link] == (is_soon and may_go)

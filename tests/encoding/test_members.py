@@ -51,6 +51,13 @@ def test_what_is_left_is_the_problem_of_the_machine_without_its_helpers() -> Non
     assert part.features == plain.features == {"reductions"}
 
 
+def test_all_sizes_on_one_machine_have_one_machine_without_helpers() -> None:
+    machine_with = beside(ring(4))
+    one, other = (alone(asking(machine_with, name)).problem for name in ("allreduce", "allgather"))
+    assert one.topology is other.topology
+    assert machine_with.with_equal_ranks() is machine_with.with_equal_ranks()
+
+
 def test_a_schedule_goes_there_and_back() -> None:
     whole = asking(beside(ring(4)), "allreduce")
     found = alone(whole)

@@ -18,6 +18,7 @@ from taccl.encoding.bounds import lower_bound
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.ticks import ticks_of
 from taccl.encoding.core.update import Update
+from taccl.encoding.engines.engine import usual_cuts
 from taccl.encoding.instance import Instance
 from taccl.encoding.sending_model.candidates import near_candidates
 from taccl.encoding.sending_model.joint import build
@@ -265,3 +266,13 @@ def test_engines_of_copies_make_sums_by_being_wrapped(name: str) -> None:
         ]
         assert times == sorted(times, reverse=True)
         assert len(set(times)) == len(times) > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks", "finer"),
+    [("broadcast", 16, ()), ("broadcast", 17, (64,)), ("broadcast", 65, (64, 256)), ("allgather", 17, ())],
+)
+def test_what_is_dealt_to_all_ranks_is_cut_into_as_many_chunks(
+    name: str, ranks: int, finer: tuple[int, ...]
+) -> None:
+    assert usual_cuts(Instance(problem(ring(ranks), name))) == (1, 2, 4, 8, 16, *finer)

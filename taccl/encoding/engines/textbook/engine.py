@@ -132,8 +132,9 @@ def fastest(instances: Sequence[Instance], budget: Budget) -> Iterator[Schedule]
         return
     for books in every[1:]:
         books.take_algorithms_of(every[0])
-    deciding = budget.share(FOR_PROMISE)
-    promise = _promising(every[0], deciding.share(1 / 2), lambda each: each.shares == 1)
+    deciding, deal = budget.share(FOR_PROMISE), any(each.shares > 1 for each in every[-1].algorithms)
+    whole = deciding.share(1 / 2 if deal else 1)
+    promise = _promising(every[0], whole, lambda each: each.shares == 1)
     promise |= _promising(every[-1], deciding, lambda each: each.shares > 1)
     writing, candidates = budget.share(WRITING), list[Candidate]()
     for number, books in enumerate(every):

@@ -26,6 +26,7 @@ from taccl.model.problem import FEATURES, Problem, RoutingLimits
 from taccl.model.schedule import Schedule, schedule_from_json, schedule_to_json
 from taccl.model.schedule.derivation import sets_of_rows
 from taccl.model.schedule.partial_sums import contributors
+from taccl.support.budget import Budget
 from taccl.synthesis.search import search
 
 
@@ -48,6 +49,11 @@ def around(members: int, name: str, **can: np.ndarray) -> Problem:
 
 def all_but_the_hub(members: int) -> np.ndarray:
     return np.arange(members + 1) < members
+
+
+def test_without_time_there_are_no_routes_but_where_they_are_waited_for() -> None:
+    assert along_shortest_paths(around(4, "reduce"), Budget(0.0)) is None
+    assert along_shortest_paths(around(4, "reduce")) is not None
 
 
 def test_a_hub_that_sums_and_copies_makes_the_sum() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from small_problems import problem, ring
 from textbook_machines import railed_nodes, switch, torus
@@ -10,7 +12,7 @@ from taccl.encoding.engines.textbook.algorithm import InVariants
 from taccl.encoding.engines.textbook.books import books_of
 from taccl.encoding.engines.textbook.estimates import load_of
 from taccl.encoding.instance import Instance
-from taccl.model.network import LogicalTopology
+from taccl.model.network import LogicalTopology, Occupancy
 from taccl.model.problem import Problem
 from taccl.support.budget import Budget
 
@@ -53,6 +55,18 @@ def test_batches_fill_each_others_gaps() -> None:
     times = estimates(problem(ring(4), "broadcast", chunks_per_rank=2, chunk_mb=0.5))
     assert times["ring"] == pytest.approx(3 * 2.0)
     assert times["ring, 2 batches"] == pytest.approx(3 + (6 - 3) * 2 / 3)
+
+
+@pytest.mark.parametrize(("occupancy", "all_pairs_us"), [("serial", 6.0), ("pipelined", 4.0)])
+def test_a_rough_estimate_knows_whether_alphas_keep_ports_busy(
+    occupancy: Occupancy, all_pairs_us: float
+) -> None:
+    """Three sends of a megabyte: an alpha each, or one for all where they do not wait for each other."""
+    books = Instance(problem(replace(switch(4), occupancy=occupancy), "allgather")).once(books_of)
+    assert books is not None
+    roughly_us = {each.name: books.roughly_us(each) for each in books.algorithms}
+    assert roughly_us["all-pairs"] == pytest.approx(all_pairs_us)
+    assert roughly_us["ring"] == pytest.approx(6.0)
 
 
 def estimates(stated: Problem) -> dict[str, float]:

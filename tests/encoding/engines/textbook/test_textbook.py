@@ -27,15 +27,18 @@ from studies import examples
 from textbook_machines import all_built, railed_nodes, switch, torus
 
 from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.engines.textbook import engine
 from taccl.encoding.engines.textbook.all_pairs import ALL_PAIRS
 from taccl.encoding.engines.textbook.books import Candidate, books_of
 from taccl.encoding.engines.textbook.bruck import BRUCK, PAT, addition_chain
 from taccl.encoding.engines.textbook.doubling import DOUBLING, DOUBLING_FAR_FIRST
 from taccl.encoding.engines.textbook.engine import (
     by_name,
+    fastest,
     few_equivalent_first,
     least_work_first,
     soonest_first,
+    textbook_at_once,
 )
 from taccl.encoding.engines.textbook.grid import GridAlgorithm, by_nodes, sends_of
 from taccl.encoding.engines.textbook.line import LineAlgorithm
@@ -221,6 +224,35 @@ def test_a_broadcast_by_scatter_and_allgather_sends_about_two_buffers() -> None:
     times = all_built(problem(switch(8), "broadcast", 32))
     name = "scatter (recursive doubling) and AllGather (recursive doubling)"
     assert times[name] == pytest.approx(2 * (17.0 + 9.0 + 5.0))
+
+
+def test_a_scatter_along_one_axis_saves_alphas_and_a_broadcast_of_all_to_all() -> None:
+    """12 ranks as 4 x 3: halving of 2 and 1 pieces, two steps of Bruck with one, doubling with 1 and 2."""
+    times = all_built(problem(switch(12), "broadcast", 4))
+    name = "scatter along axis 0, then Bruck along axis 1, then recursive doubling along axis 0 of 4x3"
+    assert times[name] == pytest.approx((3 + 2) + 2 * 2 + (2 + 3))
+    assert times["Bruck"] == pytest.approx(4 * 5)
+
+
+def test_nothing_is_dealt_out_of_one_piece() -> None:
+    assert not any("scatter" in name for name in all_built(problem(switch(12), "broadcast")))
+
+
+def test_algorithms_are_found_once_for_all_numbers_of_chunks() -> None:
+    cuts = [Instance(problem(switch(4), "broadcast", chunks, 8 / chunks)) for chunks in (1, 8)]
+    assert list(fastest(cuts, Budget.of_work(200)))
+    coarse, fine = (each.once(books_of) for each in cuts)
+    assert coarse is not None and fine is not None and coarse.algorithms == fine.algorithms
+
+
+def test_a_first_schedule_is_what_promises_most_and_is_soon_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    small, options = Instance(problem(switch(8), "alltoall")), SearchOptions(effort=1)
+    (update,) = textbook_at_once(small, options, Budget(0.0), None)
+    assert update.schedule is not None
+    update.schedule.check()
+    assert update.schedule.makespan_us == pytest.approx(min(all_built(small.problem).values()))
+    monkeypatch.setattr(engine, "TIMED_AT_ONCE", 0)
+    assert not list(textbook_at_once(small, options, Budget(0.0), None))
 
 
 def test_hierarchical_algorithms_send_shares_across_nodes() -> None:
