@@ -75,7 +75,7 @@ def usual_cuts(instance: Instance) -> Sequence[int]:
     """1, 2, 4, 8 and 16; and as many as give each rank a chunk: 64, 256, ..., up to the first that do."""
     problem = instance.problem
     parts = problem.num_chunks // max(1, problem.collective.chunks_per_rank)
-    finer = (each for each in ENGINE_FINER_CUTS if parts * each < 4 * problem.num_ranks)
+    finer = (each for each in ENGINE_FINER_CUTS if parts * each < 4 * problem.topology.num_members)
     return (*ENGINE_CUTS, *finer)
 
 
