@@ -41,6 +41,8 @@ from taccl.support.budget import Budget
 
 #: This many with one estimate are timed before the others have their turn.
 _EQUIVALENT = 2
+#: This many are timed for a first schedule: an estimate knows no sends that wait behind others.
+_AT_ONCE = 2
 
 
 def textbook(
@@ -55,15 +57,15 @@ def textbook(
 def textbook_at_once(
     instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
 ) -> Iterator[Update]:
-    """Yield one schedule: of what is written down without any time, what promises most and is soon timed."""
-    books = instance.once(books_of)
-    written = [] if books is None else sorted(books.candidates(budget), key=_estimate_us)
-    for candidate in written:
-        if candidate.work <= TIMED_AT_ONCE:
+    """Yield the faster of two that promise most, of what is written down without any time and soon timed."""
+    books, left, soon = instance.once(books_of), TIMED_AT_ONCE, list[Schedule]()
+    for candidate in [] if books is None else sorted(books.candidates(budget), key=_estimate_us):
+        if candidate.work <= left and len(soon) < _AT_ONCE:
             schedule = candidate.books.schedule(candidate.algorithm, candidate.batches, set())
-            if schedule is not None:
-                yield Update("textbook", compacted(schedule))
-                return
+            left -= candidate.work
+            soon += [] if schedule is None else [schedule]
+    if soon:
+        yield Update("textbook", compacted(min(soon, key=lambda each: each.makespan_us)))
 
 
 def serves(instance: Instance) -> Verdict:
