@@ -42,5 +42,5 @@ ALL_PAIRS = LineAlgorithm(
     route=_route,
     total=_total,
     adds=lambda n: n - 1,
-    in_turn=lambda n: 1,
+    steps=lambda n: 1,
 )

@@ -92,17 +92,17 @@ class Books:
     parts: Parts
     _estimates_us: dict[tuple[Algorithm, int], float | None] = field(default_factory=dict)
     _last_load: dict[tuple[Algorithm, int], Load | None] = field(default_factory=dict)
-    _every: list[tuple[Algorithm, ...]] = field(default_factory=list)
+    _taken: list[tuple[Algorithm, ...]] = field(default_factory=list)
 
     @cached_property
     def algorithms(self) -> tuple[Algorithm, ...]:
         """All that are not too large to be timed."""
-        (every,) = self._every or [tuple(algorithms(self.requested, self.parts))]
+        (every,) = self._taken or [tuple(algorithms(self.requested, self.parts))]
         return tuple(each for each in every if each.rows * self.parts.most_pieces <= MOST_ROWS)
 
     def take_algorithms_of(self, coarser: Books) -> None:
         """Those of the same size in fewer chunks, which are not looked for again."""
-        self._every[:] = [coarser.algorithms]
+        self._taken[:] = [coarser.algorithms]
 
     def candidates(
         self,

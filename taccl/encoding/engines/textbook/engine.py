@@ -20,6 +20,7 @@ from taccl.encoding.engines.textbook.books import Books, Candidate, Work, books_
 from taccl.encoding.engines.textbook.plans import algorithm_named
 from taccl.encoding.engines.textbook.tuning import (
     BEFORE_HOPELESS,
+    FEW_AT_ONCE,
     FOR_ONCE_EACH,
     FOR_PROMISE,
     HOPELESS,
@@ -41,8 +42,6 @@ from taccl.support.budget import Budget
 
 #: This many with one estimate are timed before the others have their turn.
 _EQUIVALENT = 2
-#: This many are timed for a first schedule: an estimate knows no sends that wait behind others.
-_AT_ONCE = 2
 
 
 def textbook(
@@ -58,14 +57,21 @@ def textbook_at_once(
     instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
 ) -> Iterator[Update]:
     """Yield the faster of two that promise most, of what is written down without any time and soon timed."""
-    books, left, soon = instance.once(books_of), TIMED_AT_ONCE, list[Schedule]()
-    for candidate in [] if books is None else sorted(books.candidates(budget), key=_estimate_us):
-        if candidate.work <= left and len(soon) < _AT_ONCE:
-            schedule = candidate.books.schedule(candidate.algorithm, candidate.batches, set())
-            left -= candidate.work
-            soon += [] if schedule is None else [schedule]
-    if soon:
-        yield Update("textbook", compacted(min(soon, key=lambda each: each.makespan_us)))
+    books = instance.once(books_of)
+    if books is None:
+        return
+    left, timed = TIMED_AT_ONCE, list[Schedule]()
+    for candidate in sorted(books.candidates(budget), key=_estimate_us):
+        if candidate.work > left:
+            continue
+        schedule = books.schedule(candidate.algorithm, candidate.batches, set())
+        left -= candidate.work
+        if schedule is not None:
+            timed.append(schedule)
+        if len(timed) == FEW_AT_ONCE:
+            break
+    if timed:
+        yield Update("textbook", compacted(min(timed, key=lambda each: each.makespan_us)))
 
 
 def serves(instance: Instance) -> Verdict:

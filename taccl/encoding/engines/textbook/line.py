@@ -74,7 +74,7 @@ class LineAlgorithm:
         for itself; and what they carry.
     sends : n -> how many sends each position makes in `spread`, if there is a block at each.
     adds : n -> how many sends each position makes in `total`.
-    in_turn : n -> how many of the sends in `spread` or `total` wait for each other; None: all.
+    steps : n -> how many sends of `spread` or `total` wait for each other, one after another; None: all.
     mean_hops : n -> how many hops a block has on average in `route`, about.
     fits : whether it is for n positions; the others are only called where it is.
     is_variant : whether there is another that is mostly as good, so that this one may come later.
@@ -86,7 +86,7 @@ class LineAlgorithm:
     route: Callable[[int, IntArray, IntArray], Hops] | None = None
     total: Callable[[int], tuple[Hops, Carried]] | None = None
     adds: Callable[[int], int] = lambda n: 0
-    in_turn: Callable[[int], int] | None = None
+    steps: Callable[[int], int] | None = None
     mean_hops: Callable[[int], float] = lambda n: 1.0
     fits: Callable[[int], bool] = lambda n: True
     is_variant: bool = False

@@ -71,7 +71,7 @@ RING_BOTH_DIRECTIONS = LineAlgorithm(
     route=_route_both,
     total=_total_both,
     adds=lambda n: n - 1,
-    in_turn=lambda n: n // 2,
+    steps=lambda n: n // 2,
     mean_hops=lambda n: n / 4,
     is_variant=True,
 )

@@ -106,8 +106,8 @@ class Rough:
         (axis, algorithm), problem = stage, self.problem
         cost = self._axis(plan, axis)
         if not problem.topology.is_serial:
-            in_turn = sends if algorithm.in_turn is None else algorithm.in_turn(plan.grid.shape[axis])
-            return in_turn * cost.alpha_us + mb * cost.beta_us_per_mb / cost.ways
+            steps = sends if algorithm.steps is None else algorithm.steps(plan.grid.shape[axis])
+            return steps * cost.alpha_us + mb * cost.beta_us_per_mb / cost.ways
         pieces = ceil(mb / problem.chunk_mb / max(1, sends) / problem.max_group - _ROUNDING)
         return (sends * max(1, pieces) * cost.alpha_us + mb * cost.beta_us_per_mb) / cost.ways
 
