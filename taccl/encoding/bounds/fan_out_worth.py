@@ -121,7 +121,15 @@ class Worth:
         )
 
     def served(self, prices: Prices) -> FloatArray:
-        """No schedule serves more pairs by T than these, one for each form of the prices."""
+        """No schedule serves more pairs by T than these, one for each form of the prices.
+
+        Where each rank feeds many others many times in T, what a chunk is worth overflows: inf and nan refute
+        nothing.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._served(prices)
+
+    def _served(self, prices: Prices) -> FloatArray:
         setting = self._setting
         fed = np.minimum(sum(map(self._falling, prices.fed, prices.fed_for)), 1.0)
         late = self._falling(prices.passed_on, prices.passed_on_for)

@@ -121,15 +121,15 @@ class ChunkSearch:
             return
 
         def formulated(number: int) -> Instance:
-            trial = self._trial_of(number)
-            if trial is not None:
+            if (trial := self._trial_of(number)) is not None:
                 return trial.instance
             self._ahead[number] = ahead = self._stated(number)
             # So that the search of it begins with what is handed over.
             ahead[1].proves(self._proved.any_chunks.value_us)
             return ahead[1]
 
-        part = CHUNK_SEARCH_BOOKS_OF_ONE if self._instance.is_of_one_root else CHUNK_SEARCH_BOOKS
+        members = self._instance.members_instance or self._instance
+        part = CHUNK_SEARCH_BOOKS_OF_ONE if members.is_of_one_root else CHUNK_SEARCH_BOOKS
         try:
             for schedule in from_books(self._in_books, formulated, self._budget.share(part)):
                 self._book = schedule

@@ -17,7 +17,7 @@ from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.support.budget import Budget
 from taccl.synthesis.autotune.trials import Trial, by_time
-from taccl.synthesis.autotune.tuning import SEEDS_MOST_CARRIED, SEEDS_MOST_OUTPUTS
+from taccl.synthesis.autotune.tuning import SEEDS_MOST_CARRIED, SEEDS_MOST_OUTPUTS, SEEDS_NEARLY
 
 
 def numbers_in_books(coarsest: Instance, numbers: Sequence[int]) -> list[int]:
@@ -37,9 +37,9 @@ def from_books(
 ) -> Iterator[Schedule]:
     """Schedules that engines build at once with these numbers of chunks, each faster than those before.
 
-    Each has the least of these numbers that it can be read with. Engines have equal shares of the time. The
-    one of the fastest has one share more for finer cuts, if it did not come to them; those that are parts of
-    others have what is left.
+    Each has the least of these numbers that it can be read with. Engines have equal shares of the time. Those
+    that found something nearly as fast as the best, and had no time for finer cuts, share what is left for
+    these; those that are parts of others come last.
 
     `state` : the problem with this many chunks.
     """
@@ -50,25 +50,26 @@ def from_books(
         if each.across_chunks and any(serves_somehow(each, cut) for cut in cuts.stated)
     ]
     apart, parts = ([each for each in engines if bool(each.part_of) is is_part] for is_part in (False, True))
-    cut_short: Engine | None = None
+    cut_short: list[tuple[Engine, float, int]] = []
     for place, engine in enumerate(apart):
         share, before_us = budget.share(1 / (len(apart) - place + 1)), cuts.best_us
         given_s = share.remaining_s()
         yield from cuts.faster(engine, cuts.of(engine), share)
-        if cuts.best_us < before_us:
-            # An engine stops before a cut that takes longer than the rest of its share.
-            cut_short = engine if share.remaining_s() < given_s / 2 else None
-    if cut_short is not None:
-        yield from cuts.faster(cut_short, cuts.finer_of(cut_short), budget)
+        # An engine stops before a cut that takes longer than the rest of its share.
+        if cuts.best_us < before_us and share.remaining_s() < given_s / 2:
+            cut_short.append((engine, cuts.best_us, cuts.best_chunks))
+    nearly = [each for each in cut_short if each[1] < SEEDS_NEARLY * cuts.best_us]
+    for place, (engine, _, chunks) in enumerate(nearly):
+        yield from cuts.faster(engine, cuts.finer_of(engine, chunks), budget.share(1 / (len(nearly) - place)))
     for place, engine in enumerate(parts):
         yield from cuts.faster(engine, cuts.of(engine), budget.share(1 / (len(parts) - place)))
 
 
 class _Cuts:
-    """The same size in several numbers of chunks, and how fast the fastest schedule is so far."""
+    """The same size in several numbers of chunks, how fast the fastest schedule is so far, and its chunks."""
 
     def __init__(self, stated: Sequence[Instance]) -> None:
-        self.stated, self.best_us, self._best_chunks = stated, math.inf, 0
+        self.stated, self.best_us, self.best_chunks = stated, math.inf, 0
         self._on_members = [each.members_instance or each for each in stated]
         self._lifted = {id(each.members.problem): each.members for each in stated if each.members is not None}
 
@@ -77,16 +78,16 @@ class _Cuts:
         instances = self.stated if any(map(engine.can, self.stated)) else self._on_members
         return [each for each in instances if each.problem.collective.chunks_per_rank in engine.cuts(each)]
 
-    def finer_of(self, engine: Engine) -> list[Instance]:
-        """Those that are finer than that of the fastest schedule."""
-        return [each for each in self.of(engine) if each.problem.num_chunks > self._best_chunks]
+    def finer_of(self, engine: Engine, num_chunks: int) -> list[Instance]:
+        """Those of an engine that are cut into more chunks."""
+        return [each for each in self.of(engine) if each.problem.num_chunks > num_chunks]
 
     def faster(self, engine: Engine, cuts: Sequence[Instance], budget: Budget) -> Iterator[Schedule]:
         """Schedules of an engine that are faster than all before."""
         assert engine.across_chunks is not None
         for schedule in engine.across_chunks(cuts, budget) if cuts else ():
             if schedule.makespan_us < self.best_us - TOLERANCE_US:
-                self.best_us, self._best_chunks = schedule.makespan_us, schedule.problem.num_chunks
+                self.best_us, self.best_chunks = schedule.makespan_us, schedule.problem.num_chunks
                 members = self._lifted.get(id(schedule.problem))
                 yield _coarsest(schedule if members is None else members.lifted(schedule), self.stated)
 

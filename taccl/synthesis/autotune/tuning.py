@@ -35,10 +35,11 @@ CHUNK_SEARCH_FAR_BEYOND, CHUNK_SEARCH_SAVES = 4.0, 0.5
 #: machines it takes less. dgx-h100 x64: the first schedule of an AllReduce takes 94.8 us, that of textbooks
 #: 47.3.
 CHUNK_SEARCH_BOOKS = 0.3
-#: The same of data of one root, which goes in many chunks. Broadcast of 1 GB in 5 s: on dgx-h100 x16 without
-#: its NVSwitches 8,147 us with 0.15, 5,578 with 0.3, 4,273 with 0.5; on a100 x32 38,486, 22,829 and 16,123.
-#: For others it is too much, as bounds come later: of a Scatter of 4 MB on dgx-h100 x8 12.3 us, not 16.7.
-CHUNK_SEARCH_BOOKS_OF_ONE = 0.5
+#: The same of data of one root, which goes in many chunks. Broadcast of 1 GB in 5 s, without NVSwitches: on
+#: dgx-h100 x32 6,463 us with 0.5, 4,778 with 0.75; on a100 x32 10,984 and 8,815; 64 MB on fat-tree:16x16:2
+#: 2,840 and 1,943. For others it is too much, as bounds come later: of a Scatter of 4 MB on dgx-h100 x8 12.3
+#: us, not 16.7.
+CHUNK_SEARCH_BOOKS_OF_ONE = 0.7
 CHUNK_SEARCH_FEW = 4
 #: The part within which a second number should have its first schedule: one alone tells nothing of others.
 CHUNK_SEARCH_TWO = 0.4
@@ -102,6 +103,9 @@ PREDICTIONS_PATIENCE, PREDICTIONS_MUCH_SLOWER = 2, 1.1
 #: With more outputs, chunks at ranks, one number of chunks takes as long as there is. AlltoAll of 1 MB on a
 #: torus of 8x8 (4,096 outputs) takes 43.3 us in one chunk for each pair, and 30.2 in two.
 SEEDS_MOST_OUTPUTS = 500_000
+#: What was found is nearly the best up to this many times its time: pipelines of one root take 1.5 to 1.7
+#: times as long in half as many chunks, where they are not yet fine enough.
+SEEDS_NEARLY = 2.0
 #: Larger schedules are not refined only to be stated.
 SEEDS_MOST_CARRIED = 100_000
 

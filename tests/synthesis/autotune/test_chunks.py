@@ -1,6 +1,6 @@
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +11,7 @@ from taccl.api import Formulated, make_problem
 from taccl.encoding.bounds import NOTHING
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
+from taccl.encoding.engines.engine import Engine, everything
 from taccl.encoding.engines.textbook.engine import built
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.journal import EngineRun
@@ -392,6 +393,30 @@ def test_no_textbook_with_other_chunks_is_faster_than_what_is_chosen() -> None:
     assert found[-1].makespan_us == pytest.approx(min(best))
     found[-1].check()
     assert synthesize(chunks="auto", effort=1_000, **torus).time_us <= min(best) * (1 + 1e-9)
+
+
+def test_an_engine_without_time_for_finer_cuts_has_what_others_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    instances = {number: Instance(formulated(number).problem) for number in (1, 2, 4)}
+    asked: list[tuple[str, list[int]]] = []
+
+    def engine(name: str, begins: int, units: float) -> Engine:
+        def across_chunks(cuts: Sequence[Instance], budget: Budget) -> Iterator[Schedule]:
+            asked.append((name, [each.problem.collective.chunks_per_rank for each in cuts]))
+            budget.spend(units)
+            first = next(real_solve(cuts[begins], QUICK)).schedule
+            assert first is not None
+            yield first
+
+        def run(*_: object) -> Iterator[Update]:
+            return iter(())
+
+        return Engine(name, "", frozenset(), everything, run, across_chunks=across_chunks)
+
+    engines = (engine("slow", 0, 300.0), engine("fast", 1, 1.0))
+    monkeypatch.setattr("taccl.synthesis.autotune.seeds.ENGINES", engines)
+    found = [each.makespan_us for each in from_books([1, 2, 4], instances.__getitem__, Budget.of_work(1000))]
+    assert found[1] < found[0] < 2 * found[1]
+    assert asked == [("slow", [1, 2, 4]), ("fast", [1, 2, 4]), ("slow", [2, 4])]
 
 
 def test_pieces_that_travel_together_are_chunks() -> None:

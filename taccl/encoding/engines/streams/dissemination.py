@@ -35,10 +35,12 @@ from taccl.encoding.core.heaps import pop, push
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray
 from taccl.model.problem import Problem
-from taccl.support.jit import compiled
+from taccl.support.jit import compiled, compiled_in_place
 
 #: So many looks at a rank take as long as one at a chunk: 2.4 ns on a ring of 512, 10 ns.
 OF_A_LOOK = 4
+#: A link in the queue of a moment takes as long as so many looks at a chunk.
+OF_A_TURN = 64
 #: Ways that differ by less, relatively, are equally far; moments that differ by less, in us, are one.
 _SAME, _SAME_US = 1e-9, 1e-6
 
@@ -217,7 +219,7 @@ def _begun(net: Any, num_chunks: int, root: int, style: Any) -> Any:
     return state
 
 
-@compiled
+@compiled_in_place
 def _open(links: Any, state: Any) -> None:
     """Note that some links may carry something now."""
     for link in links:
@@ -227,7 +229,7 @@ def _open(links: Any, state: Any) -> None:
             state.numbers[1] += 1
 
 
-@compiled
+@compiled_in_place
 def _is_free(link: int, now_us: float, net: Any, state: Any) -> bool:
     for pair in range(net.first[link], net.first[link + 1]):
         if state.free_us[net.port[pair]] - net.late_us[pair] > now_us:
@@ -235,7 +237,7 @@ def _is_free(link: int, now_us: float, net: Any, state: Any) -> bool:
     return True
 
 
-@compiled
+@compiled_in_place
 def _urgent(link: int, now_us: float, net: Any, style: Any, state: Any) -> Any:
     """The chunk that a link should carry, -1: none; and how urgent that is, the least first."""
     u, v, hop_us = net.src[link], net.dst[link], net.hop_us[link]
@@ -258,7 +260,7 @@ def _urgent(link: int, now_us: float, net: Any, style: Any, state: Any) -> Any:
     return best, style.even * state.got[v] - most + 0.1 * np.random.random()
 
 
-@compiled
+@compiled_in_place
 def _bring(chunk: int, v: int, there_us: float, net: Any, state: Any) -> None:
     """A rank will have a chunk at `there_us`, and the ranks around it are nearer to a holder."""
     near_us, far_us = state.near_us[:, chunk], net.far_us
@@ -283,7 +285,7 @@ def _bring(chunk: int, v: int, there_us: float, net: Any, state: Any) -> None:
             near_us[w], soon_us[w], around[w] = far_us[v, w], there_us + far_us[v, w], 1
 
 
-@compiled
+@compiled_in_place
 def _go(first: int, end: int, link: int, now_us: float, net: Any, state: Any) -> None:
     """Start a send of the rows from `first` to `end`: when they are there, and its ports free again."""
     more = end - first - 1
@@ -301,7 +303,7 @@ def _go(first: int, end: int, link: int, now_us: float, net: Any, state: Any) ->
             state.numbers[0] += 1
 
 
-@compiled
+@compiled_in_place
 def _sent(
     best: int, link: int, first: int, now_us: float, net: Any, style: Any, state: Any, chunk: Any
 ) -> int:
@@ -323,7 +325,7 @@ def _sent(
     return row
 
 
-@compiled
+@compiled_in_place
 def _next(chunk: Any, link: Any, net: Any, state: Any) -> float:
     """Go on to the next moment at which something ends; links that may carry something then are open."""
     now_us: float = state.event_us[0]
@@ -342,10 +344,10 @@ def _next(chunk: Any, link: Any, net: Any, state: Any) -> float:
 
 
 @compiled
-def disseminated(net: Any, num_chunks: int, root: int, style: Any) -> Any:
+def disseminated(net: Any, num_chunks: int, root: int, style: Any, most_looks: float = np.inf) -> Any:
     """The chunk, link, start and send of each row, in their order, and how many looks that took.
 
-    Columns are empty where some rank is out of reach.
+    Columns are empty where some rank is out of reach, or after more looks than `most_looks`.
     """
     np.random.seed(style.seed)
     state = _begun(net, num_chunks, root, style)
@@ -365,6 +367,7 @@ def disseminated(net: Any, num_chunks: int, root: int, style: Any) -> Any:
                     push(keys, items, 0, size, key, one)
                     size += 1
         state.numbers[1] = 0
+        state.numbers[2] += OF_A_TURN * size
         while size > 0:
             one = items[0]
             pop(keys, items, 0, size)
@@ -380,7 +383,7 @@ def disseminated(net: Any, num_chunks: int, root: int, style: Any) -> Any:
                 _go(number, end, one, now_us, net, state)
                 link[number:end], start_us[number:end], send[number:end] = one, now_us, sends
                 number, sends = end, sends + 1
-        if number == rows or state.numbers[0] == 0:
+        if number == rows or state.numbers[0] == 0 or state.numbers[2] > most_looks:
             break
         now_us = _next(chunk, link, net, state)
     if number < rows:

@@ -20,10 +20,11 @@ from taccl.encoding.core.phases import as_sums
 from taccl.encoding.core.sequence import of_columns
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
-from taccl.encoding.engines.streams.dissemination import OF_A_LOOK, Net, Style, disseminated, net_of
+from taccl.encoding.engines.streams.dissemination import Net, Style, disseminated, net_of
 from taccl.encoding.engines.streams.scattering import far_from_root, scattered
 from taccl.encoding.engines.streams.tuning import (
     COMPILING_S,
+    GROWTH_OF_LOOKS,
     HELP,
     HELP_CHUNKS,
     HELP_ROUNDS,
@@ -31,7 +32,6 @@ from taccl.encoding.engines.streams.tuning import (
     MOST_CASES,
     MOST_DELIVERED,
     MOST_IN_VAIN,
-    MOST_LOOKS,
     MOST_PAIRS,
     MOST_PRICED,
     MOST_ROUNDS,
@@ -48,8 +48,6 @@ from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.support.budget import UNITS_PER_S, Budget
 from taccl.support.jit import is_at_hand
 
-#: The part of all looks that a first schedule is expected to take.
-_LOOKS = 0.5
 #: The styles of `tuning`, without help from afar and by one chance.
 _STYLES, _STYLES_OF_NODES = (
     tuple(Style(*each, help_us=-math.inf, seed=0) for each in rows) for rows in (STYLES, STYLES_OF_NODES)
@@ -69,7 +67,7 @@ def serves(instance: Instance) -> Verdict:
         return no("it is for chunks of one rank, or for one rank")
     copying = instance.copying
     problem = copying.problem
-    if problem.num_chunks * problem.num_ranks > MOST_ROWS or _looks(copying) > MOST_LOOKS:
+    if problem.num_chunks * problem.num_ranks > MOST_ROWS:
         return no("the machine or the number of chunks is too large")
     return YES if np.isfinite(_from_root_us(copying)).all() else no("some rank is out of reach")
 
@@ -145,22 +143,22 @@ def _trials(cases: Sequence[_Case], seed: int, budget: Budget) -> Iterator[tuple
 
     Only what is faster than all before is yielded, as copies.
     """
-    took_us, slower, effort = dict[_Case, float](), 0, _LOOKS
+    took_us, slower, takes = dict[_Case, float](), 0, _Takes()
     for case in cases:
-        if not case.has_time(effort, budget):
+        copies = takes.copies(case, _STYLES[0], seed, budget)
+        if copies is None:
             break
-        copies, effort = case.copies(_STYLES[0], seed, budget)
         least_us, took_us[case] = min(took_us.values(), default=math.inf), copies.makespan_us
         slower = slower + 1 if copies.makespan_us > SLOWER * least_us else 0
         if copies.makespan_us < least_us:
             yield case, copies
         if slower == PATIENCE:
             break
-    yield from _further_trials(took_us, effort, seed, budget)
+    yield from _further_trials(took_us, takes, seed, budget)
 
 
 def _further_trials(
-    took_us: dict[_Case, float], effort: float, seed: int, budget: Budget
+    took_us: dict[_Case, float], takes: _Takes, seed: int, budget: Budget
 ) -> Iterator[tuple[_Case, Schedule]]:
     """The fastest cuts in all styles, the best of these with help from afar, and the best by other seeds."""
     best_us, in_vain = min(took_us.values(), default=math.inf), 0
@@ -169,9 +167,11 @@ def _further_trials(
     for number, trials in _rounds(cases, tried_us):
         is_help = 0 < number <= HELP_ROUNDS
         for trial in trials:
-            if in_vain == MOST_IN_VAIN or not trial.case.has_time(effort, budget):
+            if in_vain == MOST_IN_VAIN:
                 return
-            copies, effort = trial.case.copies(trial.style, seed + number, budget)
+            copies = takes.copies(trial.case, trial.style, seed + number, budget)
+            if copies is None:
+                return
             # Help that gains nothing has no further turns.
             if not is_help or copies.makespan_us < tried_us[trial.with_help(-math.inf)] - TOLERANCE_US:
                 tried_us[trial] = min(tried_us.get(trial, math.inf), copies.makespan_us)
@@ -203,7 +203,6 @@ class _Case:
 
     def __init__(self, instance: Instance) -> None:
         self._instance, self._problem, self._copying = instance, instance.problem, instance.copying.problem
-        self._looks = _looks(instance.copying)
 
     @cached_property
     def _net(self) -> Net:
@@ -221,32 +220,54 @@ class _Case:
         return self._problem.topology.num_nodes
 
     @property
+    def num_chunks(self) -> int:
+        """Its chunks."""
+        return self._problem.num_chunks
+
+    @property
     def is_coarse(self) -> bool:
         """Whether it has few chunks, so that the last sends take a large part of the time."""
         return self._problem.num_chunks <= HELP_CHUNKS
 
-    def has_time(self, effort: float, budget: Budget) -> bool:
-        """Whether there is time for one trial more; `effort` as `copies` found it."""
-        return budget.remaining_s() > LOOK * effort * self._looks / UNITS_PER_S
+    def looks_of_one(self, most_looks: float) -> int:
+        """How many looks the first chunk alone takes."""
+        root = int(self._copying.collective.source[0])
+        return int(disseminated(self._net, 1, root, _STYLES[0], most_looks)[-1])
 
-    def copies(self, style: Style, seed: int, budget: Budget) -> tuple[Schedule, float]:
-        """The chunks in one style, by one chance, and what part of all looks that there could be it took.
-
-        Looks that went faster than `LOOK` says count as fewer.
-        """
+    def copies(self, style: Style, seed: int, most_looks: float) -> tuple[Schedule | None, int]:
+        """The chunks in one style, by one chance, and how many looks that took; None after `most_looks`."""
         problem, root = self._copying, int(self._copying.collective.source[0])
         exact = style._replace(most=min(style.most, problem.max_group), seed=seed)
-        before_s = budget.remaining_s()
-        chunk, link, start_us, send, looks = disseminated(self._net, problem.num_chunks, root, exact)
-        budget.spend(LOOK * looks + ROW * len(chunk))
+        made = disseminated(self._net, problem.num_chunks, root, exact, most_looks)
+        chunk, link, start_us, send, looks = made
+        if not len(chunk):
+            return None, looks
         starts = start_us[np.flatnonzero(np.diff(send, prepend=-1))]
-        copies = of_columns(problem, chunk, link, starts, np.zeros(len(chunk), np.bool_), send)
-        took = min(LOOK * looks, (before_s - budget.remaining_s()) * UNITS_PER_S)
-        return copies, took / LOOK / self._looks
+        return of_columns(problem, chunk, link, starts, np.zeros(len(chunk), np.bool_), send), looks
 
     def requested(self, copies: Schedule) -> Schedule:
         """The schedule of the problem: the copies, or sums as these read backwards."""
         return copies if copies.problem is self._problem else as_sums(self._problem, copies)
+
+
+class _Takes:
+    """How long trials take, by the looks of the last one; the first, by those of one chunk alone."""
+
+    def __init__(self) -> None:
+        self._looks, self._num_chunks = 0, 0
+
+    def copies(self, case: _Case, style: Style, seed: int, budget: Budget) -> Schedule | None:
+        """A trial; None if there is no time for it."""
+        most_looks = budget.remaining_s() * UNITS_PER_S / LOOK
+        if not self._num_chunks and most_looks:
+            self._looks, self._num_chunks = case.looks_of_one(most_looks), 1
+            budget.spend(LOOK * self._looks)
+        if most_looks <= self._looks * (case.num_chunks / max(1, self._num_chunks)) ** GROWTH_OF_LOOKS:
+            return None
+        copies, self._looks = case.copies(style, seed, most_looks)
+        self._num_chunks = case.num_chunks
+        budget.spend(LOOK * self._looks + (0 if copies is None else ROW * len(copies)))
+        return copies
 
 
 @dataclass(frozen=True)
@@ -259,18 +280,6 @@ class _Trial:
     def with_help(self, help_us: float) -> _Trial:
         """The same with help from afar until then, as of `Style`."""
         return replace(self, style=self.style._replace(help_us=help_us))
-
-
-def _looks(copying: Instance) -> int:
-    """About how many looks there are, at most.
-
-    At each chunk over each link for each chunk that goes by; and for each chunk at all pairs of ranks, as
-    often as a rank can come nearer to it: once for each distance from the root.
-    """
-    problem = copying.problem
-    distances = len(np.unique(np.round(_from_root_us(copying), 6)))
-    by_ranks = problem.num_chunks * problem.num_ranks**2 * distances // OF_A_LOOK
-    return problem.num_chunks**2 * problem.topology.num_links + by_ranks
 
 
 def _from_root_us(copying: Instance) -> FloatArray:

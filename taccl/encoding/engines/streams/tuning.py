@@ -34,12 +34,13 @@ HELP = (0.95, 0.89, 0.8)
 HELP_ROUNDS, HELP_CHUNKS = 4, 8
 #: Finer cuts are not tried once they were slower by this factor this often.
 SLOWER, PATIENCE = 1.15, 2
-#: Looks of a link at a chunk, at most, and transfers of a schedule: 3 s on a core of AMD EPYC.
-MOST_LOOKS, MOST_ROWS = 300_000_000, 400_000
+#: Transfers of a schedule, at most. Looks grow about with this power of the number of chunks: from 1 to 64 by
+#: 278 = 64 ** 1.35 on two gb200-nvl72, from 1 to 256 by 812 = 256 ** 1.21 on 32 dgx-h100.
+MOST_ROWS, GROWTH_OF_LOOKS = 400_000, 1.25
 #: Compiling takes no longer, seconds: 20 on a core of AMD EPYC that other programs shared.
 COMPILING_S = 30.0
-#: Units of work: for each look, and for each transfer of a schedule.
-LOOK, ROW = 1e-5, 2e-3
+#: Units of work: for each look (3.5 to 8 ns, of 16 chunks or more), and for each transfer of a schedule.
+LOOK, ROW = 6e-6, 2e-3
 #: For each link looked at for a path, and for each transfer in groups: 0.5 and 5 ms on eight dgx-h100. A rank
 #: takes as long as so many links: a path on a ring of 600 takes 1 ms.
 WAY, DELIVERED_ROW, OF_RANK = 1.2e-4, 1e-2, 10

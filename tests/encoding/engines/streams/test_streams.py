@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import replace
 from itertools import product
@@ -125,10 +126,21 @@ def test_no_send_is_larger_than_the_machine_lets_it_be() -> None:
         schedule.check()
 
 
-def test_long_ways_take_time_at_every_rank_and_too_many_of_them_are_declined() -> None:
-    """Each chunk comes nearer to each of 600 ranks up to 300 times."""
-    assert serves(Instance(rooted("broadcast", torus(8, 8), 256)))
-    assert "too large" in serves(Instance(rooted("broadcast", ring(600, both=True), 64))).reason
+def test_long_ways_take_time_at_every_rank_so_many_chunks_are_left_alone() -> None:
+    """Each chunk comes nearer to each of 300 ranks up to 150 times; what one takes tells what 64 do."""
+    long = ring(300, both=True)
+    assert found(rooted("broadcast", long, 1), effort=600)
+    assert not found(rooted("broadcast", long, 64), effort=600)
+
+
+def test_a_pipeline_that_takes_too_many_looks_is_left_off() -> None:
+    mesh = Instance(rooted("broadcast", torus(8, 8), 64))
+    net = net_of(mesh.problem, mesh.distances_us, 0)
+    style = Style(False, 0.0, 1, False, -math.inf, 0)
+    chunk, *_, looks = disseminated(net, 64, 0, style)
+    assert len(chunk) == 64 * 63
+    cut_short, *_, took = disseminated(net, 64, 0, style, looks / 4)
+    assert not len(cut_short) and took < looks / 2
 
 
 def test_without_time_for_a_first_pipeline_there_is_none() -> None:
