@@ -87,6 +87,10 @@ class _Tried:
     left: float
 
 
+#: Of a window that was too large to be written down.
+_UNDECIDED = _Tried(None, proved=False, left=0.0)
+
+
 def lns(instance: Instance, options: SearchOptions, budget: Budget, best: Schedule) -> Iterator[Update]:
     """Yield better and better schedules until the budget is over.
 
@@ -138,21 +142,26 @@ class _Search:
         kind = self._lots.choices(self._kinds, [each.merit + ALWAYS_DRAWN for each in self._kinds])[0]
         model = self._drawn(kind, budget)
         if model is None:
-            self._ends_here = True
+            kind.learns(False, _UNDECIDED)
             return
         tried = self._decided_anew(model, budget)
         helped = tried.found is not None and self._accepts(in_order(self._instance.problem, tried.found))
         kind.learns(helped, tried)
 
     def _drawn(self, kind: _Kind, budget: Budget) -> WindowModel | None:
-        """The model of a window; None if no window is drawn from this schedule in the time that is left."""
+        """The model of a window; None if writing it down takes longer than there is time.
+
+        Where no window can be drawn from this schedule, the search ends here.
+        """
         problem, lots = self._instance.problem, self._lots
         bundles = split(self._bundles, range(len(self._bundles)), lots)
-        if self._rows > min(MOST_ROWS, ROWS_PER_S * budget.remaining_s()):
+        if self._rows > _most_rows(budget):
+            self._ends_here = True
             return None
         budget.spend(self._rows / _APART_PER_UNIT)
         apart = taken_apart(problem, self._decisions, bundles)
         if apart is None:  # own sums are made of what only later ones bring
+            self._ends_here = True
             return None
         slack = slacks_us(apart, self._starts, self._ends)
         window = Chooser(apart, self._starts, slack, lots).draw(kind.name, round(kind.size))
@@ -165,8 +174,10 @@ class _Search:
             ticks,
             last,
             lambda bundle, link: self._usable is None or bool(self._usable[bundles[bundle][0], link]),
+            _most_rows(budget),
         )
-        budget.spend(len(model.sends) / _WRITTEN_PER_UNIT)
+        if model is not None:
+            budget.spend(len(model.sends) / _WRITTEN_PER_UNIT)
         return model
 
     def _decided_anew(self, model: WindowModel, budget: Budget) -> _Tried:
@@ -190,6 +201,11 @@ class _Search:
         better = faster or _ending_last(schedule) < late
         self._take(schedule)
         return better
+
+
+def _most_rows(budget: Budget) -> float:
+    """The most rows of which a window is written down in time."""
+    return min(MOST_ROWS, ROWS_PER_S * budget.remaining_s())
 
 
 def _ending_last(schedule: Schedule) -> int:

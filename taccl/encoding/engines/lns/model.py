@@ -20,6 +20,7 @@ one that open items have alone or share. So it is the hint, and a window has a s
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -69,11 +70,13 @@ def build(
     ticks: Ticks,
     last: int,
     allowed: Callable[[int, int], bool],
-) -> WindowModel:
+    most_sends: float = math.inf,
+) -> WindowModel | None:
     """The model of all schedules in a window's neighbourhood that end within `last` ticks.
 
     `apart` is the known schedule, `starts_us` has the starts of its sends. A tick is at least one for every
-    transfer (`ticks_of`); `allowed` says whether the chunks of a bundle may travel over a link.
+    transfer (`ticks_of`); `allowed` says whether the chunks of a bundle may travel over a link. None where it
+    would have more than `most_sends`, each of which takes time to be written down.
     """
     around, clock = neighbourhood_of(apart, window), clock_of(apart.problem, ticks, last)
 
@@ -84,6 +87,8 @@ def build(
     model: SendingModel[Item] = SendingModel(apart.problem, clock, weight)
     begins = ticks.of(np.array(starts_us)).tolist()
     links = open_links(around, allowed)
+    if len(starts_us) + sum(map(len, links.values())) > most_sends:
+        return None
     sends = sends_of(model, around, links, begins)
     add_moments(model, around, links, begins)
     model.cp.add_hint(model.finish, last)

@@ -26,7 +26,8 @@ SOON = 0.3
 ALWAYS_DRAWN = 0.15
 FORGET = 0.8
 WORKERS = 1
-#: A window of more rows than this for each second that is left is not begun, nor one of more than this many.
+#: A window of more rows than this for each second that is left is not begun, nor one of more than this many;
+#: nor is one of so many sends written down: 16,000 of a Gather on dgx-h100 x16 take 3.8 s.
 ROWS_PER_S, MOST_ROWS = 4_000, 10_000
 
 # --- rules

@@ -69,6 +69,7 @@ def decided_anew(schedule: Schedule, apart: Apart, window: Window) -> Schedule:
         ticks.at_most(schedule.makespan_us),
         lambda bundle, link: bool(requested.usable(apart.bundles[bundle][0])[link]),
     )
+    assert model is not None
     solver, status = solved(model.cp, num_workers=1, max_deterministic_time=0.1 * examples(1))
     assume(status != cp_model.UNKNOWN)  # some are not decided with ten times the work either
     assert status in (cp_model.OPTIMAL, cp_model.FEASIBLE), "the known schedule is a solution"
@@ -242,6 +243,20 @@ def test_a_known_optimum_ends_the_search() -> None:
 def test_more_transfers_than_can_be_taken_apart_are_declined() -> None:
     assert serves("lns", problem(ring(8), "alltoall"))
     assert not serves("lns", problem(ring(150), "alltoall"))
+
+
+def test_a_window_that_takes_long_to_write_down_is_left_alone() -> None:
+    """A chunk for one rank may go over any of 56 links: that is 56 sends, next to the seven known ones."""
+    known = best_of(routes_at_once, problem(full(8), "scatter"))
+    apart, starts = apart_of(known), times_of(known)[0]
+    window = Window(frozenset({0}), frozenset(), frozenset())
+    ticks = ticks_of(known.problem, known.makespan_us)
+
+    def sends_within(most: float) -> bool:
+        last = ticks.at_most(known.makespan_us)
+        return build(apart, starts, window, ticks, last, lambda *_: True, most) is not None
+
+    assert sends_within(100) and not sends_within(30)
 
 
 def test_only_the_critical_path_has_no_slack() -> None:
