@@ -41,6 +41,11 @@ def proofs(
     for bound in known_bounds() if bounds is None else bounds:
         if bound.reason_against(instance) or (any_chunks and not bound.has_any_chunks):
             continue
+        said = instance.once(_said)
+        if bound.name in said:
+            yield from (proof for proof in said[bound.name] if proof.holds_for_any_chunks or not any_chunks)
+            continue
+        saying: list[Proof] = []
         for view in views(instance):
             if not budget.remaining_s():
                 return
@@ -48,9 +53,17 @@ def proofs(
                 if any_chunks and not proof.holds_for_any_chunks:
                     break  # what follows holds for this number only
                 instance.proves(proof.value_us)
+                saying.append(proof)
                 yield proof
                 if math.isinf(proof.value_us):
                     return
+        if bound.is_quick and not any_chunks:
+            said[bound.name] = saying
+
+
+def _said(instance: Instance) -> dict[str, list[Proof]]:
+    """What quick bounds have said to the end, which no budget changes; `instance.once(_said)`."""
+    return {}
 
 
 def declined(instance: Instance, bounds: Sequence[Bound] | None = None) -> tuple[tuple[str, str], ...]:

@@ -202,3 +202,22 @@ def test_unequal_chunks_fill_links_by_their_sizes() -> None:
     cut, *_ = all_bounds(unequal, bounds=[CUT], any_chunks=True)
     assert cut.value_us == pytest.approx(10.0)
     assert lower_bound(unequal).value_us == pytest.approx(18.0), "9 MB over two links, after each other"
+
+
+def test_what_a_quick_bound_said_is_not_proved_again() -> None:
+    views: list[View] = []
+
+    def prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
+        views.append(view)
+        yield quick.proof(1.0, "for any", any_chunks=True)
+        yield quick.proof(2.0, "for this number")
+
+    quick = Bound("said", "it is said", "nothing", prove, is_quick=True, has_any_chunks=True)
+    instance, budget = Instance(problem(ring(4), "allgather")), Budget.of_work(1000)
+    assert [each.value_us for each in proofs(instance, budget, (quick,), any_chunks=True)] == [1.0]
+    assert [each.value_us for each in proofs(instance, budget, (quick,))] == [1.0, 2.0]
+    asked = len(views)
+    assert [each.value_us for each in proofs(instance, budget, (quick,))] == [1.0, 2.0]
+    assert [each.value_us for each in proofs(instance, budget, (quick,), any_chunks=True)] == [1.0]
+    slow = replace(quick, name="slow", is_quick=False)
+    assert [list(proofs(instance, budget, (slow,))) for _ in range(2)] and len(views) == asked + 2

@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from itertools import accumulate, chain
 
 import numpy as np
@@ -90,23 +89,35 @@ def named(
     instance: Instance, budget: Budget, wanted: Callable[[str], bool] = lambda name: True
 ) -> Iterator[tuple[str, Schedule]]:
     """Valid schedules with the names by which libraries know them: one, and others while there is time."""
-    problem, is_first = instance.problem, True
-    for way in instance.once(ways_of):
+    problem, made, is_first = instance.problem, instance.once(_made), True
+    for number, way in enumerate(instance.once(ways_of)):
         if not wanted(way.name):
             continue
-        starts = dict.fromkeys(_starts(problem, way, slower) for slower in SLOWER)
-        orders = [(way.name, _one_by_one(way, start)) for start in starts]
-        orders.append((f"{way.name} in groups", _in_groups(way, problem.max_group)))
-        hops = sum(len(hops) for chunk in way.chunks for hops in chunk)
-        for name, decisions in orders:
-            if not (is_first or budget.remaining_s()):
-                return
-            is_first = False
-            budget.spend(HOP / 2 * hops)
-            schedule = in_order(problem, list(decisions))
-            with suppress(ScheduleError):  # the switch has no memory for so much at once
-                schedule.check()
-                yield name, schedule
+        for start in (*dict.fromkeys(_starts(problem, way, slower) for slower in SLOWER), None):
+            if (number, start) not in made:
+                if not (is_first or budget.remaining_s()):
+                    return
+                budget.spend(HOP / 2 * sum(len(hops) for chunk in way.chunks for hops in chunk))
+                made[number, start] = _in_turns(problem, way, start)
+            schedule, is_first = made[number, start], False
+            if schedule is not None:
+                yield way.name if start is not None else f"{way.name} in groups", schedule
+
+
+def _made(instance: Instance) -> dict[tuple[int, tuple[int, ...] | None], Schedule | None]:
+    """What was made of each way: at starts of its steps, or in groups; `instance.once(_made)`."""
+    return {}
+
+
+def _in_turns(problem: Problem, way: Way, start: tuple[int, ...] | None) -> Schedule | None:
+    """Chunks one by one, with these starts, or in groups; None: the switch has no memory for so much."""
+    decisions = _in_groups(way, problem.max_group) if start is None else _one_by_one(way, start)
+    schedule = in_order(problem, list(decisions))
+    try:
+        schedule.check()
+    except ScheduleError:
+        return None
+    return schedule
 
 
 def _starts(problem: Problem, way: Way, slower: float) -> tuple[int, ...]:

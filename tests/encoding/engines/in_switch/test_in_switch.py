@@ -181,3 +181,12 @@ def test_a_chain_is_as_fast_as_the_network_allows() -> None:
 def test_one_rank_a_node_is_collnet_and_two_nodes_have_it() -> None:
     assert "CollNet" in schedules("allreduce", cluster(2, gpus=1))
     assert schedules("allreduce", cluster(2, gpus=1, can="[reduce-to-one, copy]")) == {}
+
+
+def test_what_was_made_of_an_instance_is_there_without_time() -> None:
+    instance = Instance(make_problem("allreduce", topology=machine(3), size="12MB", chunks=4).problem)
+    first = dict(named(instance, Budget.of_work(1)))
+    assert len(first) == 1
+    every = dict(named(instance, Budget.of_work(10_000)))
+    again = dict(named(instance, Budget.of_work(1)))
+    assert set(again) == set(every) and all(again[name] is every[name] for name in every)
