@@ -72,6 +72,16 @@ _hierarchical = Engine(
     role="first",
     of_node_0=hierarchical.of_node_0,
 )
+_part_of_all = Engine(
+    name="part-of-all",
+    about="what one rank has or wants, as it goes in a hierarchical AllGather or AllReduce",
+    features=COPIES_AND_SUMS,
+    serves=serves_part_of(hierarchical.serves),
+    run=part_of(hierarchical.hierarchical),
+    takes_sums=True,
+    role="first",
+    part_of="hierarchical",
+)
 _routes = Engine(
     name="routes",
     about="trees and paths at balanced loads, put in order by one scheduler: pipelines and matchings",
@@ -153,16 +163,7 @@ ENGINES: tuple[Engine, ...] = (
         named=in_switch.named,
     ),
     _hierarchical,
-    Engine(
-        name="part-of-all",
-        about="what one rank has or wants, as it goes in a hierarchical AllGather or AllReduce",
-        features=COPIES_AND_SUMS,
-        serves=serves_part_of(hierarchical.serves),
-        run=part_of(hierarchical.hierarchical),
-        takes_sums=True,
-        role="first",
-        part_of="hierarchical",
-    ),
+    _part_of_all,
     Engine(
         name="part-of-books",
         about="the same of textbook algorithms",
@@ -266,6 +267,7 @@ _OPENINGS: tuple[tuple[Engine, Callable[[Instance], bool]], ...] = (
     (_greedy, greedy.is_quick),
     (_routes, has_many_chunks),
     (_hierarchical, lambda _: True),
+    (_part_of_all, lambda instance: instance.demand.delivers or instance.demand.gathers),
     (_textbook, lambda _: True),
     (_greedy, lambda instance: bool(greedy.has_trees(instance))),
     (_combining, lambda _: True),

@@ -60,7 +60,8 @@ def from_books(
             cut_short.append((engine, cuts.best_us, cuts.best_chunks))
     nearly = [each for each in cut_short if each[1] < SEEDS_NEARLY * cuts.best_us]
     for place, (engine, _, chunks) in enumerate(nearly):
-        yield from cuts.faster(engine, cuts.finer_of(engine, chunks), budget.share(1 / (len(nearly) - place)))
+        share = budget.share(1 / (len(nearly) - place + bool(parts)))
+        yield from cuts.faster(engine, cuts.finer_of(engine, chunks), share)
     for place, engine in enumerate(parts):
         yield from cuts.faster(engine, cuts.of(engine), budget.share(1 / (len(parts) - place)))
 

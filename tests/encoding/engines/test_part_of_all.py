@@ -12,6 +12,7 @@ from textbook_machines import railed_nodes, torus
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines import hierarchical, textbook
 from taccl.encoding.engines.part_of_all import across_part_of, part_of, serves_part_of
+from taccl.encoding.engines.registry import first_engines
 from taccl.encoding.instance import Instance
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem, RoutingLimits
@@ -101,3 +102,15 @@ def test_it_is_for_equal_parts_of_one_root_where_the_whole_is_served() -> None:
         assert "order" in serves(Instance(problem(machine, name, chunks, limits=own_first))).reason
     unequal = replace(problem(machine, "gather"), sizes=tuple([1.0] * 7 + [2.0]))
     assert "unequal" in serves(Instance(unequal)).reason
+
+
+def test_the_first_schedule_of_large_parts_on_many_nodes_is_that_of_an_allgather() -> None:
+    """List scheduling is first where it is quick, and what all have or want is no such part."""
+    nodes = railed_nodes(16, 8)
+    first = {
+        name: [engine.name for engine in first_engines(Instance(problem(nodes, name)))]
+        for name in ("gather", "scatter", "broadcast")
+    }
+    assert first["gather"].index("part-of-all") < first["gather"].index("textbook")
+    assert first["scatter"].index("part-of-all") < first["scatter"].index("textbook")
+    assert "part-of-all" not in first["broadcast"][: first["broadcast"].index("textbook")]
