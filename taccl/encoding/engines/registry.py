@@ -62,6 +62,20 @@ def _first(
 
 _first_of_sums = by_phases(_first)
 
+_streams = Engine(
+    name="streams",
+    about="chunk after chunk of one root to wherever it is lacking, the rarest first",
+    features=COPIES_AND_SUMS,
+    serves=streams.serves,
+    run=streams.streams,
+    at_once=streams.streams_at_once,
+    takes_sums=True,
+    role="first",
+    needs=(FEW_OUTPUTS,),
+    across_chunks=streams.across_chunks,
+    cuts=many_cuts,
+    is_compiled=streams.is_compiled,
+)
 _hierarchical = Engine(
     name="hierarchical",
     about="one node's part, inside and across, which all equal nodes of a cluster do at once",
@@ -135,19 +149,7 @@ _combining = turned(
     )
 )
 ENGINES: tuple[Engine, ...] = (
-    Engine(
-        name="streams",
-        about="chunk after chunk of one root to wherever it is lacking, the rarest first",
-        features=COPIES_AND_SUMS,
-        serves=streams.serves,
-        run=streams.streams,
-        takes_sums=True,
-        role="first",
-        needs=(FEW_OUTPUTS,),
-        across_chunks=streams.across_chunks,
-        cuts=many_cuts,
-        is_compiled=streams.is_compiled,
-    ),
+    _streams,
     _textbook,
     Engine(
         name="in-switch",
@@ -264,6 +266,7 @@ _SUCCESSORS = {
 #: Who is requested the first schedule, in this order, each where the second entry says so.
 _OPENINGS: tuple[tuple[Engine, Callable[[Instance], bool]], ...] = (
     (_routes, lambda instance: not COPIES_AND_SUMS >= instance.features),
+    (_streams, lambda instance: instance.is_of_one_root),
     (_greedy, greedy.is_quick),
     (_routes, has_many_chunks),
     (_hierarchical, lambda _: True),
@@ -304,12 +307,10 @@ def several_schedules(instance: Instance, budget: Budget, most: int) -> list[Sch
 
     Last come those of the machine without its helpers, if it has any.
     """
-    several = [
-        each for engine in ENGINES if engine.several for each in engine.several(instance, budget, most)
-    ]
+    made = [each for engine in ENGINES if engine.several for each in engine.several(instance, budget, most)]
     if instance.members is not None and instance.members_instance is not None:
-        several += map(instance.members.lifted, several_schedules(instance.members_instance, budget, most))
-    return several
+        made += map(instance.members.lifted, several_schedules(instance.members_instance, budget, most))
+    return made
 
 
 def compile_first_trees(instance: Instance) -> bool:

@@ -17,7 +17,12 @@ from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.support.budget import Budget
 from taccl.synthesis.autotune.trials import Trial, by_time
-from taccl.synthesis.autotune.tuning import SEEDS_MOST_CARRIED, SEEDS_MOST_OUTPUTS, SEEDS_NEARLY
+from taccl.synthesis.autotune.tuning import (
+    SEEDS_MOST_CARRIED,
+    SEEDS_MOST_OUTPUTS,
+    SEEDS_NEARLY,
+    SEEDS_OF_PARTS,
+)
 
 
 def numbers_in_books(coarsest: Instance, numbers: Sequence[int]) -> list[int]:
@@ -60,7 +65,7 @@ def from_books(
             cut_short.append((engine, cuts.best_us, cuts.best_chunks))
     nearly = [each for each in cut_short if each[1] < SEEDS_NEARLY * cuts.best_us]
     for place, (engine, _, chunks) in enumerate(nearly):
-        share = budget.share(1 / (len(nearly) - place + bool(parts)))
+        share = budget.share((1 - SEEDS_OF_PARTS * bool(parts)) / (len(nearly) - place))
         yield from cuts.faster(engine, cuts.finer_of(engine, chunks), share)
     for place, engine in enumerate(parts):
         yield from cuts.faster(engine, cuts.of(engine), budget.share(1 / (len(parts) - place)))

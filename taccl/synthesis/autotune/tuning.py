@@ -106,6 +106,8 @@ SEEDS_MOST_OUTPUTS = 500_000
 #: What was found is nearly the best up to this many times its time: pipelines of one root take 1.5 to 1.7
 #: times as long in half as many chunks, where they are not yet fine enough.
 SEEDS_NEARLY = 2.0
+#: Of what is left then, this is for engines that are parts of others.
+SEEDS_OF_PARTS = 0.25
 #: Larger schedules are not refined only to be stated.
 SEEDS_MOST_CARRIED = 100_000
 

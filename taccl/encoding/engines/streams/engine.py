@@ -23,6 +23,7 @@ from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.engines.streams.dissemination import Net, Style, disseminated, net_of
 from taccl.encoding.engines.streams.scattering import far_from_root, scattered
 from taccl.encoding.engines.streams.tuning import (
+    AT_ONCE_S,
     COMPILING_S,
     GROWTH_OF_LOOKS,
     HELP,
@@ -107,6 +108,18 @@ def streams(
     best_us = math.inf if incumbent is None else incumbent.makespan_us
     for schedule in _improving([instance], options.seed, budget, best_us):
         yield Update("streams", schedule)
+
+
+def streams_at_once(
+    instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
+) -> Iterator[Update]:
+    """Yield one pipeline, whatever is left of the budget, where that takes no longer than a second or two."""
+    if not instance.is_of_one_root or not (budget.counts_work or is_compiled()):
+        return
+    case = _Case(instance)
+    copies = _Takes().copies(case, _STYLES[0], options.seed, budget.without_end().at_most(AT_ONCE_S))
+    if copies is not None:
+        yield Update("streams", case.requested(copies))
 
 
 def across_chunks(instances: Sequence[Instance], budget: Budget) -> Iterator[Schedule]:

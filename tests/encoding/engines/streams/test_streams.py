@@ -19,7 +19,8 @@ from textbook_machines import railed_nodes, switch, torus
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.phases import as_sums
 from taccl.encoding.core.sequence import of_columns
-from taccl.encoding.engines.streams import across_chunks, serves, streams
+from taccl.encoding.engines.registry import first_engines
+from taccl.encoding.engines.streams import across_chunks, serves, streams, streams_at_once
 from taccl.encoding.engines.streams.dissemination import Style, disseminated, net_of
 from taccl.encoding.instance import Instance
 from taccl.model.collectives import make_collective
@@ -131,6 +132,21 @@ def test_long_ways_take_time_at_every_rank_so_many_chunks_are_left_alone() -> No
     long = ring(300, both=True)
     assert found(rooted("broadcast", long, 1), effort=600)
     assert not found(rooted("broadcast", long, 64), effort=600)
+
+
+def test_data_of_one_root_begins_with_one_pipeline_where_that_is_soon_there() -> None:
+    """On a ring of 400 one chunk takes a moment; 256 would take minutes, and others have to begin."""
+
+    def at_once(chunks: int) -> list[Schedule | None]:
+        instance = Instance(rooted("reduce", ring(400, both=True), chunks))
+        assert next(first_engines(instance)).name == "streams"
+        updates = streams_at_once(instance, SearchOptions(), Budget.of_work(1), None)
+        return [update.schedule for update in updates]
+
+    (first,) = at_once(1)
+    assert first is not None
+    first.check()
+    assert not at_once(256)
 
 
 def test_a_pipeline_that_takes_too_many_looks_is_left_off() -> None:
