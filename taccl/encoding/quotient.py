@@ -35,9 +35,12 @@ from taccl.model.collective import IntArray
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
+from taccl.model.schedule.blocks import blocks_between
 
 #: Larger tables of images than this, in cells of 4 bytes, are not worth their memory.
 _MOST_IMAGES = 160_000_000
+#: Images of rows that are sorted at once.
+_LIFTED_AT_ONCE = 1 << 17
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,21 +62,46 @@ class Quotient:
     link_map: IntArray
     is_exact: bool = True
 
+    @property
+    def num_images(self) -> int:
+        """How many images each row has."""
+        return len(self.link_map)
+
     def lifted(self, schedule: Schedule) -> Schedule:
         """The schedule of the whole that a schedule of the quotient stands for."""
-        images = len(self.link_map)
-        first = np.arange(images) * (schedule.group.max(initial=0) + 1)
-        # All images of a row stand together, so rows in order of time still are, which makes sorting cheap.
+        part, images = schedule.sorted(), self.num_images
+        length, groups = len(part) * images, 0
         lifted = Schedule(
             problem=self.whole,
-            chunk=self.chunk_map[:, schedule.chunk].T.ravel(),
-            link=self.link_map[:, schedule.link].T.ravel(),
-            start_us=np.repeat(schedule.start_us, images),
-            end_us=np.repeat(schedule.end_us, images),
-            reduce=np.repeat(schedule.reduce, images),
-            group=np.add.outer(schedule.group, first).ravel(),
-        ).sorted()
+            chunk=np.empty(length, self.chunk_map.dtype),
+            link=np.empty(length, self.link_map.dtype),
+            start_us=np.empty(length),
+            end_us=np.empty(length),
+            reduce=np.empty(length, np.bool_),
+            group=np.empty(length, np.int64),
+        )
+        # What starts together is sorted together, so each row is written once, where it stays.
+        for rows in blocks_between(part.start_us, max(1, _LIFTED_AT_ONCE // images)):
+            block, begin = self._images_of(part.take(np.arange(rows.start, rows.stop))), rows.start * images
+            for name in ("chunk", "link", "start_us", "end_us", "reduce"):
+                getattr(lifted, name)[begin : begin + len(block)] = getattr(block, name)
+            lifted.group[begin : begin + len(block)] = block.group + groups
+            groups += int(block.group.max()) + 1
         return lifted if self.is_exact else in_order(self.whole, decisions_of(lifted))
+
+    def _images_of(self, part: Schedule) -> Schedule:
+        """The images of some rows, in order."""
+        images = self.num_images
+        first = np.arange(images) * (part.group.max(initial=0) + 1)
+        return Schedule(
+            problem=self.whole,
+            chunk=self.chunk_map[:, part.chunk].T.ravel(),
+            link=self.link_map[:, part.link].T.ravel(),
+            start_us=np.repeat(part.start_us, images),
+            end_us=np.repeat(part.end_us, images),
+            reduce=np.repeat(part.reduce, images),
+            group=np.add.outer(part.group, first).ravel(),
+        ).sorted()
 
 
 def quotient(problem: Problem, refused: set[bytes] | None = None) -> Quotient | None:

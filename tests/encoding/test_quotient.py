@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from registered import greedy, reducing
+from registered import greedy, reducing, textbook_at_once
 from small_problems import ENGINE_BETAS, full, grid, machine, ndv2_node, networks, problem, ring, two_nodes
 from studies import examples
 
@@ -86,6 +86,23 @@ def test_the_images_of_a_schedule_are_a_schedule_with_the_same_times(
     assert lifted.makespan_us == part.makespan_us
     assert len(lifted) == len(part) * len(by_orbits.link_map)
     assert lower_bound(whole).value_us <= lifted.makespan_us + 1e-6
+
+
+@pytest.mark.parametrize("at_once", [1, 40, 10**6])
+def test_images_stand_in_the_order_of_a_schedule_however_few_are_sorted_at_once(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("taccl.encoding.quotient._LIFTED_AT_ONCE", at_once)
+    by_orbits = found(problem(grid(3, 3), "alltoall", 2))
+    grouped = textbook_at_once(by_orbits.problem, SearchOptions(), Budget(0.0), None)
+    for part in (first(by_orbits.problem), next(iter(grouped)).schedule):
+        assert part is not None
+        lifted = by_orbits.lifted(part)
+        lifted.check()
+        ordered = lifted.sorted()
+        for name in ("chunk", "link", "start_us", "end_us", "reduce", "group"):
+            assert np.array_equal(getattr(lifted, name), getattr(ordered, name)), name
+        assert len(lifted.sends) == len(part.sends) * by_orbits.num_images
 
 
 def test_every_chunk_is_the_image_of_one_chunk() -> None:

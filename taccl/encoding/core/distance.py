@@ -6,6 +6,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
+from taccl.encoding.core.tuning import DISTANCE_SPARSE
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray, LogicalTopology
 from taccl.model.problem import Problem
@@ -80,6 +81,10 @@ def least_transfers(problem: Problem, enough: int) -> int:
     moves = ~collective.reduces & (collective.num_sources == 1) & (collective.num_wanted == 1)
     missing = np.zeros((ranks, ranks), dtype=np.int64)
     np.add.at(missing, (collective.source[moves], collective.destination[moves]), 1)
+    if topology.num_links * DISTANCE_SPARSE < ranks**2:
+        far = dijkstra(_as_matrix(topology, np.ones(topology.num_links), None), unweighted=True)
+        there = np.isfinite(far)
+        return min(enough, int(missing[there] @ far[there].astype(np.int64)))
     step = np.eye(ranks, dtype=np.float32)
     step[topology.src, topology.dst] = 1.0
     reached: BoolArray = np.eye(ranks, dtype=np.bool_)

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from taccl.encoding.core.tuning import FLOW_PATHS_TRIED_PER_UNIT
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
 from taccl.model.problem import Problem
+from taccl.support.budget import Budget, Meter
 
 #: A flow of less than this part of a chunk is taken for the solver's tolerance.
 _NOTHING = 1e-6
@@ -93,9 +95,16 @@ class _Choices:
 
 
 def whole_chunks(
-    problem: Problem, paths: dict[Pair, list[FlowPath]], wanted: dict[Pair, int], moves: int = 10_000
+    problem: Problem,
+    paths: dict[Pair, list[FlowPath]],
+    wanted: dict[Pair, int],
+    budget: Budget,
+    moves: int = 10_000,
 ) -> dict[Pair, list[int]]:
-    """How many chunks take each of the paths of each pair; they add up to `wanted`."""
+    """How many chunks take each of the paths of each pair; they add up to `wanted`.
+
+    They are all dealt out whatever the budget says; moved off the busiest port they are while it lasts.
+    """
     choices = _choices(problem, paths)
     of_pair = _positions(choices)
     part = np.array([path.chunks for each in paths.values() for path in each])
@@ -107,7 +116,7 @@ def whole_chunks(
         best = min(of_pair[pair], key=lambda c: (_busiest(load, choices, c), count[c] - part[c], c != choice))
         count[best] += 1
         np.add.at(load, choices.ports[best], choices.busy[best])
-    _moved_off_the_busiest(choices, of_pair, count, load, moves)
+    _moved_off_the_busiest(choices, of_pair, count, load, moves, budget.meter())
     return {pair: count[positions].tolist() for pair, positions in zip(paths, of_pair, strict=True)}
 
 
@@ -153,7 +162,12 @@ def _busiest(load: FloatArray, choices: _Choices, choice: int) -> float:
 
 
 def _moved_off_the_busiest(
-    choices: _Choices, of_pair: list[list[int]], count: IntArray, load: FloatArray, moves: int
+    choices: _Choices,
+    of_pair: list[list[int]],
+    count: IntArray,
+    load: FloatArray,
+    moves: int,
+    meter: Meter,
 ) -> None:
     """Move chunks, one by one, to paths on which no port becomes as busy as the busiest one is."""
     users: list[list[int]] = [[] for _ in load]
@@ -163,6 +177,8 @@ def _moved_off_the_busiest(
     for _ in range(moves):
         busiest = int(load.argmax())
         best: tuple[float, int, int] | None = None
+        if not meter.goes_on(len(users[busiest]) / FLOW_PATHS_TRIED_PER_UNIT):
+            return
         for choice in users[busiest] if load[busiest] > 0 else ():
             if not count[choice]:
                 continue

@@ -27,10 +27,21 @@ CP_SAT_WORKERS = 8
 #: What CP-SAT calls a deterministic second takes it about this many of one core.
 CP_SAT_S_PER_DETERMINISTIC_S = 4.0
 
+# --- distance
+
+#: Links are followed one by one if they are fewer than one in this many pairs of ranks. More are multiplied
+#: as a matrix, which few links take too many times: 150 on a ring of 300 ranks, 1.2 s.
+DISTANCE_SPARSE = 16
+
 # --- earliest
 
 #: Distances are for no more sizes than this; others count as the next smaller one.
 EARLIEST_MOST_SIZES = 16
+
+# --- flow_paths
+
+#: Other ways for a chunk of this many paths are weighed in a unit of work.
+FLOW_PATHS_TRIED_PER_UNIT = 60
 
 # --- linear
 

@@ -22,6 +22,16 @@ def blocks(length: int) -> Iterator[slice]:
     return (slice(begin, min(begin + _ROWS, length)) for begin in range(0, length, _ROWS))
 
 
+def blocks_between(values: NDArray[Any], rows: int) -> Iterator[slice]:
+    """Blocks of at least this many rows, but for the last; equal neighbours are in the same one."""
+    ends = np.append(np.flatnonzero(values[1:] != values[:-1]) + 1, len(values))
+    begin = 0
+    while begin < len(values):
+        end = int(ends[min(int(np.searchsorted(ends, begin + rows)), len(ends) - 1)])
+        yield slice(begin, end)
+        begin = end
+
+
 def first_row(length: int, bad: Callable[[slice], BoolArray]) -> int | None:
     """The first row for which `bad` is true; it gets some rows, and says of each whether it is."""
     for rows in blocks(length):

@@ -66,15 +66,13 @@ class ScheduleFacts:
             copies &= ~reduces[schedule.chunk]
             wanted = wanted[~reduces[outputs.chunk]]
 
-        partial_ready = np.full(num_cells, -np.inf)
-        if schedule.problem.ready_us is not None:
-            partial_ready[starts] = over_us(schedule.problem.ready_us, 0.0)
-        np.maximum.at(partial_ready, dst[adds], _arrives_us(schedule, adds))
+        partial_ready = _partial_ready_us(schedule, num_cells, starts, adds, dst)
         ends = ends_of(contributes, src[adds], dst[adds])
         root = _roots(collective.num_chunks, ends, (ends if keys is None else keys[ends]) // ranks)
 
         is_origin[root[root >= 0]] = True
-        held = np.where(is_origin, partial_ready, NEVER)
+        held = np.full(num_cells, NEVER)
+        held[is_origin] = partial_ready[is_origin]
         work_us = schedule.problem.sum_work_us
         if work_us is not None:
             worked = np.flatnonzero((root >= 0) & (work_us > 0))
@@ -103,6 +101,23 @@ def _cells(schedule: Transfers, end: IntArray) -> IntArray:
     return column_of(
         len(schedule), np.int64, lambda rows: chunk[rows].astype(np.int64) * ranks + end[link[rows]]
     )
+
+
+def _partial_ready_us(
+    schedule: Transfers, num_cells: int, starts: IntArray, adds: IntArray, dst: IntArray
+) -> FloatArray:
+    """From when on all contributions expected at each cell count as arrived.
+
+    Where nothing is added or late, that is one value, and takes no memory: cells may be tens of millions.
+    """
+    ready_us = schedule.problem.ready_us
+    if ready_us is None and not len(adds):
+        return np.broadcast_to(-np.inf, (num_cells,))
+    partial_ready = np.full(num_cells, -np.inf)
+    if ready_us is not None:
+        partial_ready[starts] = over_us(ready_us, 0.0)
+    np.maximum.at(partial_ready, dst[adds], _arrives_us(schedule, adds))
+    return partial_ready
 
 
 def _arrives_us(schedule: Transfers, rows: IntArray | slice) -> FloatArray:

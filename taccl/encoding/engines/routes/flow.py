@@ -44,7 +44,8 @@ def flow(part: Instance, budget: Budget) -> Routes | None:
         return None
     carried: list[tuple[list[int], int, int]] = []
     company = 0
-    for pair, counts in whole_chunks(problem, paths, {pair: len(chunks[pair]) for pair in paths}).items():
+    many = {pair: len(chunks[pair]) for pair in paths}
+    for pair, counts in whole_chunks(problem, paths, many, budget).items():
         first = 0
         for path, count in zip(paths[pair], counts, strict=True):
             carried += [(chunks[pair][first : first + count], link, company) for link in path.links]

@@ -49,7 +49,7 @@ def shallow_trees(problem: Problem, usable: BoolArray, budget: Budget) -> Routes
     loads = _loads(
         problem, np.array([len(chunks.get(r, ())) for r in range(problem.num_ranks)]), onward, budget
     )
-    return None if loads is None else _dealt(problem, chunks, onward, loads)
+    return None if loads is None else _dealt(problem, chunks, onward, loads, budget)
 
 
 def _chunks_at(problem: Problem) -> dict[int, list[int]]:
@@ -114,7 +114,9 @@ def _ports_finish_in_time(
     )
 
 
-def _dealt(problem: Problem, chunks: dict[int, list[int]], onward: _Onward, loads: FloatArray) -> Routes:
+def _dealt(
+    problem: Problem, chunks: dict[int, list[int]], onward: _Onward, loads: FloatArray, budget: Budget
+) -> Routes:
     """Whole chunks for the loads; the chunks that a rank takes over one link are neighbours."""
     dst = problem.topology.dst
     candidates: dict[tuple[int, int], list[FlowPath]] = {}
@@ -123,7 +125,7 @@ def _dealt(problem: Problem, chunks: dict[int, list[int]], onward: _Onward, load
             candidates.setdefault((source, int(dst[link])), []).append(FlowPath((link,), load))
     wanted = {(source, rank): len(chunks[source]) for source, rank in candidates}
     carried: list[tuple[list[int], int, int]] = []
-    for (source, rank), counts in whole_chunks(problem, candidates, wanted).items():
+    for (source, rank), counts in whole_chunks(problem, candidates, wanted, budget).items():
         first = 0
         for way, count in zip(candidates[source, rank], counts, strict=True):
             carried.append((chunks[source][first : first + count], way.links[0], source))

@@ -18,6 +18,7 @@ from taccl.encoding.engines.routes.columns import Grouping, groupings
 from taccl.encoding.engines.routes.orders import Open, Order
 from taccl.encoding.engines.routes.tuning import (
     CHANCES,
+    LONG_S,
     MANY,
     MOST_GROUPINGS,
     SLOW_S,
@@ -110,11 +111,21 @@ class RouteSearch:
         units, self.units = self.units, 0.0
         return meter.goes_on(units) and (self.takes_s < SLOW_S or budget.remaining_s() > self.takes_s)
 
+    def is_too_long(self, rows: int, budget: Budget) -> bool:
+        """Whether an order of this many rows, though none was made yet, would not be there in time."""
+        nominal_s = _units(rows) / UNITS_PER_S
+        return not self.must_end and nominal_s >= LONG_S and nominal_s > budget.remaining_s()
+
     def spend(self, rows: int, began_s: float, budget: Budget) -> None:
         """Note an order of this many rows."""
-        units = UNITS_OF_AN_ORDER + UNITS * rows
+        units = _units(rows)
         self.units += units
         self.takes_s = max(budget.read_s() - began_s, units / UNITS_PER_S * budget.counts_work)
+
+
+def _units(rows: int) -> float:
+    """The work that an order of this many rows is."""
+    return UNITS_OF_AN_ORDER + UNITS * rows
 
 
 class _Stream:
@@ -141,6 +152,8 @@ class _Stream:
         Where the first is much worse than the best that was first, its others are not tried.
         """
         search, rows = self._search, len(choice.routes)
+        if search.is_too_long(rows, self._budget):
+            raise _NoTimeLeft
         opened = Open(
             search.problem, choice.routes, search.is_backwards, detours=choice.turns_back, look=self._look
         )

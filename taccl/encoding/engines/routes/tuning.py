@@ -156,6 +156,9 @@ SEEDS = 8
 UNITS, UNITS_OF_AN_ORDER = 2e-3, 0.5
 #: An order that takes longer, in seconds, is not begun where it would not be there in time.
 SLOW_S = 0.05
+#: One that takes longer by its rows is not begun, though none was timed yet: 250,000 rows. Smaller first ones
+#: are begun, and look at the time meanwhile.
+LONG_S = 0.5
 #: More transfers take seconds.
 MANY = 500_000
 #: A problem of chunks that go to one rank each is left at its quotient, where there is one, from here on.

@@ -97,8 +97,16 @@ class Books:
     @cached_property
     def algorithms(self) -> tuple[Algorithm, ...]:
         """All that are not too large to be timed."""
-        (every,) = self._taken or [tuple(algorithms(self.requested, self.parts))]
-        return tuple(each for each in every if each.rows * self.parts.most_pieces <= MOST_ROWS)
+        return tuple(each for each in self._every if each.rows * self.parts.most_pieces <= MOST_ROWS)
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether some are too large to be timed."""
+        return len(self.algorithms) < len(self._every)
+
+    @cached_property
+    def _every(self) -> tuple[Algorithm, ...]:
+        return self._taken[0] if self._taken else tuple(algorithms(self.requested, self.parts))
 
     def take_algorithms_of(self, coarser: Books) -> None:
         """Those of the same size in fewer chunks, which are not looked for again."""

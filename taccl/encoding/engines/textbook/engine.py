@@ -24,6 +24,7 @@ from taccl.encoding.engines.textbook.tuning import (
     FOR_ONCE_EACH,
     FOR_PROMISE,
     HOPELESS,
+    LIFTED_PER_S,
     MOST_IN_VAIN,
     MOST_PROMISING,
     MUCH_FASTER,
@@ -35,10 +36,11 @@ from taccl.encoding.engines.textbook.tuning import (
     WRITING,
 )
 from taccl.encoding.instance import Instance
+from taccl.encoding.quotient import Quotient
 from taccl.errors import ScheduleError
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.model.schedule.schedule import compacted
-from taccl.support.budget import Budget
+from taccl.support.budget import UNITS_PER_S, Budget
 
 #: This many with one estimate are timed before the others have their turn.
 _EQUIVALENT = 2
@@ -50,16 +52,32 @@ def textbook(
     """Yield textbook schedules better than `incumbent`, until all are tried or the budget is over."""
     best_us = float("inf") if incumbent is None else incumbent.makespan_us
     for schedule in _improving(built(instance, budget, known_us=best_us), best_us):
+        best_us = schedule.makespan_us
         yield Update("textbook", schedule)
+    if (lifted := _of_quotient(instance, budget, best_us)) is not None:
+        yield Update("textbook", lifted)
 
 
 def textbook_at_once(
     instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
 ) -> Iterator[Update]:
-    """Yield the faster of two that promise most, of what is written down without any time and soon timed."""
-    books = instance.once(books_of)
+    """Yield the faster of two that promise most, of what is written down without any time and soon timed.
+
+    Where all are too large to be timed, those of the quotient are asked for.
+    """
+    schedule = _promising_most(instance, budget)
+    if schedule is None and (quotient := _quotient_of_large(instance)) is not None:
+        part = _promising_most(instance.quotient_instance, budget)
+        schedule = None if part is None else _lifted(quotient, part, budget)
+    if schedule is not None:
+        yield Update("textbook", schedule)
+
+
+def _promising_most(instance: Instance | None, budget: Budget) -> Schedule | None:
+    """The faster of two that promise most and are soon timed; None: there are none."""
+    books = None if instance is None else instance.once(books_of)
     if books is None:
-        return
+        return None
     left, timed = TIMED_AT_ONCE, list[Schedule]()
     for candidate in sorted(books.candidates(budget), key=_estimate_us):
         if candidate.work > left:
@@ -70,8 +88,35 @@ def textbook_at_once(
             timed.append(schedule)
         if len(timed) == FEW_AT_ONCE:
             break
-    if timed:
-        yield Update("textbook", compacted(min(timed, key=lambda each: each.makespan_us)))
+    return compacted(min(timed, key=lambda each: each.makespan_us)) if timed else None
+
+
+def _quotient_of_large(instance: Instance) -> Quotient | None:
+    """The quotient of a problem that only copies and has algorithms too large to be timed; None: no need."""
+    books = None if instance.features else instance.once(books_of)
+    return instance.quotient if books is not None and books.leaves_out else None
+
+
+def _of_quotient(instance: Instance, budget: Budget, best_us: float) -> Schedule | None:
+    """The fastest of those that are timed on the quotient of a large problem, if it beats `best_us`.
+
+    None as well where the time is too short to find the quotient or to write all of its images.
+    """
+    if instance.quotient_takes_s >= budget.remaining_s():
+        return None
+    quotient, small = _quotient_of_large(instance), instance.quotient_instance
+    if quotient is None or small is None:
+        return None
+    *_, best = (None, *_improving(built(small, budget, known_us=best_us), best_us))
+    if best is None or quotient.num_images * len(best) > LIFTED_PER_S * budget.remaining_s():
+        return None
+    return _lifted(quotient, best, budget)
+
+
+def _lifted(quotient: Quotient, part: Schedule, budget: Budget) -> Schedule:
+    """The schedule of the whole, which is paid for by its rows."""
+    budget.spend(quotient.num_images * len(part) / LIFTED_PER_S * UNITS_PER_S)
+    return quotient.lifted(part)
 
 
 def serves(instance: Instance) -> Verdict:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from registered import greedy
-from small_problems import machine, problem, two_nodes
+from small_problems import machine, problem, ring, two_nodes
 
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.greedy.engine import _policies
+from taccl.encoding.quotient import Quotient
 from taccl.model.network import LogicalTopology
+from taccl.model.schedule import Schedule
 from taccl.support.budget import Budget
 
 
@@ -48,3 +50,22 @@ def test_where_alpha_takes_no_port_every_pass_sends_chunks_one_by_one(name: str)
         )
         > 1
     )
+
+
+def test_of_the_quotient_only_what_is_faster_is_written_for_the_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    requested, options = problem(ring(6, both=True), "alltoall"), SearchOptions(effort=1)
+    *_, best = greedy(requested, options, Budget.of_work(2000), None)
+    lifted = list[float]()
+    of_whole = Quotient.lifted
+
+    def noted(self: Quotient, schedule: Schedule) -> Schedule:
+        lifted.append(schedule.makespan_us)
+        return of_whole(self, schedule)
+
+    monkeypatch.setattr(Quotient, "lifted", noted)
+    assert best.schedule is not None
+    for _ in greedy(requested, options, Budget.of_work(2000), best.schedule):
+        pass
+    assert all(time_us < best.schedule.makespan_us for time_us in lifted)

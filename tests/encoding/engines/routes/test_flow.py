@@ -120,7 +120,7 @@ def test_halves_of_single_chunks_are_dealt_so_that_the_ports_stay_even() -> None
     """Four pairs, each half over one link and half over the other: two chunks end up on each link."""
     small = problem(full(2), "alltoall", 1)
     routes = {(0, target): [FlowPath((0,), 0.5), FlowPath((1,), 0.5)] for target in range(4)}
-    counts = whole_chunks(small, routes, dict.fromkeys(routes, 1))
+    counts = whole_chunks(small, routes, dict.fromkeys(routes, 1), Budget(60.0))
     assert all(sum(each) == 1 for each in counts.values())
     assert np.sum(list(counts.values()), axis=0).tolist() == [2, 2]
 
@@ -130,9 +130,16 @@ def test_chunks_are_moved_off_the_busiest_port() -> None:
     small = problem(full(2), "alltoall", 1)
     routes = {(0, target): [FlowPath((0,), 1.0), FlowPath((1,), 0.0)] for target in range(3)}
     routes[0, 3] = [FlowPath((1,), 1.0)]
-    counts = whole_chunks(small, routes, dict.fromkeys(routes, 1))
+    counts = whole_chunks(small, routes, dict.fromkeys(routes, 1), Budget(60.0))
     assert sum(each[0] for pair, each in counts.items() if pair != (0, 3)) == 2
     assert counts[0, 3] == [1]
+
+
+def test_without_time_all_chunks_are_dealt_out_and_none_is_moved() -> None:
+    small = problem(full(2), "alltoall", 1)
+    routes = {(0, target): [FlowPath((0,), 1.0), FlowPath((1,), 0.0)] for target in range(4)}
+    counts = whole_chunks(small, routes, dict.fromkeys(routes, 1), Budget(0.0))
+    assert list(counts.values()) == [[1, 0]] * 4
 
 
 @every_machine

@@ -154,6 +154,16 @@ def test_it_begins_nothing_that_takes_longer_than_what_is_left() -> None:
     assert next(candidates, None) is None
 
 
+def test_a_first_order_that_is_too_long_by_its_rows_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None was timed yet; but where others wait for a first schedule it is made."""
+    instance = Instance(of("mesh:3x3", "allgather", 2))
+    monkeypatch.setattr("taccl.encoding.engines.routes.search.LONG_S", 0.0)
+    search = RouteSearch(instance, choosers_of(instance), 0)
+    assert not list(search.schedules(Budget(0.0), 100.0))
+    waited_for = RouteSearch(instance, choosers_of(instance), 0, must_end=True)
+    assert list(waited_for.schedules(Budget(0.0), np.inf))
+
+
 @pytest.mark.parametrize("best_us", [np.inf, 100.0])
 def test_an_order_that_has_no_time_left_ends_its_routes(
     best_us: float, monkeypatch: pytest.MonkeyPatch

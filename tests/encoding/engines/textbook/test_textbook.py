@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from registered import textbook
+from registered import greedy, textbook
 from small_problems import (
     ENGINE_BETAS,
     custom,
@@ -253,6 +253,31 @@ def test_a_first_schedule_is_what_promises_most_and_is_soon_timed(monkeypatch: p
     assert update.schedule.makespan_us == pytest.approx(min(all_built(small.problem).values()))
     monkeypatch.setattr(engine, "TIMED_AT_ONCE", 0)
     assert not list(textbook_at_once(small, options, Budget(0.0), None))
+
+
+def test_what_is_too_large_to_be_timed_is_timed_on_the_quotient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ring of 8: each rank passes on 4 + 3 + 2 + 1 chunks one way, 3 + 2 + 1 the other, in joint sends."""
+    requested, options = problem(ring(8, both=True), "alltoall"), SearchOptions(effort=1)
+    (whole,) = textbook_at_once(Instance(requested), options, Budget(0.0), None)
+    monkeypatch.setattr("taccl.encoding.engines.textbook.books.MOST_ROWS", 50)
+    assert not all_built(requested)
+    (update,) = textbook_at_once(Instance(requested), options, Budget(0.0), None)
+    assert update.schedule is not None and whole.schedule is not None
+    update.schedule.check()
+    assert update.schedule.makespan_us == whole.schedule.makespan_us
+
+
+def test_images_are_written_only_of_what_is_better_and_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    requested, options = problem(ring(8, both=True), "alltoall"), SearchOptions(effort=1)
+    monkeypatch.setattr("taccl.encoding.engines.textbook.books.MOST_ROWS", 50)
+    slow = next(greedy(requested, options, Budget(0.0), None)).schedule
+    assert slow is not None
+    (update,) = textbook(requested, options, Budget.of_work(10_000), slow)
+    assert update.schedule is not None
+    update.schedule.check()
+    assert update.schedule.makespan_us < slow.makespan_us
+    assert not list(textbook(requested, options, Budget.of_work(10_000), update.schedule))
+    assert not list(textbook(requested, options, Budget(0.0), slow))
 
 
 def test_hierarchical_algorithms_send_shares_across_nodes() -> None:
