@@ -7,8 +7,13 @@ Every error that a user can cause or must act on is a `TacclError`. It says what
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from pathlib import Path
+
+#: How the loader of shared libraries ends where there is no memory for one of them. Other reasons, such as a
+#: folder that nothing may be run from, follow after a colon.
+_NO_ROOM = ("failed to map segment from shared object", "Cannot allocate memory")
 
 
 class TacclError(Exception):
@@ -139,3 +144,14 @@ class ProgramLimitError(CheckError):
 
 class VerificationError(CheckError):
     """A file for a runtime that would refuse it, or that computes something else."""
+
+
+def is_out_of_memory(failure: BaseException | None) -> bool:
+    """Whether memory ran out; where it does while a library is loaded, only the loader's words say so."""
+    while failure is not None:
+        if isinstance(failure, MemoryError) or getattr(failure, "errno", None) == errno.ENOMEM:
+            return True
+        if isinstance(failure, OSError | ImportError) and str(failure).endswith(_NO_ROOM):
+            return True
+        failure = failure.__cause__ or failure.__context__
+    return False

@@ -11,14 +11,10 @@ from pathlib import Path
 
 import click
 
-from taccl.errors import FileError, TacclError
+from taccl.errors import FileError, TacclError, is_out_of_memory
 
 #: What a shell gives a process that was ended by Ctrl-C.
 _INTERRUPTED = 130
-
-#: How the loader of shared libraries ends where there is no memory for one of them. Other reasons, such as a
-#: folder that nothing may be run from, follow after a colon.
-_NO_ROOM = ("failed to map segment from shared object", "Cannot allocate memory")
 
 #: Set to anything, a bug shows its traceback.
 _DEBUG = "TACCL_DEBUG"
@@ -47,7 +43,7 @@ def in_one_line() -> Iterator[None]:
     except (click.ClickException, click.exceptions.Exit, click.Abort):
         raise
     except Exception as failure:
-        if _is_out_of_memory(failure):
+        if is_out_of_memory(failure):
             _complain("out of memory\n  try: fewer ranks or chunks, or a machine with more")
             raise click.exceptions.Exit(TacclError.exit_code) from failure
         if isinstance(failure, OSError):
@@ -61,17 +57,6 @@ def in_one_line() -> Iterator[None]:
             f"  try: report it with this command and its files; {_DEBUG}=1 shows where it happened"
         )
         raise click.exceptions.Exit(1) from failure
-
-
-def _is_out_of_memory(failure: BaseException | None) -> bool:
-    """Whether memory ran out; where it does while a library is loaded, only the loader's words say so."""
-    while failure is not None:
-        if isinstance(failure, MemoryError) or getattr(failure, "errno", None) == errno.ENOMEM:
-            return True
-        if isinstance(failure, OSError | ImportError) and str(failure).endswith(_NO_ROOM):
-            return True
-        failure = failure.__cause__ or failure.__context__
-    return False
 
 
 def as_file_error(failure: OSError) -> FileError:

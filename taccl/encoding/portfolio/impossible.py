@@ -17,6 +17,8 @@ from taccl.support.lists import few
 
 def why_impossible(problem: Problem) -> tuple[str, str] | None:
     """Why there is no schedule, and what would help; None: no reason is known."""
+    if problem.topology.may_sum is None and problem.topology.may_copy is None:
+        return None  # all reasons are of limited ranks, and there may be thousands of chunks to go through
     return next(_reasons(problem), None)
 
 

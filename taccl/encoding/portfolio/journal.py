@@ -9,7 +9,7 @@ from taccl.encoding.bounds import NOTHING, Proof
 from taccl.encoding.core.update import Update
 from taccl.encoding.instance import Instance, Part
 from taccl.encoding.portfolio.tuning import JOURNAL_OF_A_TURN
-from taccl.errors import TacclError
+from taccl.errors import TacclError, is_out_of_memory
 from taccl.model.schedule import Schedule
 from taccl.support.budget import Budget
 from taccl.support.interrupts import is_interrupt
@@ -82,6 +82,8 @@ class Journal:
     _refused: list[Schedule] = field(default_factory=list)
     #: For each engine at work, the innermost last: seconds of those that it requested meanwhile.
     _inside_s: list[float] = field(default_factory=list)
+    #: Whether an engine or a bound lacked memory.
+    lacked_memory: bool = False
     #: The largest bound so far that holds for any number of equal chunks.
     any_chunks: Proof = NOTHING
 
@@ -105,6 +107,7 @@ class Journal:
 
     def fails(self, name: str, fault: Exception) -> None:
         failure = EngineFailure(name, reported(fault))
+        self.lacked_memory |= is_out_of_memory(fault)
         if failure not in self.failures:  # a bound is queried again about each phase
             self.failures.append(failure)
 

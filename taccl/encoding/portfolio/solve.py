@@ -52,6 +52,7 @@ def solve(
     TopologyError : a link that takes no time at all, so that "earlier" has no meaning on it; ranks that may
         not sum or not copy, so that there is no schedule.
     NoScheduleInTime : there is no first schedule.
+    MemoryError : there is none, and an engine lacked memory for one.
     """
     check_solver(options.solver)
     instance = problem if isinstance(problem, Instance) else Instance(problem)
@@ -162,23 +163,24 @@ class _Search:
     def _first(self) -> Iterator[Update]:
         """A schedule as soon as there can be one, with a bound; then the best bound."""
         first = self._left_by_an_earlier_search() or self._found_at_once()
-        quick = quick_bound(self._instance)
-        self._instance.proves(quick.value_us)
-        best = Update("bound", None, quick.value_us, quick.witness)
-        known = [best]
-        is_late = (
-            not self._budget.remaining_s()
-        )  # whoever listens stops here: what is known at once is reported
-        if is_late or len(self._instance.problem.collective.outputs) > SOLVE_MANY_OUTPUTS:
-            nodes = between_nodes(self._instance)
-            self._instance.proves(nodes.value_us)
-            known.append(Update("bound", None, nodes.value_us, nodes.witness))
-        if is_late:
-            known += self._bounds.quick(self._budget)
-        best = max(known, key=lambda update: update.lower_bound_us)
+        known = self._journal.guarded("bound", self._known_at_once())  # no failure costs the schedule
+        best = max(known, key=lambda update: update.lower_bound_us, default=Update("bound"))
         yield replace(first, lower_bound_us=best.lower_bound_us, bound_source=best.bound_source)
         yield from self._bounds.quick(self._budget)
         yield from self._bounds.within(self._budget.share(SOLVE_BOUNDS))
+
+    def _known_at_once(self) -> Iterator[Update]:
+        """Bounds to report with the first schedule; if it is late, whoever listens stops there."""
+        quick = quick_bound(self._instance)
+        self._instance.proves(quick.value_us)
+        yield Update("bound", None, quick.value_us, quick.witness)
+        is_late = not self._budget.remaining_s()
+        if is_late or len(self._instance.problem.collective.outputs) > SOLVE_MANY_OUTPUTS:
+            nodes = between_nodes(self._instance)
+            self._instance.proves(nodes.value_us)
+            yield Update("bound", None, nodes.value_us, nodes.witness)
+        if is_late:
+            yield from self._bounds.quick(self._budget)
 
     def _left_by_an_earlier_search(self) -> Update | None:
         """What an instance that was searched before was left with, if that is handed over."""
@@ -188,6 +190,8 @@ class _Search:
     def _found_at_once(self) -> Update:
         first = opened(self._instance, self._options, self._budget, self._journal)
         if first is None:
+            if self._journal.lacked_memory:
+                raise MemoryError(self._why_no_first())
             reason = why_impossible(self._instance.problem)
             if reason is not None:
                 raise TopologyError(reason[0], hint=reason[1])

@@ -160,7 +160,7 @@ class RequestSearch:
 
 
 def bound_for_any_chunks(stated: Problem | Instance, left_s: float) -> Proof:
-    """What no number of equal chunks beats, where no search has proved it; `NOTHING`: no time is left for it.
+    """What no number of equal chunks beats, where no search has proved it; `NOTHING`: no time, or no memory.
 
     Parameters
     ----------
@@ -169,7 +169,10 @@ def bound_for_any_chunks(stated: Problem | Instance, left_s: float) -> Proof:
     problem = stated.problem if isinstance(stated, Instance) else stated
     if problem.num_chunks * problem.num_ranks / TUNE_PROVED_PER_S > max(left_s, TUNE_TO_PROVE_ANYWAY_S):
         return NOTHING
-    return any_chunks_bound(stated, Budget.of_work(TUNE_FOR_ANY_CHUNKS))
+    try:
+        return any_chunks_bound(stated, Budget.of_work(TUNE_FOR_ANY_CHUNKS))
+    except MemoryError:  # what was found is worth more
+        return NOTHING
 
 
 def _with_bound_for_any_chunks(found: Found, instance: Instance, left_s: float) -> Found:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from brute_force import TooLarge, program_before
 from hypothesis import HealthCheck, assume, given, settings
-from small_problems import featured_problems
+from small_problems import featured_problems, problem, ring
 from studies import examples
 
 from taccl import synthesize
@@ -52,3 +52,9 @@ def test_what_is_called_impossible_has_no_program(requested: Problem) -> None:
         assert program_before(requested, 1e6, 700) is None
     except TooLarge:
         return
+
+
+def test_where_every_rank_may_sum_and_copy_no_chunk_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There may be tens of thousands, and all reasons are of ranks that are limited."""
+    monkeypatch.setattr("taccl.encoding.portfolio.impossible._reasons", lambda _: pytest.fail("not asked"))
+    assert why_impossible(problem(ring(4), "alltoall")) is None
