@@ -10,7 +10,6 @@ result.write("ag.xml")
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ if TYPE_CHECKING:
     from taccl.topologies import PhysicalTopology as PhysicalTopology
     from taccl.topologies import load_topology as load_topology
 
-__version__ = version("taccl")
+    __version__: str
 
 #: The public names, by the module that has them.
 _PUBLIC = {
@@ -108,6 +107,8 @@ __all__ = list(_HOME)
 
 def __getattr__(name: str) -> object:
     """Import a public name when it is first used, so that `import taccl.errors` loads no solver."""
+    if name == "__version__":
+        return import_module("importlib.metadata").version("taccl")
     if name not in _HOME:
         raise AttributeError(f"module 'taccl' has no attribute {name!r}")
     return getattr(import_module(f"taccl.{_HOME[name]}"), name)
@@ -115,4 +116,4 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     """The public names, used already or not, and what every module has."""
-    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
+    return sorted({*__all__, "__version__", *(name for name in globals() if name.startswith("__"))})
