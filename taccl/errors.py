@@ -134,6 +134,15 @@ class CheckError(TacclError):
         return super().__str__() + "".join(f"\n  - {finding}" for finding in self.findings)
 
 
+class FileInterrupted(KeyboardInterrupt):
+    """The user stopped the making of a file; `kept` is what was found before, as in `CheckError`."""
+
+    def __init__(self, kept: object) -> None:
+        super().__init__()
+        self.kept = kept
+        self.message = "interrupted; no file was made"
+
+
 class ScheduleError(CheckError):
     """A schedule that breaks a rule of the cost model or does not compute its collective."""
 

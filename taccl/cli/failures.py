@@ -11,10 +11,11 @@ from pathlib import Path
 
 import click
 
-from taccl.errors import FileError, TacclError, is_out_of_memory
+from taccl.errors import FileError, FileInterrupted, TacclError, is_out_of_memory
 
 #: What a shell gives a process that was ended by Ctrl-C.
 _INTERRUPTED = 130
+_NOTHING_WRITTEN = "interrupted; nothing was written"
 
 #: Set to anything, a bug shows its traceback.
 _DEBUG = "TACCL_DEBUG"
@@ -38,7 +39,8 @@ def in_one_line() -> Iterator[None]:
         _complain(f"{error.format_message()}\n  try: {where} --help")
         raise click.exceptions.Exit(error.exit_code) from error
     except KeyboardInterrupt as interrupt:
-        _complain("interrupted; nothing was written")
+        written = interrupt.message if isinstance(interrupt, FileInterrupted) else _NOTHING_WRITTEN
+        _complain(written)
         raise click.exceptions.Exit(_INTERRUPTED) from interrupt
     except (click.ClickException, click.exceptions.Exit, click.Abort):
         raise

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -17,6 +17,7 @@ from taccl.backend.target import THREAD_BLOCKS, AnyTarget
 from taccl.backend.targets.registry import DEFAULT_TARGET
 from taccl.cli import completion
 from taccl.cli.hints import pointing_to_explain
+from taccl.cli.kept import keeping, write_schedule
 from taccl.cli.options import FILE, helper_counts_option, json_option, request_options, symmetry_option
 from taccl.cli.output import (
     STDOUT,
@@ -33,7 +34,7 @@ from taccl.cli.sections import Sectioned
 from taccl.cli.signals import undisturbed
 from taccl.cli.targets import protocol_option, target_option
 from taccl.encoding.engines.registry import ENGINES
-from taccl.errors import CheckError, CollectiveError
+from taccl.errors import CollectiveError
 from taccl.model import units
 from taccl.model.collectives import COLLECTIVES, plain_name
 from taccl.support.arguments import shown
@@ -42,7 +43,6 @@ from taccl.synthesis.output_options import AUTO, OutputOptions
 from taccl.synthesis.request import Request
 from taccl.synthesis.result import Result
 
-_Found = TypeVar("_Found", Result, ServerCurve)
 _REQUEST = {field.name for field in fields(Request)}
 _OUTPUT = {field.name for field in fields(OutputOptions)}
 
@@ -225,8 +225,10 @@ def synthesize(
         request["time_limit"], request["effort"], for_library = shares_of(
             request["time_limit"], request["effort"]
         )
-    with pointing_to_explain(request), progress_reports(quiet=quiet, verbose=verbose) as report:
-        result, curve = _searched(schedule, request | of_file | {"on_progress": report})
+    show = partial(_show_without_file, target=request["target"], as_json=as_json, verbose=verbose, err=aside)
+    progress = progress_reports(quiet=quiet, verbose=verbose)
+    with keeping(schedule, show), pointing_to_explain(request), progress as report:
+        result, curve = _searched(request | of_file | {"on_progress": report})
     if curve is not None:
         request["helpers"] = curve.best_count
     for each in result.found.declined if verbose else ():
@@ -234,7 +236,7 @@ def synthesize(
     attempts = Attempts()
     with undisturbed():
         written = () if output is None else attempts.of(lambda: _write(result, output, ranks)) or ()
-        kept = None if schedule is None else attempts.of(lambda: _write_schedule(result, schedule))
+        kept = None if schedule is None else attempts.of(lambda: write_schedule(result, schedule))
     today = None
     if for_library is not None and result.template is None:  # libraries' algorithms are of whole machines
         today = _compared(result, of_file, for_library(), **request)
@@ -267,23 +269,11 @@ def _check_outputs(output: Path | None, ranks: range | None, *, no_file: bool) -
         raise click.UsageError("--no-file makes no file, and --output asks for one")
 
 
-def _found(schedule: Path | None, search: Callable[[], _Found]) -> _Found:
-    """What a search finds. What has no file is written as a schedule all the same."""
-    try:
-        return search()
-    except CheckError as fault:  # no file can hold what was found, or none may: it is kept all the same
-        if schedule is not None and isinstance(fault.kept, Result):
-            with undisturbed():
-                _write_schedule(fault.kept, schedule)
-            fault.hint = f"{fault.hint or '--no-file'}; the schedule is kept in {schedule}"
-        raise
-
-
-def _searched(schedule: Path | None, words: dict[str, Any]) -> tuple[Result, ServerCurve | None]:
+def _searched(words: dict[str, Any]) -> tuple[Result, ServerCurve | None]:
     """What is found, and with a range of servers what is with each number, of which it is the fastest."""
     if not isinstance(words["helpers"], range):
-        return _found(schedule, partial(api.synthesize, **words)), None
-    curve = _found(schedule, partial(_with_servers, **words))
+        return api.synthesize(**words), None
+    curve = _with_servers(**words)
     return curve.best, curve
 
 
@@ -357,12 +347,14 @@ def _write(result: Result, output: Path, ranks: range | None) -> tuple[Path, ...
     return (output,)
 
 
-def _write_schedule(result: Result, path: Path) -> Path:
-    if path == STDOUT:
-        write_output(path, result.schedule_text())
+def _show_without_file(
+    result: Result, schedule: Path | None, *, target: AnyTarget, as_json: bool, verbose: bool, err: bool
+) -> None:
+    """The report of what has no file."""
+    if as_json:
+        show_json(_as_json(result, target, (), schedule))
     else:
-        result.write_schedule(path)
-    return path
+        click.echo(result.summary(verbose), err=err)
 
 
 def _as_json(

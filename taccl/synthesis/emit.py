@@ -15,7 +15,7 @@ import numpy as np
 from taccl.backend.target import FEWER_CHUNKS, AnyTarget
 from taccl.encoding.bounds import Proof
 from taccl.encoding.core.options import SearchOptions
-from taccl.errors import CheckError, ProgramLimitError, TacclError
+from taccl.errors import CheckError, FileInterrupted, ProgramLimitError, TacclError
 from taccl.model.network import LogicalTopology
 from taccl.model.schedule import Schedule
 from taccl.support.interrupts import is_interrupt
@@ -45,6 +45,7 @@ def emit(job: Job, choice: FileChoice, options: SearchOptions, searcher: Searche
     Raises
     ------
     CheckError : no file could be made, or it failed its own check; the result is kept in it.
+    FileInterrupted : the user stopped the making of the file, twice; the result is kept in it.
     """
     left_s = math.inf if options.effort is not None else began_s + options.limit_s - time.monotonic()
     result = _without_files(job, choice, options, searcher, left_s)
@@ -54,19 +55,17 @@ def emit(job: Job, choice: FileChoice, options: SearchOptions, searcher: Searche
     try:
         if result.files_tried and result.execution is None:
             raise _no_configuration_fits(result, job.target)
-        try:
-            files = files_of(job, choice.found.schedule, choice.configuration)
-        except (KeyboardInterrupt, SystemError) as fault:
-            if not is_interrupt(fault):
-                raise
-            # It asks for what there is, which takes a file; the next one ends that too.
-            files = files_of(job, choice.found.schedule, choice.configuration)
+        files = _files_in_spite_of_one_interrupt(job, choice)
+    except KeyboardInterrupt as interrupt:
+        raise FileInterrupted(result) from interrupt
     except CheckError as fault:
         if isinstance(fault, ProgramLimitError):
             _tell_what_fits(fault, _chunks_that_fit(job, choice, options, began_s))
         fault.kept = result
         raise
     except Exception as fault:  # whatever a target does, and memory that runs out: the schedule is kept
+        if is_interrupt(fault):
+            raise FileInterrupted(result) from fault
         text = str(fault) or type(fault).__name__
         failed = CheckError(f"no file could be made: {text}", hint="--no-file keeps the schedule")
         if isinstance(fault, TacclError):
@@ -74,6 +73,16 @@ def emit(job: Job, choice: FileChoice, options: SearchOptions, searcher: Searche
         failed.kept = result
         raise failed from fault
     return replace(result, files=files, file_seconds=time.monotonic() - began)
+
+
+def _files_in_spite_of_one_interrupt(job: Job, choice: FileChoice) -> tuple[OutputFile, ...]:
+    """The files of what was chosen: an interrupt asks for what there is, which takes a file; not the next."""
+    try:
+        return files_of(job, choice.found.schedule, choice.configuration)
+    except (KeyboardInterrupt, SystemError) as fault:
+        if not is_interrupt(fault):
+            raise
+        return files_of(job, choice.found.schedule, choice.configuration)
 
 
 def _without_files(

@@ -11,7 +11,7 @@ from taccl.cli.main import main
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
 from taccl.encoding.portfolio.solve import solve as real_solve
-from taccl.errors import ProgramLimitError
+from taccl.errors import ProgramLimitError, VerificationError
 from taccl.model.problem import Problem
 from taccl.model.schedule import read_schedule
 from taccl.model.units import format_count
@@ -282,6 +282,19 @@ def test_no_solver_writes_to_the_standard_output_of_the_process(capfd: pytest.Ca
     assert errors == ""
 
 
+#: A search that ends by itself.
+FEW = ("--topology", "ring:3", "--size", "3MB", "--chunks", "1", "--effort", "300", "--no-executor")
+
+
+def without_file(monkeypatch: pytest.MonkeyPatch, fault: BaseException) -> None:
+    """No target makes a file: each attempt ends so."""
+
+    def ends(*args: object, **options: object) -> NoReturn:
+        raise fault
+
+    monkeypatch.setattr("taccl.synthesis.emit.files_of", ends)
+
+
 def test_a_schedule_that_no_file_can_hold_is_kept_where_it_was_asked_for(
     taccl: Taccl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -296,6 +309,61 @@ def test_a_schedule_that_no_file_can_hold_is_kept_where_it_was_asked_for(
     assert done.exit_code == 4
     assert f"the schedule is kept in {path}" in " ".join(done.stderr.split())
     read_schedule(path).schedule.check()
+
+
+@pytest.mark.parametrize("target", ["all", "mscclpp", "json"])
+@pytest.mark.parametrize(
+    "fault", [ProgramLimitError("too many steps"), VerificationError("is refused"), MemoryError("no room")]
+)
+def test_what_has_no_file_is_reported_before_the_error_in_every_format(
+    taccl: Taccl, monkeypatch: pytest.MonkeyPatch, target: str, fault: Exception
+) -> None:
+    """The time next to its bound, and what it leaves out: a search may have taken long."""
+    without_file(monkeypatch, fault)
+    done = taccl("synthesize", *FEW, "--target", target, "-o", "a.out")
+    assert done.exit_code == 4
+    lines = {line.split()[0]: line for line in done.stdout.splitlines()}
+    of_schedule = lines["schedule" if "file" in lines else "time"]  # next to it, the time of a file
+    assert " us  (links alone: no launch" in of_schedule
+    assert lines["lower"].startswith("lower bound")
+    assert lines["verified"].endswith("schedule (no file could be made)")
+    assert str(fault) in done.stderr
+    assert not Path("a.out").exists()
+
+
+def test_where_the_file_was_to_go_to_standard_output_the_report_does_not(
+    taccl: Taccl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_file(monkeypatch, ProgramLimitError("too many steps"))
+    done = taccl("synthesize", *FEW, "--target", "json", "-o", "-")
+    assert (done.exit_code, done.stdout) == (4, "")
+    assert done.stderr.index("lower bound") < done.stderr.index("error: too many steps")
+
+
+def test_as_json_what_has_no_file_is_an_object_that_is_not_verified(
+    taccl: Taccl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_file(monkeypatch, ProgramLimitError("too many steps"))
+    path = tmp_path / "s.json"
+    done = taccl("synthesize", *FEW, "--json", "-o", "a.xml", "--schedule", str(path))
+    assert done.exit_code == 4
+    shown = json.loads(done.stdout)
+    assert (shown["verified"], shown["files"], shown["schedule"]) == (False, [], str(path))
+    assert shown["time_us"] >= shown["lower_bound_us"] > 0
+    read_schedule(path).schedule.check()
+
+
+def test_who_interrupts_the_making_of_a_file_twice_has_the_report(
+    taccl: Taccl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_file(monkeypatch, KeyboardInterrupt())
+    path = tmp_path / "s.json"
+    done = taccl("synthesize", *FEW, "-o", "a.xml", "--schedule", str(path))
+    assert done.exit_code == 130
+    assert "lower bound" in done.stdout and "no file could be made" in done.stdout
+    assert f"error: interrupted; no file was made; the schedule is kept in {path}" in done.stderr
+    read_schedule(path).schedule.check()
+    assert not Path("a.xml").exists()
 
 
 def test_thread_blocks_of_a_file_may_be_one_way(taccl: Taccl) -> None:

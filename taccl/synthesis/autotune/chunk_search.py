@@ -19,7 +19,7 @@ from taccl.model.tolerance import OPTIMAL_GAP
 from taccl.support.budget import Budget
 from taccl.synthesis.autotune.chunk_counts import Proved, candidates, quick_engine, worth_trying
 from taccl.synthesis.autotune.seeds import carry_over, from_books, known_for, numbers_in_books
-from taccl.synthesis.autotune.trials import Choice, Trial, by_time
+from taccl.synthesis.autotune.trials import Choice, Trial, by_time, first_usable
 from taccl.synthesis.autotune.tuning import (
     CHUNK_SEARCH_AHEAD,
     CHUNK_SEARCH_BOOKS,
@@ -204,7 +204,7 @@ class ChunkSearch:
         """The fastest schedule that can be used; the fastest at all where none can."""
         self._carry_over()
         fastest = by_time(self.trials)
-        best = next(filter(self._is_usable, fastest), fastest[0])
+        best, self.interrupted = first_usable(fastest, self._is_usable, self.interrupted)
         found = best.found.with_any_chunks(self._proved.with_those_of(self.trials, best.time_us))
         passed_s = time.monotonic() - self._began
         failures = tuple(dict.fromkeys((*found.failures, *self._failures)))

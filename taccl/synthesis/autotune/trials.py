@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from taccl.encoding.instance import Instance
@@ -161,3 +161,16 @@ def merged(runs: Iterable[EngineRun]) -> tuple[EngineRun, ...]:
             lower_bound_us=max(other.lower_bound_us, run.lower_bound_us),
         )
     return tuple(together.values())
+
+
+def first_usable(
+    trials: Sequence[Trial], is_usable: Callable[[Trial], bool], interrupted: bool
+) -> tuple[Trial, bool]:
+    """The first that can be used, and whether the user interrupted.
+
+    Where none can, or the user does not wait to hear that, it is the first of all.
+    """
+    try:
+        return next(filter(is_usable, trials), trials[0]), interrupted
+    except KeyboardInterrupt:
+        return trials[0], True

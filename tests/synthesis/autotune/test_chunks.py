@@ -284,6 +284,19 @@ def test_ctrl_c_keeps_the_best_so_far(first_schedules_only: list[int], finished_
     assert choice.found.status == "interrupted"
 
 
+def test_who_does_not_wait_to_hear_whether_there_is_a_file_has_the_fastest(
+    first_schedules_only: list[int],
+) -> None:
+    """To lower a schedule may take a minute on a large machine, and is done again for a file."""
+
+    def interrupted(schedule: Schedule) -> None:
+        raise KeyboardInterrupt
+
+    choice = choose_chunks(formulated, replace(QUICK, gap=0.0), can_be_used=interrupted)
+    assert choice.found.schedule.makespan_us == min(tried.time_us for tried in choice.tried)
+    assert choice.found.status == "interrupted"
+
+
 def test_an_observer_that_says_stop_ends_all_searches_and_keeps_the_best(
     first_schedules_only: list[int],
 ) -> None:

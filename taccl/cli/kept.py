@@ -1,0 +1,44 @@
+"""What a search found, kept and shown where no file can be made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from taccl.cli.output import STDOUT, Attempts, write_output
+from taccl.cli.signals import undisturbed
+from taccl.errors import CheckError, FileInterrupted
+from taccl.synthesis.result import Result
+
+
+@contextmanager
+def keeping(schedule: Path | None, show: Callable[[Result, Path | None], None]) -> Iterator[None]:
+    """What has no file, or is interrupted on the way to one, is written as a schedule and shown all the same.
+
+    `show` gets it with where its schedule was written. The error that says why there is no file comes last.
+    """
+    try:
+        yield
+    except (CheckError, FileInterrupted) as fault:
+        found = fault.kept
+        if isinstance(found, Result):
+            attempts = Attempts()
+            with undisturbed():
+                kept = None if schedule is None else attempts.of(lambda: write_schedule(found, schedule))
+                attempts.of(lambda: show(found, kept))
+                attempts.end()
+            if kept is not None and isinstance(fault, CheckError):
+                fault.hint = f"{fault.hint or '--no-file'}; the schedule is kept in {kept}"
+            elif kept is not None:
+                fault.message = f"{fault.message}; the schedule is kept in {kept}"
+        raise
+
+
+def write_schedule(result: Result, path: Path) -> Path:
+    """Write the schedule to a file, or to standard output; where it went."""
+    if path == STDOUT:
+        write_output(path, result.schedule_text())
+    else:
+        result.write_schedule(path)
+    return path
