@@ -15,6 +15,7 @@ import numpy as np
 
 from taccl.backend.limits import RuntimeLimits, limits_of
 from taccl.backend.lower.dialects import FUSING_RUNTIMES, dialects, runtimes_named
+from taccl.backend.machine.expected import MAX_CELLS
 from taccl.errors import ProgramLimitError
 from taccl.model.collective import Collective, IntArray
 from taccl.model.collectives import COLLECTIVES
@@ -23,6 +24,7 @@ from taccl.model.schedule import Schedule
 
 #: Findings that are reported.
 _FINDINGS = 3
+_FEWER = "fewer chunks or instances, or --no-file for the schedule alone"
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +95,7 @@ def check_sends_fit(schedule: Schedule, runtimes: tuple[str, ...], instances: in
 
     Raises
     ------
-    ProgramLimitError : the limits that every program for it is over.
+    ProgramLimitError : the limits that every program for it is over, or it is more than can be checked.
     """
     topology, sends = schedule.problem.topology, schedule.sends
     into, out = (
@@ -109,8 +111,30 @@ def check_sends_fit(schedule: Schedule, runtimes: tuple[str, ...], instances: in
             raise ProgramLimitError(
                 f"the program is too large for {_join(dialect.readers)}",
                 findings=found[:_FINDINGS],
-                hint="fewer chunks or instances, or --no-file for the schedule alone",
+                hint=_FEWER,
             )
+    cells = instances * _cells(schedule, fused=fused)
+    if cells > MAX_CELLS:
+        raise ProgramLimitError(
+            "the program is too large to be checked",
+            findings=[f"at least {cells} chunks in all buffers and steps; the limit is {MAX_CELLS}"],
+            hint=_FEWER,
+        )
+
+
+def _cells(schedule: Schedule, *, fused: bool) -> int:
+    """How many chunks the buffers and steps of one instance have at least, as the verifier counts them.
+
+    A step has the chunks that it receives or sends, or both at once where steps are fused. What a rank only
+    passes on lies in its scratch, which is never used twice.
+    """
+    problem, ranks = schedule.problem, schedule.problem.num_ranks
+    collective = problem.collective
+    ends = np.stack([np.bincount(end, minlength=ranks) for end in (schedule.dst, schedule.src)])
+    moved = ends.max(axis=0) if fused else ends.sum(axis=0)
+    arriving = int(np.count_nonzero(~collective.reduces[schedule.chunk]))
+    passed_on = max(0, arriving - len(collective.outputs))
+    return int(moved.sum()) + passed_on
 
 
 def _moved(collective: Collective) -> tuple[IntArray, IntArray]:

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from small_schedules import by_hand, network, ring_allreduce
 from strategies import schedules
 
+from taccl import synthesize
 from taccl.backend.limits import LIMITS, RuntimeLimits
 from taccl.backend.lower import lower
 from taccl.backend.lower.least import check_problem_fits, check_sends_fit
@@ -45,9 +46,35 @@ def test_what_a_program_takes_is_never_refused(schedule: Schedule, runtime: str,
         (lowered,) = lower(schedule, runtimes=runtime, instances=instances)
     except (CollectiveError, ProgramLimitError):
         return
-    with patch.dict(LIMITS, {runtime: just_enough_for(lowered.program)}):
+    with (
+        patch.dict(LIMITS, {runtime: just_enough_for(lowered.program)}),
+        patch("taccl.backend.lower.least.MAX_CELLS", cells_of(lowered.program)),
+    ):
         check_problem_fits(schedule.problem, (runtime,), instances)
         check_sends_fit(schedule, (runtime,), instances)
+
+
+def cells_of(program: Program) -> int:
+    """All chunks of its buffers and steps."""
+    buffers = sum(rank.input_chunks + rank.output_chunks + rank.scratch_chunks for rank in program.ranks)
+    blocks = (block for rank in program.ranks for block in rank.thread_blocks)
+    return buffers + sum(step.count for block in blocks for step in block.steps)
+
+
+def test_more_than_can_be_checked_is_told_before_anything_is_lowered() -> None:
+    """Six ranks both ways: 1 + 2 + 3 + 2 + 1 transfers of each rank's chunks, of which all but 6 may stay."""
+    options = {"size": "6MB", "chunks": 1, "effort": 100, "executor": False, "file": False}
+    schedule = synthesize("alltoall", topology="ring:6", **options).schedule
+    for runtime, moved in (("rccl", 6 * 9 * 2), ("msccl", 6 * 9)):
+        least = moved + 6 * (9 - 6)
+        with patch("taccl.backend.lower.least.MAX_CELLS", least):
+            check_sends_fit(schedule, (runtime,), 1)
+        with (
+            patch("taccl.backend.lower.least.MAX_CELLS", least - 1),
+            pytest.raises(ProgramLimitError) as fault,
+        ):
+            check_sends_fit(schedule, (runtime,), 1)
+        assert f"at least {least} chunks in all buffers and steps" in fault.value.findings[0]
 
 
 @pytest.mark.parametrize("name", ["all", *LIMITS])
