@@ -98,13 +98,20 @@ def routes(
         for schedule in _lifted(quotient, candidates, best_us, budget):
             best_us = schedule.makespan_us
             yield Update("routes", schedule)
-        images = instance.problem.num_chunks / small.problem.num_chunks
-        if instance.problem.symmetry or search.takes_s * images > budget.remaining_s():
+        if _is_left_at(search, instance, budget):
             return
-        if instance.demand.moves_pairwise and instance.problem.num_chunks > MOST_TWICE:
-            return
+    elif best_us < np.inf and instance.problem.num_chunks > MOST_TWICE and not budget.remaining_s():
+        return  # to choose routes for so many chunks takes seconds
     for schedule in RouteSearch(instance, choosers_of(instance), options.seed).schedules(budget, best_us):
         yield Update("routes", schedule)
+
+
+def _is_left_at(quotient: RouteSearch, instance: Instance, budget: Budget) -> bool:
+    """Whether the whole is left to its quotient: by the symmetry, the time or the number of chunks."""
+    whole, images = instance.problem, instance.problem.num_chunks / quotient.problem.num_chunks
+    if whole.symmetry or quotient.takes_s * images > budget.remaining_s():
+        return True
+    return instance.demand.moves_pairwise and whole.num_chunks > MOST_TWICE
 
 
 def routes_at_once(

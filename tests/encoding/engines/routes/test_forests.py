@@ -164,6 +164,25 @@ def test_a_first_order_that_is_too_long_by_its_rows_is_not_begun(monkeypatch: py
     assert list(waited_for.schedules(Budget(0.0), np.inf))
 
 
+def test_without_time_no_routes_of_many_chunks_are_chosen_where_there_is_a_schedule(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """To choose them takes seconds; a first schedule is waited for."""
+    monkeypatch.setattr("taccl.encoding.engines.routes.engine.MOST_TWICE", 1)
+    requested = of("mesh:3x3", "allgather", 2)
+    known = fastest(requested, 100)
+    chosen: list[Instance] = []
+
+    def noted(instance: Instance) -> list[Any]:
+        chosen.append(instance)
+        return choosers_of(instance)
+
+    monkeypatch.setattr("taccl.encoding.engines.routes.engine.choosers_of", noted)
+    assert not list(routes(Instance(requested), SearchOptions(effort=1), Budget.of_work(0), known))
+    assert not chosen
+    assert list(routes(Instance(requested), SearchOptions(effort=1), Budget.of_work(0), None))
+
+
 @pytest.mark.parametrize("best_us", [np.inf, 100.0])
 def test_an_order_that_has_no_time_left_ends_its_routes(
     best_us: float, monkeypatch: pytest.MonkeyPatch
