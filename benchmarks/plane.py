@@ -1,12 +1,12 @@
 """Every size and every collective: schedules next to their bounds over a plane of machines and sizes.
 
     python -m benchmarks.plane [--limit SECONDS] [--only TEXT ...] [--sizes SIZE ...] [--collectives NAME ...]
-                               [--page]
+                               [--again] [--open SECONDS] [--page]
 
 Each cell is a fresh process that searches for `--limit` seconds, by links alone and without in-switch sums;
 then what libraries run is timed at the same sizes. Cells are kept in docs/results/plane.jsonl, so that
-several goes fill one page: a cell that is there is searched again with `--again` only. `--page` only writes
-the page.
+several goes fill one page: a cell that is there is searched again with `--again` only. `--open 5` searches
+only cells that are kept with a limit of 5 s and are above 10% there. `--page` only writes the page.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import statistics
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from benchmarks import report
@@ -59,6 +59,12 @@ between schedules and bounds.
 """
 
 
+LATER = """\
+Cells that were above 10% were searched again for {limit:g} s; others are counted as they are. *Soon there*:
+cells that are within 10% of their later time already; one that is within 10% of its bound is.
+"""
+
+
 @dataclass(frozen=True)
 class Cell:
     """A searched cell with the fastest time that libraries have there, us; None: none that is known."""
@@ -71,6 +77,10 @@ class Cell:
         return self.measured.case
 
     @property
+    def time_us(self) -> float:
+        return float(self.measured.outcome.answer["time_us"])
+
+    @property
     def gap(self) -> float:
         return float(self.measured.outcome.answer["gap"])
 
@@ -78,13 +88,12 @@ class Cell:
     def any_gap(self) -> float:
         """To what no schedule beats, however finely it cuts the message."""
         answer = self.measured.outcome.answer
-        return 1.0 - float(answer["any_bound_us"]) / float(answer["time_us"])
+        return 1.0 - float(answer["any_bound_us"]) / self.time_us
 
     @property
     def is_slower(self) -> bool:
         """Slower than what a library runs."""
-        time_us = self.measured.outcome.answer["time_us"]
-        return self.library_us is not None and time_us > self.library_us * (1 + _EXACT)
+        return self.library_us is not None and self.time_us > self.library_us * (1 + _EXACT)
 
 
 def main() -> None:
@@ -93,6 +102,8 @@ def main() -> None:
     if not arguments.page:
         known = kept(NAME)
         for case in _cases(arguments):
+            if arguments.open and not _is_open(known.get(replace(case, limit_s=arguments.open))):
+                continue
             if arguments.again or case not in known:
                 came = measured_now(case, outcome(case, _MOST_GIB))
                 keep(NAME, came)
@@ -108,8 +119,13 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--sizes", nargs="+", default=list(SIZES), metavar="SIZE")
     parser.add_argument("--collectives", nargs="+", default=list(COLLECTIVES), metavar="NAME")
     parser.add_argument("--again", action="store_true", help="search cells that are kept, too")
+    parser.add_argument("--open", type=float, metavar="SECONDS", help="only what is above 10% in that time")
     parser.add_argument("--page", action="store_true", help="write the page from what is kept")
     return parser.parse_args()
+
+
+def _is_open(came: Measured | None) -> bool:
+    return came is not None and bool(came.outcome.answer) and came.outcome.answer["gap"] > GOOD
 
 
 def _cases(arguments: argparse.Namespace) -> Iterator[Case]:
@@ -173,7 +189,7 @@ def _write(limit_s: float) -> None:
         return
     cells.sort(key=_place)
     order = [each for each, _ in groupby(cell.case.collective for cell in cells)]
-    parts = [_summary(cells, order), *failed, "![gaps](plane.svg)", "## Gaps", _GAPS]
+    parts = [_summary(cells, order), *_later(cells, order), *failed, "![gaps](plane.svg)", "## Gaps", _GAPS]
     parts += [
         f"### {each}\n\n{_gaps([cell for cell in cells if cell.case.collective == each])}" for each in order
     ]
@@ -226,6 +242,41 @@ def _summed(name: str, cells: Sequence[Cell]) -> Sequence[str]:
     )
 
 
+def _later(cells: Sequence[Cell], collectives: Sequence[str]) -> Iterator[str]:
+    """What became of open cells that were searched again with larger limits; one section for each limit."""
+    by_limit: dict[float, dict[Case, Measured]] = {}
+    for case, came in kept(NAME).items():
+        if came.outcome.answer and case.limit_s > cells[0].case.limit_s:
+            by_limit.setdefault(case.limit_s, {})[replace(case, limit_s=cells[0].case.limit_s)] = came
+    for limit_s, later in sorted(by_limit.items()):
+        header = (
+            "cells",
+            "searched again",
+            "median gap of these",
+            "within 10% of all",
+            "above 30%",
+            "soon there",
+        )
+        of_each = ((name, [each for each in cells if each.case.collective == name]) for name in collectives)
+        rows = [_summed_later(name, those, later) for name, those in [("all", cells), *of_each]]
+        yield f"## In {limit_s:g} s\n\n{LATER.format(limit=limit_s)}\n\n{report.table(header, rows)}"
+
+
+def _summed_later(name: str, cells: Sequence[Cell], later: Mapping[Case, Measured]) -> Sequence[str]:
+    pairs = [(cell, Cell(later[cell.case], cell.library_us)) for cell in cells if cell.case in later]
+    gaps = [Cell(later.get(cell.case, cell.measured), cell.library_us).gap for cell in cells]
+    medians = [statistics.median(pair[side].gap for pair in pairs) for side in (0, 1) if pairs]
+    soon = sum(cell.time_us <= now.time_us * (1 + GOOD) for cell, now in pairs) + len(cells) - len(pairs)
+    return (
+        name,
+        str(len(pairs)),
+        " -> ".join(f"{100 * each:.1f}%" for each in medians) or "-",
+        f"{100 * sum(gap <= GOOD for gap in gaps) / len(gaps):.0f}%",
+        f"{sum(cell.gap > OPEN for cell in cells)} -> {sum(gap > OPEN for gap in gaps)}",
+        f"{100 * soon / len(cells):.0f}%",
+    )
+
+
 def _gaps(cells: Sequence[Cell]) -> str:
     """The gap of each machine at each size."""
     sizes = [size for size in SIZES if any(cell.case.size == size for cell in cells)]
@@ -241,7 +292,7 @@ def _order(cells: Sequence[Cell]) -> str:
     times_us: dict[tuple[str, str], dict[str, float]] = {}
     for cell in cells:
         at = times_us.setdefault((cell.case.place, cell.case.size), {})
-        at[cell.case.collective] = float(cell.measured.outcome.answer["time_us"])
+        at[cell.case.collective] = cell.time_us
     rows = []
     for (place, size), of_place in times_us.items():
         for found in could_be_faster(of_place):

@@ -27,8 +27,10 @@ def main() -> None:
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    os.write(2, b"error: interrupted\n")
-    os._exit(_INTERRUPTED)
+    try:
+        os.write(2, b"error: interrupted\n")
+    finally:  # standard error may be closed
+        os._exit(_INTERRUPTED)
 
 
 if __name__ == "__main__":

@@ -108,6 +108,16 @@ class NoScheduleInTime(TacclError):
     exit_code = 3
 
 
+class OutOfMemory(NoScheduleInTime, MemoryError):
+    """Memory ran out before any valid schedule was found."""
+
+    exit_code = TacclError.exit_code
+
+    def __init__(self, why: str = "") -> None:
+        words = f"out of memory: {why}" if why else "out of memory"
+        super().__init__(words, hint="fewer ranks or chunks, or a machine with more")
+
+
 class CheckError(TacclError):
     """Something made by this program, or given to be checked, is not right.
 

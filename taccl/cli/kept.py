@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from taccl.cli.output import STDOUT, Attempts, write_output
+from taccl.cli.output import STDOUT, Attempts, output_name, write_output
 from taccl.cli.signals import undisturbed
 from taccl.errors import CheckError, FileInterrupted
 from taccl.synthesis.result import Result
@@ -27,12 +27,19 @@ def keeping(schedule: Path | None, show: Callable[[Result, Path | None], None]) 
             with undisturbed():
                 kept = None if schedule is None else attempts.of(lambda: write_schedule(found, schedule))
                 attempts.of(lambda: show(found, kept))
-                attempts.end()
-            if kept is not None and isinstance(fault, CheckError):
-                fault.hint = f"{fault.hint or '--no-file'}; the schedule is kept in {kept}"
-            elif kept is not None:
-                fault.message = f"{fault.message}; the schedule is kept in {kept}"
+            told = [] if kept is None else [f"the schedule is kept in {output_name(kept)}"]
+            _tell_too(fault, [*told, *map(str, attempts.failures)])
         raise
+
+
+def _tell_too(fault: CheckError | FileInterrupted, told: Sequence[str]) -> None:
+    """Have the error say what became of the schedule."""
+    if not told:
+        return
+    if isinstance(fault, CheckError):
+        fault.hint = "; ".join([fault.hint or "--no-file", *told])
+    else:
+        fault.message = "; ".join([fault.message, *told])
 
 
 def write_schedule(result: Result, path: Path) -> Path:

@@ -123,6 +123,11 @@ class Attempts:
             self._failures.append(failure)
             return None
 
+    @property
+    def failures(self) -> tuple[TacclError | OSError, ...]:
+        """What failed so far."""
+        return tuple(self._failures)
+
     def end(self) -> None:
         """Raise the first failure, if there was one."""
         if self._failures:

@@ -7,6 +7,11 @@ SystemError with that as its cause; whoever notes exceptions and goes on must no
 from __future__ import annotations
 
 
+def ends_what_is_extra(fault: BaseException) -> bool:
+    """Whether a fault is an interrupt, or no memory: work that only adds to what was found ends there."""
+    return isinstance(fault, MemoryError) or is_interrupt(fault)
+
+
 def is_interrupt(fault: BaseException) -> bool:
     """Whether a fault is a KeyboardInterrupt, or was caused by one."""
     cause: BaseException | None = fault

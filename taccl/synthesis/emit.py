@@ -18,7 +18,7 @@ from taccl.encoding.core.options import SearchOptions
 from taccl.errors import CheckError, FileInterrupted, ProgramLimitError, TacclError
 from taccl.model.network import LogicalTopology
 from taccl.model.schedule import Schedule
-from taccl.support.interrupts import is_interrupt
+from taccl.support.interrupts import ends_what_is_extra, is_interrupt
 from taccl.synthesis.autotune.file_choice import FileChoice
 from taccl.synthesis.autotune.tune import bound_for_any_chunks, fitting_chunks
 from taccl.synthesis.configurations import Configuration
@@ -155,8 +155,10 @@ def _chunks_that_fit(job: Job, choice: FileChoice, options: SearchOptions, began
     budget = replace(options, time_limit_s=left_s).budget().share(_TO_TELL_WHAT_FITS)
     try:
         return fitting_chunks(choice.found.schedule.problem.collective.chunks_per_rank, job, options, budget)
-    except KeyboardInterrupt:  # it asks for what there is, and that there is no file is there
-        return 0
+    except BaseException as fault:
+        if ends_what_is_extra(fault):  # that there is no file is known
+            return 0
+        raise
 
 
 def _no_configuration_fits(result: Result, target: AnyTarget) -> CheckError:

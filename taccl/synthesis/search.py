@@ -181,7 +181,7 @@ def search(
     SolverError : an engine or solver is unknown, not installed, does not serve the problem and was requested
     by name, or broke down before any schedule.
     KeyboardInterrupt : there was no schedule when the user stopped it.
-    MemoryError : memory ran out before there was one.
+    OutOfMemory : memory ran out before there was one.
     ScheduleError : the only schedules that engines handed over are not valid.
     """
     journal, budget = Journal(), budget or options.budget()

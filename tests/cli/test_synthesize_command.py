@@ -11,7 +11,7 @@ from taccl.cli.main import main
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
 from taccl.encoding.portfolio.solve import solve as real_solve
-from taccl.errors import ProgramLimitError, VerificationError
+from taccl.errors import FileError, ProgramLimitError, VerificationError
 from taccl.model.problem import Problem
 from taccl.model.schedule import read_schedule
 from taccl.model.units import format_count
@@ -351,6 +351,20 @@ def test_as_json_what_has_no_file_is_an_object_that_is_not_verified(
     assert (shown["verified"], shown["files"], shown["schedule"]) == (False, [], str(path))
     assert shown["time_us"] >= shown["lower_bound_us"] > 0
     read_schedule(path).schedule.check()
+
+
+def test_the_reason_why_there_is_no_file_comes_with_why_its_schedule_is_not_kept(
+    taccl: Taccl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*args: object) -> NoReturn:
+        raise FileError("no space is left", path="s.json")
+
+    without_file(monkeypatch, ProgramLimitError("too many steps"))
+    monkeypatch.setattr("taccl.cli.kept.write_schedule", full)
+    done = taccl("synthesize", *FEW, "-o", "a.xml", "--schedule", str(tmp_path / "s.json"))
+    assert done.exit_code == 4
+    assert "lower bound" in done.stdout
+    assert "error: too many steps" in done.stderr and "no space is left" in done.stderr
 
 
 def test_who_interrupts_the_making_of_a_file_twice_has_the_report(

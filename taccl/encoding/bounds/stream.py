@@ -57,12 +57,12 @@ def proofs(
                 yield proof
                 if math.isinf(proof.value_us):
                     return
-        if bound.is_quick and not any_chunks:
+        if bound.is_quick and not any_chunks and budget.remaining_s():
             said[bound.name] = saying
 
 
 def _said(instance: Instance) -> dict[str, list[Proof]]:
-    """What quick bounds have said to the end, which no budget changes; `instance.once(_said)`."""
+    """What quick bounds have said, where no budget cut them short; `instance.once(_said)`."""
     return {}
 
 

@@ -27,7 +27,7 @@ from taccl.encoding.portfolio.tuning import (
     SOLVE_LEAST_TURN_S,
     SOLVE_MANY_OUTPUTS,
 )
-from taccl.errors import NoScheduleInTime, SolverError, TopologyError
+from taccl.errors import NoScheduleInTime, OutOfMemory, SolverError, TopologyError
 from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US
 from taccl.support.budget import Budget
@@ -52,7 +52,7 @@ def solve(
     TopologyError : a link that takes no time at all, so that "earlier" has no meaning on it; ranks that may
         not sum or not copy, so that there is no schedule.
     NoScheduleInTime : there is no first schedule.
-    MemoryError : there is none, and an engine lacked memory for one.
+    OutOfMemory : there is none, and an engine lacked memory for one.
     """
     check_solver(options.solver)
     instance = problem if isinstance(problem, Instance) else Instance(problem)
@@ -191,7 +191,7 @@ class _Search:
         first = opened(self._instance, self._options, self._budget, self._journal)
         if first is None:
             if self._journal.lacked_memory:
-                raise MemoryError(self._why_no_first())
+                raise OutOfMemory(self._why_no_first())
             reason = why_impossible(self._instance.problem)
             if reason is not None:
                 raise TopologyError(reason[0], hint=reason[1])

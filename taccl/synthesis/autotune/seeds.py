@@ -43,8 +43,8 @@ def from_books(
     """Schedules that engines build at once with these numbers of chunks, each faster than those before.
 
     Each has the least of these numbers that it can be read with. Engines have equal shares of the time. Those
-    that found something nearly as fast as the best, and had no time for finer cuts, share what is left for
-    these; those that are parts of others come last.
+    that were the fastest so far in their turn, and nearly are at the end, but had no time for finer cuts,
+    share what is left for these; those that are parts of others come last.
 
     `state` : the problem with this many chunks.
     """
@@ -64,9 +64,9 @@ def from_books(
         if cuts.best_us < before_us and share.remaining_s() < given_s / 2:
             cut_short.append((engine, cuts.best_us, cuts.best_chunks))
     nearly = [each for each in cut_short if each[1] < SEEDS_NEARLY * cuts.best_us]
+    rest = budget.share(1 - SEEDS_OF_PARTS * bool(parts))
     for place, (engine, _, chunks) in enumerate(nearly):
-        share = budget.share((1 - SEEDS_OF_PARTS * bool(parts)) / (len(nearly) - place))
-        yield from cuts.faster(engine, cuts.finer_of(engine, chunks), share)
+        yield from cuts.faster(engine, cuts.finer_of(engine, chunks), rest.share(1 / (len(nearly) - place)))
     for place, engine in enumerate(parts):
         yield from cuts.faster(engine, cuts.of(engine), budget.share(1 / (len(parts) - place)))
 

@@ -9,6 +9,7 @@ from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.journal import EngineRun
 from taccl.model import units
 from taccl.model.tolerance import TOLERANCE_US
+from taccl.support.interrupts import is_interrupt
 from taccl.synthesis.formulated import Formulated
 from taccl.synthesis.search import Found, relative_gap
 
@@ -172,5 +173,7 @@ def first_usable(
     """
     try:
         return next(filter(is_usable, trials), trials[0]), interrupted
-    except KeyboardInterrupt:
-        return trials[0], True
+    except BaseException as fault:
+        if is_interrupt(fault):
+            return trials[0], True
+        raise

@@ -14,6 +14,7 @@ from taccl.encoding.instance import Instance
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
 from taccl.support.budget import Budget
+from taccl.support.interrupts import ends_what_is_extra
 from taccl.synthesis.autotune.choose import choose_file
 from taccl.synthesis.autotune.chunks import choose_chunks, chunks_that_fit
 from taccl.synthesis.autotune.file_choice import Depth, FileChoice, Searched, unpredicted
@@ -160,7 +161,7 @@ class RequestSearch:
 
 
 def bound_for_any_chunks(stated: Problem | Instance, left_s: float) -> Proof:
-    """What no number of equal chunks beats, where no search has proved it; `NOTHING`: no time, or no memory.
+    """What no number of equal chunks beats, where no search has proved it; `NOTHING`: no time for it.
 
     Parameters
     ----------
@@ -171,8 +172,10 @@ def bound_for_any_chunks(stated: Problem | Instance, left_s: float) -> Proof:
         return NOTHING
     try:
         return any_chunks_bound(stated, Budget.of_work(TUNE_FOR_ANY_CHUNKS))
-    except MemoryError:  # what was found is worth more
-        return NOTHING
+    except BaseException as fault:
+        if ends_what_is_extra(fault):
+            return NOTHING
+        raise
 
 
 def _with_bound_for_any_chunks(found: Found, instance: Instance, left_s: float) -> Found:

@@ -221,3 +221,15 @@ def test_what_a_quick_bound_said_is_not_proved_again() -> None:
     assert [each.value_us for each in proofs(instance, budget, (quick,), any_chunks=True)] == [1.0]
     slow = replace(quick, name="slow", is_quick=False)
     assert [list(proofs(instance, budget, (slow,))) for _ in range(2)] and len(views) == asked + 2
+
+
+def test_what_a_budget_cut_short_is_proved_again() -> None:
+    def prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
+        yield quick.proof(1.0, "soon")
+        if budget.remaining_s():
+            yield quick.proof(2.0, "later")
+
+    quick = Bound("said", "it is said", "nothing", prove, is_quick=True)
+    instance = Instance(problem(ring(4), "allgather"))
+    assert [each.value_us for each in proofs(instance, Budget.of_work(2), (quick,))] == [1.0]
+    assert [each.value_us for each in proofs(instance, Budget.of_work(100), (quick,))] == [1.0, 2.0]

@@ -14,6 +14,7 @@ from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import Engine
 from taccl.encoding.engines.registry import engine_named
 from taccl.encoding.portfolio import contenders
+from taccl.errors import NoScheduleInTime, OutOfMemory
 from taccl.synthesis.autotune.tune import bound_for_any_chunks
 from taccl.synthesis.search import search
 
@@ -42,8 +43,10 @@ def test_where_no_engine_has_room_for_a_schedule_memory_is_what_lacks(
 ) -> None:
     opened_by([lacking()], monkeypatch)
     monkeypatch.setattr("taccl.encoding.portfolio.solve.why_impossible", lambda _: pytest.fail("not asked"))
-    with pytest.raises(MemoryError, match="large failed: MemoryError: Unable to allocate"):
+    with pytest.raises(OutOfMemory, match="large failed: MemoryError: Unable to allocate") as lacking_memory:
         search(SMALL, SearchOptions(effort=100))
+    # Whoever goes on without a schedule goes on without memory for one.
+    assert isinstance(lacking_memory.value, NoScheduleInTime) and lacking_memory.value.exit_code == 2
 
 
 def test_an_engine_that_needs_less_has_the_first_schedule(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.engines.in_switch.hops import Hop, Way, through_one
 from taccl.encoding.engines.in_switch.rails import along_rails
-from taccl.encoding.engines.in_switch.tuning import HOP, LATER, SLOWER
+from taccl.encoding.engines.in_switch.tuning import HOP, LATER, MOST_KEPT, SLOWER
 from taccl.encoding.instance import Instance
 from taccl.errors import ScheduleError
 from taccl.model.problem import Problem
@@ -94,12 +94,16 @@ def named(
         if not wanted(way.name):
             continue
         for start in (*dict.fromkeys(_starts(problem, way, slower) for slower in SLOWER), None):
-            if (number, start) not in made:
-                if not (is_first or budget.remaining_s()):
-                    return
+            if (number, start) in made:
+                schedule = made[number, start]
+            elif is_first or budget.remaining_s():
                 budget.spend(HOP / 2 * sum(len(hops) for chunk in way.chunks for hops in chunk))
-                made[number, start] = _in_turns(problem, way, start)
-            schedule, is_first = made[number, start], False
+                schedule = _in_turns(problem, way, start)
+                if schedule is None or len(schedule) <= MOST_KEPT:
+                    made[number, start] = schedule
+            else:
+                return
+            is_first = False
             if schedule is not None:
                 yield way.name if start is not None else f"{way.name} in groups", schedule
 

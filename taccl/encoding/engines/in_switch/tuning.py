@@ -14,3 +14,5 @@ HOP = 0.04
 #: 2; four, by the ring, 1 GB of 8 chunks 9,892, 6,159 and 5,290; eight, 256 MB of 2 chunks 3,525 with 0,
 #: 2,133 with 0.5.
 SLOWER = (0.5, 1.5, 2.0)
+#: Schedules of more transfers are not kept for other searches of the same instance.
+MOST_KEPT = 100_000

@@ -63,11 +63,12 @@ def serves(instance: Instance) -> Verdict:
 
 @dataclass
 class _Kind:
-    """How a kind of windows does."""
+    """How a kind of windows does; `is_too_large` : its least ones cannot be written down in time."""
 
     name: str
     size: float = _FIRST
     merit: float = 1.0
+    is_too_large: bool = False
 
     def learns(self, helped: bool, tried: _Tried) -> None:
         """Kinds that helped are drawn more often; windows grow where CP-SAT is soon done with them."""
@@ -139,9 +140,14 @@ class _Search:
 
     def step(self, budget: Budget) -> None:
         """Draw a window and decide it anew."""
-        kind = self._lots.choices(self._kinds, [each.merit + ALWAYS_DRAWN for each in self._kinds])[0]
+        kinds = [each for each in self._kinds if not each.is_too_large]
+        if not kinds:
+            self._ends_here = True
+            return
+        kind = self._lots.choices(kinds, [each.merit + ALWAYS_DRAWN for each in kinds])[0]
         model = self._drawn(kind, budget)
-        if model is None:
+        if model is None:  # there is less and less time, so that it is too large at its least is for good
+            kind.is_too_large = kind.size <= _LEAST
             kind.learns(False, _UNDECIDED)
             return
         tried = self._decided_anew(model, budget)

@@ -37,10 +37,8 @@ from taccl.model.network import FloatArray
 from taccl.model.problem import Problem
 from taccl.support.jit import compiled, compiled_in_place
 
-#: So many looks at a rank take as long as one at a chunk: 2.4 ns on a ring of 512, 10 ns.
-OF_A_LOOK = 4
-#: A link in the queue of a moment takes as long as so many looks at a chunk.
-OF_A_TURN = 64
+#: So many looks at a rank count as one at a chunk, and so many of these a link in the queue of a moment.
+_OF_A_LOOK, _OF_A_TURN = 4, 64
 #: Ways that differ by less, relatively, are equally far; moments that differ by less, in us, are one.
 _SAME, _SAME_US = 1e-9, 1e-6
 
@@ -271,13 +269,13 @@ def _bring(chunk: int, v: int, there_us: float, net: Any, state: Any) -> None:
     while state.numbers[3] < len(state.holders) and state.holders[state.numbers[3]] == len(near_us):
         state.numbers[3] += 1
     state.got[v] += 1
-    state.numbers[2] += len(near_us) // OF_A_LOOK
+    state.numbers[2] += len(near_us) // _OF_A_LOOK
     for w in range(len(near_us)):
         if abs(far_us[v, w] - near_us[w]) <= near_us[w] * _SAME:
             soon_us[w] = min(soon_us[w], there_us + far_us[v, w])
             around[w] += 1
         if far_us[v, w] < near_us[w] * (1.0 - _SAME):
-            state.numbers[2] += len(near_us) // OF_A_LOOK
+            state.numbers[2] += len(near_us) // _OF_A_LOOK
             for x in range(len(near_us)):
                 was = far_us[x, w] < near_us[w] * (1.0 - _SAME)
                 if was and not far_us[x, w] < far_us[v, w] * (1.0 - _SAME):
@@ -344,7 +342,7 @@ def _next(chunk: Any, link: Any, net: Any, state: Any) -> float:
 
 
 @compiled
-def disseminated(net: Any, num_chunks: int, root: int, style: Any, most_looks: float = np.inf) -> Any:
+def disseminated(net: Any, num_chunks: int, root: int, style: Any, most_looks: float) -> Any:
     """The chunk, link, start and send of each row, in their order, and how many looks that took.
 
     Columns are empty where some rank is out of reach, or after more looks than `most_looks`.
@@ -367,7 +365,7 @@ def disseminated(net: Any, num_chunks: int, root: int, style: Any, most_looks: f
                     push(keys, items, 0, size, key, one)
                     size += 1
         state.numbers[1] = 0
-        state.numbers[2] += OF_A_TURN * size
+        state.numbers[2] += _OF_A_TURN * size
         while size > 0:
             one = items[0]
             pop(keys, items, 0, size)

@@ -33,6 +33,7 @@ from taccl.encoding.engines.streams.tuning import (
     MOST_CASES,
     MOST_DELIVERED,
     MOST_IN_VAIN,
+    MOST_LOOKS,
     MOST_PAIRS,
     MOST_PRICED,
     MOST_ROUNDS,
@@ -42,6 +43,7 @@ from taccl.encoding.engines.streams.tuning import (
     SLOWER,
     STYLES,
     STYLES_OF_NODES,
+    TELLING_LOOKS,
 )
 from taccl.encoding.instance import Instance
 from taccl.model.network import FloatArray
@@ -113,7 +115,7 @@ def streams(
 def streams_at_once(
     instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
 ) -> Iterator[Update]:
-    """Yield one pipeline, whatever is left of the budget, where that takes no longer than a second or two."""
+    """Yield one pipeline, whatever is left of the budget, where that takes about a second."""
     if not instance.is_of_one_root or not (budget.counts_work or is_compiled()):
         return
     case = _Case(instance)
@@ -267,20 +269,27 @@ class _Takes:
     """How long trials take, by the looks of the last one; the first, by those of one chunk alone."""
 
     def __init__(self) -> None:
-        self._looks, self._num_chunks = 0, 0
+        self._looks, self._num_chunks, self._look_s = 0, 0, LOOK / UNITS_PER_S
 
     def copies(self, case: _Case, style: Style, seed: int, budget: Budget) -> Schedule | None:
         """A trial; None if there is no time for it."""
-        most_looks = budget.remaining_s() * UNITS_PER_S / LOOK
-        if not self._num_chunks and most_looks:
-            self._looks, self._num_chunks = case.looks_of_one(most_looks), 1
+        if not self._num_chunks and case.num_chunks > 1:
+            self._looks, self._num_chunks = case.looks_of_one(self._most_looks(budget)), 1
             budget.spend(LOOK * self._looks)
+        most_looks, before_s = self._most_looks(budget), budget.remaining_s()
         if most_looks <= self._looks * (case.num_chunks / max(1, self._num_chunks)) ** GROWTH_OF_LOOKS:
             return None
         copies, self._looks = case.copies(style, seed, most_looks)
         self._num_chunks = case.num_chunks
         budget.spend(LOOK * self._looks + (0 if copies is None else ROW * len(copies)))
+        if self._looks >= TELLING_LOOKS:
+            took_s = before_s - budget.remaining_s()
+            self._look_s = max(LOOK / UNITS_PER_S, took_s / self._looks)
         return copies
+
+    def _most_looks(self, budget: Budget) -> float:
+        """For how many looks there is time; loops of machine code hear no signal, so they are no longer."""
+        return min(MOST_LOOKS, budget.remaining_s() / self._look_s)
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ def soonest_paths(problem: Problem, budget: Budget) -> Iterator[dict[int, list[t
         end_us, link = math.inf, np.zeros(0, np.int64)
         for part in (-math.inf, *HELP):
             style = Style(True, even=0.0, most=1, once=False, help_us=part * end_us, seed=0)
-            _, links, start_us, _, looks = disseminated(net, 1, root, style)
+            _, links, start_us, _, looks = disseminated(net, 1, root, style, math.inf)
             budget.spend(LOOK * looks)
             last_us = float((start_us + took_us[links]).max())
             if last_us < end_us:

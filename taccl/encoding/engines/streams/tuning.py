@@ -37,9 +37,12 @@ SLOWER, PATIENCE = 1.15, 2
 #: Transfers of a schedule, at most. Looks grow about with this power of the number of chunks: from 1 to 64 by
 #: 278 = 64 ** 1.35 on two gb200-nvl72, from 1 to 256 by 812 = 256 ** 1.21 on 32 dgx-h100.
 MOST_ROWS, GROWTH_OF_LOOKS = 400_000, 1.25
+#: Looks of one trial at most, 2 to 7 s on a core of AMD EPYC, and of one that tells what a look takes: 3.5 ns
+#: on 32 dgx-h100, 14 on torus:32x32.
+MOST_LOOKS, TELLING_LOOKS = 5e8, 1e7
 #: A first pipeline is one of no more seconds: in one chunk 1,024 ranks of 128 dgx-h100 take 0.3, where other
 #: list scheduling takes 7.
-AT_ONCE_S = 2.0
+AT_ONCE_S = 1.0
 #: Compiling takes no longer, seconds: 20 on a core of AMD EPYC that other programs shared.
 COMPILING_S = 30.0
 #: Units of work: for each look (3.5 to 8 ns, of 16 chunks or more), and for each transfer of a schedule.

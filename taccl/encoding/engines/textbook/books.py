@@ -110,7 +110,7 @@ class Books:
 
     def take_algorithms_of(self, coarser: Books) -> None:
         """Those of the same size in fewer chunks, which are not looked for again."""
-        self._taken[:] = [coarser.algorithms]
+        self._taken[:] = [coarser._every]
 
     def candidates(
         self,

@@ -8,7 +8,7 @@ and what the time is too short for is left out.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop
 
@@ -28,6 +28,7 @@ from taccl.encoding.engines.textbook.tuning import (
     MOST_IN_VAIN,
     MOST_PROMISING,
     MUCH_FASTER,
+    OF_QUOTIENT,
     ONE_TIMED,
     SURELY_TIMED,
     TIMED_AT_ONCE,
@@ -107,7 +108,8 @@ def _of_quotient(instance: Instance, budget: Budget, best_us: float) -> Schedule
     quotient, small = _quotient_of_large(instance), instance.quotient_instance
     if quotient is None or small is None:
         return None
-    *_, best = (None, *_improving(built(small, budget, known_us=best_us), best_us))
+    timed = _improving(built(small, budget.share(OF_QUOTIENT), known_us=best_us), best_us)
+    best = next(iter(deque(timed, maxlen=1)), None)
     if best is None or quotient.num_images * len(best) > LIFTED_PER_S * budget.remaining_s():
         return None
     return _lifted(quotient, best, budget)

@@ -54,6 +54,8 @@ DEALT_AS_WRITTEN = 2
 #: More transfers than this are never timed: the quotient is, if there is one, and this many images of its
 #: transfers are written in a second. AlltoAll on ring:300 has 6,750,000, written in 2 s.
 MOST_ROWS, LIFTED_PER_S = 3_000_000, 2_000_000
+#: The part of what is left then for timing them; the rest is for their images.
+OF_QUOTIENT = 0.5
 #: A stage is kept that carries no more units than this, 1 MB: 64 ranks' AllGather in 8 batches.
 KEPT_UNITS_OF_A_STAGE = 32_768
 #: Of several numbers of chunks, the part of the time for finding out which algorithms are promising.

@@ -63,7 +63,9 @@ def test_a_roots_node_may_send_out_what_is_new_before_it_sends_anything_out_agai
     """Three other nodes want each chunk: an idle NIC sends one again, if it may not wait for the next."""
     problem = rooted("broadcast", railed_nodes(4, 4), 32, 32.0)
     net = net_of(problem, Instance(problem).distances_us, root=0)
-    chunk, link, start_us, _, _ = disseminated(net, 32, 0, Style(True, 0.01, 1, once, -np.inf, seed=0))
+    chunk, link, start_us, _, _ = disseminated(
+        net, 32, 0, Style(True, 0.01, 1, once, -np.inf, seed=0), math.inf
+    )
     leaves = net.leaves[link]
     chunks, first = np.unique(chunk[leaves], return_index=True)
     assert chunks.tolist() == list(range(32))
@@ -149,11 +151,17 @@ def test_data_of_one_root_begins_with_one_pipeline_where_that_is_soon_there() ->
     assert not at_once(256)
 
 
+def test_one_machine_code_serves_copies_and_parts() -> None:
+    """Another type of an argument would be compiled anew, which takes most of a short time limit."""
+    assert found(rooted("broadcast", ring(4), 2)) and found(rooted("scatter", ring(4), 1))
+    assert {str(types[-1]) for types in disseminated.signatures} == {"float64"}
+
+
 def test_a_pipeline_that_takes_too_many_looks_is_left_off() -> None:
     mesh = Instance(rooted("broadcast", torus(8, 8), 64))
     net = net_of(mesh.problem, mesh.distances_us, 0)
     style = Style(False, 0.0, 1, False, -math.inf, 0)
-    chunk, *_, looks = disseminated(net, 64, 0, style)
+    chunk, *_, looks = disseminated(net, 64, 0, style, math.inf)
     assert len(chunk) == 64 * 63
     cut_short, *_, took = disseminated(net, 64, 0, style, looks / 4)
     assert not len(cut_short) and took < looks / 2
@@ -224,7 +232,7 @@ def test_sums_take_as_long_as_copies_whose_ports_are_busy_to_the_end(
     far_us, kind = turned.distances_by_limits
     net = net_of(turned.problem, far_us[kind[0]], 0, to_the_end=True)
     style = Style(counts_root=False, even=0.0, most=most, once=False, help_us=-np.inf, seed=seed)
-    chunk, link, start_us, send, _ = disseminated(net, chunks, 0, style)
+    chunk, link, start_us, send, _ = disseminated(net, chunks, 0, style, math.inf)
     starts_us = start_us[np.flatnonzero(np.diff(send, prepend=-1))]
     copies = of_columns(turned.problem, chunk, link, starts_us, np.zeros(len(chunk), np.bool_), send)
     sums = as_sums(small, copies)

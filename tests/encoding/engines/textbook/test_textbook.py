@@ -267,6 +267,14 @@ def test_what_is_too_large_to_be_timed_is_timed_on_the_quotient(monkeypatch: pyt
     assert update.schedule.makespan_us == whole.schedule.makespan_us
 
 
+def test_finer_cuts_know_what_was_too_large_for_coarser_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("taccl.encoding.engines.textbook.books.MOST_ROWS", 50)
+    coarse, fine = (books_of(Instance(problem(ring(8, both=True), "alltoall", chunks))) for chunks in (1, 2))
+    assert coarse is not None and fine is not None
+    fine.take_algorithms_of(coarse)
+    assert coarse.leaves_out and fine.leaves_out
+
+
 def test_images_are_written_only_of_what_is_better_and_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     requested, options = problem(ring(8, both=True), "alltoall"), SearchOptions(effort=1)
     monkeypatch.setattr("taccl.encoding.engines.textbook.books.MOST_ROWS", 50)
