@@ -18,12 +18,10 @@ from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.model.tolerance import OPTIMAL_GAP
 from taccl.support.budget import Budget
 from taccl.synthesis.autotune.chunk_counts import Proved, candidates, quick_engine, worth_trying
-from taccl.synthesis.autotune.seeds import carry_over, from_books, known_for, numbers_in_books
+from taccl.synthesis.autotune.seeds import carry_over, from_books, known_for, numbers_in_books, part_for_books
 from taccl.synthesis.autotune.trials import Choice, Trial, by_time, first_usable
 from taccl.synthesis.autotune.tuning import (
     CHUNK_SEARCH_AHEAD,
-    CHUNK_SEARCH_BOOKS,
-    CHUNK_SEARCH_BOOKS_OF_ONE,
     CHUNK_SEARCH_FAR_BEYOND,
     CHUNK_SEARCH_FEW,
     CHUNK_SEARCH_GROWTH,
@@ -128,10 +126,9 @@ class ChunkSearch:
             ahead[1].proves(self._proved.any_chunks.value_us)
             return ahead[1]
 
-        members = self._instance.members_instance or self._instance
-        part = CHUNK_SEARCH_BOOKS_OF_ONE if members.is_of_one_root else CHUNK_SEARCH_BOOKS
         try:
-            for schedule in from_books(self._in_books, formulated, self._budget.share(part)):
+            share = self._budget.share(part_for_books(self._instance))
+            for schedule in from_books(self._in_books, formulated, share):
                 self._book = schedule
         except Exception as fault:  # costs what it would have found
             self._fails("textbooks", reported(fault))

@@ -18,10 +18,14 @@ from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.support.budget import Budget
 from taccl.synthesis.autotune.trials import Trial, by_time
 from taccl.synthesis.autotune.tuning import (
+    SEEDS_MANY_RANKS,
     SEEDS_MOST_CARRIED,
     SEEDS_MOST_OUTPUTS,
     SEEDS_NEARLY,
     SEEDS_OF_PARTS,
+    SEEDS_PART,
+    SEEDS_PART_OF_ONE,
+    SEEDS_PART_OF_ONE_TO_MANY,
 )
 
 
@@ -35,6 +39,14 @@ def numbers_in_books(coarsest: Instance, numbers: Sequence[int]) -> list[int]:
     engines = [each for each in ENGINES if each.across_chunks is not None and serves_somehow(each, coarsest)]
     cuts = sorted({number for engine in engines for number in engine.cuts(coarsest)})
     return [number for number in cuts if number in numbers and number <= most]
+
+
+def part_for_books(coarsest: Instance) -> float:
+    """The part of the time for what is built with several numbers of chunks; `coarsest` as above."""
+    members = coarsest.members_instance or coarsest
+    if not members.is_of_one_root:
+        return SEEDS_PART
+    return SEEDS_PART_OF_ONE if members.problem.num_ranks <= SEEDS_MANY_RANKS else SEEDS_PART_OF_ONE_TO_MANY
 
 
 def from_books(

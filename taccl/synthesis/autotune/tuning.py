@@ -31,15 +31,6 @@ CHUNK_COUNTS_MOST_CHUNKS = 1024
 #: that counts bytes, or this part of the best time: they save too little. Broadcast of 16 MB on ring:512 in
 #: 5 s: 885 us in 512 chunks; 5,647 in 16 without the first, and 21,856 in 4 without both.
 CHUNK_SEARCH_FAR_BEYOND, CHUNK_SEARCH_SAVES = 4.0, 0.5
-#: The part of what is left after the first round for what is built with several numbers of chunks; on small
-#: machines it takes less. dgx-h100 x64: the first schedule of an AllReduce takes 94.8 us, that of textbooks
-#: 47.3.
-CHUNK_SEARCH_BOOKS = 0.3
-#: The same of data of one root, which goes in many chunks. Broadcast of 1 GB in 5 s, without NVSwitches: on
-#: dgx-h100 x32 6,463 us with 0.5, 4,778 with 0.75; on a100 x32 10,984 and 8,815; 64 MB on fat-tree:16x16:2
-#: 2,840 and 1,943. For others it is too much, as bounds come later: of a Scatter of 4 MB on dgx-h100 x8 12.3
-#: us, not 16.7.
-CHUNK_SEARCH_BOOKS_OF_ONE = 0.7
 CHUNK_SEARCH_FEW = 4
 #: The part within which a second number should have its first schedule: one alone tells nothing of others.
 CHUNK_SEARCH_TWO = 0.4
@@ -100,6 +91,15 @@ PREDICTIONS_PATIENCE, PREDICTIONS_MUCH_SLOWER = 2, 1.1
 
 # --- seeds
 
+#: The part of what is left after the first round for what is built with several numbers of chunks; on small
+#: machines it takes less. dgx-h100 x64: the first schedule of an AllReduce takes 94.8 us, that of textbooks
+#: 47.3.
+SEEDS_PART = 0.3
+#: The same of data of one root, which goes in many chunks; and on machines of more ranks than this, where
+#: little else comes to an end. Broadcast of 1 GB in 5 s: on dgx-h100 x32 without its NVSwitches 5,852 us with
+#: 0.5, 4,426 with 0.7; on a100 x32 10,984 and 8,815; on two gb200-nvl72, 256 MB, 658 and 552. Elsewhere
+#: bounds come later then: of 16 MB on one gb200-nvl72 36.1 us, not 37.6 (49.5).
+SEEDS_PART_OF_ONE, SEEDS_PART_OF_ONE_TO_MANY, SEEDS_MANY_RANKS = 0.5, 0.7, 96
 #: With more outputs, chunks at ranks, one number of chunks takes as long as there is. AlltoAll of 1 MB on a
 #: torus of 8x8 (4,096 outputs) takes 43.3 us in one chunk for each pair, and 30.2 in two.
 SEEDS_MOST_OUTPUTS = 500_000

@@ -22,7 +22,7 @@ from taccl.model.units import MB
 from taccl.support.budget import Budget
 from taccl.synthesis.autotune.chunk_counts import Proved, candidates, worth_trying
 from taccl.synthesis.autotune.chunks import choose_chunks
-from taccl.synthesis.autotune.seeds import from_books, numbers_in_books
+from taccl.synthesis.autotune.seeds import from_books, numbers_in_books, part_for_books
 from taccl.synthesis.autotune.trials import Choice, Trial, merged
 from taccl.synthesis.search import STOP, Answer, Progress
 
@@ -444,6 +444,17 @@ def test_pieces_that_travel_together_are_chunks() -> None:
     chosen = synthesize(chunks="auto", effort=1_000, **torus)
     assert chosen.collective.chunks_per_rank == 1
     assert chosen.time_us <= found.makespan_us * (1 + 1e-9)
+
+
+def test_data_of_one_root_has_more_time_for_pipelines_with_a_switch_that_sums_too() -> None:
+    """Switches hold no data, so a Broadcast reaches all but them."""
+
+    def part(collective: str, machine: str, **words: object) -> float:
+        problem = make_problem(collective, topology=machine, size="1MB", **words).problem
+        return part_for_books(Instance(problem))
+
+    assert part("allgather", "ring:4") < part("broadcast", "ring:4") < part("reduce", "ring:128")
+    assert part("broadcast", "dgx-h100", nodes=1) == part("broadcast", "ring:4")
 
 
 def test_textbooks_leave_large_machines_their_time() -> None:

@@ -25,6 +25,7 @@ from taccl.encoding.engines.streams.scattering import far_from_root, scattered
 from taccl.encoding.engines.streams.tuning import (
     AT_ONCE_S,
     COMPILING_S,
+    FEW_IN_VAIN,
     GROWTH_OF_LOOKS,
     HELP,
     HELP_CHUNKS,
@@ -108,7 +109,7 @@ def streams(
         yield Update("streams", note=why)
         return
     best_us = math.inf if incumbent is None else incumbent.makespan_us
-    for schedule in _improving([instance], options.seed, budget, best_us):
+    for schedule in _improving([instance], options.seed, MOST_IN_VAIN, budget, best_us):
         yield Update("streams", schedule)
 
 
@@ -130,7 +131,7 @@ def across_chunks(instances: Sequence[Instance], budget: Budget) -> Iterator[Sch
         in_turn = sorted(instances, key=lambda each: each.problem.num_chunks)
         # Where a coarse cut is not served, finer ones are not either; on large machines each look takes long.
         served = takewhile(lambda each: budget.remaining_s() > 0 and bool(serves(each)), in_turn)
-        yield from _improving(list(served), 0, budget, math.inf)
+        yield from _improving(list(served), 0, FEW_IN_VAIN, budget, math.inf)
 
 
 def _has_time(budget: Budget) -> bool:
@@ -139,13 +140,13 @@ def _has_time(budget: Budget) -> bool:
 
 
 def _improving(
-    instances: Sequence[Instance], seed: int, budget: Budget, best_us: float
+    instances: Sequence[Instance], seed: int, most_in_vain: int, budget: Budget, best_us: float
 ) -> Iterator[Schedule]:
     """Schedules of all cuts, the coarsest first, and styles, each faster than those before."""
     if any(each.demand.delivers or each.demand.gathers for each in instances):
         schedules = scattered(instances, budget)
     else:
-        trials = _trials([_Case(each) for each in instances], seed, budget)
+        trials = _trials([_Case(each) for each in instances], seed, most_in_vain, budget)
         schedules = (case.requested(copies) for case, copies in trials)
     for schedule in schedules:
         if schedule.makespan_us < best_us - TOLERANCE_US:
@@ -153,7 +154,9 @@ def _improving(
             yield schedule
 
 
-def _trials(cases: Sequence[_Case], seed: int, budget: Budget) -> Iterator[tuple[_Case, Schedule]]:
+def _trials(
+    cases: Sequence[_Case], seed: int, most_in_vain: int, budget: Budget
+) -> Iterator[tuple[_Case, Schedule]]:
     """One style of each cut, the coarsest first; then more of the fastest.
 
     Only what is faster than all before is yielded, as copies.
@@ -169,11 +172,11 @@ def _trials(cases: Sequence[_Case], seed: int, budget: Budget) -> Iterator[tuple
             yield case, copies
         if slower == PATIENCE:
             break
-    yield from _further_trials(took_us, takes, seed, budget)
+    yield from _further_trials(took_us, takes, seed, most_in_vain, budget)
 
 
 def _further_trials(
-    took_us: dict[_Case, float], takes: _Takes, seed: int, budget: Budget
+    took_us: dict[_Case, float], takes: _Takes, seed: int, most_in_vain: int, budget: Budget
 ) -> Iterator[tuple[_Case, Schedule]]:
     """The fastest cuts in all styles, the best of these with help from afar, and the best by other seeds."""
     best_us, in_vain = min(took_us.values(), default=math.inf), 0
@@ -182,7 +185,7 @@ def _further_trials(
     for number, trials in _rounds(cases, tried_us):
         is_help = 0 < number <= HELP_ROUNDS
         for trial in trials:
-            if in_vain == MOST_IN_VAIN:
+            if in_vain == most_in_vain:
                 return
             copies = takes.copies(trial.case, trial.style, seed + number, budget)
             if copies is None:
