@@ -61,7 +61,7 @@ between schedules and bounds.
 
 LATER = """\
 Cells that were above 10% were searched again for {limit:g} s; others are counted as they are. *Soon there*:
-cells that are within 10% of their later time already; one that is within 10% of its bound is.
+those that are within 10% of their later time already, of these and of those within 10% of their bound.
 """
 
 
@@ -259,21 +259,22 @@ def _later(cells: Sequence[Cell], collectives: Sequence[str]) -> Iterator[str]:
         )
         of_each = ((name, [each for each in cells if each.case.collective == name]) for name in collectives)
         rows = [_summed_later(name, those, later) for name, those in [("all", cells), *of_each]]
-        yield f"## In {limit_s:g} s\n\n{LATER.format(limit=limit_s)}\n\n{report.table(header, rows)}"
+        yield f"## In {limit_s:g} s\n\n{LATER.format(limit=limit_s).strip()}\n\n{report.table(header, rows)}"
 
 
 def _summed_later(name: str, cells: Sequence[Cell], later: Mapping[Case, Measured]) -> Sequence[str]:
     pairs = [(cell, Cell(later[cell.case], cell.library_us)) for cell in cells if cell.case in later]
     gaps = [Cell(later.get(cell.case, cell.measured), cell.library_us).gap for cell in cells]
     medians = [statistics.median(pair[side].gap for pair in pairs) for side in (0, 1) if pairs]
-    soon = sum(cell.time_us <= now.time_us * (1 + GOOD) for cell, now in pairs) + len(cells) - len(pairs)
+    good = sum(cell.gap <= GOOD for cell in cells)
+    soon = good + sum(cell.time_us <= now.time_us * (1 + GOOD) for cell, now in pairs)
     return (
         name,
         str(len(pairs)),
         " -> ".join(f"{100 * each:.1f}%" for each in medians) or "-",
         f"{100 * sum(gap <= GOOD for gap in gaps) / len(gaps):.0f}%",
         f"{sum(cell.gap > OPEN for cell in cells)} -> {sum(gap > OPEN for gap in gaps)}",
-        f"{100 * soon / len(cells):.0f}%",
+        f"{100 * soon / max(1, good + len(pairs)):.0f}%",
     )
 
 

@@ -97,8 +97,8 @@ PREDICTIONS_PATIENCE, PREDICTIONS_MUCH_SLOWER = 2, 1.1
 SEEDS_PART = 0.3
 #: The same of data of one root, which goes in many chunks; and on machines of more ranks than this, where
 #: little else comes to an end. Broadcast of 1 GB in 5 s: on dgx-h100 x32 without its NVSwitches 5,852 us with
-#: 0.5, 4,426 with 0.7; on a100 x32 10,984 and 8,815; on two gb200-nvl72, 256 MB, 658 and 552. Elsewhere
-#: bounds come later then: of 16 MB on one gb200-nvl72 36.1 us, not 37.6 (49.5).
+#: 0.5, 4,426 to 4,778 with 0.7; on a100 x32 10,984 and 8,815; on two gb200-nvl72, 256 MB, 658 and 552.
+#: Elsewhere bounds come later then: of 16 MB on one gb200-nvl72 36.1 us, not 37.6 (49.5).
 SEEDS_PART_OF_ONE, SEEDS_PART_OF_ONE_TO_MANY, SEEDS_MANY_RANKS = 0.5, 0.7, 96
 #: With more outputs, chunks at ranks, one number of chunks takes as long as there is. AlltoAll of 1 MB on a
 #: torus of 8x8 (4,096 outputs) takes 43.3 us in one chunk for each pair, and 30.2 in two.
