@@ -15,6 +15,9 @@ from pathlib import Path
 #: folder that nothing may be run from, follow after a colon.
 _NO_ROOM = ("failed to map segment from shared object", "Cannot allocate memory")
 
+#: What helps where memory runs out.
+MORE_MEMORY = "fewer ranks or chunks, or a machine with more"
+
 
 class TacclError(Exception):
     """Root of all errors raised on purpose by this package.
@@ -112,10 +115,6 @@ class OutOfMemory(NoScheduleInTime, MemoryError):
     """Memory ran out before any valid schedule was found."""
 
     exit_code = TacclError.exit_code
-
-    def __init__(self, why: str = "") -> None:
-        words = f"out of memory: {why}" if why else "out of memory"
-        super().__init__(words, hint="fewer ranks or chunks, or a machine with more")
 
 
 class CheckError(TacclError):

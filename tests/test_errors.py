@@ -52,6 +52,7 @@ def test_each_error_has_the_exit_code_of_its_meaning() -> None:
         "PlanError": 2,
         "InfeasibleError": 3,
         "NoScheduleInTime": 3,
+        "OutOfMemory": 2,
         "CheckError": 4,
         "ScheduleError": 4,
         "ProgramLimitError": 4,

@@ -27,7 +27,7 @@ from taccl.encoding.portfolio.tuning import (
     SOLVE_LEAST_TURN_S,
     SOLVE_MANY_OUTPUTS,
 )
-from taccl.errors import NoScheduleInTime, OutOfMemory, SolverError, TopologyError
+from taccl.errors import MORE_MEMORY, NoScheduleInTime, OutOfMemory, SolverError, TopologyError
 from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US
 from taccl.support.budget import Budget
@@ -191,7 +191,7 @@ class _Search:
         first = opened(self._instance, self._options, self._budget, self._journal)
         if first is None:
             if self._journal.lacked_memory:
-                raise OutOfMemory(self._why_no_first())
+                raise OutOfMemory(f"out of memory: {self._why_no_first()}", hint=MORE_MEMORY)
             reason = why_impossible(self._instance.problem)
             if reason is not None:
                 raise TopologyError(reason[0], hint=reason[1])
