@@ -111,7 +111,7 @@ class NoScheduleInTime(TacclError):
     exit_code = 3
 
 
-class OutOfMemory(NoScheduleInTime, MemoryError):
+class OutOfMemory(NoScheduleInTime):
     """Memory ran out before any valid schedule was found."""
 
     exit_code = TacclError.exit_code
@@ -167,7 +167,7 @@ class VerificationError(CheckError):
 def is_out_of_memory(failure: BaseException | None) -> bool:
     """Whether memory ran out; where it does while a library is loaded, only the loader's words say so."""
     while failure is not None:
-        if isinstance(failure, MemoryError) or getattr(failure, "errno", None) == errno.ENOMEM:
+        if isinstance(failure, MemoryError | OutOfMemory) or getattr(failure, "errno", None) == errno.ENOMEM:
             return True
         if isinstance(failure, OSError | ImportError) and str(failure).endswith(_NO_ROOM):
             return True

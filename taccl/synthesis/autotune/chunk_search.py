@@ -12,7 +12,7 @@ from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.journal import EngineFailure, reported
 from taccl.encoding.portfolio.solve import engine_requested
-from taccl.errors import CollectiveError, NoScheduleInTime, TacclError
+from taccl.errors import CollectiveError, NoScheduleInTime, OutOfMemory, TacclError
 from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.model.tolerance import OPTIMAL_GAP
@@ -265,7 +265,7 @@ class ChunkSearch:
     def _fail(self, number: int, fault: Exception) -> None:
         """Note what a trial ended with; finer ones need no less memory, and are no less too large."""
         self._fault = self._fault or fault
-        if isinstance(fault, CollectiveError | MemoryError):
+        if isinstance(fault, CollectiveError | MemoryError | OutOfMemory):
             self._untried.clear()
         if not isinstance(fault, CollectiveError | NoScheduleInTime):
             self._fails(f"chunks {number}", reported(fault))
