@@ -60,8 +60,9 @@ between schedules and bounds.
 
 
 LATER = """\
-Cells that were above 10% were searched again for {limit:g} s; others are counted as they are. *Soon there*:
-those that are within 10% of their later time already, of these and of those within 10% of their bound.
+Cells above 10% were searched again (`--limit {limit:g} --open {first:g}`); others are counted as they
+are. *Soon there*: those that are within 10% of their later time already, of these and of those within 10% of
+their bound.
 """
 
 
@@ -259,7 +260,8 @@ def _later(cells: Sequence[Cell], collectives: Sequence[str]) -> Iterator[str]:
         )
         of_each = ((name, [each for each in cells if each.case.collective == name]) for name in collectives)
         rows = [_summed_later(name, those, later) for name, those in [("all", cells), *of_each]]
-        yield f"## In {limit_s:g} s\n\n{LATER.format(limit=limit_s).strip()}\n\n{report.table(header, rows)}"
+        text = LATER.format(limit=limit_s, first=cells[0].case.limit_s).strip()
+        yield f"## In {limit_s:g} s\n\n{text}\n\n{report.table(header, rows)}"
 
 
 def _summed_later(name: str, cells: Sequence[Cell], later: Mapping[Case, Measured]) -> Sequence[str]:

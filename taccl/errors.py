@@ -147,7 +147,7 @@ class FileInterrupted(KeyboardInterrupt):
     """The user stopped the making of a file; `kept` is what was found before, as in `CheckError`."""
 
     def __init__(self, kept: object) -> None:
-        super().__init__()
+        super().__init__(kept)
         self.kept = kept
         self.message = "interrupted; no file was made"
 

@@ -71,22 +71,30 @@ class Quotient:
         """The schedule of the whole that a schedule of the quotient stands for."""
         part, images = schedule.sorted(), self.num_images
         length, groups = len(part) * images, 0
-        lifted = Schedule(
-            problem=self.whole,
-            chunk=np.empty(length, self.chunk_map.dtype),
-            link=np.empty(length, self.link_map.dtype),
-            start_us=np.empty(length),
-            end_us=np.empty(length),
-            reduce=np.empty(length, np.bool_),
-            group=np.empty(length, np.int64),
-        )
+        columns: dict[str, np.ndarray] = {
+            "chunk": np.empty(length, self.chunk_map.dtype),
+            "link": np.empty(length, self.link_map.dtype),
+            "start_us": np.empty(length),
+            "end_us": np.empty(length),
+            "reduce": np.empty(length, np.bool_),
+            "group": np.empty(length, np.int64),
+        }
         # What starts together is sorted together, so each row is written once, where it stays.
         for rows in blocks_between(part.start_us, max(1, _LIFTED_AT_ONCE // images)):
-            block, begin = self._images_of(part.take(np.arange(rows.start, rows.stop))), rows.start * images
-            for name in ("chunk", "link", "start_us", "end_us", "reduce"):
-                getattr(lifted, name)[begin : begin + len(block)] = getattr(block, name)
-            lifted.group[begin : begin + len(block)] = block.group + groups
+            block = self._images_of(part.take(np.arange(rows.start, rows.stop)))
+            for name, column in columns.items():
+                column[rows.start * images : rows.stop * images] = getattr(block, name)
+            columns["group"][rows.start * images : rows.stop * images] += groups
             groups += int(block.group.max()) + 1
+        lifted = Schedule(
+            problem=self.whole,
+            chunk=columns["chunk"],
+            link=columns["link"],
+            start_us=columns["start_us"],
+            end_us=columns["end_us"],
+            reduce=columns["reduce"],
+            group=columns["group"],
+        )
         return lifted if self.is_exact else in_order(self.whole, decisions_of(lifted))
 
     def _images_of(self, part: Schedule) -> Schedule:

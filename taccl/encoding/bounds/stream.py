@@ -41,9 +41,9 @@ def proofs(
     for bound in known_bounds() if bounds is None else bounds:
         if bound.reason_against(instance) or (any_chunks and not bound.has_any_chunks):
             continue
-        said = instance.once(_said)
-        if bound.name in said:
-            yield from (proof for proof in said[bound.name] if proof.holds_for_any_chunks or not any_chunks)
+        kept = instance.once(_kept)
+        if bound.name in kept:
+            yield from (proof for proof in kept[bound.name] if proof.holds_for_any_chunks or not any_chunks)
             continue
         saying: list[Proof] = []
         for view in views(instance):
@@ -58,11 +58,11 @@ def proofs(
                 if math.isinf(proof.value_us):
                     return
         if bound.is_quick and not any_chunks and budget.remaining_s():
-            said[bound.name] = saying
+            kept[bound.name] = saying
 
 
-def _said(instance: Instance) -> dict[str, list[Proof]]:
-    """What quick bounds have said, where no budget cut them short; `instance.once(_said)`."""
+def _kept(instance: Instance) -> dict[str, list[Proof]]:
+    """Where proofs of quick bounds are kept that no budget cut short; `instance.once(_kept)`."""
     return {}
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from taccl.encoding.core.refine import coarsened, refined
 from taccl.encoding.engines.engine import Engine
@@ -67,20 +68,29 @@ def from_books(
         if each.across_chunks and any(serves_somehow(each, cut) for cut in cuts.stated)
     ]
     apart, parts = ([each for each in engines if bool(each.part_of) is is_part] for is_part in (False, True))
-    cut_short: list[tuple[Engine, float, int]] = []
+    cut_short: list[_CutShort] = []
     for place, engine in enumerate(apart):
         share, before_us = budget.share(1 / (len(apart) - place + 1)), cuts.best_us
         given_s = share.remaining_s()
         yield from cuts.faster(engine, cuts.of(engine), share)
         # An engine stops before a cut that takes longer than the rest of its share.
         if cuts.best_us < before_us and share.remaining_s() < given_s / 2:
-            cut_short.append((engine, cuts.best_us, cuts.best_chunks))
-    nearly = [each for each in cut_short if each[1] < SEEDS_NEARLY * cuts.best_us]
+            cut_short.append(_CutShort(engine, cuts.best_us, cuts.best_chunks))
+    nearly = [each for each in cut_short if each.best_us < SEEDS_NEARLY * cuts.best_us]
     rest = budget.share(1 - SEEDS_OF_PARTS * bool(parts))
-    for place, (engine, _, chunks) in enumerate(nearly):
-        yield from cuts.faster(engine, cuts.finer_of(engine, chunks), rest.share(1 / (len(nearly) - place)))
+    for place, each in enumerate(nearly):
+        finer = cuts.finer_of(each.engine, each.num_chunks)
+        yield from cuts.faster(each.engine, finer, rest.share(1 / (len(nearly) - place)))
     for place, engine in enumerate(parts):
         yield from cuts.faster(engine, cuts.of(engine), budget.share(1 / (len(parts) - place)))
+
+
+class _CutShort(NamedTuple):
+    """An engine that had no time for finer cuts, its best time, and how many chunks that has."""
+
+    engine: Engine
+    best_us: float
+    num_chunks: int
 
 
 class _Cuts:

@@ -89,7 +89,7 @@ def named(
     instance: Instance, budget: Budget, wanted: Callable[[str], bool] = lambda name: True
 ) -> Iterator[tuple[str, Schedule]]:
     """Valid schedules with the names by which libraries know them: one, and others while there is time."""
-    problem, made, is_first = instance.problem, instance.once(_made), True
+    problem, made, is_first = instance.problem, instance.once(_kept), True
     for number, way in enumerate(instance.once(ways_of)):
         if not wanted(way.name):
             continue
@@ -108,8 +108,8 @@ def named(
                 yield way.name if start is not None else f"{way.name} in groups", schedule
 
 
-def _made(instance: Instance) -> dict[tuple[int, tuple[int, ...] | None], Schedule | None]:
-    """What was made of each way: at starts of its steps, or in groups; `instance.once(_made)`."""
+def _kept(instance: Instance) -> dict[tuple[int, tuple[int, ...] | None], Schedule | None]:
+    """What was made of each way: at starts of its steps, or in groups; `instance.once(_kept)`."""
     return {}
 
 

@@ -98,7 +98,7 @@ def routes(
         for schedule in _lifted(quotient, candidates, best_us, budget):
             best_us = schedule.makespan_us
             yield Update("routes", schedule)
-        if _is_left_at(search, instance, budget):
+        if _ends_with_quotient(search, instance, budget):
             return
     elif best_us < np.inf and instance.problem.num_chunks > MOST_TWICE and not budget.remaining_s():
         return  # to choose routes for so many chunks takes seconds
@@ -106,8 +106,8 @@ def routes(
         yield Update("routes", schedule)
 
 
-def _is_left_at(quotient: RouteSearch, instance: Instance, budget: Budget) -> bool:
-    """Whether the whole is left to its quotient: by the symmetry, the time or the number of chunks."""
+def _ends_with_quotient(quotient: RouteSearch, instance: Instance, budget: Budget) -> bool:
+    """Whether nothing but the quotient is searched: by the symmetry, the time or the number of chunks."""
     whole, images = instance.problem, instance.problem.num_chunks / quotient.problem.num_chunks
     if whole.symmetry or quotient.takes_s * images > budget.remaining_s():
         return True
