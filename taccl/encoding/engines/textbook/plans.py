@@ -20,7 +20,16 @@ from taccl.encoding.engines.textbook.gateways import by_copy_gateways, by_gatewa
 from taccl.encoding.engines.textbook.grid import GridAlgorithm, Stage, by_nodes, cubes, sends_of, sides
 from taccl.encoding.engines.textbook.leaders import by_leaders
 from taccl.encoding.engines.textbook.line import LineAlgorithm, Lines
-from taccl.encoding.engines.textbook.lines import LINE_ALGORITHMS, routes_of, spreads_of, totals_of
+from taccl.encoding.engines.textbook.lines import (
+    LINE_ALGORITHMS,
+    for_all,
+    for_axes,
+    lines_for,
+    routes_of,
+    spreads_of,
+    totals_along,
+    totals_of,
+)
 from taccl.encoding.engines.textbook.node_rounds import by_copy_rounds, by_sum_rounds
 from taccl.encoding.engines.textbook.parts import Parts
 from taccl.encoding.engines.textbook.pipelines import by_pipelines
@@ -216,7 +225,7 @@ def _on_lines(problem: Problem, parts: Parts) -> Iterator[Plans]:
         for algorithm in dict.fromkeys((*totals_of(ranks), BRUCK)):
             yield (_whole_buffers(line, algorithm),)
     is_gathered = parts.kind == "spread" and not parts.is_from_one
-    for algorithm in dict.fromkeys((*_lines(parts)(ranks), BRUCK, *([PAT] if is_gathered else []))):
+    for algorithm in dict.fromkeys((*lines_for(parts)(ranks), BRUCK, *([PAT] if is_gathered else []))):
         yield (_one(line, algorithm),)
     yield from _rings(problem, parts)
 
@@ -226,23 +235,19 @@ def _on_grids(problem: Problem, parts: Parts) -> Iterator[Plans]:
     several_ways = _has_several_ways(problem.topology)
     for grid, combined in _grids(problem, parts):
         if parts.kind == "summed":
-            totals = list(_totals_along(problem, parts, grid))
+            totals = list(totals_along(problem, parts, grid))
             yield from _whole(grid, combined, totals)
             if several_ways and problem.topology.num_nodes == 1:
                 yield from _whole_in_turns(grid, totals)
-        yield from _staged(grid, combined, _lines(parts))
+        yield from _staged(grid, combined, lines_for(parts))
     if several_ways:
         yield from _on_cubes(problem, parts)
-
-
-def _lines(parts: Parts) -> Lines:
-    return routes_of if parts.kind == "routed" else spreads_of
 
 
 def _staged(grid: IntArray, combined: bool, lines: Lines) -> Iterator[Plans]:
     """Plans of stages only: along one axis, and then along the next."""
     orders = list(permutations(range(grid.ndim)))
-    for algorithms in _for_axes(grid, lines, combined):
+    for algorithms in for_axes(grid, lines, combined):
         plans = [GridAlgorithm(grid, tuple((axis, algorithms[axis]) for axis in order)) for order in orders]
         yield from ((plan,) for plan in plans)
         if len(set(algorithms)) == 1:
@@ -250,19 +255,11 @@ def _staged(grid: IntArray, combined: bool, lines: Lines) -> Iterator[Plans]:
             yield tuple(plan for order, plan in zip(orders, plans, strict=True) if _is_turned(order))
 
 
-def _totals_along(problem: Problem, parts: Parts, grid: IntArray) -> Iterator[tuple[LineAlgorithm, ...]]:
-    """For each axis algorithms to sum up along it at all ranks: round, where not all of a line are linked."""
-    index = problem.topology.link_index
-    for axis, size in enumerate(grid.shape):
-        are_linked = GridAlgorithm(grid, ((axis, ALL_PAIRS),)).has_links(index, parts.stages)
-        yield totals_of(size) if are_linked or size == 2 else (RING_BOTH_DIRECTIONS,)
-
-
 def _over_axes(problem: Problem, parts: Parts) -> Iterator[GridAlgorithm]:
     """Along one axis after another by what sums up along it, in all orders of the axes."""
     for grid, combined in _grids(problem, parts):
-        totals = list(_totals_along(problem, parts, grid))
-        for along in _for_all(totals, combined):
+        totals = list(totals_along(problem, parts, grid))
+        for along in for_all(totals, combined):
             for order in permutations(range(grid.ndim)):
                 yield GridAlgorithm(grid, tuple((axis, along[axis]) for axis in order))
 
@@ -273,8 +270,8 @@ def _whole(grid: IntArray, combined: bool, totals: Sequence[tuple[LineAlgorithm,
     for count in axes:
         for stages in permutations(axes, count):
             whole = tuple(axis for axis in axes if axis not in stages)
-            for first in _for_axes(grid, spreads_of, combined, stages):
-                for then in _for_all(totals, combined, whole):
+            for first in for_axes(grid, spreads_of, combined, stages):
+                for then in for_all(totals, combined, whole):
                     staged = tuple((axis, first[axis]) for axis in stages)
                     yield (GridAlgorithm(grid, staged, tuple((axis, then[axis]) for axis in whole)),)
 
@@ -304,7 +301,7 @@ def _on_cubes(problem: Problem, parts: Parts) -> Iterator[Plans]:
             for total, count in product(totals_of(len(nodes)), range(cube.ndim + 1)):
                 yield _in_turns(grid, axes, count, whole=((0, total),))
             continue
-        for across in _lines(parts)(len(nodes)):
+        for across in lines_for(parts)(len(nodes)):
             yield _in_turns(grid, axes, cube.ndim, before=((0, across),))
             yield _in_turns(grid, axes, cube.ndim, after=((0, across),))
 
@@ -336,25 +333,6 @@ def _has_several_ways(topology: LogicalTopology) -> bool:
     """Whether no port is on all ways out of a rank to its node: one link at a time leaves others idle."""
     out = np.flatnonzero((topology.src == topology.src[0]) & ~topology.internode)
     return len(out) > 1 and not set.intersection(*(set(topology.ports[link]) for link in out))
-
-
-def _for_axes(
-    grid: IntArray, lines: Lines, combined: bool, axes: tuple[int, ...] | None = None
-) -> Iterator[tuple[LineAlgorithm, ...]]:
-    """Line algorithms for the axes that count: all combinations, or the same along all where that can be."""
-    yield from _for_all(list(map(lines, grid.shape)), combined, axes)
-
-
-def _for_all(
-    every: Sequence[tuple[LineAlgorithm, ...]], combined: bool, axes: tuple[int, ...] | None = None
-) -> Iterator[tuple[LineAlgorithm, ...]]:
-    """The same, `every` being those that there are for each axis."""
-    choices = [each if axes is None or axis in axes else (ALL_PAIRS,) for axis, each in enumerate(every)]
-    if combined:
-        yield from product(*choices)
-        return
-    for algorithm in max(choices, key=len):
-        yield tuple(algorithm if algorithm in choice else choice[0] for choice in choices)
 
 
 def _is_turned(order: tuple[int, ...]) -> bool:
