@@ -72,6 +72,8 @@ class InVariants(Algorithm):
     ----------
     routes : one way for each variant; each part's pieces are dealt to the variants in turn.
     first : shape (num_ranks,); the variant that the first piece of each rank's part goes to.
+    deals_by_end : whether a rank's parts for others are dealt by where they end, too: then each of its links
+        has as much to do in every variant. Else all go one way, which takes fewer sends.
     plans : as `Algorithm` has them.
     unit_labels : for each route, labels of units: those with the same travel together; None: only those with
         the same ends.
@@ -80,6 +82,7 @@ class InVariants(Algorithm):
 
     routes: tuple[Way, ...]
     first: IntArray
+    deals_by_end: bool = False
     plans: tuple[GridAlgorithm, ...] = ()
     unit_labels: tuple[Together, ...] | None = None
     is_combined: bool = False
@@ -104,7 +107,7 @@ class InVariants(Algorithm):
     def built(self, parts: Parts, batches: int) -> tuple[Cut, Sends]:
         """What is sent if each part is cut into batches; each follows a step behind the one before."""
         variants, shares = len(self.routes), min(self.shares, parts.most_pieces)
-        cut = parts.cut(self.first % variants, variants, batches * shares)
+        cut = parts.cut(self.first % variants, variants, batches * shares, self.deals_by_end)
         if self.unit_labels is not None:
             labels = np.stack([label(cut.begin) for label in self.unit_labels])
             cut = cut.merged(labels[cut.variant, np.arange(len(cut.begin))])

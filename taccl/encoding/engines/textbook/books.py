@@ -123,14 +123,16 @@ class Books:
         What was once estimated stays so: a second search of the instance goes on where the first ended.
 
         `first` : from the name of an algorithm a key to sort by; None: what is soon written down comes first,
-        and where alphas are most of the time, what sends least often, and some come without any time.
+        and where alphas are most of the time, what sends least often. With many to write, or no time, what
+        promises most by a rough estimate, and some of these in any case.
         """
         work = Work(budget, SURELY_WRITTEN if first is None else 0, WRITTEN_PER_S)
         dealt = DEALT_AS_WRITTEN * len(self.parts.begin)
         these = (algorithm for algorithm in self.algorithms if wanted(algorithm))
-        best_us, in_any_case = float("inf"), FIRST_WRITTEN if first is None and self.has_many else 0
-        for algorithm in self._in_order(list(these), first):
-            if first is None and self.has_many and self.roughly_us(algorithm) > ROUGHLY_WORTH * best_us:
+        hurries = first is None and (self.has_many or not budget.remaining_s())
+        best_us, in_any_case = float("inf"), FIRST_WRITTEN if hurries else 0
+        for algorithm in self._in_order(list(these), first, hurries):
+            if hurries and self.roughly_us(algorithm) > ROUGHLY_WORTH * best_us:
                 break
             least_us = float("inf")
             for batches in algorithm.numbers_of_batches(self.parts):
@@ -151,11 +153,13 @@ class Books:
                 yield Candidate(self, algorithm, batches, time_us)
                 least_us, best_us = min(least_us, time_us), min(best_us, time_us)
 
-    def _in_order(self, these: list[Algorithm], first: Callable[[str], float] | None) -> list[Algorithm]:
+    def _in_order(
+        self, these: list[Algorithm], first: Callable[[str], float] | None, hurries: bool
+    ) -> list[Algorithm]:
         """The algorithms in the order in which they are written down; `first` as for `candidates`."""
         if first is not None:
             return sorted(these, key=lambda each: first(each.name))
-        if self.has_many:
+        if hurries:
             return sorted(these, key=self.roughly_us)
         return sorted(these, key=_moves if _is_small(self.requested, self.parts) else self._size)
 

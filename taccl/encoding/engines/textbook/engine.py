@@ -81,7 +81,8 @@ def _promising_most(instance: Instance | None, budget: Budget) -> Schedule | Non
         return None
     left, timed = TIMED_AT_ONCE, list[Schedule]()
     for candidate in sorted(books.candidates(budget), key=_estimate_us):
-        if candidate.work > left:
+        is_one_copying = not timed and not candidate.algorithm.is_explicit
+        if candidate.work > (ONE_TIMED if is_one_copying else left):
             continue
         schedule = books.schedule(candidate.algorithm, candidate.batches, set())
         left -= candidate.work

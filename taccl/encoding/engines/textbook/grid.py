@@ -27,7 +27,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from taccl.encoding.engines.textbook.line import Hops, LineAlgorithm, hops
+from taccl.encoding.engines.textbook.line import Hops, LineAlgorithm, hops, joined
 from taccl.encoding.engines.textbook.parts import Parts
 from taccl.encoding.engines.textbook.sends import Ragged, Sends, in_turn
 from taccl.encoding.engines.textbook.stages import Stages
@@ -281,8 +281,11 @@ def _copies_written(plan: GridAlgorithm, number: int, begin: IntArray) -> Sends:
     sharing = plan.sharing(plan.stages[number:])
     held = Ragged.by_key(sharing[begin], int(sharing.max()) + 1)
     rank = np.flatnonzero(held.count[sharing])
-    moves = algorithm.spread(plan.grid.shape[axis], plan.position[rank, axis])
-    return Sends.of(plan.on_lines(axis, moves, rank), held.take(sharing[rank]), plan.grid.size)
+    size, position = plan.grid.shape[axis], plan.position[rank, axis]
+    ways = algorithm.spreads(size) if held.count.max() > 1 else (algorithm.spread,)
+    some = [plan.on_lines(axis, spread(size, position), rank) for spread in ways]
+    moves = joined(*(each._replace(block=each.block * len(ways) + way) for way, each in enumerate(some)))
+    return Sends.of(moves, held.take(sharing[rank]).split(len(ways)), plan.grid.size)
 
 
 def routed(plan: GridAlgorithm, begin: IntArray, end: IntArray, stages: Stages) -> Sends:
@@ -298,7 +301,10 @@ def routed(plan: GridAlgorithm, begin: IntArray, end: IntArray, stages: Stages) 
 def _moves_written(plan: GridAlgorithm, stage: Stage, at: IntArray, end: IntArray) -> Sends:
     axis, algorithm = stage
     assert algorithm.route is not None
-    moves = algorithm.route(plan.grid.shape[axis], plan.position[at, axis], plan.position[end, axis])
+    order = np.argsort(at, kind="stable")  # so that what a rank has in turn goes one way and the other
+    begin, to = (plan.position[each[order], axis] for each in (at, end))
+    moves = algorithm.route(plan.grid.shape[axis], begin, to)
+    moves = moves._replace(block=order[moves.block])
     return Sends.of(plan.on_lines(axis, moves, at), Ragged.one_each(np.arange(len(at))), plan.grid.size)
 
 

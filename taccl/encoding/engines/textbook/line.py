@@ -54,9 +54,21 @@ def hops(step: IntArray | int, src: IntArray | int, dst: IntArray | int, block: 
     return Hops(*(column.ravel() for column in np.broadcast_arrays(step, src, dst, block)))
 
 
+def straight(begin: IntArray, distance: IntArray, ahead: int) -> Hops:
+    """Each block so many positions one way (`ahead` is 1) or the other (-1), a hop in each step."""
+    block = np.repeat(np.arange(len(begin)), distance)
+    step = np.arange(len(block)) - np.repeat(np.cumsum(distance) - distance, distance)
+    at = begin[block] + ahead * step
+    return hops(step, at, at + ahead, block)
+
+
 def joined(*some: Hops) -> Hops:
     """Rows of several, one after another."""
     return Hops(*(np.concatenate(columns) for columns in zip(*some, strict=True)))
+
+
+#: From n and where blocks begin, the hops by which they get to all others.
+Spread = Callable[[int, IntArray], Hops]
 
 
 @dataclass(frozen=True)
@@ -68,6 +80,8 @@ class LineAlgorithm:
     name : as people call it.
     spread : (n, begin) -> the hops by which the block that begins at each of these positions gets to all
         others. Read backwards, on links turned round, it adds up blocks there.
+    turned : the same with more the other way round, where `spread` sends more one way for even n: so half of
+        the data can go each way.
     route : (n, begin, end) -> the hops of blocks from one position to another, such that blocks that move
         together share a send.
     total : n -> the hops of partial sums by which every position ends with the sum over all, each adding up
@@ -81,8 +95,9 @@ class LineAlgorithm:
     """
 
     name: str
-    spread: Callable[[int, IntArray], Hops]
+    spread: Spread
     sends: Callable[[int], int]
+    turned: Spread | None = None
     route: Callable[[int, IntArray, IntArray], Hops] | None = None
     total: Callable[[int], tuple[Hops, Carried]] | None = None
     adds: Callable[[int], int] = lambda n: 0
@@ -90,6 +105,10 @@ class LineAlgorithm:
     mean_hops: Callable[[int], float] = lambda n: 1.0
     fits: Callable[[int], bool] = lambda n: True
     is_variant: bool = False
+
+    def spreads(self, n: int) -> tuple[Spread, ...]:
+        """By these equal parts of the data are spread, so that all links carry as much."""
+        return (self.spread,) if self.turned is None or n % 2 else (self.spread, self.turned)
 
 
 #: From a number of ranks, the line algorithms for a line of this many.

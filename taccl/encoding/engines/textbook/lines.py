@@ -11,12 +11,13 @@ from taccl.encoding.engines.textbook.doubling import DOUBLING, DOUBLING_FAR_FIRS
 from taccl.encoding.engines.textbook.grid import GridAlgorithm
 from taccl.encoding.engines.textbook.line import LineAlgorithm, Lines
 from taccl.encoding.engines.textbook.parts import Parts
+from taccl.encoding.engines.textbook.path import PATH
 from taccl.encoding.engines.textbook.ring import RING, RING_BOTH_DIRECTIONS
 from taccl.model.collective import IntArray
 from taccl.model.problem import Problem
 
 #: All algorithms for a line.
-LINE_ALGORITHMS = (RING, RING_BOTH_DIRECTIONS, ALL_PAIRS, DOUBLING, DOUBLING_FAR_FIRST, BRUCK, PAT)
+LINE_ALGORITHMS = (RING, RING_BOTH_DIRECTIONS, ALL_PAIRS, DOUBLING, DOUBLING_FAR_FIRST, BRUCK, PAT, PATH)
 
 
 def spreads_of(size: int) -> tuple[LineAlgorithm, ...]:
@@ -44,6 +45,21 @@ def lines_for(parts: Parts) -> Lines:
     return routes_of if parts.kind == "routed" else spreads_of
 
 
+def lines_along(
+    problem: Problem, parts: Parts, grid: IntArray, lines: Lines
+) -> list[tuple[LineAlgorithm, ...]]:
+    """For each axis those that there are, or, where neighbours are linked and the ends are not, the path."""
+    index = problem.topology.link_index
+
+    def has(axis: int, algorithm: LineAlgorithm) -> bool:
+        return GridAlgorithm(grid, ((axis, algorithm),)).has_links(index, parts.stages)
+
+    return [
+        (PATH,) if size > 2 and has(axis, PATH) and not has(axis, RING) else lines(size)
+        for axis, size in enumerate(grid.shape)
+    ]
+
+
 def totals_along(problem: Problem, parts: Parts, grid: IntArray) -> Iterator[tuple[LineAlgorithm, ...]]:
     """For each axis algorithms to sum up along it at all ranks: round, where not all of a line are linked."""
     index = problem.topology.link_index
@@ -52,17 +68,13 @@ def totals_along(problem: Problem, parts: Parts, grid: IntArray) -> Iterator[tup
         yield totals_of(size) if are_linked or size == 2 else (RING_BOTH_DIRECTIONS,)
 
 
-def for_axes(
-    grid: IntArray, lines: Lines, combined: bool, axes: tuple[int, ...] | None = None
-) -> Iterator[tuple[LineAlgorithm, ...]]:
-    """Line algorithms for the axes that count: all combinations, or the same along all where that can be."""
-    yield from for_all(list(map(lines, grid.shape)), combined, axes)
-
-
 def for_all(
     every: Sequence[tuple[LineAlgorithm, ...]], combined: bool, axes: tuple[int, ...] | None = None
 ) -> Iterator[tuple[LineAlgorithm, ...]]:
-    """The same, `every` being those that there are for each axis."""
+    """Line algorithms for the axes that count: all combinations, or the same along all where that can be.
+
+    `every` : those that there are for each axis.
+    """
     choices = [each if axes is None or axis in axes else (ALL_PAIRS,) for axis, each in enumerate(every)]
     if combined:
         yield from product(*choices)

@@ -71,14 +71,15 @@ class Parts:
         """Whether all chunks start at one rank."""
         return len(np.unique(self.begin)) == 1
 
-    def cut(self, variants: IntArray, count: int, batches: int) -> Cut:
+    def cut(self, variants: IntArray, count: int, batches: int, by_end: bool = False) -> Cut:
         """The chunks of each part dealt to `count` variants of an algorithm, and then cut into batches.
 
         `variants` has for each rank the variant that the first piece of its part goes to, shape (num_ranks,);
-        the next piece goes to the next one, and so on.
+        the next piece goes to the next one, and so on; `by_end` : and so does its part for the next rank.
         """
         ranks = len(variants)
-        variant = (variants[self.begin] + self.piece) % count
+        first = variants[self.begin] + (variants[self.end] if by_end else 0)
+        variant = (first + self.piece) % count
         share = different((self.begin * ranks + self.end) * count + variant)[1]
         size = np.bincount(share)
         batch = _among_equals(share, self.piece) * np.minimum(batches, size[share]) // size[share]

@@ -19,11 +19,11 @@ from taccl.encoding.engines.textbook.doubling import DOUBLING
 from taccl.encoding.engines.textbook.gateways import by_copy_gateways, by_gateways
 from taccl.encoding.engines.textbook.grid import GridAlgorithm, Stage, by_nodes, cubes, sends_of, sides
 from taccl.encoding.engines.textbook.leaders import by_leaders
-from taccl.encoding.engines.textbook.line import LineAlgorithm, Lines
+from taccl.encoding.engines.textbook.line import LineAlgorithm
 from taccl.encoding.engines.textbook.lines import (
     LINE_ALGORITHMS,
     for_all,
-    for_axes,
+    lines_along,
     lines_for,
     routes_of,
     spreads_of,
@@ -113,14 +113,15 @@ def _is_variant(plans: Plans) -> bool:
 
 def _of_plans(problem: Problem, parts: Parts, every: Iterator[Plans]) -> Iterator[Algorithm]:
     """Plans as algorithms; some that lack a link are left out."""
-    index, for_all = problem.topology.link_index, parts.is_between_all(problem.num_ranks)
+    topology, for_all = problem.topology, parts.is_between_all(problem.num_ranks)
+    index, by_end = topology.link_index, topology.num_nodes == 1 and _has_several_ways(topology)
     for plans in _with_sums_ahead(every) if parts.kind == "summed" and _has_one_way(problem) else every:
         if for_all and not all(plan.has_links(index, parts.stages) for plan in plans):
             continue
-        yield _algorithm(plans, parts)
+        yield _algorithm(plans, parts, by_end and plans[0].grid.ndim > 1)
 
 
-def _algorithm(plans: Plans, parts: Parts) -> Algorithm:
+def _algorithm(plans: Plans, parts: Parts, by_end: bool = False) -> Algorithm:
     routes = tuple(partial(sends_of, plan, parts) for plan in plans)
     rows = max(_rows(plan, parts) for plan in plans)
     moves = min(rows, sum(_moves(plan, parts) for plan in plans))
@@ -133,6 +134,7 @@ def _algorithm(plans: Plans, parts: Parts) -> Algorithm:
         labels=labels if merges else None,
         unit_labels=tuple(partial(_share, plan) for plan in plans) if merges else None,
         first=plans[0].position.sum(axis=1),
+        deals_by_end=by_end and parts.kind == "routed",
         is_explicit=bool(plans[0].whole),
         is_combined=len(plans) > 1 and plans[0].grid.ndim > 1,
         of_libraries=plans[0].grid.ndim == 1,
@@ -225,7 +227,9 @@ def _on_lines(problem: Problem, parts: Parts) -> Iterator[Plans]:
         for algorithm in dict.fromkeys((*totals_of(ranks), BRUCK)):
             yield (_whole_buffers(line, algorithm),)
     is_gathered = parts.kind == "spread" and not parts.is_from_one
-    for algorithm in dict.fromkeys((*lines_for(parts)(ranks), BRUCK, *([PAT] if is_gathered else []))):
+    (along,) = lines_along(problem, parts, line, lines_for(parts))
+    every = (*along, *lines_for(parts)(ranks), BRUCK, *([PAT] if is_gathered else []))
+    for algorithm in dict.fromkeys(every):
         yield (_one(line, algorithm),)
     yield from _rings(problem, parts)
 
@@ -236,18 +240,18 @@ def _on_grids(problem: Problem, parts: Parts) -> Iterator[Plans]:
     for grid, combined in _grids(problem, parts):
         if parts.kind == "summed":
             totals = list(totals_along(problem, parts, grid))
-            yield from _whole(grid, combined, totals)
+            yield from _whole(grid, combined, lines_along(problem, parts, grid, spreads_of), totals)
             if several_ways and problem.topology.num_nodes == 1:
                 yield from _whole_in_turns(grid, totals)
-        yield from _staged(grid, combined, lines_for(parts))
+        yield from _staged(grid, combined, lines_along(problem, parts, grid, lines_for(parts)))
     if several_ways:
         yield from _on_cubes(problem, parts)
 
 
-def _staged(grid: IntArray, combined: bool, lines: Lines) -> Iterator[Plans]:
+def _staged(grid: IntArray, combined: bool, lines: Sequence[tuple[LineAlgorithm, ...]]) -> Iterator[Plans]:
     """Plans of stages only: along one axis, and then along the next."""
     orders = list(permutations(range(grid.ndim)))
-    for algorithms in for_axes(grid, lines, combined):
+    for algorithms in for_all(lines, combined):
         plans = [GridAlgorithm(grid, tuple((axis, algorithms[axis]) for axis in order)) for order in orders]
         yield from ((plan,) for plan in plans)
         if len(set(algorithms)) == 1:
@@ -264,13 +268,18 @@ def _over_axes(problem: Problem, parts: Parts) -> Iterator[GridAlgorithm]:
                 yield GridAlgorithm(grid, tuple((axis, along[axis]) for axis in order))
 
 
-def _whole(grid: IntArray, combined: bool, totals: Sequence[tuple[LineAlgorithm, ...]]) -> Iterator[Plans]:
+def _whole(
+    grid: IntArray,
+    combined: bool,
+    spreads: Sequence[tuple[LineAlgorithm, ...]],
+    totals: Sequence[tuple[LineAlgorithm, ...]],
+) -> Iterator[Plans]:
     """Sums made at all ranks by all of them: of whole buffers, or of the shares of a ReduceScatter."""
     axes = range(grid.ndim)
     for count in axes:
         for stages in permutations(axes, count):
             whole = tuple(axis for axis in axes if axis not in stages)
-            for first in for_axes(grid, spreads_of, combined, stages):
+            for first in for_all(spreads, combined, stages):
                 for then in for_all(totals, combined, whole):
                     staged = tuple((axis, first[axis]) for axis in stages)
                     yield (GridAlgorithm(grid, staged, tuple((axis, then[axis]) for axis in whole)),)

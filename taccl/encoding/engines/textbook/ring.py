@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from taccl.encoding.engines.textbook.line import Carried, Hops, LineAlgorithm, hops, joined
+from taccl.encoding.engines.textbook.line import Carried, Hops, LineAlgorithm, hops, joined, straight
 from taccl.model.collective import IntArray
 
 
@@ -37,6 +37,11 @@ def _spread_both(n: int, begin: IntArray) -> Hops:
     return joined(_round(n, begin, n // 2, 1), _round(n, begin, (n - 1) // 2, -1))
 
 
+def _spread_both_turned(n: int, begin: IntArray) -> Hops:
+    """Blocks that are to go half way round go there the other way."""
+    return joined(_round(n, begin, (n - 1) // 2, 1), _round(n, begin, n // 2, -1))
+
+
 def _total_both(n: int) -> tuple[Hops, Carried]:
     """Each passes on what came in its direction last; steps of both directions alternate."""
     ahead, back = _round(n, np.arange(n), n // 2, 1), _round(n, np.arange(n), (n - 1) // 2, -1)
@@ -46,16 +51,16 @@ def _total_both(n: int) -> tuple[Hops, Carried]:
 
 
 def _route(n: int, begin: IntArray, end: IntArray, ahead: int = 1) -> Hops:
-    distance = ahead * (end - begin) % n
-    block = np.repeat(np.arange(len(begin)), distance)
-    step = np.arange(len(block)) - np.repeat(np.cumsum(distance) - distance, distance)
-    at = begin[block] + ahead * step
-    return hops(step, at % n, (at + ahead) % n, block)
+    moves = straight(begin, ahead * (end - begin) % n, ahead)
+    return moves._replace(src=moves.src % n, dst=moves.dst % n)
 
 
 def _route_both(n: int, begin: IntArray, end: IntArray) -> Hops:
-    """Each block the shorter way."""
-    is_ahead = (end - begin) % n <= (begin - end) % n
+    """Each block the shorter way; of those that are half way round, every other one goes ahead."""
+    ahead, back = (end - begin) % n, (begin - end) % n
+    is_ahead = ahead < back
+    half_round = np.flatnonzero((ahead == back) & (ahead > 0))
+    is_ahead[half_round[::2]] = True
     return joined(
         _route(n, begin, np.where(is_ahead, end, begin)), _route(n, begin, np.where(is_ahead, begin, end), -1)
     )
@@ -68,6 +73,7 @@ RING_BOTH_DIRECTIONS = LineAlgorithm(
     "ring both directions",
     _spread_both,
     sends=lambda n: n - 1,
+    turned=_spread_both_turned,
     route=_route_both,
     total=_total_both,
     adds=lambda n: n - 1,

@@ -41,6 +41,11 @@ class Ragged:
         shift = self.first[rows] - (np.cumsum(count) - count)
         return Ragged(self.values[np.repeat(shift, count) + np.arange(int(count.sum()))], count)
 
+    def split(self, parts: int) -> Ragged:
+        """Each row as so many rows of about equal length."""
+        ends = self.count[:, None] * np.arange(parts + 1) // parts
+        return Ragged(self.values, np.diff(ends, axis=1).ravel())
+
     def rows(self) -> Iterator[IntArray]:
         """One row after another."""
         return iter(np.split(self.values, self.first[1:])[: len(self.count)])
