@@ -1,10 +1,41 @@
-"""Ctrl-C that became another exception on its way.
+"""Ctrl-C next to machine code.
 
-Machine code that returns calls Python once more. A KeyboardInterrupt that is raised in there comes out as a
-SystemError with that as its cause; whoever notes exceptions and goes on must not take it for a bug.
+Machine code that returns calls Python once more, to make the tuples that it returns. A KeyboardInterrupt in
+there ends the process, as nobody looks whether there is a tuple, or it comes out as a SystemError with that
+as its cause; whoever notes exceptions and goes on must not take it for a bug.
 """
 
 from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, TypeVar
+
+_Result = TypeVar("_Result")
+
+
+def heard_after(call: Callable[..., _Result], /, **values: Any) -> _Result:
+    """What a call returns; Ctrl-C and SIGTERM meanwhile are heard when it is done."""
+    if threading.current_thread() is not threading.main_thread():
+        return call(**values)
+    heard = list[tuple[int, FrameType | None]]()
+
+    def note(number: int, frame: FrameType | None) -> None:
+        heard.append((number, frame))
+
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {int(number): handler for number, handler in handlers.items() if callable(handler)}
+    for number in before:
+        signal.signal(number, note)
+    try:
+        return call(**values)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number, frame in heard[:1]:
+            before[number](number, frame)
 
 
 def ends_what_is_extra(fault: BaseException) -> bool:

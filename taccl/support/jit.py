@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from taccl.support.interrupts import heard_after
+
 #: From this many rows on, a loop over them is compiled: that takes a second or two, the first time.
 _WORTH_COMPILING = 20_000
 
@@ -159,8 +161,9 @@ class Loop:
         if called is not None and self not in called:
             called[self] = is_at_hand(self._machine_code)
         if self.runs_compiled(rows):
-            self._has_run_compiled = True
-            return self._machine_code(**values)
+            was_compiled, self._has_run_compiled = self.is_compiled, True
+            # While it is compiled, which takes seconds, Ctrl-C is heard at once.
+            return heard_after(self._machine_code, **values) if was_compiled else self._machine_code(**values)
         return self.function(**{name: _listed(value) for name, value in values.items()})
 
 
