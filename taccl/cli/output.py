@@ -11,7 +11,7 @@ from typing import TypeVar
 import click
 
 from taccl.cli.failures import as_file_error
-from taccl.errors import FileError, TacclError
+from taccl.errors import MORE_MEMORY, FileError, OutOfMemory, TacclError, is_out_of_memory
 from taccl.support.files import ensure_writable, write_atomically
 from taccl.support.report import Reported, aligned
 
@@ -121,7 +121,11 @@ class Attempts:
             return step()
         except (TacclError, OSError) as failure:
             self._failures.append(failure)
-            return None
+        except Exception as failure:
+            if not is_out_of_memory(failure):
+                raise
+            self._failures.append(OutOfMemory("out of memory", hint=MORE_MEMORY))
+        return None
 
     @property
     def failures(self) -> tuple[TacclError | OSError, ...]:

@@ -331,6 +331,22 @@ def test_what_has_no_file_is_reported_before_the_error_in_every_format(
     assert not Path("a.out").exists()
 
 
+@pytest.mark.parametrize(
+    "fault", [MemoryError(), ImportError("x.so: failed to map segment from shared object")]
+)
+def test_what_was_found_is_reported_where_memory_is_too_little_to_write_it(
+    taccl: Taccl, monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    def no_room(*args: object) -> NoReturn:
+        raise fault
+
+    monkeypatch.setattr("taccl.cli.synthesize.write_schedule", no_room)
+    done = taccl("synthesize", *FEW, "--no-file", "--schedule", "s.json")
+    assert done.exit_code == 2
+    assert "lower bound" in done.stdout
+    assert "\nerror: out of memory" in done.stderr
+
+
 def test_where_the_file_was_to_go_to_standard_output_the_report_does_not(
     taccl: Taccl, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,5 @@
 """What a program takes at the very least, reported before a schedule is searched for, and before one is
-lowered.
+lowered; and what it takes, before it is written and verified.
 
 Lowering a million transfers takes half a minute, and searching for them takes minutes. What is counted here
 takes no longer than a look at columns. So what is refused here has no file, and what is not may still turn
@@ -8,7 +8,7 @@ out to have none.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from taccl.backend.limits import RuntimeLimits, limits_of
 from taccl.backend.lower.dialects import FUSING_RUNTIMES, dialects, runtimes_named
 from taccl.backend.machine.expected import MAX_CELLS
+from taccl.backend.program import RankProgram
 from taccl.errors import ProgramLimitError
 from taccl.model.collective import Collective, IntArray
 from taccl.model.collectives import COLLECTIVES
@@ -113,11 +114,26 @@ def check_sends_fit(schedule: Schedule, runtimes: tuple[str, ...], instances: in
                 findings=found[:_FINDINGS],
                 hint=_FEWER,
             )
-    cells = instances * _cells(schedule, fused=fused)
+    _check_cells(instances * _cells(schedule, fused=fused), "at least ")
+
+
+def check_size(ranks: Sequence[RankProgram]) -> None:
+    """Refuse what is more than can be checked, with the local copies that nobody knew of before.
+
+    Raises
+    ------
+    ProgramLimitError : it is.
+    """
+    buffers = sum(rank.input_chunks + rank.output_chunks + rank.scratch_chunks for rank in ranks)
+    steps = (step.count for rank in ranks for block in rank.thread_blocks for step in block.steps)
+    _check_cells(buffers + sum(steps))
+
+
+def _check_cells(cells: int, about: str = "") -> None:
     if cells > MAX_CELLS:
         raise ProgramLimitError(
             "the program is too large to be checked",
-            findings=[f"at least {cells} chunks in all buffers and steps; the limit is {MAX_CELLS}"],
+            findings=[f"{about}{cells} chunks in all buffers and steps; the limit is {MAX_CELLS}"],
             hint=_FEWER,
         )
 

@@ -10,7 +10,7 @@ from taccl.backend.lower.actions import scratch_map
 from taccl.backend.lower.assemble import Assembly, assemble
 from taccl.backend.lower.carried import XML_FEATURES, XML_REASONS
 from taccl.backend.lower.dialects import FUSING_RUNTIMES, dialects, runtimes_named
-from taccl.backend.lower.least import check_sends_fit
+from taccl.backend.lower.least import check_sends_fit, check_size
 from taccl.backend.lower.number import number_steps
 from taccl.backend.lower.to_actions import plan_actions
 from taccl.backend.program import Program, Protocol
@@ -118,6 +118,7 @@ def _within_limits(plans: Sequence[Assembly], readers: Sequence[str], header: Pr
         ranks = tuple(
             number_steps(number, rank, scratch, plan.sizes) for number, rank in enumerate(made.ranks)
         )
+        check_size(ranks)
         channels = 1 + max(block.channel for rank in ranks for block in rank.thread_blocks)
         program = replace(header, ranks=ranks, in_place=True in made.calls, num_channels=channels)
         check_limits(program, readers)

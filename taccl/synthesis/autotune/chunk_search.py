@@ -239,7 +239,7 @@ class ChunkSearch:
         began_s = self._elapsed_s
         try:
             formulated, instance = self._stated(number)
-            known = known_for(formulated.problem, self.trials, self._book)
+            known = known_for(formulated.problem, self.trials, self._book, self._budget)
             options = self._options_for(seconds, self._quick, known)
             found = self._search(instance, options, seconds, began_s)
         except Exception as fault:
@@ -275,7 +275,8 @@ class ChunkSearch:
 
     def _improve(self, trial: Trial, seconds: float, engine: str | None = None) -> None:
         """Search longer for the number of a trial."""
-        began_s, known = self._elapsed_s, known_for(trial.formulated.problem, self.trials, self._book)
+        began_s, problem = self._elapsed_s, trial.formulated.problem
+        known = known_for(problem, self.trials, self._book, self._budget)
         options = self._options_for(seconds, engine or self._options.engine, known)
         try:
             found = self._search(trial.instance, options, seconds)
@@ -368,7 +369,7 @@ class ChunkSearch:
                 if self._can_be_used is not None:
                     self._can_be_used(trial.found.schedule)
                 trial.usable = True
-            except TacclError:
+            except (TacclError, MemoryError):
                 trial.usable = False
         return trial.usable
 

@@ -19,6 +19,7 @@ from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.support.budget import Budget
 from taccl.synthesis.autotune.trials import Trial, by_time
 from taccl.synthesis.autotune.tuning import (
+    SEEDS_CUT_PER_S,
     SEEDS_MANY_RANKS,
     SEEDS_MOST_CARRIED,
     SEEDS_MOST_OUTPUTS,
@@ -170,8 +171,12 @@ def _carry_to_coarser(trials: Sequence[Trial], trial: Trial) -> None:
             return
 
 
-def known_for(problem: Problem, trials: Sequence[Trial], book: Schedule | None) -> Schedule | None:
+def known_for(
+    problem: Problem, trials: Sequence[Trial], book: Schedule | None, budget: Budget
+) -> Schedule | None:
     """The fastest that is known for this cut or a coarser one of it, as a schedule of the problem.
+
+    None where there is no time to write it in these chunks.
 
     `book` : of a textbook algorithm, for any number of chunks.
     """
@@ -181,7 +186,13 @@ def known_for(problem: Problem, trials: Sequence[Trial], book: Schedule | None) 
     if book is not None and number % book.problem.collective.chunks_per_rank == 0:
         known.append(book)
     schedule = min(known, key=lambda each: each.makespan_us, default=None)
-    return schedule if schedule is None or schedule.problem is problem else refined(schedule, problem)
+    if schedule is None or schedule.problem is problem:
+        return schedule
+    transfers = len(schedule) * problem.num_chunks // schedule.problem.num_chunks
+    is_large = transfers > SEEDS_MOST_CARRIED
+    if is_large and transfers > SEEDS_CUT_PER_S * budget.remaining_s():
+        return None
+    return refined(schedule, problem)
 
 
 def _fastest(trials: Sequence[Trial], number: int) -> Trial | None:

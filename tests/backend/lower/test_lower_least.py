@@ -77,6 +77,19 @@ def test_more_than_can_be_checked_is_told_before_anything_is_lowered() -> None:
         assert f"at least {least} chunks in all buffers and steps" in fault.value.findings[0]
 
 
+def test_more_than_can_be_checked_is_told_of_the_program_before_it_is_written() -> None:
+    schedule = ring_allreduce(3)
+    (lowered,) = lower(schedule, runtimes="msccl")
+    cells = cells_of(lowered.program)
+    with patch("taccl.backend.lower.least.MAX_CELLS", cells):
+        lower(schedule, runtimes="msccl")
+    with patch("taccl.backend.lower.least.MAX_CELLS", cells - 1), pytest.raises(ProgramLimitError) as fault:
+        lower(schedule, runtimes="msccl")
+    assert list(fault.value.findings) == [
+        f"{cells} chunks in all buffers and steps; the limit is {cells - 1}"
+    ]
+
+
 @pytest.mark.parametrize("name", ["all", *LIMITS])
 def test_a_buffer_that_is_too_large_is_told_before_the_search_with_what_would_fit(name: str) -> None:
     target = find_target(name)
