@@ -21,6 +21,7 @@ from taccl.synthesis.autotune.file_choice import Depth, FileChoice, Searched, un
 from taccl.synthesis.autotune.first_look import built, listed
 from taccl.synthesis.autotune.predictions import Predictor
 from taccl.synthesis.autotune.tuning import (
+    TUNE_FILE_S_AN_OUTPUT,
     TUNE_FOR_ANY_CHUNKS,
     TUNE_OF_NUMBERS,
     TUNE_PROVED_PER_S,
@@ -44,7 +45,7 @@ def tune(
     TacclError : no schedule was found in time, or none of several configurations gives a file that ends.
     KeyboardInterrupt : the user stopped it before there was any schedule; later, the best is kept.
     """
-    search = RequestSearch(job, searcher)
+    search, options = RequestSearch(job, searcher), leaving_time_for_a_file(job, options)
     if not job.has_predictions:
         return unpredicted(search(job.configurations[0], options, None, on_progress))
     network = job.network.topology
@@ -57,6 +58,17 @@ def tune(
         on_progress,
         costs_differ=network.executor is not None,
     )
+
+
+def leaving_time_for_a_file(job: Job, options: SearchOptions) -> SearchOptions:
+    """The options with less of a time limit, so that the call is back by then with its file.
+
+    With hundreds of ranks a file takes longer than that leaves: searching has half of the time at least.
+    """
+    if not job.output.file or options.effort is not None or options.ends_when_nothing_improves:
+        return options
+    file_s = TUNE_FILE_S_AN_OUTPUT * len(job.inputs.collective.outputs)
+    return replace(options, time_limit_s=options.limit_s - min(file_s, options.limit_s / 2))
 
 
 def fitting_chunks(chunks: int, job: Job, options: SearchOptions, budget: Budget) -> int:
