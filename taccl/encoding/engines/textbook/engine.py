@@ -24,6 +24,7 @@ from taccl.encoding.engines.textbook.tuning import (
     FOR_ONCE_EACH,
     FOR_PROMISE,
     HOPELESS,
+    LIBRARIES_SOONER,
     LIFTED_PER_S,
     MOST_IN_VAIN,
     MOST_PROMISING,
@@ -250,22 +251,24 @@ def _in_time(
 
 
 def soonest_first(turns: Iterable[tuple[int, Candidate]], off: Mapping[str, float]) -> Iterator[Candidate]:
-    """The candidates in order of their turns, then of their corrected estimates.
+    """The candidates in order of their turns, then of their corrected estimates; those of libraries sooner.
 
     `off` : by algorithm name, the last measured time divided by its estimate. When it changes, it corrects
         the estimates of the other candidates of that algorithm.
     """
-    waiting = [(turn, each.estimate_us, place, each) for place, (turn, each) in enumerate(turns)]
+
+    def expected_us(candidate: Candidate) -> float:
+        favour = LIBRARIES_SOONER if candidate.algorithm.of_libraries else 1.0
+        return candidate.estimate_us * off.get(candidate.algorithm.name, favour)
+
+    waiting = [(turn, expected_us(each), place, each) for place, (turn, each) in enumerate(turns)]
     heapify(waiting)
     while waiting:
         candidate = heappop(waiting)[-1]
         before = off.get(candidate.algorithm.name)
         yield candidate
         if off.get(candidate.algorithm.name) != before:
-            waiting = [
-                (turn, each.estimate_us * off.get(each.algorithm.name, 1.0), place, each)
-                for turn, _, place, each in waiting
-            ]
+            waiting = [(turn, expected_us(each), place, each) for turn, _, place, each in waiting]
             heapify(waiting)
 
 
