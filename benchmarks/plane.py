@@ -120,7 +120,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--sizes", nargs="+", default=list(SIZES), metavar="SIZE")
     parser.add_argument("--collectives", nargs="+", default=list(COLLECTIVES), metavar="NAME")
     parser.add_argument("--again", action="store_true", help="search cells that are kept, too")
-    parser.add_argument("--open", type=float, metavar="SECONDS", help="only what is above 10% in that time")
+    parser.add_argument("--open", type=float, metavar="SECONDS", help="only what is above 10%% in that time")
     parser.add_argument("--page", action="store_true", help="write the page from what is kept")
     return parser.parse_args()
 

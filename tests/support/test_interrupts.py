@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Iterator
 
 import pytest
 
 from taccl.support.interrupts import heard_after, is_interrupt
 
 
-def test_an_interrupt_is_heard_after_the_call_and_whoever_heard_it_before_does_so_again() -> None:
-    before, done = signal.getsignal(signal.SIGINT), list[int]()
+@pytest.fixture
+def interrupting() -> Iterator[None]:
+    """Ctrl-C raises KeyboardInterrupt, whatever whoever started the tests does with it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupt_is_heard_after_the_call_and_whoever_heard_it_before_does_so_again(
+    interrupting: None,
+) -> None:
+    done = list[int]()
 
     def interrupted(times: int) -> None:
         for _ in range(times):
@@ -21,7 +32,7 @@ def test_an_interrupt_is_heard_after_the_call_and_whoever_heard_it_before_does_s
     with pytest.raises(KeyboardInterrupt):
         heard_after(interrupted, times=2)
     assert done == [2]
-    assert signal.getsignal(signal.SIGINT) is before
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_what_nobody_interrupts_returns_and_what_is_ignored_stays_so() -> None:

@@ -179,7 +179,7 @@ class ChunkSearch:
             if not finer or self._first_is_there_at(finer[0]) > end_s or not self._try(finer[0], seconds):
                 break
         few = [trial for trial in by_time(self.trials) if self._may_win(trial)][:CHUNK_SEARCH_FEW]
-        few.sort(key=lambda trial: trial.chunks)  # coarser cuts take less time, and finer ones go on from them
+        few.sort(key=lambda trial: trial.chunks)  # coarse ones take less time, and finer ones go on
         for trial in few if len(few) > 1 else ():
             if self._may_win(trial) and self._left_s > seconds and self._elapsed_s < end_s:
                 self._improve(trial, seconds, self._quick if self._options.engine == "auto" else None)

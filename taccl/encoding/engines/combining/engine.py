@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from taccl.encoding.engines.combining.decode import BroadcastDecoder, Decoded, D
 from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendGene
 from taccl.encoding.engines.combining.sends import soonest
 from taccl.encoding.engines.combining.tuning import (
+    ALWAYS_DECODED,
     BEGIN_PART,
     GOSSIP_PART,
     GOSSIP_WEIGHTS,
@@ -23,6 +24,7 @@ from taccl.encoding.engines.combining.tuning import (
     SYMMETRIES_PER_UNIT,
     TRIALS,
     UNITS_PER_CELL,
+    UNITS_PER_COPIED,
     UNITS_PER_DOUBLED,
 )
 from taccl.encoding.engines.engine import YES, Verdict, no
@@ -89,7 +91,7 @@ def searched(
     genes = problem.num_ranks / orbits.links.shape[1]  # as many at least as ranks need to receive something
     if not at_once and genes * _units_per_gene(orbits) / UNITS_PER_S > budget.remaining_s():
         return
-    for decoded in _improving(instance, best, options, budget):
+    for decoded in _improving(instance, best, options, budget, at_once):
         schedule = soonest(
             in_order(problem, decoded.decisions(orbits, apart)) for apart in orbits.routes_to_send
         )
@@ -111,14 +113,27 @@ def _orbits(instance: Instance) -> OrbitInstance:
     return OrbitInstance.of(instance.problem, instance.assumed_group())
 
 
+def _is_soon_decoded(orbits: OrbitInstance, genes: Sequence[SendGene], budget: Budget | None) -> bool:
+    """Whether there is time to decode a sequence once: each gene has a copy of what is where by then.
+
+    `budget` : None, whether there is time or not.
+    """
+    units = len(genes) * UNITS_PER_COPIED * orbits.held.size
+    return budget is None or units < ALWAYS_DECODED or units / UNITS_PER_S <= budget.remaining_s()
+
+
 def _improving(
-    instance: Instance, best: Schedule | None, options: SearchOptions, budget: Budget
+    instance: Instance, best: Schedule | None, options: SearchOptions, budget: Budget, at_once: bool
 ) -> Iterator[Decoded]:
     """Better and better sequences that meet every demand."""
     random, seconds = np.random.default_rng(options.seed), budget.remaining_s()
     orbits = instance.once(_orbits)
     decoder: Decoder = BroadcastDecoder(orbits) if instance.demand.broadcasts else PathDecoder(orbits)
-    found = [decoder.decode(genes) for genes in _beginnings(instance, best, budget, random)]
+    deciding = None if at_once else budget
+    beginnings = _beginnings(instance, best, budget, random, deciding)
+    found = [decoder.decode(genes) for genes in beginnings if _is_soon_decoded(orbits, genes, deciding)]
+    if not found:
+        return
     last: Decoded | None = None
     for decoded in in_stages(sorted(found, key=_value), STAGES, seconds, budget, random):
         if not decoded.unmet and (last is None or decoded.value < last.value):
@@ -131,21 +146,30 @@ def _value(decoded: Decoded) -> tuple[int, float]:
 
 
 def _beginnings(
-    instance: Instance, best: Schedule | None, budget: Budget, random: np.random.Generator
+    instance: Instance,
+    best: Schedule | None,
+    budget: Budget,
+    random: np.random.Generator,
+    deciding: Budget | None,
 ) -> Iterator[list[SendGene]]:
-    """The sequence of the best schedule, and some that bring something of every rank to every other."""
+    """The sequence of the best schedule, and some that bring something of every rank to every other.
+
+    `deciding` : whether there is time to decode one; None: it is, in any case.
+    """
     seconds, orbits = budget.remaining_s(), instance.once(_orbits)
     if best is not None:
         yield as_genes(orbits, best)
     if instance.demand.broadcasts:
-        for decoded in _doublings(BroadcastDecoder(orbits), budget.at_most(BEGIN_PART * seconds), random):
+        part = budget.at_most(BEGIN_PART * seconds)
+        for decoded in _doublings(BroadcastDecoder(orbits), part, random, deciding):
             yield decoded.genes
         return
     for gossiping in instance.once(_gossips):
         decoder = BroadcastDecoder(gossiping)
-        best_gossip = _doublings(decoder, budget.at_most(BEGIN_PART * seconds), random)[0]
-        best_gossip = anneal(best_gossip, budget.at_most(GOSSIP_PART * seconds), random)
-        yield as_genes_on(orbits, best_gossip.genes, decoder.orbits)
+        part = budget.at_most(BEGIN_PART * seconds)
+        for doubled in _doublings(decoder, part, random, deciding)[:1]:
+            best_gossip = anneal(doubled, budget.at_most(GOSSIP_PART * seconds), random)
+            yield as_genes_on(orbits, best_gossip.genes, decoder.orbits)
 
 
 def _gossips(instance: Instance) -> tuple[OrbitInstance, ...]:
@@ -155,9 +179,17 @@ def _gossips(instance: Instance) -> tuple[OrbitInstance, ...]:
     return tuple(OrbitInstance.of(problem, group) for problem in problems)
 
 
-def _doublings(decoder: BroadcastDecoder, budget: Budget, random: np.random.Generator) -> list[Decoded]:
-    """Sequences of `doubling` of different times, the best first: at least one, and more as time allows."""
-    trials, meter = [decoder.decode(doubling(decoder.orbits, random, few=False))], budget.meter()
+def _doublings(
+    decoder: BroadcastDecoder, budget: Budget, random: np.random.Generator, deciding: Budget | None
+) -> list[Decoded]:
+    """Sequences of `doubling` of different times, the best first: at least one, and more as time allows.
+
+    Nothing where `deciding` has no time to decode one.
+    """
+    genes = doubling(decoder.orbits, random, few=False)
+    if not _is_soon_decoded(decoder.orbits, genes, deciding):
+        return []
+    trials, meter = [decoder.decode(genes)], budget.meter()
     units = _units_per_gene(decoder.orbits)
     while len(trials) < TRIALS and meter.goes_on(units * len(trials[-1].genes)):
         trials.append(decoder.decode(doubling(decoder.orbits, random)))
