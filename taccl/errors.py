@@ -112,7 +112,7 @@ class NoScheduleInTime(TacclError):
 
 
 class OutOfMemory(NoScheduleInTime):
-    """Memory ran out before any valid schedule was found."""
+    """Memory ran out before any valid schedule was found, or before what was found could be written."""
 
     exit_code = TacclError.exit_code
 

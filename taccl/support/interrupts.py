@@ -25,17 +25,26 @@ def heard_after(call: Callable[..., _Result], /, **values: Any) -> _Result:
     def note(number: int, frame: FrameType | None) -> None:
         heard.append((number, frame))
 
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    before = {int(number): handler for number, handler in handlers.items() if callable(handler)}
-    for number in before:
-        signal.signal(number, note)
+    before = dict[int, Callable[[int, FrameType | None], Any]]()
     try:
+        for number in (int(signal.SIGINT), int(signal.SIGTERM)):
+            if callable(handler := signal.getsignal(number)):
+                before[number] = handler
+                signal.signal(number, note)
         return call(**values)
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        for number, frame in heard[:1]:
-            before[number](number, frame)
+        _set(tuple(before.items()))
+        for each, frame in heard:
+            before[each](each, frame)
+
+
+def _set(handlers: tuple[tuple[int, Any], ...]) -> None:
+    """Set all of them, though one that is set is called at once and raises."""
+    if handlers:
+        try:
+            signal.signal(*handlers[0])
+        finally:
+            _set(handlers[1:])
 
 
 def ends_what_is_extra(fault: BaseException) -> bool:

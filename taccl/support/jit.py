@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cached_property
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -161,10 +162,19 @@ class Loop:
         if called is not None and self not in called:
             called[self] = is_at_hand(self._machine_code)
         if self.runs_compiled(rows):
-            was_compiled, self._has_run_compiled = self.is_compiled, True
-            # While it is compiled, which takes seconds, Ctrl-C is heard at once.
-            return heard_after(self._machine_code, **values) if was_compiled else self._machine_code(**values)
+            if not self.is_compiled:
+                self._compile_for(values)  # which takes seconds, so Ctrl-C is heard at once
+            self._has_run_compiled = True
+            return heard_after(self._machine_code, **values)
         return self.function(**{name: _listed(value) for name, value in values.items()})
+
+    def _compile_for(self, values: Mapping[str, Any]) -> None:
+        """Make machine code for values of these types."""
+        import numba
+
+        typeof: Callable[[Any], Any] = numba.typeof
+        names = signature(self.function).parameters
+        self._machine_code.compile(tuple(typeof(values[name]) for name in names))
 
 
 def _listed(value: Any) -> Any:

@@ -1,8 +1,8 @@
 """What a program takes at the very least, reported before a schedule is searched for, and before one is
 lowered; and what it takes, before it is written and verified.
 
-Lowering a million transfers takes half a minute, and searching for them takes minutes. What is counted here
-takes no longer than a look at columns. So what is refused here has no file, and what is not may still turn
+Lowering a million transfers takes half a minute, and searching for them takes minutes. What is counted before
+takes no longer than a look at columns. So what is refused then has no file, and what is not may still turn
 out to have none.
 """
 

@@ -103,7 +103,10 @@ def lower(
         )
         for dialect in files
     )
-    return tuple(Lowered(program, dialect.readers) for program, dialect in zip(programs, files, strict=True))
+    made = tuple(Lowered(program, dialect.readers) for program, dialect in zip(programs, files, strict=True))
+    for lowered in made:
+        check_size(lowered.program.ranks)
+    return made
 
 
 def _within_limits(plans: Sequence[Assembly], readers: Sequence[str], header: Program) -> Program:
@@ -118,7 +121,6 @@ def _within_limits(plans: Sequence[Assembly], readers: Sequence[str], header: Pr
         ranks = tuple(
             number_steps(number, rank, scratch, plan.sizes) for number, rank in enumerate(made.ranks)
         )
-        check_size(ranks)
         channels = 1 + max(block.channel for rank in ranks for block in rank.thread_blocks)
         program = replace(header, ranks=ranks, in_place=True in made.calls, num_channels=channels)
         check_limits(program, readers)

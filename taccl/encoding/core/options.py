@@ -97,6 +97,13 @@ class SearchOptions:
             return self.time_limit_s is None and self.effort is None
         return self.is_patient
 
+    def leaving(self, seconds: float) -> SearchOptions:
+        """The same with so much less of a time limit, for what comes after the search; no more than half."""
+        if self.time_limit_s is None or self.ends_when_nothing_improves:
+            return self
+        least_s = max(self.time_limit_s / 2, min(self.time_limit_s, OPTIONS_LEAST_FOR_SEARCH_S))
+        return replace(self, time_limit_s=max(least_s, self.time_limit_s - seconds))
+
     def budget(self) -> Budget:
         """The budget of a search, which begins now."""
         if self.effort is None:

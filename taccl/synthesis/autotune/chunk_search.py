@@ -12,7 +12,7 @@ from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.journal import EngineFailure, reported
 from taccl.encoding.portfolio.solve import engine_requested
-from taccl.errors import CollectiveError, NoScheduleInTime, OutOfMemory, TacclError
+from taccl.errors import CollectiveError, NoScheduleInTime, OutOfMemory, TacclError, is_out_of_memory
 from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.model.tolerance import OPTIMAL_GAP
@@ -370,7 +370,9 @@ class ChunkSearch:
                 if self._can_be_used is not None:
                     self._can_be_used(trial.found.schedule)
                 trial.usable = True
-            except (TacclError, MemoryError):
+            except Exception as fault:
+                if not (isinstance(fault, TacclError) or is_out_of_memory(fault)):
+                    raise
                 trial.usable = False
         return trial.usable
 

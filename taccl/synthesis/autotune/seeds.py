@@ -176,23 +176,21 @@ def known_for(
 ) -> Schedule | None:
     """The fastest that is known for this cut or a coarser one of it, as a schedule of the problem.
 
-    None where there is no time to write it in these chunks.
+    What there is no time to write in these chunks is left out; None: nothing is left.
 
     `book` : of a textbook algorithm, for any number of chunks.
     """
     number = problem.collective.chunks_per_rank
-    source = _fastest(trials, number)
-    known = [] if source is None else [source.found.schedule]
+    known = [trial.found.schedule for trial in trials if number % trial.chunks == 0]
     if book is not None and number % book.problem.collective.chunks_per_rank == 0:
         known.append(book)
-    schedule = min(known, key=lambda each: each.makespan_us, default=None)
-    if schedule is None or schedule.problem is problem:
-        return schedule
-    transfers = len(schedule) * problem.num_chunks // schedule.problem.num_chunks
-    is_large = transfers > SEEDS_MOST_CARRIED
-    if is_large and transfers > SEEDS_CUT_PER_S * budget.remaining_s():
-        return None
-    return refined(schedule, problem)
+    for schedule in sorted(known, key=lambda each: each.makespan_us):
+        if schedule.problem is problem:
+            return schedule
+        transfers = len(schedule) * problem.num_chunks // schedule.problem.num_chunks
+        if transfers <= SEEDS_MOST_CARRIED or transfers <= SEEDS_CUT_PER_S * budget.remaining_s():
+            return refined(schedule, problem)
+    return None
 
 
 def _fastest(trials: Sequence[Trial], number: int) -> Trial | None:

@@ -21,6 +21,7 @@ from taccl.synthesis.autotune.file_choice import Depth, FileChoice, Searched, un
 from taccl.synthesis.autotune.first_look import built, listed
 from taccl.synthesis.autotune.predictions import Predictor
 from taccl.synthesis.autotune.tuning import (
+    TUNE_CHUNKS_IF_OPEN,
     TUNE_FILE_S_AN_OUTPUT,
     TUNE_FOR_ANY_CHUNKS,
     TUNE_OF_NUMBERS,
@@ -65,10 +66,10 @@ def leaving_time_for_a_file(job: Job, options: SearchOptions) -> SearchOptions:
 
     With hundreds of ranks a file takes longer than that leaves: searching has half of the time at least.
     """
-    if not job.output.file or options.effort is not None or options.ends_when_nothing_improves:
+    if not job.output.file:
         return options
-    file_s = TUNE_FILE_S_AN_OUTPUT * len(job.inputs.collective.outputs)
-    return replace(options, time_limit_s=options.limit_s - min(file_s, options.limit_s / 2))
+    chunks = TUNE_CHUNKS_IF_OPEN if job.request.leaves_chunks_open else 1
+    return options.leaving(TUNE_FILE_S_AN_OUTPUT * chunks * len(job.inputs.collective.outputs))
 
 
 def fitting_chunks(chunks: int, job: Job, options: SearchOptions, budget: Budget) -> int:

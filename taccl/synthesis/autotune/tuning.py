@@ -133,6 +133,8 @@ TUNE_WRITING_DOWN = 0.05
 #: EPYC 0.1 ms of an AllGather on torus:16x16, 0.13 of an AllReduce on switch:128, 0.2 on ring:300, 0.3 of an
 #: AlltoAll on torus:8x8.
 TUNE_FILE_S_AN_OUTPUT = 1.5e-4
+#: As many chunks for each one as are usually chosen where there are so many that their file takes long.
+TUNE_CHUNKS_IF_OPEN = 2
 #: Units of work for a bound for any number of chunks, where the search has proved none.
 TUNE_FOR_ANY_CHUNKS = 600
 #: Pairs of a chunk and a rank of which that is proved in a second, and how long it may take when time is up.

@@ -244,10 +244,13 @@ def test_what_an_engine_did_for_one_phase_is_not_mixed_with_the_other() -> None:
     assert merged((sums, copies, again)) == (sums, replace(copies, seconds=4.0, lower_bound_us=7.0))
 
 
-def test_a_schedule_that_no_file_can_hold_is_not_chosen(first_schedules_only: list[int]) -> None:
+@pytest.mark.parametrize("fault", [CollectiveError("too large"), MemoryError("no room")])
+def test_a_schedule_that_no_file_can_hold_is_not_chosen(
+    first_schedules_only: list[int], fault: Exception
+) -> None:
     def holds_few(schedule: Schedule) -> None:
         if schedule.problem.collective.chunks_per_rank > 2:
-            raise CollectiveError("too large")
+            raise fault
 
     choice = choose_chunks(formulated, QUICK, can_be_used=holds_few)
     assert choice.formulated.problem.collective.chunks_per_rank == 2

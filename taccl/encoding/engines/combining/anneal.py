@@ -7,7 +7,7 @@ demand unmet pays for it and may mend later.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -67,7 +67,7 @@ def anneal(begin: Decoded, budget: Budget, random: np.random.Generator) -> Decod
     return best
 
 
-def decoding_units(decoder: Decoder, genes: list[SendGene]) -> float:
+def decoding_units(decoder: Decoder, genes: Sequence[SendGene]) -> float:
     """The units of work for decoding a sequence."""
     transfers = math.prod(decoder.orbits.usable.shape[1:])
     return max(1, len(genes)) * (ANNEAL_UNITS_PER_GENE + transfers / decoder.transfers_per_unit)

@@ -9,7 +9,7 @@ import numpy as np
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import in_order
 from taccl.encoding.core.update import Update
-from taccl.encoding.engines.combining.anneal import anneal, in_stages
+from taccl.encoding.engines.combining.anneal import anneal, decoding_units, in_stages
 from taccl.encoding.engines.combining.beginnings import as_genes, as_genes_on, doubling, gossip
 from taccl.encoding.engines.combining.decode import BroadcastDecoder, Decoded, Decoder, PathDecoder
 from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendGene
@@ -113,13 +113,20 @@ def _orbits(instance: Instance) -> OrbitInstance:
     return OrbitInstance.of(instance.problem, instance.assumed_group())
 
 
-def _is_soon_decoded(orbits: OrbitInstance, genes: Sequence[SendGene], budget: Budget | None) -> bool:
-    """Whether there is time to decode a sequence once: each gene has a copy of what is where by then.
+def _is_soon_decoded(decoder: Decoder, genes: Sequence[SendGene], budget: Budget | None) -> bool:
+    """Whether there is time to decode a sequence once, which then is spent if it takes long.
 
     `budget` : None, whether there is time or not.
     """
-    units = len(genes) * UNITS_PER_COPIED * orbits.held.size
-    return budget is None or units < ALWAYS_DECODED or units / UNITS_PER_S <= budget.remaining_s()
+    units = decoding_units(decoder, genes)
+    if isinstance(decoder, BroadcastDecoder):  # each gene has a copy of when each chunk is where
+        units += len(genes) * UNITS_PER_COPIED * decoder.orbits.held.size
+    if budget is None or units < ALWAYS_DECODED:
+        return True
+    if units / UNITS_PER_S > budget.remaining_s():
+        return False
+    budget.spend(units)
+    return True
 
 
 def _improving(
@@ -131,7 +138,7 @@ def _improving(
     decoder: Decoder = BroadcastDecoder(orbits) if instance.demand.broadcasts else PathDecoder(orbits)
     deciding = None if at_once else budget
     beginnings = _beginnings(instance, best, budget, random, deciding)
-    found = [decoder.decode(genes) for genes in beginnings if _is_soon_decoded(orbits, genes, deciding)]
+    found = [decoder.decode(genes) for genes in beginnings if _is_soon_decoded(decoder, genes, deciding)]
     if not found:
         return
     last: Decoded | None = None
@@ -187,7 +194,7 @@ def _doublings(
     Nothing where `deciding` has no time to decode one.
     """
     genes = doubling(decoder.orbits, random, few=False)
-    if not _is_soon_decoded(decoder.orbits, genes, deciding):
+    if not _is_soon_decoded(decoder, genes, deciding):
         return []
     trials, meter = [decoder.decode(genes)], budget.meter()
     units = _units_per_gene(decoder.orbits)

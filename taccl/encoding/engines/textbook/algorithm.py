@@ -73,7 +73,7 @@ class InVariants(Algorithm):
     routes : one way for each variant; each part's pieces are dealt to the variants in turn.
     first : shape (num_ranks,); the variant that the first piece of each rank's part goes to.
     deals_by_end : whether a rank's parts for others are dealt by where they end, too: then each of its links
-        has as much to do in every variant. Else all go one way, which takes fewer sends.
+        has about as much to do in every variant. Else all go one way, which takes fewer sends.
     plans : as `Algorithm` has them.
     unit_labels : for each route, labels of units: those with the same travel together; None: only those with
         the same ends.

@@ -129,7 +129,8 @@ class Books:
         work = Work(budget, SURELY_WRITTEN if first is None else 0, WRITTEN_PER_S)
         dealt = DEALT_AS_WRITTEN * len(self.parts.begin)
         these = (algorithm for algorithm in self.algorithms if wanted(algorithm))
-        hurries = first is None and (self.has_many or not budget.remaining_s())
+        is_much = self._to_write > SURELY_WRITTEN
+        hurries = first is None and (self.has_many or (is_much and not budget.remaining_s()))
         best_us, in_any_case = float("inf"), FIRST_WRITTEN if hurries else 0
         for algorithm in self._in_order(list(these), first, hurries):
             if hurries and self.roughly_us(algorithm) > ROUGHLY_WORTH * best_us:
@@ -166,7 +167,12 @@ class Books:
     @cached_property
     def has_many(self) -> bool:
         """Whether it takes long to write down all algorithms, so that a rough estimate says which first."""
-        return sum(self._written(each, 1) for each in self.algorithms) > MANY_TO_WRITE
+        return self._to_write > MANY_TO_WRITE
+
+    @cached_property
+    def _to_write(self) -> int:
+        """About how much there is to write down in all, in sends."""
+        return sum(self._written(each, 1) for each in self.algorithms)
 
     def roughly_us(self, algorithm: Algorithm) -> float:
         """A key to sort by: about how long it takes, from what is known before it is written down."""

@@ -76,17 +76,20 @@ def textbook_at_once(
 
 
 def _promising_most(instance: Instance | None, budget: Budget) -> Schedule | None:
-    """The faster of two that promise most and are soon timed; None: there are none."""
+    """The faster of two that promise most and are soon timed; None: there are none.
+
+    What promises most may take a second, if its sends do not say what they carry.
+    """
     books = None if instance is None else instance.once(books_of)
     if books is None:
         return None
     left, timed = TIMED_AT_ONCE, list[Schedule]()
     for candidate in sorted(books.candidates(budget), key=_estimate_us):
-        is_one_copying = not timed and not candidate.algorithm.is_explicit
-        if candidate.work > (ONE_TIMED if is_one_copying else left):
+        is_in_any_case = not timed and not candidate.algorithm.is_explicit and candidate.work <= ONE_TIMED
+        if candidate.work > left and not is_in_any_case:
             continue
         schedule = books.schedule(candidate.algorithm, candidate.batches, set())
-        left -= candidate.work
+        left -= candidate.work if candidate.work <= left else 0
         if schedule is not None:
             timed.append(schedule)
         if len(timed) == FEW_AT_ONCE:

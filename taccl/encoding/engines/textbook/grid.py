@@ -234,13 +234,13 @@ class GridAlgorithm:
         return np.ravel_multi_index(tuple(self.position[:, axes].T), shape) if axes else 0 * self._place
 
     def has_links(self, index: Container[tuple[int, int]], stages: Stages) -> bool:
-        """Whether what begins at the first two ranks of each line has all links of the stages."""
+        """Whether what begins at the first two ranks of each line, and its last, has all links."""
         keys = ((self.key, stage) for stage in self.stages)
         return all(stages.has_links(key, partial(self._has_links, index, key[1])) for key in keys)
 
     def _has_links(self, index: Container[tuple[int, int]], stage: Stage) -> bool:
         axis, algorithm = stage
-        first = np.moveaxis(self.grid, axis, 0)[:2].ravel()
+        first = np.moveaxis(self.grid, axis, 0)[[0, 1, -1]].ravel()
         moves = algorithm.spread(self.grid.shape[axis], self.position[first, axis])
         moves = self.on_lines(axis, moves, first)
         return all(pair in index for pair in zip(moves.src.tolist(), moves.dst.tolist(), strict=True))
@@ -301,7 +301,8 @@ def routed(plan: GridAlgorithm, begin: IntArray, end: IntArray, stages: Stages) 
 def _moves_written(plan: GridAlgorithm, stage: Stage, at: IntArray, end: IntArray) -> Sends:
     axis, algorithm = stage
     assert algorithm.route is not None
-    order = np.argsort(at, kind="stable")  # so that what a rank has in turn goes one way and the other
+    # By lines, and along them, so that of what goes half way round every other one goes each way everywhere.
+    order = np.lexsort((plan.position[at, axis], plan.moved(at, axis, np.zeros_like(at))))
     begin, to = (plan.position[each[order], axis] for each in (at, end))
     moves = algorithm.route(plan.grid.shape[axis], begin, to)
     moves = moves._replace(block=order[moves.block])

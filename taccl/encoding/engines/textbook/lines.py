@@ -48,15 +48,20 @@ def lines_for(parts: Parts) -> Lines:
 def lines_along(
     problem: Problem, parts: Parts, grid: IntArray, lines: Lines
 ) -> list[tuple[LineAlgorithm, ...]]:
-    """For each axis those that there are, or, where neighbours are linked and the ends are not, the path."""
+    """For each axis those that there are, or, where neighbours are linked and the ends are not, the path.
+
+    Next to a path, two in a line are one, too, so that each part of the data may begin along another axis.
+    """
     index = problem.topology.link_index
 
     def has(axis: int, algorithm: LineAlgorithm) -> bool:
         return GridAlgorithm(grid, ((axis, algorithm),)).has_links(index, parts.stages)
 
+    has_ends = [size > 2 and has(axis, PATH) and not has(axis, RING) for axis, size in enumerate(grid.shape)]
+    is_mesh = any(has_ends)
     return [
-        (PATH,) if size > 2 and has(axis, PATH) and not has(axis, RING) else lines(size)
-        for axis, size in enumerate(grid.shape)
+        (PATH,) if is_path or (is_mesh and size == 2) else lines(size)
+        for is_path, size in zip(has_ends, grid.shape, strict=True)
     ]
 
 

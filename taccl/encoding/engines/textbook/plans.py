@@ -113,10 +113,10 @@ def _is_variant(plans: Plans) -> bool:
 
 def _of_plans(problem: Problem, parts: Parts, every: Iterator[Plans]) -> Iterator[Algorithm]:
     """Plans as algorithms; some that lack a link are left out."""
-    topology, for_all = problem.topology, parts.is_between_all(problem.num_ranks)
+    topology, between_all = problem.topology, parts.is_between_all(problem.num_ranks)
     index, by_end = topology.link_index, topology.num_nodes == 1 and _has_several_ways(topology)
     for plans in _with_sums_ahead(every) if parts.kind == "summed" and _has_one_way(problem) else every:
-        if for_all and not all(plan.has_links(index, parts.stages) for plan in plans):
+        if between_all and not all(plan.has_links(index, parts.stages) for plan in plans):
             continue
         yield _algorithm(plans, parts, by_end and plans[0].grid.ndim > 1)
 

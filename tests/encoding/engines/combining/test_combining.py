@@ -32,6 +32,7 @@ from taccl.encoding.core.timing import in_order
 from taccl.encoding.engines.combining.anneal import anneal
 from taccl.encoding.engines.combining.beginnings import as_genes, doubling
 from taccl.encoding.engines.combining.decode import BroadcastDecoder, Decoded, PathDecoder
+from taccl.encoding.engines.combining.engine import searched
 from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendGene
 from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.group import symmetry_group
@@ -95,6 +96,16 @@ def test_an_alltoall_of_small_chunks_passes_on_half_of_them_in_each_round() -> N
 def test_one_root_takes_as_many_rounds_as_there_are_doublings(name: str) -> None:
     volume = {"broadcast": 2.0, "reduce": 2.0, "scatter": 3.0, "gather": 3.0}[name]
     assert best(problem(switch(4), name)).makespan_us == pytest.approx(2 * 10.0 + volume)
+
+
+def test_a_sequence_that_takes_longer_than_there_is_time_is_decoded_only_for_a_first_schedule(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    small, options = Instance(problem(switch(4), "allgather")), SearchOptions()
+    assert list(searched(small, options, Budget.of_work(100), None))
+    monkeypatch.setattr("taccl.encoding.engines.combining.engine.UNITS_PER_COPIED", 1e3)
+    assert not list(searched(small, options, Budget.of_work(100), None))
+    assert list(searched(small, options, Budget.of_work(100), None, at_once=True))
 
 
 def test_a_group_larger_than_a_step_holds_is_cut() -> None:

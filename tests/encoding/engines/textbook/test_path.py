@@ -47,6 +47,13 @@ def test_paths_are_valid_on_meshes_of_all_sides(machine: str, collective: str) -
         schedule.check()
 
 
+def test_next_to_a_path_two_ranks_are_one_too_so_that_both_sides_are_used_at_once() -> None:
+    along = [f"path along axis {axis}" for axis in range(2)]
+    both = on_mesh("alltoall", f"2 routes: {along[0]}, then {along[1]} of 2x4", "mesh:2x4", 2)
+    one = on_mesh("alltoall", f"{along[1]}, then {along[0]} of 2x4", "mesh:2x4", 2)
+    assert both.makespan_us < one.makespan_us
+
+
 def test_where_a_link_goes_round_there_are_rings_and_no_paths() -> None:
     for machine in ("torus:3x4", "full:8", "switch:8"):
         books = Instance(make_problem("alltoall", topology=machine, size="1MB").problem).once(books_of)

@@ -1,4 +1,4 @@
-"""Rings both ways: no link of a torus carries more than another, and none is idle for long."""
+"""Rings both ways: links of a torus carry about as much as each other, and none is idle for long."""
 
 from __future__ import annotations
 
@@ -33,6 +33,16 @@ def test_an_alltoall_on_a_torus_keeps_all_links_busy_at_all_times(side: int) -> 
     assert chunks.max() == chunks.min() == side**3 / 8
     a_link_us = side**3 / 8 * schedule.problem.chunk_mb * BETA_US_PER_MB
     assert schedule.makespan_us == pytest.approx(2 * side / 2 * ALPHA_US + a_link_us)
+
+
+@pytest.mark.parametrize(("machine", "mean"), [("torus:6x6", 27), ("torus:4x6", 12)])
+def test_with_an_odd_number_half_way_round_links_differ_by_one_chunk(machine: str, mean: int) -> None:
+    """Along axis 0 of 4 x 6; along both of 6 x 6."""
+    schedule = both_axes(machine, "alltoall")
+    topology = schedule.problem.topology
+    along_0 = (topology.src - topology.dst) % int(machine[-1]) == 0
+    chunks = np.bincount(schedule.link, minlength=topology.num_links)[along_0]
+    assert mean - 1 <= chunks.min() and chunks.max() <= mean + 1
 
 
 def test_of_what_a_rank_gathered_half_goes_each_way_where_it_is_as_far() -> None:

@@ -442,6 +442,18 @@ def test_what_took_less_than_its_estimate_comes_sooner() -> None:
     assert list(in_turn) == [fine, third]
 
 
+def test_what_libraries_run_is_timed_before_what_promises_a_little_more() -> None:
+    books = books_of(Instance(problem(torus(4, 4), "allgather")))
+    assert books is not None
+    theirs, ours = (
+        next(each for each in books.algorithms if each.of_libraries is wanted) for wanted in (True, False)
+    )
+    better, known = Candidate(books, ours, 1, 9.0), Candidate(books, theirs, 1, 10.0)
+    best = Candidate(books, ours, 2, 6.0)
+    in_turn = soonest_first([(0, each) for each in (better, known, best)], {})
+    assert list(in_turn) == [best, known, better]
+
+
 def test_where_it_takes_little_time_each_algorithm_has_a_turn_with_the_least_work_first() -> None:
     books = books_of(Instance(problem(ring(4), "allreduce", 4)))
     assert books is not None
