@@ -162,7 +162,7 @@ class _Search:
 
     def _first(self) -> Iterator[Update]:
         """A schedule as soon as there can be one, with a bound; then the best bound."""
-        first = self._left_by_an_earlier_search() or self._found_at_once()
+        first = self._left_by_an_earlier_search() or self._known_or(self._found_at_once())
         known = self._journal.guarded("bound", self._known_at_once())  # no failure costs the schedule
         best = max(known, key=lambda update: update.lower_bound_us, default=Update("bound"))
         yield replace(first, lower_bound_us=best.lower_bound_us, bound_source=best.bound_source)
@@ -186,6 +186,14 @@ class _Search:
         """What an instance that was searched before was left with, if that is handed over."""
         known = self._options.known
         return Update("known", known) if known is not None and self._instance.bound_us else None
+
+    def _known_or(self, found: Update) -> Update:
+        """What is known if it is better: if it is late, whoever listens stops there."""
+        known = self._options.known
+        if known is None or found.schedule is None:
+            return found
+        is_better = known.makespan_us < found.schedule.makespan_us - TOLERANCE_US
+        return Update("refined", known) if is_better else found
 
     def _found_at_once(self) -> Update:
         first = opened(self._instance, self._options, self._budget, self._journal)

@@ -23,12 +23,14 @@ from small_problems import (
 )
 
 from taccl.encoding.core.options import SearchOptions
+from taccl.encoding.core.update import Update
 from taccl.encoding.engines.registry import ENGINES, engine_named, names
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.solve import solve
 from taccl.errors import SolverError, TopologyError
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
+from taccl.synthesis.search import search
 
 
 def heard(problem: Problem, options: SearchOptions) -> tuple[list[Schedule], float]:
@@ -51,6 +53,18 @@ def test_a_second_search_of_an_instance_goes_on_from_what_the_first_found() -> N
     assert 0 < first.lower_bound_us <= found[-1].makespan_us
     anew, *_ = solve(instance.problem, replace(options, known=found[-1]))
     assert anew.stage != "known"
+
+
+def test_what_is_known_comes_first_where_it_is_better_so_that_no_late_search_loses_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    requested = problem(ring(4), "allgather")
+    known = heard(requested, SearchOptions(engine="greedy", effort=300))[0][-1]
+    later = replace(known, start_us=known.start_us + 5.0, end_us=known.end_us + 5.0)
+    monkeypatch.setattr("taccl.encoding.portfolio.solve.opened", lambda *args: Update("greedy", later))
+    found = search(requested, SearchOptions(time_limit_s=0.0, known=known))
+    assert found.schedule.makespan_us == known.makespan_us
+    assert search(requested, SearchOptions(time_limit_s=0.0)).schedule.makespan_us == later.makespan_us
 
 
 def test_the_engines_have_names() -> None:
