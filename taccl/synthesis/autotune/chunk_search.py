@@ -12,7 +12,7 @@ from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.journal import EngineFailure, reported
 from taccl.encoding.portfolio.solve import engine_requested
-from taccl.errors import CollectiveError, NoScheduleInTime, OutOfMemory, TacclError, is_out_of_memory
+from taccl.errors import CollectiveError, NoScheduleInTime, OutOfMemory, TacclError
 from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.model.tolerance import OPTIMAL_GAP
@@ -32,6 +32,7 @@ from taccl.synthesis.autotune.tuning import (
     CHUNK_SEARCH_MUCH_SLOWER,
     CHUNK_SEARCH_PATIENCE,
     CHUNK_SEARCH_SAVES,
+    CHUNK_SEARCH_SOON,
     CHUNK_SEARCH_STATING,
     CHUNK_SEARCH_TWO,
 )
@@ -179,7 +180,7 @@ class ChunkSearch:
             if not finer or self._first_is_there_at(finer[0]) > end_s or not self._try(finer[0], seconds):
                 break
         few = [trial for trial in by_time(self.trials) if self._may_win(trial)][:CHUNK_SEARCH_FEW]
-        few.sort(key=lambda trial: trial.chunks)  # coarse ones take less time, and finer ones go on
+        few.sort(key=lambda trial: len(trial.instance.problem.collective.outputs) > CHUNK_SEARCH_SOON)
         for trial in few if len(few) > 1 else ():
             if self._may_win(trial) and self._left_s > seconds and self._elapsed_s < end_s:
                 self._improve(trial, seconds, self._quick if self._options.engine == "auto" else None)
@@ -370,9 +371,7 @@ class ChunkSearch:
                 if self._can_be_used is not None:
                     self._can_be_used(trial.found.schedule)
                 trial.usable = True
-            except Exception as fault:
-                if not (isinstance(fault, TacclError) or is_out_of_memory(fault)):
-                    raise
+            except (TacclError, MemoryError):
                 trial.usable = False
         return trial.usable
 
