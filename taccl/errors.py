@@ -15,9 +15,6 @@ from pathlib import Path
 #: folder that nothing may be run from, follow after a colon.
 _NO_ROOM = ("failed to map segment from shared object", "Cannot allocate memory")
 
-#: What helps where memory runs out.
-MORE_MEMORY = "fewer ranks or chunks, or a machine with more"
-
 
 class TacclError(Exception):
     """Root of all errors raised on purpose by this package.
@@ -115,6 +112,12 @@ class OutOfMemory(NoScheduleInTime):
     """Memory ran out before any valid schedule was found, or before what was found could be written."""
 
     exit_code = TacclError.exit_code
+
+
+def out_of_memory(why: str = "") -> OutOfMemory:
+    """Memory ran out; `why` says where, if that is known."""
+    text = f"out of memory: {why}" if why else "out of memory"
+    return OutOfMemory(text, hint="fewer ranks or chunks, or a machine with more")
 
 
 class CheckError(TacclError):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from taccl.errors import MORE_MEMORY, FileError, FileInterrupted, OutOfMemory, TacclError, is_out_of_memory
+from taccl.errors import FileError, FileInterrupted, TacclError, is_out_of_memory, out_of_memory
 
 #: What a shell gives a process that was ended by Ctrl-C.
 _INTERRUPTED = 130
@@ -46,8 +46,9 @@ def in_one_line() -> Iterator[None]:
         raise
     except Exception as failure:
         if is_out_of_memory(failure):
-            _complain(str(OutOfMemory("out of memory", hint=MORE_MEMORY)))
-            raise click.exceptions.Exit(OutOfMemory.exit_code) from failure
+            lacked = out_of_memory()
+            _complain(str(lacked))
+            raise click.exceptions.Exit(lacked.exit_code) from failure
         if isinstance(failure, OSError):
             refused = as_file_error(failure)
             _complain(str(refused))

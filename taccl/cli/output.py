@@ -11,7 +11,7 @@ from typing import TypeVar
 import click
 
 from taccl.cli.failures import as_file_error
-from taccl.errors import MORE_MEMORY, FileError, OutOfMemory, TacclError, is_out_of_memory
+from taccl.errors import FileError, TacclError, is_out_of_memory, out_of_memory
 from taccl.support.files import ensure_writable, write_atomically
 from taccl.support.report import Reported, aligned
 
@@ -124,7 +124,7 @@ class Attempts:
         except Exception as failure:
             if not is_out_of_memory(failure):
                 raise
-            self._failures.append(OutOfMemory("out of memory", hint=MORE_MEMORY))
+            self._failures.append(out_of_memory())
         return None
 
     @property

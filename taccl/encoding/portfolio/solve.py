@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -27,7 +28,7 @@ from taccl.encoding.portfolio.tuning import (
     SOLVE_LEAST_TURN_S,
     SOLVE_MANY_OUTPUTS,
 )
-from taccl.errors import MORE_MEMORY, NoScheduleInTime, OutOfMemory, SolverError, TopologyError
+from taccl.errors import NoScheduleInTime, SolverError, TopologyError, out_of_memory
 from taccl.model.problem import Problem
 from taccl.model.schedule import TOLERANCE_US
 from taccl.support.budget import Budget
@@ -123,11 +124,6 @@ class _Search:
             yield update
             rounds.takes(self._journal.accepted(update))
         least_s = max(SOLVE_LEAST_TURN_S, self._budget.read_s() - began_s)
-        known = self._options.known
-        if known is not None and known.makespan_us < rounds.best_us - TOLERANCE_US:
-            refined = Update("refined", known)
-            yield refined
-            rounds.takes(self._journal.accepted(refined))
         if without_helpers is not None:
             for update in without_helpers:
                 if update.schedule is not None and update.schedule.makespan_us < rounds.best_us:
@@ -161,11 +157,16 @@ class _Search:
         )
 
     def _first(self) -> Iterator[Update]:
-        """A schedule as soon as there can be one, with a bound; then the best bound."""
-        first = self._left_by_an_earlier_search() or self._known_or(self._found_at_once())
+        """A schedule as soon as there can be one, with a bound; then the best bound.
+
+        If the first is late, whoever listens stops there.
+        """
+        openings = self._openings()
+        first = next(openings)
         known = self._journal.guarded("bound", self._known_at_once())  # no failure costs the schedule
         best = max(known, key=lambda update: update.lower_bound_us, default=Update("bound"))
         yield replace(first, lower_bound_us=best.lower_bound_us, bound_source=best.bound_source)
+        yield from openings
         yield from self._bounds.quick(self._budget)
         yield from self._bounds.within(self._budget.share(SOLVE_BOUNDS))
 
@@ -182,24 +183,26 @@ class _Search:
         if is_late:
             yield from self._bounds.quick(self._budget)
 
-    def _left_by_an_earlier_search(self) -> Update | None:
-        """What an instance that was searched before was left with, if that is handed over."""
-        known = self._options.known
-        return Update("known", known) if known is not None and self._instance.bound_us else None
+    def _openings(self) -> Iterator[Update]:
+        """What the search begins with, the fastest first: what is known, and what is found at once.
 
-    def _known_or(self, found: Update) -> Update:
-        """What is known if it is better: if it is late, whoever listens stops there."""
+        An instance that was searched before begins with what it was left with alone.
+        """
         known = self._options.known
-        if known is None or found.schedule is None:
-            return found
-        is_better = known.makespan_us < found.schedule.makespan_us - TOLERANCE_US
-        return Update("refined", known) if is_better else found
+        if known is not None and self._instance.bound_us:
+            yield Update("known", known)
+            return
+        found = self._found_at_once()
+        found_us = math.inf if found.schedule is None else found.schedule.makespan_us
+        if known is not None and known.makespan_us < found_us - TOLERANCE_US:
+            yield Update("refined", known)
+        yield found
 
     def _found_at_once(self) -> Update:
         first = opened(self._instance, self._options, self._budget, self._journal)
         if first is None:
             if self._journal.lacked_memory:
-                raise OutOfMemory(f"out of memory: {self._why_no_first()}", hint=MORE_MEMORY)
+                raise out_of_memory(self._why_no_first())
             reason = why_impossible(self._instance.problem)
             if reason is not None:
                 raise TopologyError(reason[0], hint=reason[1])

@@ -32,7 +32,6 @@ from taccl.synthesis.autotune.tuning import (
     CHUNK_SEARCH_MUCH_SLOWER,
     CHUNK_SEARCH_PATIENCE,
     CHUNK_SEARCH_SAVES,
-    CHUNK_SEARCH_SOON,
     CHUNK_SEARCH_STATING,
     CHUNK_SEARCH_TWO,
 )
@@ -180,7 +179,6 @@ class ChunkSearch:
             if not finer or self._first_is_there_at(finer[0]) > end_s or not self._try(finer[0], seconds):
                 break
         few = [trial for trial in by_time(self.trials) if self._may_win(trial)][:CHUNK_SEARCH_FEW]
-        few.sort(key=lambda trial: len(trial.instance.problem.collective.outputs) > CHUNK_SEARCH_SOON)
         for trial in few if len(few) > 1 else ():
             if self._may_win(trial) and self._left_s > seconds and self._elapsed_s < end_s:
                 self._improve(trial, seconds, self._quick if self._options.engine == "auto" else None)

@@ -40,9 +40,6 @@ CHUNK_SEARCH_MUCH_SLOWER = 1.25
 CHUNK_SEARCH_MOST_IN_VAIN = 4
 #: Time of a first schedule grows about with this power of the number of chunks, at the most.
 CHUNK_SEARCH_GROWTH = 1.5
-#: With more outputs, chunks at ranks, a longer trial comes after those of fewer: finer ones go on from what
-#: these find. AllReduce of 64 MB on mesh:8x8 in 6 s: 1,079 us from 16 chunks (65,536), 901 from 1 and 2.
-CHUNK_SEARCH_SOON = 20_000
 #: A schedule of more transfers takes gigabytes, and there are several at a time: it is not made only to see
 #: whether finer chunks are faster.
 CHUNK_SEARCH_MOST_TRANSFERS = 10_000_000

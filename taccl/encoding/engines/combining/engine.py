@@ -113,8 +113,8 @@ def _orbits(instance: Instance) -> OrbitInstance:
     return OrbitInstance.of(instance.problem, instance.assumed_group())
 
 
-def _is_soon_decoded(decoder: Decoder, genes: Sequence[SendGene], budget: Budget | None) -> bool:
-    """Whether there is time to decode a sequence once, which then is spent if it takes long.
+def _pays_to_decode(decoder: Decoder, genes: Sequence[SendGene], budget: Budget | None) -> bool:
+    """Spend what it takes to decode a sequence, if that is long; False: there is no time for it.
 
     `budget` : None, whether there is time or not.
     """
@@ -138,7 +138,7 @@ def _improving(
     decoder: Decoder = BroadcastDecoder(orbits) if instance.demand.broadcasts else PathDecoder(orbits)
     deciding = None if at_once else budget
     beginnings = _beginnings(instance, best, budget, random, deciding)
-    found = [decoder.decode(genes) for genes in beginnings if _is_soon_decoded(decoder, genes, deciding)]
+    found = [decoder.decode(genes) for genes in beginnings if _pays_to_decode(decoder, genes, deciding)]
     if not found:
         return
     last: Decoded | None = None
@@ -194,7 +194,7 @@ def _doublings(
     Nothing where `deciding` has no time to decode one.
     """
     genes = doubling(decoder.orbits, random, few=False)
-    if not _is_soon_decoded(decoder, genes, deciding):
+    if not _pays_to_decode(decoder, genes, deciding):
         return []
     trials, meter = [decoder.decode(genes)], budget.meter()
     units = _units_per_gene(decoder.orbits)
