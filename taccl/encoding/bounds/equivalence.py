@@ -22,6 +22,7 @@ from functools import cached_property
 
 import numpy as np
 
+from taccl.encoding.bounds.colours import numbered, sums
 from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray
@@ -145,22 +146,20 @@ class Classes:
 def _refined(equivalence: Equivalence) -> Classes:
     topology, turns, cross = equivalence.instance.problem.topology, equivalence.turns, equivalence.crossings
     pair_link, pair_port = topology.incidence
-    rate, further = _numbered(topology.pair_betas), _numbered(cross.further_us)
+    rate, further = numbered(topology.pair_betas), numbered(cross.further_us)
     chunk, link = equivalence.chunk, equivalence.link
-    start = _numbered(equivalence.starts.ravel(), equivalence.wanted.ravel()).reshape(
-        equivalence.starts.shape
-    )
+    start = numbered(equivalence.starts.ravel(), equivalence.wanted.ravel()).reshape(equivalence.starts.shape)
     of = Classes(
         np.zeros(len(link), dtype=np.int64),
         start,
         np.zeros(len(turns.chunk), dtype=np.int64),
-        _numbered(topology.alpha_us, topology.beta_us_per_mb),
+        numbered(topology.alpha_us, topology.beta_us_per_mb),
         np.zeros(topology.num_ports, dtype=np.int64),
     )
     many = 0
     while of.many > many:
         many = of.many
-        passages = _numbered(
+        passages = numbered(
             *(
                 of.passages,
                 of.places[chunk, equivalence.sender],
@@ -168,46 +167,23 @@ def _refined(equivalence: Equivalence) -> Classes:
                 of.links[link],
             )
         )
-        passages = _numbered(passages, _sums(len(link), turns.passage, _numbered(of.turns[turns.turn])))
-        there = _numbered(of.places[chunk[cross.passage], cross.rank], further)
-        passages = _numbered(passages, _sums(len(link), cross.passage, there))
-        through = _sums(topology.num_links, pair_link, _numbered(rate, of.ports[pair_port]))
-        links = _numbered(of.links, through, _sums(topology.num_links, link, passages))
-        ports = _numbered(of.ports, _sums(topology.num_ports, pair_port, _numbered(rate, links[pair_link])))
-        taken = _sums(len(turns.chunk), turns.turn, _numbered(passages[turns.passage], rate[turns.pair]))
-        turn = _numbered(of.turns, taken, ports[turns.port], of.places[turns.chunk, turns.rank])
+        passages = numbered(passages, sums(len(link), turns.passage, numbered(of.turns[turns.turn])))
+        there = numbered(of.places[chunk[cross.passage], cross.rank], further)
+        passages = numbered(passages, sums(len(link), cross.passage, there))
+        through = sums(topology.num_links, pair_link, numbered(rate, of.ports[pair_port]))
+        links = numbered(of.links, through, sums(topology.num_links, link, passages))
+        ports = numbered(of.ports, sums(topology.num_ports, pair_port, numbered(rate, links[pair_link])))
+        taken = sums(len(turns.chunk), turns.turn, numbered(passages[turns.passage], rate[turns.pair]))
+        turn = numbered(of.turns, taken, ports[turns.port], of.places[turns.chunk, turns.rank])
         cells, ranks = of.places.size, topology.num_ranks
-        coming = _sums(cells, chunk * ranks + equivalence.receiver, passages)
-        going = _sums(cells, chunk * ranks + equivalence.sender, passages)
-        leaving = _sums(cells, turns.chunk * ranks + turns.rank, turn)
-        crossing = _sums(
+        coming = sums(cells, chunk * ranks + equivalence.receiver, passages)
+        going = sums(cells, chunk * ranks + equivalence.sender, passages)
+        leaving = sums(cells, turns.chunk * ranks + turns.rank, turn)
+        crossing = sums(
             cells,
             chunk[cross.passage] * ranks + cross.rank,
-            _numbered(passages[cross.passage], further),
+            numbered(passages[cross.passage], further),
         )
-        places = _numbered(of.places.ravel(), coming, going, leaving, crossing).reshape(of.places.shape)
+        places = numbered(of.places.ravel(), coming, going, leaving, crossing).reshape(of.places.shape)
         of = Classes(passages, places, turn, links, ports)
     return of
-
-
-def _numbered(*columns: np.ndarray) -> IntArray:
-    """Equal rows get equal numbers, from 0 on; shape (num_rows,)."""
-    number = np.zeros(len(columns[0]), dtype=np.int64)
-    for column in columns:
-        values, place = np.unique(column, return_inverse=True)
-        key = number * (len(values) + 1) + place.ravel()
-        number = np.unique(key, return_inverse=True)[1].ravel()
-    return np.asarray(number, dtype=np.int64)
-
-
-def _sums(many: int, row: IntArray, class_of: IntArray) -> np.ndarray:
-    """For each row a number that is equal where it has equally many of each class, shape (many,).
-
-    A sum of 64 mixed bits for each (splitmix64), so two that differ get equal numbers once in 10^19 pairs.
-    """
-    bits = class_of.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(0x9E3779B97F4A7C15)
-    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    total = np.zeros(many, dtype=np.uint64)
-    np.add.at(total, row, bits ^ (bits >> np.uint64(31)))
-    return total

@@ -42,14 +42,14 @@ Cells that divide all durations lose least; w is looked for among parts of durat
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import numpy as np
 
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
+from taccl.encoding.bounds.cells import ALL, STRETCH, cell_us, too_soon
 from taccl.encoding.bounds.equivalence import Equivalence
-from taccl.encoding.bounds.moments_program import STRETCH, Program, group_sizes
+from taccl.encoding.bounds.moments_program import Program, group_sizes
 from taccl.encoding.bounds.tuning import (
     MOMENTS_CLOSE,
     MOMENTS_FEWEST_CELLS,
@@ -69,9 +69,6 @@ from taccl.encoding.core.linear import solve
 from taccl.encoding.instance import Instance
 from taccl.support.budget import Budget
 
-#: All that is wanted has come but for this part: that is rounding, and proves nothing.
-_ALL = 1 - 1e-6
-
 
 def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
     yield MOMENTS.proof(0.0, "nothing has to move")
@@ -87,22 +84,14 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
     def is_too_soon(horizon_us: float) -> bool:
         if not budget.remaining_s():
             return False
-        program = Program(view, equivalence, horizon_us, _cell_us(instance, horizon_us, cells))
+        program = Program(view, equivalence, horizon_us, cell_us(instance.durations_us, horizon_us, cells))
         budget.spend(MOMENTS_UNITS_PER_ROW * program.model.num_rows)
-        return program.shows(solve(program.model, budget=budget)) < _ALL
+        return program.shows(solve(program.model, budget=budget)) < ALL
 
-    low, high, grows = known_us, math.inf, MOMENTS_SOONEST
-    while high > low * (1 + MOMENTS_CLOSE):
-        middle = min(low * (1 + grows), (low + high) / 2)
-        if not is_too_soon(middle):
-            if low == known_us:
-                return
-            high = middle
-            continue
-        low, grows = middle, grows * MOMENTS_GROWS
-        many = view.problem.num_chunks
+    many = view.problem.num_chunks
+    for horizon_us in too_soon(known_us, is_too_soon, MOMENTS_SOONEST, MOMENTS_GROWS, MOMENTS_CLOSE):
         yield MOMENTS.proof(
-            low / (1 + 2 * STRETCH), f"{many} chunks, moment by moment, shared by all that look alike"
+            horizon_us / (1 + 2 * STRETCH), f"{many} chunks, moment by moment, shared by all that look alike"
         )
 
 
@@ -132,21 +121,6 @@ def _variables(equivalence: Equivalence) -> int:
     links = np.unique(classes.links, return_index=True)[1]
     places = int(classes.places.max(initial=0)) + 1
     return int(sizes[equivalence.link[first]].sum() + sizes[links].sum()) + places
-
-
-def _cell_us(instance: Instance, horizon_us: float, most: int) -> float:
-    """A cell that durations are nearly multiples of, of which the horizon has no more than `most`."""
-    duration_us = np.unique(instance.durations_us)
-    duration_us = duration_us[duration_us > horizon_us / most / 4]
-    best, chosen = 0.0, horizon_us / most
-    for base_us in duration_us.tolist():
-        for parts in range(1, int(most * base_us / horizon_us) + 1):
-            cell_us = base_us / parts
-            kept = float((np.floor(duration_us * (1 + STRETCH) / cell_us) * cell_us / duration_us).mean())
-            kept += 1e-3 * cell_us / horizon_us  # of cells that keep as much, the longest
-            if kept > best:
-                best, chosen = kept, cell_us
-    return chosen
 
 
 MOMENTS = Bound(

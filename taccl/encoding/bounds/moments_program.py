@@ -1,8 +1,4 @@
-"""The linear program of `moments`: rows for one horizon, with variables for what looks equivalence.
-
-All variables of sends are *sums from the beginning*: entry i is how much has begun in cells 0 to i. What
-begins in some cells is a difference of two entries then, and rows stay short.
-"""
+"""The linear program of `moments`: rows for one horizon, with variables for what looks equivalence."""
 
 from __future__ import annotations
 
@@ -12,18 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from taccl.encoding.bounds.cells import STRETCH, CellProgram, Term, begins, times_of
+from taccl.encoding.bounds.colours import first_of_each
 from taccl.encoding.bounds.equivalence import Equivalence, Turns
 from taccl.encoding.bounds.tuning import MOMENTS_EACH, MOMENTS_PARTS, MOMENTS_WINDOWS
 from taccl.encoding.bounds.views import View
-from taccl.encoding.core.linear import LinearModel, Solution
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
-
-#: All durations are longer by this part; twice that is taken off in the end, so rounding proves nothing.
-STRETCH = 1e-9
-
-#: Variables (shape (cells,), -1 before the first that is not 0), a coefficient, and how many cells before.
-_Term = tuple[IntArray, float, int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +36,7 @@ class _Sends:
     link: int
 
 
-class Program:
+class Program(CellProgram):
     """How much of all that is wanted can have come by a horizon, at most.
 
     Parameters
@@ -56,9 +47,8 @@ class Program:
     """
 
     def __init__(self, view: View, equivalence: Equivalence, horizon_us: float, cell_us: float) -> None:
-        self.view, self.equivalence, self.model = view, equivalence, LinearModel()
-        self.horizon_us, self.cell_us = horizon_us, cell_us
-        self.cells = max(1, math.ceil(horizon_us / cell_us))
+        super().__init__(horizon_us, cell_us)
+        self.view, self.equivalence = view, equivalence
         self._problem, self._topology = view.problem, view.problem.topology
         self._classes = equivalence.classes
         self._of_link = first_of_each(self._classes.links)
@@ -99,10 +89,7 @@ class Program:
             last = min(self.cells - 1, last)
             if last < first:
                 continue
-            begun = np.full(self.cells, -1)
-            begun[first : last + 1] = self.model.add_variables(last + 1 - first, 0.0, most)
-            begun[last:] = begun[last]
-            self._row([(begun[first + 1 : last + 1], 1.0, 0), (begun[first:last], -1.0, 0)], lower=0.0)
+            begun = self.begun(first, last, most)
             largest = min(int(self._on[link]), self._problem.max_group, int(min(following - 1, 2**31)))
             yield _Sends(begun, last, least, largest, link)
 
@@ -113,22 +100,6 @@ class Program:
         if not math.isfinite(head_us):
             return []
         return list(self._sends(int(self.equivalence.link[passage]), 1.0, head_us))
-
-    def _row(self, terms: list[_Term], lower: float = -np.inf, upper: float = np.inf) -> None:
-        """A row for each cell: the sum of the terms there."""
-        if not terms:
-            return
-        rows, columns, values = [], [], []
-        for variables, coefficient, before in terms:
-            cell = np.arange(len(variables) - before)
-            there = variables[cell] >= 0
-            rows.append(cell[there] + before)
-            columns.append(variables[cell[there]])
-            values.append(np.full(int(there.sum()), coefficient))
-        self.model.add_rows(
-            max(len(variables) for variables, _, _ in terms),
-            *(np.concatenate(rows), np.concatenate(columns), np.concatenate(values), lower, upper),
-        )
 
     def _of_class(self, passages: IntArray) -> Iterator[tuple[_Sends, int]]:
         """The variables of some passages, and how many of these have each."""
@@ -155,23 +126,23 @@ class Program:
                 continue
             there = self._there[each] = self.model.add_variables(self.cells, 0.0, 1.0)
             coming = list(self._of_class(np.flatnonzero(key == place)))
-            self._row([(there, 1.0, 0), *self._arrivals(coming, 0.0)], upper=0.0)
-            ends: list[_Term] = [(sends.begun[-1:], float(many), 0) for sends, many in coming]
-            self._row(ends, upper=1.0)
+            self.row([(there, 1.0, 0), *self._arrivals(coming, 0.0)], upper=0.0)
+            ends: list[Term] = [(sends.begun[-1:], float(many), 0) for sends, many in coming]
+            self.row(ends, upper=1.0)
             if equivalence.wanted.flat[place]:
-                self._row([*ends, (np.array([self._share]), -1.0, 0)], lower=0.0)
+                self.row([*ends, (np.array([self._share]), -1.0, 0)], lower=0.0)
             chosen = np.flatnonzero(crossing == place)
-            terms: list[_Term] = [(there, 1.0, 0)]
+            terms: list[Term] = [(there, 1.0, 0)]
             for further_us in np.unique(cross.further_us[chosen]).tolist():
                 through = cross.passage[chosen[cross.further_us[chosen] == further_us]]
                 terms += self._arrivals(self._of_class(through), further_us)
             if len(chosen):
-                self._row(terms, upper=0.0)
+                self.row(terms, upper=0.0)
 
     def _arrivals(
         self, sends: Iterator[tuple[_Sends, int]] | list[tuple[_Sends, int]], further_us: float
-    ) -> list[_Term]:
-        found: list[_Term] = []
+    ) -> list[Term]:
+        found: list[Term] = []
         for each, many in sends:
             later_us = self.takes_us(each.link, each.least) + further_us * (1 + STRETCH)
             later = math.floor(later_us / self.cell_us) if later_us < self.horizon_us else self.cells
@@ -182,12 +153,12 @@ class Program:
     def _leave(self) -> None:
         """A chunk passes a link once, after it has come to the sender."""
         for each, passage in enumerate(self._of_passage):
-            sent: list[_Term] = [(sends.begun, 1.0, 0) for sends in self._chunks[each]]
+            sent: list[Term] = [(sends.begun, 1.0, 0) for sends in self._chunks[each]]
             there = self._place(passage)
             if sent and there is not None:
-                self._row([*sent, (there, -1.0, 0)], upper=0.0)
+                self.row([*sent, (there, -1.0, 0)], upper=0.0)
             else:
-                self._row([(variables[-1:], one, 0) for variables, one, _ in sent], upper=1.0)
+                self.row([(variables[-1:], one, 0) for variables, one, _ in sent], upper=1.0)
 
     def _take_turns(self) -> None:
         """In a short time a chunk leaves a rank through a port only so often, and not before it is there."""
@@ -208,28 +179,28 @@ class Program:
             width = min(self.cells, max(1, math.floor(shortest_us / self.cell_us)))
             often = max(1, math.ceil(width * self.cell_us / shortest_us))
             soonest_us = min(after_us for _, _, after_us in used)
-            terms: list[_Term] = [(there, -float(often), 0)]
+            terms: list[Term] = [(there, -float(often), 0)]
             for sends, _, after_us in used:
                 later = (after_us - soonest_us) / self.cell_us
                 if width + math.floor(later) > math.ceil(later):
                     terms.append((sends.begun, 1.0, math.ceil(later)))
                     terms.append((sends.begun, -1.0, width + math.floor(later)))
-            self._row([term for term in terms if term[2] < self.cells], upper=0.0)
+            self.row([term for term in terms if term[2] < self.cells], upper=0.0)
 
     def _are_grouped(self) -> None:
         """Each chunk is sent in a group, which has this many chunks."""
         for each, groups in self._groups.items():
             passages = np.flatnonzero(self.equivalence.link == self._of_link[each])
             for group in groups:
-                held: list[_Term] = []
+                held: list[Term] = []
                 for sends, many in self._of_class(passages):
                     if sends.least != group.least:
                         continue
-                    begins = _begins(sends.begun)
-                    held += [(variables, many * one, before) for variables, one, before in begins]
-                    self._row([*begins, *_times(_begins(group.begun), -1.0)], upper=0.0)
-                self._row([*held, *_times(_begins(group.begun), -float(group.least))], lower=0.0)
-                self._row([*held, *_times(_begins(group.begun), -float(group.most))], upper=0.0)
+                    begin = begins(sends.begun)
+                    held += times_of(begin, many)
+                    self.row([*begin, *times_of(begins(group.begun), -1.0)], upper=0.0)
+                self.row([*held, *times_of(begins(group.begun), -float(group.least))], lower=0.0)
+                self.row([*held, *times_of(begins(group.begun), -float(group.most))], upper=0.0)
 
     def _pass_ports(self) -> None:
         """A port is busy for no longer than there is time, from any cell to the end, and in windows."""
@@ -245,7 +216,7 @@ class Program:
 
     def _until_the_end(self, pairs: IntArray, many: IntArray) -> None:
         """What keeps a port busy from cell i on, for all i."""
-        loads: list[_Term] = []
+        loads: list[Term] = []
         rest_us = np.inf
         for pair, times in zip(pairs.tolist(), many.tolist(), strict=True):
             link = int(self._topology.incidence[0][pair])
@@ -264,15 +235,7 @@ class Program:
                 loads.append((before, -busy_cells, 0))
         rest_us = 0.0 if self.view.backwards else max(0.0, rest_us)
         time_us = self.horizon_us - self.cell_us * np.arange(self.cells) - rest_us
-        self._row_of(loads, np.maximum(time_us, 0.0) / self.cell_us)
-
-    def _row_of(self, terms: list[_Term], upper: FloatArray) -> None:
-        rows = [np.flatnonzero(variables >= 0) for variables, _, _ in terms]
-        columns = [variables[row] for (variables, _, _), row in zip(terms, rows, strict=True)]
-        values = [np.full(len(row), one) for (_, one, _), row in zip(terms, rows, strict=True)]
-        if terms:
-            joined = np.concatenate(rows), np.concatenate(columns), np.concatenate(values)
-            self.model.add_rows(len(upper), *joined, upper=upper)
+        self.row_of(loads, np.maximum(time_us, 0.0) / self.cell_us)
 
     def _in_windows(self, pairs: IntArray, many: IntArray) -> None:
         """What of each group is certain to lie in a window, wherever in its cell it begins."""
@@ -302,32 +265,6 @@ class Program:
             upper=(end_us - begin_us) / self.cell_us,
         )
 
-    def shows(self, solution: Solution) -> float:
-        """No more than this part of what is wanted can have come, by the prices of the rows alone.
-
-        For any prices y of the rows, of the sign that their sides have, every solution costs at least what y
-        makes of the sides, and for each variable the least that is left of its cost in its own limits.
-        """
-        if solution.duals is None:
-            return math.inf
-        lower, upper, cost, _ = self.model.columns()
-        starts, column, value, low, high = self.model.matrix()
-        price = np.where(np.isfinite(low), np.maximum(solution.duals, 0.0), 0.0)
-        price += np.where(np.isfinite(high), np.minimum(solution.duals, 0.0), 0.0)
-        row = np.repeat(np.arange(len(price)), np.diff(starts))
-        left = cost - np.bincount(column, value * price[row], len(cost))
-        sides = np.where(
-            price > 0, np.where(np.isfinite(low), low, 0.0), np.where(np.isfinite(high), high, 0.0)
-        )
-        terms = np.concatenate([price * sides, np.where(left < 0, left * upper, left * lower)])
-        magnitude = np.abs(price * sides).sum() + (np.abs(value * price[row]) * upper[column]).sum()
-        return float(-terms.sum() + 1e-12 * (1.0 + magnitude))
-
-
-def first_of_each(class_of: IntArray) -> IntArray:
-    """One of each class, by class."""
-    return np.unique(class_of, return_index=True)[1]
-
 
 def group_sizes(most: int) -> list[int]:
     """The least sizes of the classes of groups: each up to some, and then in steps of a part of them."""
@@ -335,11 +272,3 @@ def group_sizes(most: int) -> list[int]:
     while sizes[-1] + max(1, sizes[-1] // MOMENTS_PARTS) <= most:
         sizes.append(sizes[-1] + max(1, sizes[-1] // MOMENTS_PARTS))
     return sizes
-
-
-def _begins(begun: IntArray) -> list[_Term]:
-    return [(begun, 1.0, 0), (begun, -1.0, 1)]
-
-
-def _times(terms: list[_Term], factor: float) -> list[_Term]:
-    return [(variables, coefficient * factor, before) for variables, coefficient, before in terms]
