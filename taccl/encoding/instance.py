@@ -61,6 +61,8 @@ class Instance(Deriving):
         self._turned: Instance | None = None
         #: The best lower bound that is proved of the problem so far, microseconds; 0: none.
         self.bound_us = 0.0
+        #: The same of what holds for any number of equal chunks.
+        self.any_chunks_us = 0.0
 
     def __repr__(self) -> str:
         return f"Instance({self.problem!r})"
@@ -224,6 +226,7 @@ class Instance(Deriving):
         source = self.copying.problem.collective.source
         return self.copying.demand.broadcasts and bool((source == source[0]).all())
 
-    def proves(self, bound_us: float) -> None:
+    def proves(self, bound_us: float, any_chunks: bool = False) -> None:
         """Keep a bound that somebody proved, if it is the best so far."""
         self.bound_us = max(self.bound_us, bound_us)
+        self.any_chunks_us = max(self.any_chunks_us, bound_us if any_chunks else 0.0)

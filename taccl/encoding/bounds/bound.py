@@ -57,6 +57,7 @@ class Bound:
         so a new feature makes a bound absent and never wrong.
     is_quick : whether it is there at once, on any machine; then it is asked once of an instance.
     has_any_chunks : whether it begins with proofs that hold for any number of equal chunks.
+    is_of_any_chunks : whether all of them do, so that the yardstick is what is known of that.
     is_of_alphas : whether those proofs count alphas; others count bytes over bandwidth.
     is_late : problems of which others say more with the same work: there it comes behind them.
     """
@@ -68,6 +69,7 @@ class Bound:
     features: frozenset[str] = frozenset()
     is_quick: bool = False
     has_any_chunks: bool = False
+    is_of_any_chunks: bool = False
     is_of_alphas: bool = False
     is_late: Callable[[Problem], bool] = _never
 

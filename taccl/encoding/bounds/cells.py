@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -119,21 +120,36 @@ def cell_us(duration_us: FloatArray, horizon_us: float, most: int) -> float:
     return chosen
 
 
-def too_soon(
-    known_us: float, is_too_soon: Callable[[float], bool], step: float, grows: float, close: float
-) -> Iterator[float]:
-    """Later and later horizons by which not all can have come, from a known one on.
+class Steps(NamedTuple):
+    """How horizons are looked at, as parts of the last that was too soon.
 
-    The first is `step` later, as a part of the known one, and each step is `grows` times the one before, as
-    long as that is too soon; what is left between the last and one that is not is halved up to `close`.
+    Parameters
+    ----------
+    soonest : how much later the first is than what is known.
+    step, grows : how much later the next is, and how many times that the one after it.
+    close : what is close enough.
     """
-    low, high = known_us, math.inf
-    while high > low * (1 + close):
+
+    soonest: float
+    step: float
+    grows: float
+    close: float
+
+
+def too_soon(known_us: float, is_too_soon: Callable[[float], bool], steps: Steps) -> Iterator[float]:
+    """Later and later horizons by which not all can have come; none where the soonest is not too soon.
+
+    What is left between the last and one that is not too soon is halved.
+    """
+    low, high = known_us * (1 + steps.soonest), math.inf
+    if not is_too_soon(low):
+        return
+    yield low
+    step = steps.step
+    while high > low * (1 + steps.close):
         middle = min(low * (1 + step), (low + high) / 2)
         if is_too_soon(middle):
-            low, step = middle, step * grows
+            low, step = middle, step * steps.grows
             yield low
-        elif low == known_us:
-            return
         else:
             high = middle

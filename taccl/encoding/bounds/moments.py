@@ -51,9 +51,7 @@ from taccl.encoding.bounds.cells import ALL, STRETCH, cell_us, too_soon
 from taccl.encoding.bounds.equivalence import Equivalence
 from taccl.encoding.bounds.moments_program import Program, group_sizes
 from taccl.encoding.bounds.tuning import (
-    MOMENTS_CLOSE,
     MOMENTS_FEWEST_CELLS,
-    MOMENTS_GROWS,
     MOMENTS_MOST_CELLS,
     MOMENTS_MOST_CROSSINGS,
     MOMENTS_MOST_PARTED,
@@ -61,7 +59,7 @@ from taccl.encoding.bounds.tuning import (
     MOMENTS_MOST_S,
     MOMENTS_MOST_VARIABLES,
     MOMENTS_SHARE,
-    MOMENTS_SOONEST,
+    MOMENTS_STEPS,
     MOMENTS_UNITS_PER_ROW,
 )
 from taccl.encoding.bounds.views import View
@@ -89,7 +87,7 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
         return program.shows(solve(program.model, budget=budget)) < ALL
 
     many = view.problem.num_chunks
-    for horizon_us in too_soon(known_us, is_too_soon, MOMENTS_SOONEST, MOMENTS_GROWS, MOMENTS_CLOSE):
+    for horizon_us in too_soon(known_us, is_too_soon, MOMENTS_STEPS):
         yield MOMENTS.proof(
             horizon_us / (1 + 2 * STRETCH), f"{many} chunks, moment by moment, shared by all that look alike"
         )

@@ -18,6 +18,7 @@ from taccl.encoding.bounds.moments import MOMENTS
 from taccl.encoding.bounds.relay import RELAY
 from taccl.encoding.bounds.staged_cut import STAGED_CUT, STAGED_SOON
 from taccl.encoding.bounds.strength import STRENGTH
+from taccl.encoding.bounds.timed_flow import TIMED_FLOW
 from taccl.encoding.bounds.volume import VOLUME
 from taccl.support.plugins import Note, added
 
@@ -29,6 +30,7 @@ BOUNDS: tuple[Bound, ...] = (
     CUT,
     VOLUME,
     RELAY,
+    TIMED_FLOW,
     STAGED_SOON,
     FAN_OUT,
     BOTTLENECK,

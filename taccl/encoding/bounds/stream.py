@@ -49,10 +49,11 @@ def proofs(
         for view in views(instance):
             if not budget.remaining_s():
                 return
-            for proof in bound.prove(view, instance.bound_us, budget):
+            known_us = instance.any_chunks_us if bound.is_of_any_chunks else instance.bound_us
+            for proof in bound.prove(view, known_us, budget):
                 if any_chunks and not proof.holds_for_any_chunks:
                     break  # what follows holds for this number only
-                instance.proves(proof.value_us)
+                instance.proves(proof.value_us, proof.holds_for_any_chunks)
                 saying.append(proof)
                 yield proof
                 if math.isinf(proof.value_us):

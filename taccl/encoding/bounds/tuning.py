@@ -5,6 +5,8 @@ Where no measurement is named, a number was set by judgement, and no benchmark h
 
 from __future__ import annotations
 
+from taccl.encoding.bounds.cells import Steps
+
 # --- bottleneck
 
 #: Above this many ranks the minimum cuts take longer than they are worth.
@@ -123,8 +125,9 @@ MOMENTS_MOST_CELLS, MOMENTS_FEWEST_CELLS, MOMENTS_MOST_VARIABLES = 32, 8, 4_000
 MOMENTS_EACH, MOMENTS_PARTS = 8, 3
 #: Windows of this many cells in which ports are busy.
 MOMENTS_WINDOWS = (1, 2, 3, 4, 6, 8, 12, 16, 24)
-#: How much more than what is known it looks at first, and how fast that grows; and what is close enough.
-MOMENTS_SOONEST, MOMENTS_GROWS, MOMENTS_CLOSE = 1e-3, 8.0, 1e-4
+#: How much more than what is known it looks at first, how much more then, how fast that grows, and what is
+#: close enough (`cells.Steps`).
+MOMENTS_STEPS = Steps(1e-3, 8e-3, 8.0, 1e-4)
 #: How much of the budget that is left a view may have, and no more seconds than this; units of work for a row
 #: that is set up.
 MOMENTS_SHARE, MOMENTS_MOST_S, MOMENTS_UNITS_PER_ROW = 0.5, 4.0, 0.02
@@ -238,3 +241,35 @@ WHOLE_FLOW_MOST_COUNTED = 100
 WHOLE_FLOW_FIXED_CHARGE = 0.3
 #: And no more seconds for these: what they add they add soon, or other bounds add more.
 WHOLE_FLOW_MOST_S = 0.3
+
+# --- orbits
+
+#: How many ranks are marked in one guess at an automorphism, at the most: two on a torus of two dimensions.
+ORBITS_MARKS = 4
+#: After so many pairs of ranks that look alike and are not, no more are tried (dragonfly:4x4x4 took 3 s).
+ORBITS_IN_VAIN = 8
+
+# --- timed_flow
+
+#: More links, or chunks at ranks, take seconds to be parted into orbits.
+TIMED_FLOW_MOST_LINKS, TIMED_FLOW_MOST_CELLS = 10_000, 1_000_000
+#: How many ways a kind of chunks has, the farthest: where sends have one size, and where they have several.
+#: Reduce of 64 KB on fat-tree:8x8:2 7.84 us with one, 8.03 with two and with three; AllReduce on a100
+#: x4 and dgx-h100 x8 the same with one as with three.
+TIMED_FLOW_WAYS, TIMED_FLOW_WAYS_OF_SIZES = 2, 1
+#: How many variables it has at the most: torus:8x8 has 9,000 of several sizes, which take seconds.
+TIMED_FLOW_MOST_VARIABLES = 6_000
+#: Kinds of chunks that no symmetry takes to each other, at the most.
+TIMED_FLOW_KINDS = 4
+#: How many cells a horizon has.
+TIMED_FLOW_CELLS = 24
+#: Sizes of sends are looked at in so many steps, from this part of what takes as long as alpha on. AllReduce
+#: of 1 MB on a100 x4: 10.2 us with 5, 10.8 with 8, 11.6 with 12, which take twice as long on eight DGX H100.
+TIMED_FLOW_SIZES, TIMED_FLOW_SMALLEST = 8, 0.3
+#: Windows of this many cells in which ports are busy, besides those from the beginning and to the end.
+TIMED_FLOW_WINDOWS = (1, 2, 3, 4, 6, 8, 12, 16)
+#: The same: on fabrics what is known is less than half of what it proves, or nothing is gained.
+TIMED_FLOW_STEPS = Steps(1e-2, 0.5, 2.0, 1e-2)
+#: How much of the budget that is left a view may have, and no more seconds than this; units of work for a row
+#: that is set up.
+TIMED_FLOW_SHARE, TIMED_FLOW_MOST_S, TIMED_FLOW_UNITS_PER_ROW = 0.7, 1.0, 0.02

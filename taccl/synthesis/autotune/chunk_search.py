@@ -41,7 +41,7 @@ from taccl.synthesis.searcher import Alone, Searcher
 
 #: Parts of the budget: for short trials by list scheduling, for longer ones of the best few, and for a bound
 #: that holds for any number of chunks.
-_FIRST_ROUND, _SECOND_ROUND, _ANY_CHUNKS = 0.2, 0.4, 0.05
+_FIRST_ROUND, _SECOND_ROUND, _ANY_CHUNKS = 0.2, 0.4, 0.12
 
 #: Less than this many seconds are not worth another search.
 _A_MOMENT_S = 0.05
@@ -260,7 +260,9 @@ class ChunkSearch:
         if number in self._ahead:
             return self._ahead[number]
         formulated = self._state(number)
-        return formulated, self._known_size(formulated.problem)
+        instance = self._known_size(formulated.problem)
+        instance.any_chunks_us = self._proved.with_those_of(self.trials, math.inf).value_us
+        return formulated, instance
 
     def _fail(self, number: int, fault: Exception) -> None:
         """Note what a trial ended with; finer ones need no less memory, and are no less too large."""

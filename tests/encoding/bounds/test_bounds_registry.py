@@ -104,9 +104,8 @@ def test_where_every_bound_is_declined_nothing_is_claimed() -> None:
 
 
 def test_going_on_later_proves_what_going_on_at_once_proves() -> None:
-    copies = problem(two_nodes(), "allreduce")
-    at_once = _best(proofs(Instance(copies), Budget.of_work(_PLENTY)))
-    instance, later = Instance(copies), {}
+    at_once = _best(proofs(Instance(problem(two_nodes(), "allreduce")), Budget.of_work(_PLENTY)))
+    instance, later = Instance(problem(two_nodes(), "allreduce")), {}
     for bound in BOUNDS:
         for kind, value_us in _best(proofs(instance, Budget.of_work(_PLENTY), (bound,))).items():
             later[kind] = max(later.get(kind, 0.0), value_us)
