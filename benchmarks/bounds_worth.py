@@ -56,6 +56,7 @@ MODULES = {
     "staged-cut: late": ("staged_late",),
     "staged-cut: one group": ("staged_one_group",),
     "moments": ("moments", "moments_program", "equivalence"),
+    "timed-flow": ("timed_flow", "timed_flow_layout", "timed_flow_program", "orbits"),
 }
 #: Problems of machines and sketches where a bound was seen to be the largest alone: what is left out, the
 #: collective, and what is requested.
@@ -78,6 +79,8 @@ SEEN: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
     ("staged-cut: late", "reducescatter", {"sketch": "dgx2-sk-3", "size": "512KB"}),
     ("staged-cut: one group", "allgather", {"sketch": "ndv2-sk-2"}),
     ("staged-cut: one group", "reducescatter", {"sketch": "ndv2-sk-2"}),
+    ("timed-flow", "broadcast", {"topology": "fat-tree:8x8:2", "size": "256KB", "chunks": 128}),
+    ("timed-flow", "allreduce", {"topology": "fat-tree:8x8:2", "size": "64KB", "chunks": 2}),
     ("moments", "allgather", {"topology": "dgx-h100", "nodes": 2, "size": "16MB"}),
     ("moments", "broadcast", {"topology": "dgx-h100", "nodes": 4, "size": "1MB", "chunks": 8}),
     ("fan-out", "scatter", {"topology": "a100", "nodes": 4, "size": "1MB"}),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import product
 
 from taccl.encoding.bounds import Proof, known_bounds, proofs, quick_bound
 from taccl.encoding.bounds.stream import NOTHING
@@ -104,12 +103,12 @@ class Proved:
         self._of_coarsest = NOTHING if self._of_coarsest in wrong else self._of_coarsest
 
     def _proofs(self, budget: Budget) -> list[Proof]:
-        """What is proved of the coarsest, largest first; what holds for any number comes before the rest."""
+        """What is proved of the coarsest, largest first."""
         proved = [quick_bound(self._coarsest)]
-        bounds = known_bounds(lambda name, fault: self._note(f"bound {name}", reported(fault)))
-        for any_chunks, bound in product((True, False), bounds):
+        known = known_bounds(lambda name, fault: self._note(f"bound {name}", reported(fault)))
+        for bound in sorted(known, key=lambda bound: bound.is_late(self._coarsest.problem)):
             try:
-                proved += proofs(self._coarsest, budget, (bound,), any_chunks=any_chunks)
+                proved += proofs(self._coarsest, budget, (bound,))
             except Exception as fault:
                 self._note(f"bound {bound.name}", reported(fault))
         return sorted(proved, key=lambda proof: -proof.value_us)

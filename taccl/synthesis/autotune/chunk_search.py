@@ -41,7 +41,7 @@ from taccl.synthesis.searcher import Alone, Searcher
 
 #: Parts of the budget: for short trials by list scheduling, for longer ones of the best few, and for a bound
 #: that holds for any number of chunks.
-_FIRST_ROUND, _SECOND_ROUND, _ANY_CHUNKS = 0.2, 0.4, 0.12
+_FIRST_ROUND, _SECOND_ROUND, _ANY_CHUNKS = 0.2, 0.4, 0.05
 
 #: Less than this many seconds are not worth another search.
 _A_MOMENT_S = 0.05
