@@ -136,7 +136,7 @@ class Automorphisms:
             if found is not None:
                 return found
             many = np.bincount(pair[0])
-            if (many <= 1).all():
+            if (many <= 1).all() or not np.array_equal(many, np.bincount(pair[1])):
                 return None
             next_colour = int(np.flatnonzero(many > 1)[0])
             one = int(np.flatnonzero(pair[0] == next_colour)[0])

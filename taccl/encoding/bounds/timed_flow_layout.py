@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from taccl.encoding.bounds.colours import first_of_each
+from taccl.encoding.bounds.direct import sizeless
 from taccl.encoding.bounds.orbits import Automorphisms, Kinds, orbits
 from taccl.encoding.bounds.tuning import TIMED_FLOW_KINDS, TIMED_FLOW_WAYS, TIMED_FLOW_WAYS_OF_SIZES
 from taccl.encoding.instance import Instance
@@ -76,7 +77,8 @@ class Layout:
         """
         kinds, limits = Kinds.of(instance.problem), instance.problem.limits
         columns = kinds.starts, kinds.wanted, kinds.are_sums, limits.may_use, limits.own_first
-        key = *(b"" if each is None else each.tobytes() for each in columns), instance.problem.size_bytes
+        sizes_mb = np.round(kinds.many * instance.problem.chunk_mb, 9)
+        key = *(b"" if each is None else each.tobytes() for each in columns), sizes_mb.tobytes()
         known = instance.problem.topology.once(_layouts)
         if key not in known:
             known[key] = _layout(instance, Automorphisms(instance.problem, kinds))
@@ -106,7 +108,7 @@ def _layout(instance: Instance, found: Automorphisms) -> Layout | None:
     chosen = np.unique(orbit).tolist()
     if not 0 < len(chosen) <= TIMED_FLOW_KINDS:
         return None
-    far_us = instance.distances_us
+    far_us = instance.once(sizeless).distances_us
     commodities = [
         _commodity(found, kind, tuple(_ways(found, kind, far_us, most)), int((orbit == kind).sum()))
         for kind in chosen

@@ -165,7 +165,7 @@ class Program(CellProgram):
         else:
             per_mb = float(self._topology.pair_betas[pair]) * (1 + STRETCH)
             rest_us = float(self._topology.alpha_us[sends.link])
-            end_us = takes_us - (0.0 if self._view.backwards else rest_us)
+            end_us = takes_us if self._view.backwards else 0.0
             is_slow = bool(self._topology.pair_betas[pair] >= self._topology.beta_us_per_mb[sends.link])
         before_us, after_us = (rest_us, 0.0) if self._view.backwards else (0.0, rest_us)
         return _Load(sends, per_mb * often_mb, before_us, end_us, after_us, is_slow)
@@ -181,13 +181,15 @@ class Program(CellProgram):
             }
         windows.add((0, cells))
         begin, end = np.array(sorted(windows)).T
+        # Windows are longer by a little at both ends, so that what ends with a cell lies in it.
+        slack_us = 4 * STRETCH * max(each.end_us for each in loads)
         time_us = np.where(end == cells, self.horizon_us, end * self.cell_us) - begin * self.cell_us
         after_us = min(each.after_us for each in loads)
-        time_us = np.maximum(time_us - np.where(end == cells, after_us, 0.0), 0.0)
+        time_us = np.maximum(time_us - np.where(end == cells, after_us, 0.0), 0.0) + 2 * slack_us
         terms: list[Term] = []
         for each in loads:
-            first = np.ceil(begin - each.before_us / self.cell_us).astype(np.int64).clip(0)
-            last = end - 1 - math.ceil(each.end_us / self.cell_us)
+            first = np.ceil(begin - (each.before_us + slack_us) / self.cell_us).astype(np.int64).clip(0)
+            last = end - 1 - math.ceil((each.end_us - slack_us) / self.cell_us)
             last = np.where(end == cells, cells - 1, last)
             until = np.where(last >= first, each.sends.begun[last.clip(0)], -1)
             before = np.where((last >= first) & (first > 0), each.sends.begun[(first - 1).clip(0)], -1)
