@@ -102,10 +102,12 @@ def _of_the_longest(instance: Instance, chunk: IntArray, far_us: FloatArray) -> 
 def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
     if view.problem.topology.num_links <= LATENCY_MOST_LINKS_OF_ALPHAS:
         yield view.instance.once(alphas_bound)
+    of_direct = view.requested is not None and view.problem.num_ranks**3 <= LATENCY_MOST_CELLS
+    if of_direct:
+        yield LATENCY.proof(*direct_us(view.instance, any_chunks=True), any_chunks=True)
     yield latency_bound(view.instance)
-    if view.requested is not None and view.problem.num_ranks**3 <= LATENCY_MOST_CELLS:
-        for any_chunks in (True, False):
-            yield LATENCY.proof(*direct_us(view.instance, any_chunks=any_chunks), any_chunks=any_chunks)
+    if of_direct:
+        yield LATENCY.proof(*direct_us(view.instance, any_chunks=False))
     if view.requested is not None and view.requested.features - {"reductions"}:
         yield arrival_bound(view.requested)
 

@@ -96,9 +96,12 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
 
 
 def _says_little(instance: Instance) -> bool:
-    """Of large machines, and links without beta; others say more of copies where alpha keeps ports busy."""
+    """Of large machines, links without beta, and where others say as much.
+
+    Those are `flow` of chunks from one rank to one, and recurrences of copies where alpha keeps ports busy.
+    """
     problem, topology = instance.problem, instance.problem.topology
-    if _keeps_ports_busy(problem) and not problem.collective.is_reduction:
+    if instance.demand.moves_pairwise or (_keeps_ports_busy(problem) and not problem.collective.is_reduction):
         return True
     if not topology.num_links or topology.num_links > TIMED_FLOW_MOST_LINKS:
         return True
