@@ -57,9 +57,9 @@ def test_without_a_terminal_there_are_lines(
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal, raising=False)
     with search_reports(quiet=False) as listen:
-        explore("allgather", topology="ring:3", sizes="3KB", effort=300, cache=False, on_search=listen)
+        explore("allgather", topology="ring:4", sizes="3KB", effort=300, cache=False, on_search=listen)
     said = capsys.readouterr().err
-    assert said.startswith("  1  allgather on ring:3, 3KB: ") != is_terminal
+    assert said.startswith("  1  allgather on ring:4, 3KB: ") != is_terminal
     with search_reports(quiet=True) as listen:
         assert listen is None
 

@@ -77,7 +77,7 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
     layout = Layout.of(view.instance)
     if layout is None or _variables(layout, view.problem) > TIMED_FLOW_MOST_VARIABLES:
         return
-    alpha_us, ways = view.problem.topology.alpha_us, len(layout.commodities[0].ways)
+    alpha_us, way = view.problem.topology.alpha_us, layout.commodities[0].ways[0]
     budget = budget.share(TIMED_FLOW_SHARE).at_most(TIMED_FLOW_MOST_S)
 
     def is_too_soon(horizon_us: float) -> bool:
@@ -90,7 +90,7 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
     for horizon_us in too_soon(known_us, is_too_soon, TIMED_FLOW_STEPS):
         yield TIMED_FLOW.proof(
             horizon_us / (1 + 2 * STRETCH),
-            f"{ways} ways in time, shared by all that symmetries take to each other",
+            f"ways for all at once, such as from rank {way.source} to rank {way.end}",
             any_chunks=True,
         )
 
