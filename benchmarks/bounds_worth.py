@@ -56,7 +56,7 @@ MODULES = {
     "staged-cut: late": ("staged_late",),
     "staged-cut: one group": ("staged_one_group",),
     "moments": ("moments", "moments_program", "equivalence"),
-    "timed-flow": ("timed_flow", "timed_flow_layout", "timed_flow_program", "orbits"),
+    "timed-flow": ("timed_flow", "timed_flow_layout", "timed_flow_program", "kinds", "orbits"),
 }
 #: Problems of machines and sketches where a bound was seen to be the largest alone: what is left out, the
 #: collective, and what is requested.

@@ -257,7 +257,7 @@ TIMED_FLOW_MOST_LINKS, TIMED_FLOW_MOST_CELLS = 10_000, 1_000_000
 #: Reduce of 64 KB on fat-tree:8x8:2 7.84 us with one, 8.03 with two and with three; AllReduce on a100
 #: x4 and dgx-h100 x8 the same with one as with three.
 TIMED_FLOW_WAYS, TIMED_FLOW_WAYS_OF_SIZES = 2, 1
-#: How many variables it has at the most: torus:8x8 has 9,000 of several sizes, which take seconds.
+#: How many variables it has at the most: torus:8x8 has 7,900 of several sizes, which take seconds.
 TIMED_FLOW_MOST_VARIABLES = 6_000
 #: Kinds of chunks that no symmetry takes to each other, at the most.
 TIMED_FLOW_KINDS = 4
@@ -268,7 +268,7 @@ TIMED_FLOW_CELLS = 24
 TIMED_FLOW_SIZES, TIMED_FLOW_SMALLEST = 8, 0.3
 #: Windows of this many cells in which ports are busy, besides those from the beginning and to the end.
 TIMED_FLOW_WINDOWS = (1, 2, 3, 4, 6, 8, 12, 16)
-#: The same: on fabrics what is known is less than half of what it proves, or nothing is gained.
+#: As `MOMENTS_STEPS`, in long steps: on fabrics it proves up to twice what is known, or it proves nothing.
 TIMED_FLOW_STEPS = Steps(1e-2, 0.5, 2.0, 1e-2)
 #: How much of the budget that is left a view may have, and no more seconds than this; units of work for a row
 #: that is set up.
