@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from random_problems import random_helped_problem, random_problem
 from small_problems import custom, featured_problems, full, machine, ring
 from studies import examples
+from within_reach import fastest_within_reach
 
 from taccl.encoding.bounds import all_bounds
 from taccl.encoding.core.options import SearchOptions
@@ -209,7 +210,7 @@ def test_a_helper_that_may_not_copy_passes_each_chunk_on_once() -> None:
 def test_the_fastest_program_of_copies_is_a_valid_schedule_that_no_bound_and_no_engine_beats(
     requested: Problem,
 ) -> None:
-    program = _within_reach(requested)
+    program = fastest_within_reach(requested, 1_000)
     schedule = program.schedule()
     schedule.check()
     assert schedule.makespan_us == pytest.approx(program.makespan_us, rel=1e-6)
@@ -220,18 +221,7 @@ def test_the_fastest_program_of_copies_is_a_valid_schedule_that_no_bound_and_no_
 @given(featured_problems(most_ranks=3, names=["reducescatter", "reduce", "allreduce"]))
 def test_no_bound_and_no_engine_beats_the_fastest_program_with_sums(requested: Problem) -> None:
     requested = replace(requested, topology=replace(requested.topology, may_copy=None))
-    _nothing_is_faster(requested, _within_reach(requested))
-
-
-def _within_reach(requested: Problem) -> Program:
-    try:
-        program = program_before(requested, math.inf, 1_000)
-    except TooLarge:
-        program = None
-    assume(program is not None)
-    assert program is not None
-    program.check()
-    return program
+    _nothing_is_faster(requested, fastest_within_reach(requested, 1_000))
 
 
 def _nothing_is_faster(requested: Problem, program: Program) -> None:

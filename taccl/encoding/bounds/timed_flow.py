@@ -111,7 +111,7 @@ def _says_little(instance: Instance) -> bool:
 
 
 def _keeps_ports_busy(problem: Problem) -> bool:
-    return problem.topology.occupancy == "serial"
+    return problem.topology.is_serial
 
 
 def _variables(layout: Layout, problem: Problem) -> int:

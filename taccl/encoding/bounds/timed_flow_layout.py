@@ -9,7 +9,8 @@ import numpy as np
 
 from taccl.encoding.bounds.colours import first_of_each
 from taccl.encoding.bounds.direct import sizeless
-from taccl.encoding.bounds.orbits import Automorphisms, Kinds, orbits
+from taccl.encoding.bounds.kinds import Kinds
+from taccl.encoding.bounds.orbits import Automorphisms, orbits
 from taccl.encoding.bounds.tuning import TIMED_FLOW_KINDS, TIMED_FLOW_WAYS, TIMED_FLOW_WAYS_OF_SIZES
 from taccl.encoding.instance import Instance
 from taccl.model.automorphism import NetworkMap
@@ -101,7 +102,7 @@ def _layout(instance: Instance, found: Automorphisms) -> Layout | None:
     problem, kinds = instance.problem, found.kinds
     if (~kinds.are_sums & (kinds.starts.sum(axis=1) > 1)).any():
         return None
-    most = TIMED_FLOW_WAYS_OF_SIZES if problem.topology.occupancy == "serial" else TIMED_FLOW_WAYS
+    most = TIMED_FLOW_WAYS_OF_SIZES if problem.topology.is_serial else TIMED_FLOW_WAYS
     whole = found.keeping(())
     images = (kinds.images(each.ranks) for each in whole)
     orbit = orbits(len(kinds), (each for each in images if each is not None))

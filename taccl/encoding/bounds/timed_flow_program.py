@@ -41,7 +41,7 @@ class Program(CellProgram):
     def __init__(self, view: View, layout: Layout, horizon_us: float, cell_us: float) -> None:
         super().__init__(horizon_us, cell_us)
         self._view, self._topology = view, view.problem.topology
-        self._is_serial = self._topology.occupancy == "serial"
+        self._is_serial = self._topology.is_serial
         self._far_us = view.instance.once(sizeless).distances_us
         self._share = self.model.add_variables(1, 0.0, 1.0, cost=-1.0)
         self._sent = [dict(self._sends(each)) for each in layout.commodities]

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_problems import Link, custom, full, grid, machine, problem, problems, ring, two_nodes
 
-from taccl.encoding.bounds.orbits import Automorphisms, Kinds, joined, orbits
+from taccl.encoding.bounds.kinds import Kinds
+from taccl.encoding.bounds.orbits import Automorphisms, joined, orbits
 from taccl.model.automorphism import broken_by
 from taccl.model.problem import Problem
 
