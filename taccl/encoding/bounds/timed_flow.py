@@ -20,8 +20,9 @@ d_lj the least that a send of class j takes:
   what a send lasts after it has kept the port busy.
 
 *Classes of sends.* Where alpha keeps ports busy, a send of B MB takes alpha + B beta, and each MB of it keeps
-a port busy for alpha / B + beta. A class holds the sends of B1 to B2 MB, takes B1 at least, and is charged
-alpha / B2 + beta. Its busy time surely lies in a window if that of B2 does.
+a port busy for alpha / B + beta. A class holds the sends of B1 to B2 MB, takes as long as B1 at least, and is
+charged alpha / B2 + beta. Its busy time surely lies in a window if that of B2 does. No send has a chunk twice
+(`Schedule.check`), so none has more MB than there are.
 
 Where alpha keeps no port busy, sends are cut into *pieces* as small as one likes that begin one after
 another: each begins no sooner than its send did and ends no later (where ports are busy at the ends, pieces
