@@ -92,6 +92,7 @@ class LineAlgorithm:
     mean_hops : n -> how many hops a block has on average in `route`, about.
     fits : whether it is for n positions; the others are only called where it is.
     is_variant : whether there is another that is mostly as good, so that this one may come later.
+    of_libraries : whether NCCL, RCCL or an MPI run it.
     """
 
     name: str
@@ -105,6 +106,7 @@ class LineAlgorithm:
     mean_hops: Callable[[int], float] = lambda n: 1.0
     fits: Callable[[int], bool] = lambda n: True
     is_variant: bool = False
+    of_libraries: bool = True
 
     def spreads(self, n: int) -> tuple[Spread, ...]:
         """By these equal parts of the data are spread, so that all links carry as much."""

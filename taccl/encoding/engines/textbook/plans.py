@@ -31,6 +31,7 @@ from taccl.encoding.engines.textbook.lines import (
     totals_of,
 )
 from taccl.encoding.engines.textbook.node_rounds import by_copy_rounds, by_sum_rounds
+from taccl.encoding.engines.textbook.offsets import by_offsets
 from taccl.encoding.engines.textbook.parts import Parts
 from taccl.encoding.engines.textbook.pipelines import by_pipelines
 from taccl.encoding.engines.textbook.ring import RING, RING_BOTH_DIRECTIONS
@@ -137,8 +138,12 @@ def _algorithm(plans: Plans, parts: Parts, by_end: bool = False) -> Algorithm:
         deals_by_end=by_end and parts.kind == "routed",
         is_explicit=bool(plans[0].whole),
         is_combined=len(plans) > 1 and plans[0].grid.ndim > 1,
-        of_libraries=plans[0].grid.ndim == 1,
+        of_libraries=plans[0].grid.ndim == 1 and _all_of_libraries(plans[0]),
     )
+
+
+def _all_of_libraries(plan: GridAlgorithm) -> bool:
+    return all(algorithm.of_libraries for _, algorithm in (*plan.stages, *plan.whole))
 
 
 def _share(plan: GridAlgorithm, owner: IntArray) -> IntArray:
@@ -229,6 +234,7 @@ def _on_lines(problem: Problem, parts: Parts) -> Iterator[Plans]:
     is_gathered = parts.kind == "spread" and not parts.is_from_one
     (along,) = lines_along(problem, parts, line, lines_for(parts))
     every = (*along, *lines_for(parts)(ranks), BRUCK, *([PAT] if is_gathered else []))
+    every += tuple(by_offsets(problem, parts))
     for algorithm in dict.fromkeys(every):
         yield (_one(line, algorithm),)
     yield from _rings(problem, parts)

@@ -108,6 +108,13 @@ LEADERS_MOST_RANKS = 512
 #: In how many rounds at most, and how many choices of radices there are of the fewest.
 NODE_ROUNDS_MOST, NODE_ROUNDS_RADICES = 6, 2
 
+# --- offsets
+
+#: Finding 24 offsets for so many ranks takes 0.08 s, and 40 for twice as many 0.4 s; that many rounds of it.
+OFFSETS_MOST_RANKS, OFFSETS_SWEEPS = 256, 50
+#: How many numbers of steps are tried, of those that the fewest blocks promise most for.
+OFFSETS_TRIED = 3
+
 # --- pipelines
 
 #: In how many batches at most, and how many times the first the largest is. dgx2 x2, AllReduce of 1 MB: 3
