@@ -85,7 +85,8 @@ class Style(NamedTuple):
     Parameters
     ----------
     counts_root : whether the root is a holder that others are near to.
-    even : how much a chunk that a rank has got already counts against its next, next to a holder of the next.
+    even : how much each rank that what a rank has got brought nearer counts against its next chunk, next to a
+        holder of that. So those who pass on take turns.
     most : the most chunks in a send of those that nobody but its receiver waits for.
     once : whether the root's node sends no chunk out again before all have left it.
     help_us : a send that ends by then may come from a holder that is not the nearest, over idle ports.
@@ -110,7 +111,8 @@ class _State(NamedTuple):
     soon_us, around : shape (num_ranks, num_chunks); the earliest end of a send from a nearest holder if ports
         are free, and the number of nearest holders.
     has, lacks : shape (num_ranks, num_chunks); what is on its way is neither.
-    holders, got : shapes (num_chunks,), (num_ranks,).
+    holders : shape (num_chunks,).
+    got : shape (num_ranks,); to how many ranks what each has got brought a chunk nearer, itself included.
     has_left : shape (num_chunks,); whether a chunk has left the root's node.
     free_us : shape (num_ports,).
     event_us, event : the heap of ends of sends, and of moments at which links may start, as -1 - wake.
@@ -268,7 +270,7 @@ def _bring(chunk: int, v: int, there_us: float, net: Any, state: Any) -> None:
     state.holders[chunk] += 1
     while state.numbers[3] < len(state.holders) and state.holders[state.numbers[3]] == len(near_us):
         state.numbers[3] += 1
-    state.got[v] += 1
+    state.got[v] += state.gain[v, chunk]
     state.numbers[2] += len(near_us) // _OF_A_LOOK
     for w in range(len(near_us)):
         if abs(far_us[v, w] - near_us[w]) <= near_us[w] * _SAME:
