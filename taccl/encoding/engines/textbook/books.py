@@ -13,10 +13,11 @@ from taccl.encoding.engines.textbook.estimates import Load, load_of
 from taccl.encoding.engines.textbook.parts import Parts, parts_of
 from taccl.encoding.engines.textbook.plans import algorithms
 from taccl.encoding.engines.textbook.rough import Rough
-from taccl.encoding.engines.textbook.schedules import backwards, rows_of, timed
+from taccl.encoding.engines.textbook.schedules import backwards, go_apart, rows_of, timed
 from taccl.encoding.engines.textbook.tuning import (
     A_BATCH_AS_WRITTEN,
     AN_ESTIMATE_AS_WRITTEN,
+    BACKWARDS_AS_TIMED,
     CELLS_AS_WRITTEN,
     CHUNKS_AS_TIMED,
     COLUMNS_AS_TIMED,
@@ -56,12 +57,16 @@ class Work:
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """An algorithm with a number of batches, and about how long it will take."""
+    """An algorithm with a number of batches, and about how long it will take.
+
+    `apart` : whether its chunks may be sent one by one, as of `Books.schedule`.
+    """
 
     books: Books
     algorithm: Algorithm
     batches: int
     estimate_us: float
+    apart: bool = False
 
     @property
     def name(self) -> str:
@@ -70,10 +75,17 @@ class Candidate:
     @property
     def work(self) -> int:
         """About how much work it is to time it, in sends."""
-        sends = self.batches * self.algorithm.moves
+        sends, rows = self.batches * self.algorithm.moves, self.algorithm.rows * self.books.parts.most_pieces
+        if self.apart and go_apart(self.books.requested, rows):
+            sends = rows
         if sends > MOST_TO_REORDER and not self.algorithm.is_explicit:
             sends //= COLUMNS_AS_TIMED
-        return sends + self.algorithm.rows * self.books.parts.most_pieces // CHUNKS_AS_TIMED
+        work = sends + rows // CHUNKS_AS_TIMED
+        return work * BACKWARDS_AS_TIMED if self.books.are_backwards else work
+
+    def schedule(self, seen: set[int]) -> Schedule | None:
+        """What it comes to, as of `Books.schedule`."""
+        return self.books.schedule(self.algorithm, self.batches, seen, self.apart)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +112,11 @@ class Books:
         return tuple(each for each in self._every if each.rows * self.parts.most_pieces <= MOST_ROWS)
 
     @property
+    def are_backwards(self) -> bool:
+        """Whether schedules are read backwards."""
+        return self.requested is not self.problem
+
+    @property
     def leaves_out(self) -> bool:
         """Whether some are too large to be timed."""
         return len(self.algorithms) < len(self._every)
@@ -117,6 +134,7 @@ class Books:
         budget: Budget,
         wanted: Callable[[Algorithm], bool] = lambda algorithm: True,
         first: Callable[[str], float] | None = None,
+        apart: bool = False,
     ) -> Iterator[Candidate]:
         """All that the machine has the links for, each in 1, 2, 4, ... batches as long as that is promising.
 
@@ -151,7 +169,7 @@ class Books:
                 work.did(sends + self._looked_at // CELLS_AS_WRITTEN if sends else 0)
                 if time_us is None or time_us > PROMISING * least_us:
                     break
-                yield Candidate(self, algorithm, batches, time_us)
+                yield Candidate(self, algorithm, batches, time_us, apart)
                 least_us, best_us = min(least_us, time_us), min(best_us, time_us)
 
     def _in_order(
@@ -220,15 +238,20 @@ class Books:
             self._last_load[key] = load_of(self.requested, sends, cut)
         return self._last_load[key]
 
-    def schedule(self, algorithm: Algorithm, batches: int, seen: set[int]) -> Schedule | None:
-        """What an algorithm comes to; None if it cannot be, or is one of those `seen` by their hash."""
+    def schedule(
+        self, algorithm: Algorithm, batches: int, seen: set[int], apart: bool = False
+    ) -> Schedule | None:
+        """What an algorithm comes to; None if it cannot be, or is one of those `seen` by their hash.
+
+        `apart` : each chunk by itself where that costs nothing (`schedules.go_apart`).
+        """
         cut, sends = algorithm.built(self.parts, batches)
-        rows = rows_of(self.requested, sends, cut)
+        rows = rows_of(self.requested, sends, cut, apart)
         if rows is None or hash(rows) in seen:
             return None
         seen.add(hash(rows))
         schedule = timed(self.requested, sends, rows)
-        if schedule is None or self.requested is self.problem:
+        if schedule is None or not self.are_backwards:
             return schedule
         return backwards(self.problem, schedule)
 

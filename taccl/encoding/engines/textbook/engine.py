@@ -53,7 +53,7 @@ def textbook(
 ) -> Iterator[Update]:
     """Yield textbook schedules better than `incumbent`, until all are tried or the budget is over."""
     best_us = float("inf") if incumbent is None else incumbent.makespan_us
-    for schedule in _improving(built(instance, budget, known_us=best_us), best_us):
+    for schedule in _improving(built(instance, budget, known_us=best_us, apart=True), best_us):
         best_us = schedule.makespan_us
         yield Update("textbook", schedule)
     if (lifted := _of_quotient(instance, budget, best_us)) is not None:
@@ -88,7 +88,7 @@ def _promising_most(instance: Instance | None, budget: Budget) -> Schedule | Non
         is_in_any_case = not timed and not candidate.algorithm.is_explicit and candidate.work <= ONE_TIMED
         if candidate.work > left and not is_in_any_case:
             continue
-        schedule = books.schedule(candidate.algorithm, candidate.batches, set())
+        schedule = candidate.schedule(set())
         left -= candidate.work if candidate.work <= left else 0
         if schedule is not None:
             timed.append(schedule)
@@ -136,13 +136,15 @@ def built(
     budget: Budget,
     wanted: Callable[[Algorithm], bool] = lambda algorithm: True,
     known_us: float = float("inf"),
+    apart: bool = False,
 ) -> Iterator[tuple[str, Schedule]]:
     """Schedules with the names of their algorithms, the most promising first.
 
-    `wanted` : whether an algorithm is; `known_us` : how long the best takes that there is.
+    `wanted` : whether an algorithm is; `known_us` : how long the best takes that there is; `apart` : whether
+    chunks that books send together may go one by one.
     """
     if books := instance.once(books_of):
-        every = books.candidates(budget.share(WRITING), wanted)
+        every = books.candidates(budget.share(WRITING), wanted, apart=apart)
         turns = few_equivalent_first(every) if books.has_many else [(0, each) for each in every]
         yield from _in_time(turns, budget, BEFORE_HOPELESS, MOST_IN_VAIN, known_us)
 
@@ -201,7 +203,8 @@ def fastest(instances: Sequence[Instance], budget: Budget) -> Iterator[Schedule]
         if number and not budget.remaining_s():
             break
         share = writing.share(1 / (len(every) - number))
-        candidates += books.candidates(share, lambda each: each.name in promise, promise.__getitem__)
+        are_promising = (lambda each: each.name in promise), promise.__getitem__
+        candidates += books.candidates(share, *are_promising, apart=True)
     yield from _improving(_in_time(least_work_first(candidates, budget), budget))
 
 
@@ -244,7 +247,7 @@ def _in_time(
         is_needed = is_first and estimate_us < MUCH_FASTER * known_us < float("inf")
         if (hopeless and work.done > surely) or not (is_needed or work.allows(candidate.work)):
             continue
-        schedule = candidate.books.schedule(candidate.algorithm, candidate.batches, seen)
+        schedule = candidate.schedule(seen)
         if schedule is not None:
             work.did(candidate.work)
             in_vain = 0 if schedule.makespan_us < best_us - TOLERANCE_US else in_vain + 1

@@ -16,7 +16,7 @@ from taccl.encoding.core.sequence import in_sequence
 from taccl.encoding.core.timing import Decision, predecessors
 from taccl.encoding.engines.textbook.parts import Cut
 from taccl.encoding.engines.textbook.sends import Ragged, Sends
-from taccl.encoding.engines.textbook.tuning import MOST_CHUNKS_TO_REORDER, MOST_TO_REORDER
+from taccl.encoding.engines.textbook.tuning import MOST_APART, MOST_CHUNKS_TO_REORDER, MOST_TO_REORDER
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
@@ -48,8 +48,11 @@ class Rows:
         return hash(tuple(column.tobytes() for column in (self.link, self.adds, self.group, self.chunk)))
 
 
-def rows_of(problem: Problem, sends: Sends, cut: Cut) -> Rows | None:
-    """The sends over links; None if a link is missing, or may not carry what an owner sends over it."""
+def rows_of(problem: Problem, sends: Sends, cut: Cut, apart: bool = False) -> Rows | None:
+    """The sends over links, or, if they may be `apart`, each chunk of them where `go_apart` says so.
+
+    None if a link is missing, or may not carry what an owner sends over it.
+    """
     link = links_of(problem, sends)
     if (link < 0).any():
         return None
@@ -59,7 +62,8 @@ def rows_of(problem: Problem, sends: Sends, cut: Cut) -> Rows | None:
     if may_use is not None and not may_use[problem.collective.owner[chunks.values], link[of_send]].all():
         return None
     count = np.bincount(of_send, minlength=len(link))
-    parts = -(-count // problem.max_group)
+    is_apart = apart and go_apart(problem, len(chunks.values))
+    parts = count if is_apart else -(-count // problem.max_group)
     within = np.arange(len(of_send)) - np.repeat(np.cumsum(count) - count, count)
     part = (within * parts[of_send] + parts[of_send] - 1) // count[of_send]
     return Rows(
@@ -70,6 +74,11 @@ def rows_of(problem: Problem, sends: Sends, cut: Cut) -> Rows | None:
         cell=np.repeat(np.arange(len(chunks.count)), chunks.count),
         batch=np.repeat(cut.batch[sends.units.values[sends.units.first]], parts),
     )
+
+
+def go_apart(problem: Problem, rows: int) -> bool:
+    """Whether each chunk goes by itself once it is there: alpha keeps no port busy, and rows are few."""
+    return not problem.topology.is_serial and rows <= MOST_APART
 
 
 def timed(problem: Problem, sends: Sends, rows: Rows) -> Schedule | None:

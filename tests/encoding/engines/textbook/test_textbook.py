@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from registered import greedy, textbook
 from small_problems import (
     ENGINE_BETAS,
+    Link,
     custom,
     custom_problems,
     full,
@@ -50,7 +51,7 @@ from taccl.encoding.engines.textbook.tuning import AN_ESTIMATE_AS_WRITTEN, WRITT
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.solve import solve
 from taccl.model.collectives import COLLECTIVES, make_collective
-from taccl.model.network import LogicalTopology
+from taccl.model.network import LogicalTopology, Occupancy
 from taccl.model.problem import Problem, RoutingLimits
 from taccl.model.schedule import Schedule
 from taccl.support.budget import Budget
@@ -546,3 +547,30 @@ def test_what_lacks_a_link_is_work_too() -> None:
     assert 0 < len(written) < len(books.algorithms) / 2
     spent = (before - budget.remaining_s()) * WRITTEN_PER_S
     assert spent >= AN_ESTIMATE_AS_WRITTEN * len(books.algorithms)
+
+
+@pytest.mark.parametrize(
+    ("occupancy", "together_us", "apart_us"),
+    [
+        (
+            "pipelined",
+            2 * 3.0 + 3 * 1.0,
+            2 * 3.0 + 2 * 1.0,
+        ),  # a rank's own chunk leaves before the other is there
+        ("serial", 2 * 3.0 + 3 * 1.0, 2 * 3.0 + 3 * 1.0),
+    ],
+)
+def test_chunks_of_a_send_go_one_by_one_where_alpha_keeps_no_port_busy(
+    occupancy: Occupancy, together_us: float, apart_us: float
+) -> None:
+    """Doubling on four ranks with a port each: the second send has what came by the first."""
+    links: list[Link] = [(a, b, 3.0, 1.0) for a in range(4) for b in range(4) if a != b]
+    out = [[number for number, link in enumerate(links) if link[0] == rank] for rank in range(4)]
+    books = Instance(problem(machine(4, links, occupancy, out), "allgather")).once(books_of)
+    assert books is not None
+    algorithm = next(each for each in books.algorithms if each.name == DOUBLING.name)
+    for apart, time_us in ((False, together_us), (True, apart_us)):
+        schedule = Candidate(books, algorithm, 1, time_us, apart).schedule(set())
+        assert schedule is not None
+        schedule.check()
+        assert schedule.makespan_us == pytest.approx(time_us)
