@@ -85,7 +85,7 @@ class Style(NamedTuple):
     Parameters
     ----------
     counts_root : whether the root is a holder that others are near to.
-    even : how much each rank that what a rank has got brought nearer counts against its next chunk, next to a
+    even : how much each rank that a rank's chunks brought nearer counts against its next chunk, next to a
         holder of that. So those who pass on take turns.
     most : the most chunks in a send of those that nobody but its receiver waits for.
     once : whether the root's node sends no chunk out again before all have left it.
@@ -112,7 +112,7 @@ class _State(NamedTuple):
         are free, and the number of nearest holders.
     has, lacks : shape (num_ranks, num_chunks); what is on its way is neither.
     holders : shape (num_chunks,).
-    got : shape (num_ranks,); to how many ranks what each has got brought a chunk nearer, itself included.
+    duty : shape (num_ranks,); how many ranks each has brought a chunk nearer to, itself included.
     has_left : shape (num_chunks,); whether a chunk has left the root's node.
     free_us : shape (num_ports,).
     event_us, event : the heap of ends of sends, and of moments at which links may start, as -1 - wake.
@@ -128,7 +128,7 @@ class _State(NamedTuple):
     has: Any
     lacks: Any
     holders: Any
-    got: Any
+    duty: Any
     has_left: Any
     free_us: Any
     event_us: Any
@@ -257,7 +257,7 @@ def _urgent(link: int, now_us: float, net: Any, style: Any, state: Any) -> Any:
                 value -= worth / (1.0 + state.soon_us[v, chunk]) + state.around[v, chunk] / worth
             if value > most and (is_near or may_help):
                 best, most = chunk, value
-    return best, style.even * state.got[v] - most + 0.1 * np.random.random()
+    return best, style.even * state.duty[v] - most + 0.1 * np.random.random()
 
 
 @compiled_in_place
@@ -270,7 +270,7 @@ def _bring(chunk: int, v: int, there_us: float, net: Any, state: Any) -> None:
     state.holders[chunk] += 1
     while state.numbers[3] < len(state.holders) and state.holders[state.numbers[3]] == len(near_us):
         state.numbers[3] += 1
-    state.got[v] += state.gain[v, chunk]
+    state.duty[v] += state.gain[v, chunk]
     state.numbers[2] += len(near_us) // _OF_A_LOOK
     for w in range(len(near_us)):
         if abs(far_us[v, w] - near_us[w]) <= near_us[w] * _SAME:

@@ -59,15 +59,15 @@ def in_steps(n: int, steps: int) -> LineAlgorithm:
     """
     offsets = offsets_of(n, steps)
     subset = subsets(n, offsets)
+    moved = np.cumsum(offsets[:, None] * subset, axis=0)
 
     def route(_: int, begin: IntArray, end: IntArray) -> Hops:
-        distance, moved = (end - begin) % n, np.zeros(len(begin), dtype=np.int64)
+        distance = (end - begin) % n
 
         def across(step: int) -> Hops:
             block = np.flatnonzero(subset[step, distance])
-            at = (begin[block] + moved[block]) % n
-            moved[block] += offsets[step]
-            return hops(step, at, (at + offsets[step]) % n, block)
+            to = begin[block] + moved[step, distance[block]]
+            return hops(step, (to - offsets[step]) % n, to % n, block)
 
         return joined(*map(across, range(steps)))
 
