@@ -74,9 +74,9 @@ def in_steps(n: int, steps: int) -> LineAlgorithm:
     return LineAlgorithm(
         f"{steps} offsets",
         ALL_PAIRS.spread,
-        sends=lambda n: steps,
+        sends=lambda _: steps,
         route=route,
-        mean_hops=lambda n: float(subset.sum()) / n,
+        mean_hops=lambda _: float(subset.sum()) / n,
         fits=lambda many: many == n,
         of_libraries=False,
     )

@@ -50,8 +50,8 @@ MOST_CHUNKS_TO_REORDER = 400_000
 #: Those are timed as columns, which takes this many times less.
 COLUMNS_AS_TIMED = 6
 #: Where alpha keeps no port busy, up to so many chunks are sent one by one: AllGather of 256 KB on
-#: fat-tree:8x8:2 in 5 s 10.99 -> 10.24 us, on dragonfly:4x4x2 16.27 -> 14.28. With twice as many an AllReduce
-#: of 1 MB on the fat tree, 16,128 sends in two chunks, has no time for four: 52.0 us, not 48.5.
+#: fat-tree:8x8:2 in 5 s 10.99 -> 10.49 us, on dragonfly:4x4x2 16.27 -> 14.28. An AllReduce, whose sends say
+#: what they carry, takes longer to time so: of 1 MB on fat-tree:4x4 43.7 us, and 42.1 without.
 MOST_APART = 10_000
 #: Copies that are read backwards as sums take so many times as long: ReduceScatter of 8,064 sends 0.46 s.
 BACKWARDS_AS_TIMED = 3

@@ -552,11 +552,8 @@ def test_what_lacks_a_link_is_work_too() -> None:
 @pytest.mark.parametrize(
     ("occupancy", "together_us", "apart_us"),
     [
-        (
-            "pipelined",
-            2 * 3.0 + 3 * 1.0,
-            2 * 3.0 + 2 * 1.0,
-        ),  # a rank's own chunk leaves before the other is there
+        # A rank's own chunk leaves before the other is there.
+        ("pipelined", 2 * 3.0 + 3 * 1.0, 2 * 3.0 + 2 * 1.0),
         ("serial", 2 * 3.0 + 3 * 1.0, 2 * 3.0 + 3 * 1.0),
     ],
 )
