@@ -18,7 +18,7 @@ from taccl.encoding.bounds.stream import (
     quick_bound,
 )
 from taccl.encoding.bounds.views import View
-from taccl.encoding.bounds.volume import between_nodes, between_nodes_for_any_chunks
+from taccl.encoding.bounds.volume import soonest
 
 __all__ = [
     "BOUNDS",
@@ -30,11 +30,10 @@ __all__ = [
     "View",
     "all_bounds",
     "any_chunks_bound",
-    "between_nodes",
-    "between_nodes_for_any_chunks",
     "declined",
     "known_bounds",
     "lower_bound",
     "proofs",
     "quick_bound",
+    "soonest",
 ]

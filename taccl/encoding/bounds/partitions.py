@@ -65,8 +65,8 @@ def partitions(problem: Problem, cuts: Sequence[Cut]) -> Iterator[Partition]:
 
 def _all(problem: Problem, cuts: Sequence[Cut]) -> Iterator[Partition]:
     topology = problem.topology
-    num_ranks, num_nodes = topology.num_ranks, topology.num_nodes
-    yield Partition(np.arange(num_ranks), f"{num_ranks} ranks")
+    num_nodes = topology.num_nodes
+    yield alone(problem)
     node = numbered(topology.node_of)
     if num_nodes > 1:
         yield by_nodes(problem)
@@ -78,6 +78,18 @@ def _all(problem: Problem, cuts: Sequence[Cut]) -> Iterator[Partition]:
     yield from _by_speed(problem)
     for cut in cuts:
         yield sides_of(problem, cut)
+
+
+def alone(problem: Problem) -> Partition:
+    """Each rank a part."""
+    return Partition(np.arange(problem.num_ranks), f"{problem.num_ranks} ranks")
+
+
+def busiest(problem: Problem) -> Partition:
+    """The rank at which most chunks start or are wanted, such as a root, and the rest."""
+    ends = np.concatenate([each.rank for each in (problem.collective.inputs, problem.collective.outputs)])
+    rank = int(np.bincount(ends, minlength=problem.num_ranks).argmax())
+    return Partition((np.arange(problem.num_ranks) == rank).astype(np.int64), f"rank {rank} and the rest")
 
 
 def by_nodes(problem: Problem) -> Partition:
@@ -166,6 +178,9 @@ class Counts:
         """How many transfers there must be between the parts, for all chunks together."""
         if self.spanned_by_all is not None:
             return self.spanned_by_all * (len(np.unique(partition.part_of[self._spanned])) - 1)
+        if self._demand.moves_pairwise:
+            collective, part_of = self._demand.collective, partition.part_of
+            return int((part_of[collective.source] != part_of[collective.destination]).sum())
         key = partition.part_of.tobytes()
         if key not in self._of:
             at_once = max(1, PARTITIONS_CELLS // partition.num_parts)

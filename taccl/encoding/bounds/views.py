@@ -123,11 +123,12 @@ def views(instance: Instance) -> tuple[View, ...]:
 def _views(requested: Instance) -> tuple[View, ...]:
     sizes = requested.problem.sizes
     units = None if sizes is None else sizes / sizes.min()
-    first, *others = (replace(view, units=units) for view in _each(_relaxed(requested)))
+    first, *others = (replace(view, units=units) for view in _each(requested.once(relaxed_of)))
     return (replace(first, requested=requested), *others)
 
 
-def _relaxed(instance: Instance) -> Instance:
+def relaxed_of(instance: Instance) -> Instance:
+    """The problem relaxed, which may be itself; `instance.once(relaxed_of)`."""
     problem = instance.problem
     if not problem.features - {"reductions"}:
         return instance

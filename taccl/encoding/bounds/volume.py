@@ -19,9 +19,9 @@ from collections.abc import Iterable, Iterator
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.capacity import Covers, least_time, name_ports
 from taccl.encoding.bounds.cuts import Crossings
-from taccl.encoding.bounds.partitions import Counts, Partition, by_nodes, partitions
+from taccl.encoding.bounds.partitions import Counts, Partition, alone, busiest, by_nodes, partitions
 from taccl.encoding.bounds.tuning import VOLUME_UNITS, VOLUME_UNITS_PER_ROW
-from taccl.encoding.bounds.views import View
+from taccl.encoding.bounds.views import View, relaxed_of
 from taccl.encoding.instance import Instance
 from taccl.support.budget import Budget
 
@@ -44,12 +44,19 @@ def volume_bound(instance: Instance, parts: Iterable[Partition], budget: Budget 
     return best
 
 
-def between_nodes(instance: Instance) -> Proof:
-    """What nodes alone prove where all chunks span all ranks: there at once, with any number of ranks."""
-    knows = instance.features <= {"reductions"} and instance.problem.topology.num_nodes > 1
-    if not knows or instance.once(Counts).spanned_by_all is None:
-        return VOLUME.proof(0.0, "nothing is known at once")
-    return _at(instance, by_nodes(instance.problem))
+def soonest(instance: Instance) -> Iterator[Proof]:
+    """What nodes, ranks alone and the busiest rank prove: there soon, with any number of ranks.
+
+    First for any number of equal chunks, then for this one.
+    """
+    if VOLUME.reason_against(instance):
+        return
+    relaxed = instance.once(relaxed_of)
+    parts = [
+        part for part in (each(relaxed.problem) for each in (by_nodes, alone, busiest)) if part.num_parts > 1
+    ]
+    yield fluid_volume_bound(relaxed, parts)
+    yield volume_bound(relaxed, parts)
 
 
 def _at(instance: Instance, partition: Partition) -> Proof:
@@ -60,11 +67,6 @@ def _at(instance: Instance, partition: Partition) -> Proof:
     covers = instance.once(Covers).of(links)
     value_us, ports = max((least_time(transfers, cover.rates), len(cover.ports)) for cover in covers)
     return VOLUME.proof(value_us, f"{transfers} transfers between {partition.name} through {ports} ports")
-
-
-def between_nodes_for_any_chunks(instance: Instance) -> Proof:
-    """The same for any number of equal chunks."""
-    return fluid_volume_bound(instance, [by_nodes(instance.problem)])
 
 
 def fluid_volume_bound(instance: Instance, parts: Iterable[Partition], budget: Budget | None = None) -> Proof:

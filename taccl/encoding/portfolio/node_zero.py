@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from taccl.encoding.bounds import between_nodes, between_nodes_for_any_chunks
+from taccl.encoding.bounds import soonest
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import Engine
 from taccl.encoding.instance import Instance
@@ -33,9 +33,9 @@ def solve_node_0(
     SolverError : none of them plans one node's chunks.
     """
     instance = Instance(problem, is_quotient=True)
-    bound = between_nodes(instance)
-    journal.hears(between_nodes_for_any_chunks(instance))
-    yield Update("bounds", lower_bound_us=bound.value_us, bound_source=bound.witness)
+    for proof in soonest(instance):
+        journal.hears(proof)
+        yield Update("bounds", lower_bound_us=proof.value_us, bound_source=proof.witness)
     if all(engine.of_node_0 is None for engine in engines):
         raise SolverError(
             f"{', '.join(engine.name for engine in engines)} plans no single node of a cluster",

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from taccl.encoding.bounds import between_nodes, quick_bound
 from taccl.encoding.core.linear import check_solver
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
@@ -26,7 +25,6 @@ from taccl.encoding.portfolio.tuning import (
     SOLVE_BOUNDS_BETWEEN,
     SOLVE_HELPED,
     SOLVE_LEAST_TURN_S,
-    SOLVE_MANY_OUTPUTS,
 )
 from taccl.errors import NoScheduleInTime, SolverError, TopologyError, out_of_memory
 from taccl.model.problem import Problem
@@ -163,25 +161,11 @@ class _Search:
         """
         openings = self._openings()
         first = next(openings)
-        known = self._journal.guarded("bound", self._known_at_once())  # no failure costs the schedule
-        best = max(known, key=lambda update: update.lower_bound_us, default=Update("bound"))
+        best = max(self._bounds.at_once(), key=lambda update: update.lower_bound_us, default=Update("bound"))
         yield replace(first, lower_bound_us=best.lower_bound_us, bound_source=best.bound_source)
         yield from openings
         yield from self._bounds.quick(self._budget)
         yield from self._bounds.within(self._budget.share(SOLVE_BOUNDS))
-
-    def _known_at_once(self) -> Iterator[Update]:
-        """Bounds to report with the first schedule; if it is late, whoever listens stops there."""
-        quick = quick_bound(self._instance)
-        self._instance.proves(quick.value_us)
-        yield Update("bound", None, quick.value_us, quick.witness)
-        is_late = not self._budget.remaining_s()
-        if is_late or len(self._instance.problem.collective.outputs) > SOLVE_MANY_OUTPUTS:
-            nodes = between_nodes(self._instance)
-            self._instance.proves(nodes.value_us)
-            yield Update("bound", None, nodes.value_us, nodes.witness)
-        if is_late:
-            yield from self._bounds.quick(self._budget)
 
     def _openings(self) -> Iterator[Update]:
         """What the search begins with, the fastest first: what is known, and what is found at once.

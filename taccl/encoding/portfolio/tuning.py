@@ -30,7 +30,5 @@ SOLVE_BOUNDS, SOLVE_BOUNDS_BETWEEN = 1 / 4, 1 / 8
 #: Where work counts, the machine without helpers has all of it, counted apart, and engines that know helpers
 #: have this part of it once more.
 SOLVE_HELPED = 1 / 2
-#: With more outputs even quick bounds take seconds, so what nodes prove at once is reported before.
-SOLVE_MANY_OUTPUTS = 2**20
 #: In less time than this an engine only begins, or in less than the first schedule took.
 SOLVE_LEAST_TURN_S = 1.0

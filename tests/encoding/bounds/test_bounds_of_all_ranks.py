@@ -8,12 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_problems import full, problem, two_nodes
 
-from taccl.encoding.bounds import between_nodes, lower_bound
+from taccl.encoding.bounds import lower_bound, soonest
 from taccl.encoding.bounds.cuts import Crossings, members
 from taccl.encoding.bounds.latency import latency_bound
-from taccl.encoding.bounds.partitions import Counts, Partition, by_nodes, numbered
+from taccl.encoding.bounds.partitions import Counts, Partition, alone, busiest, by_nodes, numbered
 from taccl.encoding.bounds.volume import volume_bound
 from taccl.encoding.instance import Instance
+from taccl.model.collectives import COLLECTIVES
 from taccl.model.problem import Problem
 
 UNIFORM = ["allgather", "reducescatter", "allreduce", "broadcast"]
@@ -24,7 +25,10 @@ def requested(name: str) -> Problem:
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.sampled_from(UNIFORM), st.lists(st.integers(0, 3), min_size=5, max_size=5))
+@given(
+    st.sampled_from([*UNIFORM, "alltoall", "gather", "scatter"]),
+    st.lists(st.integers(0, 3), min_size=5, max_size=5),
+)
 def test_crossings_are_those_of_all_chunks_one_by_one(name: str, labels: list[int]) -> None:
     instance = Instance(requested(name))
     parts = Partition(numbered(np.array(labels)), "parts")
@@ -70,14 +74,18 @@ def test_copies_of_a_sum_go_the_ways_of_the_problem() -> None:
     assert copies is not None and copies.distances_us is instance.distances_us
 
 
-@pytest.mark.parametrize("name", UNIFORM)
-def test_what_nodes_prove_at_once_is_what_their_partition_proves(name: str) -> None:
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_what_is_soonest_is_what_nodes_ranks_and_the_busiest_rank_prove(name: str) -> None:
     instance = Instance(problem(two_nodes(), name, 2))
-    at_once = between_nodes(instance)
-    assert at_once.value_us == volume_bound(instance, [by_nodes(instance.problem)]).value_us > 0.0
-    assert at_once.value_us <= lower_bound(instance.problem).value_us
+    parts = [by_nodes(instance.problem), alone(instance.problem), busiest(instance.problem)]
+    fluid, whole = soonest(instance)
+    assert fluid.holds_for_any_chunks and 0.0 < fluid.value_us <= whole.value_us
+    assert whole.value_us == volume_bound(instance, parts).value_us <= lower_bound(instance.problem).value_us
 
 
-def test_nodes_prove_nothing_at_once_where_chunks_differ() -> None:
-    assert between_nodes(Instance(problem(two_nodes(), "alltoall", 1))).value_us == 0.0
-    assert between_nodes(Instance(requested("allgather"))).value_us == 0.0  # one node
+def test_the_busiest_rank_of_a_scatter_is_its_root() -> None:
+    assert busiest(problem(full(4), "scatter", 2)).part_of.tolist() == [1, 0, 0, 0]
+
+
+def test_one_rank_alone_proves_nothing() -> None:
+    assert [proof.value_us for proof in soonest(Instance(problem(full(1), "allgather", 1)))] == [0.0, 0.0]

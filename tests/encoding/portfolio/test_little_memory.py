@@ -59,7 +59,7 @@ def test_an_engine_that_needs_less_has_the_first_schedule(monkeypatch: pytest.Mo
 def test_a_first_schedule_is_kept_without_the_bounds_that_lack_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("taccl.encoding.portfolio.solve.quick_bound", lacks_memory)
+    monkeypatch.setattr("taccl.encoding.portfolio.alongside.quick_bound", lacks_memory)
     found = search(SMALL, SearchOptions(effort=100))
     found.schedule.check()
     assert "bound" in {failure.name for failure in found.failures}
