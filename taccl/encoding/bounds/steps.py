@@ -58,6 +58,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from taccl.encoding.bounds.layer import Layer
+from taccl.encoding.bounds.step_classes import Alike, linked, same_rows
 from taccl.encoding.bounds.step_loops import Chunk, Groups, Limits, Links, gather, inform
 from taccl.encoding.bounds.tuning import (
     STEPS_COMPILING_S,
@@ -171,17 +172,23 @@ def informed(
     most, grid = int(layer.wanted.sum()), _Grid.of(problem, horizon_us)
     links, link, pair = _slots(problem, layer, grid, outgoing=True)
     near = [np.sort(row) for row in distance_us[:, layer.wanted]] if near is None else near
-    first_near, near_us = _in_rows([grid.down(row[row <= horizon_us]) for row in near])
+    near = [grid.down(row[row <= horizon_us]) for row in near]
+    takes_us = grid.down(topology.duration_us(link, chunk_mb))
+    busy_us = grid.down(topology.port_busy_us(pair, chunk_mb))
+    alike = Alike.of(links, (takes_us, busy_us), (links.lag_us,), (layer.wanted, same_rows(near)))
     chunk = Chunk(
-        grid.down(topology.duration_us(link, chunk_mb)),
-        grid.down(topology.port_busy_us(pair, chunk_mb)),
-        *(layer.wanted.astype(np.int64), first_near, near_us),
+        *(takes_us[alike.link], busy_us[alike.link], layer.wanted[alike.rank].astype(np.int64)),
+        *_in_rows([near[rank] for rank in alike.rank]),
     )
     limits = _limits(at_ends, horizon_us, budget, len(link), inform)
     first, units = inform(
-        4 * len(link) * problem.num_ranks, links=links, chunk=chunk, most=most, limits=limits
+        4 * len(alike.link) * len(alike.rank),
+        links=alike.links(links),
+        chunk=chunk,
+        most=most,
+        limits=limits,
     )
-    return _steps(first, units, most, limits, budget)
+    return alike.for_all(_steps(first, units, most, limits, budget))
 
 
 def gathered(
@@ -225,20 +232,24 @@ def gathered(
     largest = many if divisible else np.minimum(many, problem.max_group)
     ranks = problem.num_ranks
     come = [Steps() for _ in range(ranks)] if arrivals is None else arrivals
+    enough = np.full(ranks, most) if enough is None else enough
+    near = [np.empty(0)] * ranks if near is None else [grid.down(row) for row in near]
+    costs = _costs_of_groups(problem, grid, link, pair, largest, many, at_ends, divisible)
+    through = _most_through(layer, links, link, held)
+    begin_with = same_rows(near), same_rows([np.array([*each.times, *each.counts]) for each in come])
+    alike = Alike.of(links, costs[:3], (links.lag_us, through), (held, enough, *begin_with))
+    come = [come[rank] for rank in alike.rank]
     groups = Groups(
-        *_costs_of_groups(problem, grid, link, pair, largest, many, at_ends, divisible),
-        _most_through(layer, links, link, held),
-        held.astype(np.int64),
-        np.full(ranks, most) if enough is None else enough.astype(np.int64),
-        *_in_rows([np.empty(0)] * ranks if near is None else [grid.down(row) for row in near]),
+        *(costs[0][alike.link], costs[1][alike.link], costs[2][alike.link], *costs[3:]),
+        *(through[alike.slot], held[alike.rank].astype(np.int64), enough[alike.rank].astype(np.int64)),
+        *_in_rows([near[rank] for rank in alike.rank]),
         *_in_rows([np.array(steps.times) for steps in come]),
         np.concatenate([np.array(steps.counts, dtype=np.int64) for steps in come]),
     )
     limits = _limits(at_ends, horizon_us, budget, len(link), gather)
-    first, units = gather(
-        _rows(gather, len(link) * most, budget), links=links, groups=groups, most=most, limits=limits
-    )
-    return _steps(first, units, most, limits, budget)
+    rows = _rows(gather, len(alike.link) * most, budget)
+    first, units = gather(rows, links=alike.links(links), groups=groups, most=most, limits=limits)
+    return alike.for_all(_steps(first, units, most, limits, budget))
 
 
 @dataclass(frozen=True)
@@ -308,16 +319,14 @@ def _slots(problem: Problem, layer: Layer, grid: _Grid, outgoing: bool) -> tuple
     link, key = link[order], key[order]
     pair, keys = at_end[link], np.unique(key)
     slot = np.searchsorted(keys, key)
-    rank_of_slot, every = keys // topology.num_ports, np.arange(topology.num_ranks + 1)
     lag_us = np.full(len(keys), np.inf)
     np.minimum.at(lag_us, slot, after_port_us(problem, link, pair))
-    of_far = np.argsort(far[link], kind="stable")
-    links = Links(
-        *(slot, near[link], far[link], np.searchsorted(slot, np.arange(len(keys) + 1))),
-        *(rank_of_slot, grid.down(lag_us), np.searchsorted(rank_of_slot, every)),
-        *(np.searchsorted(far[link][of_far], every), of_far),
+    rank_of_slot = keys // topology.num_ports
+    return (
+        linked(slot, near[link], far[link], rank_of_slot, grid.down(lag_us), topology.num_ranks),
+        link,
+        pair,
     )
-    return links, link, pair
 
 
 def port_at_end(problem: Problem, rank: IntArray) -> IntArray:
