@@ -55,7 +55,7 @@ class Bound:
     prove : see `Prove`. What it yields is true whenever it stops.
     features : the features of problems that the argument allows for. A problem with another one is skipped,
         so a new feature makes a bound absent and never wrong.
-    is_quick : whether it is there at once, on any machine; then it is asked once of an instance.
+    is_quick : whether it is there at once, on any machine.
     has_any_chunks : whether it begins with proofs that hold for any number of equal chunks.
     is_of_any_chunks : whether all of them do, so that the yardstick is what is known of that.
     is_of_alphas : whether those proofs count alphas; others count bytes over bandwidth.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from taccl.encoding.bounds.bound import Bound, Proof
 from taccl.encoding.bounds.latency import LATENCY, arrival_bound, latency_bound
 from taccl.encoding.bounds.registry import known_bounds
+from taccl.encoding.bounds.tuning import STREAM_AGAIN
 from taccl.encoding.bounds.views import views
 from taccl.encoding.instance import Instance
 from taccl.model.problem import Problem
@@ -38,32 +40,56 @@ def proofs(
         instance.proves(first.value_us)
         yield first
         return
+    asked = instance.once(_asked)
     for bound in known_bounds() if bounds is None else bounds:
         if bound.reason_against(instance) or (any_chunks and not bound.has_any_chunks):
             continue
-        kept = instance.once(_kept)
-        if bound.name in kept:
-            yield from (proof for proof in kept[bound.name] if proof.holds_for_any_chunks or not any_chunks)
+        left_s = budget.remaining_s()
+        before = asked.get(bound.name)
+        if before is not None and left_s < before.again_s:
+            yield from (proof for proof in before.said if proof.holds_for_any_chunks or not any_chunks)
             continue
-        saying: list[Proof] = []
-        for view in views(instance):
-            if not budget.remaining_s():
+        if not left_s:
+            return
+        said: list[Proof] = []
+        for proof in _asking(instance, bound, budget, any_chunks):
+            said.append(proof)
+            yield proof
+            if math.isinf(proof.value_us):
                 return
-            known_us = instance.any_chunks_us if bound.is_of_any_chunks else instance.bound_us
-            for proof in bound.prove(view, known_us, budget):
-                if any_chunks and not proof.holds_for_any_chunks:
-                    break  # what follows holds for this number only
-                instance.proves(proof.value_us, proof.holds_for_any_chunks)
-                saying.append(proof)
-                yield proof
-                if math.isinf(proof.value_us):
-                    return
-        if bound.is_quick and not any_chunks and budget.remaining_s():
-            kept[bound.name] = saying
+        if not any_chunks:
+            asked[bound.name] = _Asked.of(left_s, budget.remaining_s(), said)
 
 
-def _kept(instance: Instance) -> dict[str, list[Proof]]:
-    """Where proofs of quick bounds are kept that no budget cut short; `instance.once(_kept)`."""
+def _asking(instance: Instance, bound: Bound, budget: Budget, any_chunks: bool) -> Iterator[Proof]:
+    """What one bound proves of each view, as long as there is time."""
+    for view in views(instance):
+        if not budget.remaining_s():
+            return
+        known_us = instance.any_chunks_us if bound.is_of_any_chunks else instance.bound_us
+        for proof in bound.prove(view, known_us, budget):
+            if any_chunks and not proof.holds_for_any_chunks:
+                break  # what follows holds for this number only
+            instance.proves(proof.value_us, proof.holds_for_any_chunks)
+            yield proof
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What a bound said of an instance, and with how many seconds it is worth asking again."""
+
+    again_s: float
+    said: list[Proof]
+
+    @staticmethod
+    def of(had_s: float, left_s: float, said: list[Proof]) -> _Asked:
+        """After it had so much, of which so much is left: what ends early has said all."""
+        ended_early = left_s > 0 and not had_s - left_s > had_s / STREAM_AGAIN  # both may be infinite
+        return _Asked(math.inf if ended_early else had_s * STREAM_AGAIN, said)
+
+
+def _asked(instance: Instance) -> dict[str, _Asked]:
+    """By the names of bounds; `instance.once(_asked)`."""
     return {}
 
 
