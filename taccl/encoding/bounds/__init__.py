@@ -16,6 +16,7 @@ from taccl.encoding.bounds.stream import (
     lower_bound,
     proofs,
     quick_bound,
+    times_asked,
 )
 from taccl.encoding.bounds.views import View
 from taccl.encoding.bounds.volume import soonest
@@ -36,4 +37,5 @@ __all__ = [
     "proofs",
     "quick_bound",
     "soonest",
+    "times_asked",
 ]

@@ -58,7 +58,8 @@ def proofs(
             if math.isinf(proof.value_us):
                 return
         if not any_chunks:
-            asked[bound.name] = _Asked.of(left_s, budget.remaining_s(), said)
+            times = 1 if before is None else before.times + 1
+            asked[bound.name] = _Asked.of(times, left_s, budget.remaining_s(), said)
 
 
 def _asking(instance: Instance, bound: Bound, budget: Budget, any_chunks: bool) -> Iterator[Proof]:
@@ -76,16 +77,23 @@ def _asking(instance: Instance, bound: Bound, budget: Budget, any_chunks: bool) 
 
 @dataclass(frozen=True)
 class _Asked:
-    """What a bound said of an instance, and with how many seconds it is worth asking again."""
+    """What a bound said of an instance, how often it was asked, and from how many seconds on it is again."""
 
+    times: int
     again_s: float
     said: list[Proof]
 
     @staticmethod
-    def of(had_s: float, left_s: float, said: list[Proof]) -> _Asked:
+    def of(times: int, had_s: float, left_s: float, said: list[Proof]) -> _Asked:
         """After it had so much, of which so much is left: what ends early has said all."""
         ended_early = left_s > 0 and not had_s - left_s > had_s / STREAM_AGAIN  # both may be infinite
-        return _Asked(math.inf if ended_early else had_s * STREAM_AGAIN, said)
+        return _Asked(times, math.inf if ended_early else had_s * STREAM_AGAIN, said)
+
+
+def times_asked(instance: Instance, bound: Bound) -> int:
+    """How often a bound had time for an instance so far."""
+    asked = instance.once(_asked).get(bound.name)
+    return 0 if asked is None else asked.times
 
 
 def _asked(instance: Instance) -> dict[str, _Asked]:

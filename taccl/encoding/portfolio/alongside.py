@@ -6,7 +6,16 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
 
-from taccl.encoding.bounds import Bound, Proof, declined, known_bounds, proofs, quick_bound, soonest
+from taccl.encoding.bounds import (
+    Bound,
+    Proof,
+    declined,
+    known_bounds,
+    proofs,
+    quick_bound,
+    soonest,
+    times_asked,
+)
 from taccl.encoding.core.update import Update
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.journal import Journal
@@ -45,9 +54,10 @@ class BoundsAlongside:
             yield from self._guarded(bound, self._best(bound, budget))
 
     def within(self, budget: Budget) -> Iterator[Update]:
-        """What the next bounds say, as many as there is time for."""
+        """What the next bounds say, as many as there is time for: first those that had none so far."""
         while self._waiting and budget.remaining_s():
-            bound = self._waiting.popleft()
+            bound = min(self._waiting, key=lambda each: times_asked(self._instance, each))
+            self._waiting.remove(bound)
             yield from self._guarded(bound, self._proved(bound, budget))
 
     def _soonest(self) -> Iterator[Update]:
