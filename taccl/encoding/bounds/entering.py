@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 
@@ -24,6 +25,9 @@ from taccl.support.budget import Budget
 #: Up to this many chunks every size of a group is looked at by itself; of larger ones, a size is rounded up
 #: by no more than one part in this many.
 _EACH, _PARTS = 8, 4
+#: When a group leaves at the soonest, how long it takes and keeps its port busy; and what it is worth, as
+#: `Routes` has it: most, many, once, and the rows of w and s.
+_Route = tuple[float, float, float, int, int, int, int, int]
 #: More than anything is worth.
 _ENDLESS = Steps([0.0], [2**40])
 
@@ -224,43 +228,52 @@ class Entering:
         ------
         OutOfBudget : they are too many.
         """
-        topology, links = self.problem.topology, self.crossing.links
-        sizes = np.minimum(self.every.many_on()[links], self.problem.max_group)
+        links = self.crossing.links
+        topology, sizes = (
+            self.problem.topology,
+            np.minimum(self.every.many_on()[links], self.problem.max_group),
+        )
         tables: tuple[_Rows, _Rows] = (_Rows(), _Rows())
-        rows: dict[int, dict[tuple[tuple[float, ...], tuple[int, ...]], None]] = {}
-        seen: set[object] = set()
+        looks: dict[int, dict[object, None]] = {}  # of the links of each port
+        known: dict[object, list[_Route]] = {}  # of links that look the same
         betas = topology.beta_us_per_mb[links], topology.pair_betas[self.pair]
         costs = np.stack([topology.alpha_us[links], *betas, sizes]).T.tolist()
         for index, link in enumerate(links.tolist()):
-            src, dst, port = int(topology.src[link]), int(topology.dst[link]), int(self.port[index])
+            src, dst = int(topology.src[link]), int(topology.dst[link])
             of_w = tables[0].number(w[dst])
-            spread_at = int(self.looks[dst]) if shared else -1
-            key = (port, *costs[index], of_w, spread_at, like(src, link))
-            if key in seen:
+            key = (*costs[index], of_w, int(self.looks[dst]) if shared else -1, like(src, link))
+            looks.setdefault(int(self.port[index]), {})[key] = None
+            if key in known:
                 continue
-            seen.add(key)
+            known[key] = []
             counts = np.arange(1, int(sizes[index]) + 1)
             size_mb = counts * self.problem.chunk_mb
             takes = topology.duration_us(np.full(len(counts), link), size_mb).tolist()
             busy = topology.port_busy_us(np.full(len(counts), self.pair[index]), size_mb).tolist()
-            into = rows.setdefault(port, {})
             for many in counts.tolist():
                 spread = tables[1].number(self.spreads.of(dst, many) if shared else _ENDLESS)
                 for way in crossings(src, link, many):
-                    times = way.from_us, takes[many - 1], busy[many - 1]
-                    into[times, (most(many), way.many, way.once, of_w, spread)] = None
-            if sum(map(len, rows.values())) > STAGED_CUT_MOST_ROUTES:
+                    counted = most(many), way.many, way.once, of_w, spread
+                    known[key].append((way.from_us, takes[many - 1], busy[many - 1], *counted))
+            if (
+                sum(len(known[each]) for through in looks.values() for each in through)
+                > STAGED_CUT_MOST_ROUTES
+            ):
                 raise OutOfBudget
         both = tables[0].table(), tables[1].table()
-        found = []
-        for port, into in sorted(rows.items()):
-            from_us, takes_us, busy_us = np.array([times for times, _ in into]).reshape(-1, 3).T
-            counted = np.array([each for _, each in into], dtype=np.int64).reshape(-1, 5).T
-            worth, many_of, once, of_w, of_s = counted
-            early_us = takes_us - busy_us if self.at_ends else np.zeros_like(takes_us)
-            through = Routes(from_us, takes_us, busy_us, early_us, worth, many_of, once, of_w, of_s, both, 0)
-            found.append((through, links[self.port == port]))
-        return found
+        routes: dict[tuple[object, ...], Routes] = {}  # of ports that look the same
+        for through in map(tuple, looks.values()):
+            if through not in routes:
+                routes[through] = self._routes((known[each] for each in through), both)
+        return [(routes[tuple(looks[port])], links[self.port == port]) for port in sorted(looks)]
+
+    def _routes(self, of_links: Iterable[Sequence[_Route]], tables: tuple[StepTable, StepTable]) -> Routes:
+        """The routes through a port, each once."""
+        columns = np.array(list(dict.fromkeys(chain.from_iterable(of_links)))).reshape(-1, 8).T
+        from_us, takes_us, busy_us = columns[:3]
+        early_us = takes_us - busy_us if self.at_ends else np.zeros_like(takes_us)
+        worth, many, once, of_w, of_s = columns[3:].astype(np.int64)
+        return Routes(from_us, takes_us, busy_us, early_us, worth, many, once, of_w, of_s, tables, 0)
 
 
 class _Rows:
