@@ -30,6 +30,8 @@ BOUNDS: tuple[Bound, ...] = (
     CUT,
     VOLUME,
     RELAY,
+    BROADCAST_TIME,
+    GATHER_TIME,
     TIMED_FLOW,
     STAGED_SOON,
     FAN_OUT,
@@ -37,8 +39,6 @@ BOUNDS: tuple[Bound, ...] = (
     STRENGTH,
     CENTER,
     FLOW,
-    BROADCAST_TIME,
-    GATHER_TIME,
     STAGED_CUT,
     MOMENTS,
 )
