@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from taccl.encoding.bounds.bound import Bound, Proof
 from taccl.encoding.bounds.latency import LATENCY, arrival_bound, latency_bound
 from taccl.encoding.bounds.registry import known_bounds
-from taccl.encoding.bounds.tuning import STREAM_AGAIN
+from taccl.encoding.bounds.tuning import STREAM_AGAIN, STREAM_EARLY
 from taccl.encoding.bounds.views import views
 from taccl.encoding.instance import Instance
 from taccl.model.problem import Problem
@@ -85,9 +85,9 @@ class _Asked:
 
     @staticmethod
     def of(times: int, had_s: float, left_s: float, said: list[Proof]) -> _Asked:
-        """After it had so much, of which so much is left: what ends early has said all."""
-        ended_early = left_s > 0 and not had_s - left_s > had_s / STREAM_AGAIN  # both may be infinite
-        return _Asked(times, math.inf if ended_early else had_s * STREAM_AGAIN, said)
+        """After it had so much, of which so much is left: what ends early may have said all."""
+        ended_early = not had_s - left_s > had_s / STREAM_EARLY  # both may be infinite
+        return _Asked(times, had_s * (STREAM_EARLY if ended_early else STREAM_AGAIN), said)
 
 
 def times_asked(instance: Instance, bound: Bound) -> int:
