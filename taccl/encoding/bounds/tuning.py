@@ -209,9 +209,9 @@ STEPS_UNITS, STEPS_UNITS_PER_LOOK, STEPS_UNITS_PER_LINK, STEPS_SLOWER = 1e-3, 5e
 # --- stream
 
 #: A bound that was asked of an instance is asked again with this many times as much time; where it ended by
-#: itself in a tenth of its time, with ten times as much: some steps count their work and not the clock. In 20
-#: s an AlltoAll of 256 KB on eight DGX H100 asked `staged-soon` four times, 1.9 s each, and `staged-cut`, which
-#: proves more, never: 7.48 us, now 11.69.
+#: itself in a tenth of its time, with ten times as much: some steps count their work and not the clock. In
+#: 20 s an AlltoAll of 256 KB on eight DGX H100 asked `staged-soon` four times, 1.9 s each, and `staged-cut`,
+#: which proves more, never: 7.48 us, now 11.69.
 STREAM_AGAIN, STREAM_EARLY = 2.0, 10.0
 
 # --- strength
