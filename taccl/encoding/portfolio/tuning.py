@@ -25,8 +25,8 @@ ROUNDS_FOR_A_BUILDER = 0.5
 # --- solve
 
 #: Parts of the time for bounds: after the first schedule, and after each round for those that there was no
-#: time for. Of 44 cells of the plane in 5 s, most of them open, the mean gap is 17.7% with a quarter, 16.7%
-#: with 0.4, to the bound for any number of chunks 29.2 and 27.8%; one schedule is slower, four are faster.
+#: time for. Of 44 cells of the plane in 5 s, most of them open, the mean gap is 18.6% with a quarter, 16.8%
+#: with 0.4, to the bound for any number of chunks 30.0 and 27.4%; schedules take as long.
 SOLVE_BOUNDS, SOLVE_BOUNDS_BETWEEN = 0.4, 1 / 8
 #: Where work counts, the machine without helpers has all of it, counted apart, and engines that know helpers
 #: have this part of it once more.
