@@ -228,11 +228,8 @@ class Entering:
         ------
         OutOfBudget : they are too many.
         """
-        links = self.crossing.links
-        topology, sizes = (
-            self.problem.topology,
-            np.minimum(self.every.many_on()[links], self.problem.max_group),
-        )
+        topology, links = self.problem.topology, self.crossing.links
+        sizes = np.minimum(self.every.many_on()[links], self.problem.max_group)
         tables: tuple[_Rows, _Rows] = (_Rows(), _Rows())
         looks: dict[int, dict[object, None]] = {}  # of the links of each port
         known: dict[object, list[_Route]] = {}  # of links that look the same
@@ -255,10 +252,8 @@ class Entering:
                 for way in crossings(src, link, many):
                     counted = most(many), way.many, way.once, of_w, spread
                     known[key].append((way.from_us, takes[many - 1], busy[many - 1], *counted))
-            if (
-                sum(len(known[each]) for through in looks.values() for each in through)
-                > STAGED_CUT_MOST_ROUTES
-            ):
+            of_ports = sum(len(known[each]) for through in looks.values() for each in through)
+            if of_ports > STAGED_CUT_MOST_ROUTES:
                 raise OutOfBudget
         both = tables[0].table(), tables[1].table()
         routes: dict[tuple[object, ...], Routes] = {}  # of ports that look the same

@@ -181,13 +181,8 @@ def informed(
         *_in_rows([near[rank] for rank in alike.rank]),
     )
     limits = _limits(at_ends, horizon_us, budget, len(link), inform)
-    first, units = inform(
-        4 * len(alike.link) * len(alike.rank),
-        links=alike.links(links),
-        chunk=chunk,
-        most=most,
-        limits=limits,
-    )
+    rows = 4 * len(alike.link) * len(alike.rank)
+    first, units = inform(rows, links=alike.links(links), chunk=chunk, most=most, limits=limits)
     return alike.for_all(_steps(first, units, most, limits, budget))
 
 
@@ -321,12 +316,8 @@ def _slots(problem: Problem, layer: Layer, grid: _Grid, outgoing: bool) -> tuple
     slot = np.searchsorted(keys, key)
     lag_us = np.full(len(keys), np.inf)
     np.minimum.at(lag_us, slot, after_port_us(problem, link, pair))
-    rank_of_slot = keys // topology.num_ports
-    return (
-        linked(slot, near[link], far[link], rank_of_slot, grid.down(lag_us), topology.num_ranks),
-        link,
-        pair,
-    )
+    ends, rank_of_slot = (near[link], far[link]), keys // topology.num_ports
+    return linked(slot, *ends, rank_of_slot, grid.down(lag_us), topology.num_ranks), link, pair
 
 
 def port_at_end(problem: Problem, rank: IntArray) -> IntArray:

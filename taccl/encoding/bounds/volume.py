@@ -52,11 +52,10 @@ def soonest(instance: Instance) -> Iterator[Proof]:
     if VOLUME.reason_against(instance):
         return
     relaxed = instance.once(relaxed_of)
-    parts = [
-        part for part in (each(relaxed.problem) for each in (by_nodes, alone, busiest)) if part.num_parts > 1
-    ]
-    yield fluid_volume_bound(relaxed, parts)
-    yield volume_bound(relaxed, parts)
+    every = (partition(relaxed.problem) for partition in (by_nodes, alone, busiest))
+    several = [partition for partition in every if partition.num_parts > 1]
+    yield fluid_volume_bound(relaxed, several)
+    yield volume_bound(relaxed, several)
 
 
 def _at(instance: Instance, partition: Partition) -> Proof:
