@@ -28,11 +28,15 @@ def pointing_to_explain(request: Mapping[str, object]) -> Iterator[None]:
             for name, value in given.items()
             if value is not None and value != "auto" and value is not DEFAULT_TARGET
             for each in (value if isinstance(value, tuple) else (value,))
-            for word in (
-                f"--{name.replace('_', '-')}",
-                each.name if isinstance(each, Target) else str(each),
-            )
+            for word in _option(name.replace("_", "-"), each)
         ]
         asking = f"`{shlex.join(['taccl', 'explain', *words])}` names every line that is in the way"
         fault.hint = asking if fault.hint is None else f"{fault.hint}; {asking}"
         raise
+
+
+def _option(name: str, value: object) -> tuple[str, ...]:
+    """An option as it is written: a flag, or a name and a value."""
+    if isinstance(value, bool):
+        return (f"--{name}" if value else f"--no-{name}",)
+    return f"--{name}", value.name if isinstance(value, Target) else str(value)

@@ -223,7 +223,7 @@ def make_collective(
         return _ROOTLESS[key](num_ranks, chunks_per_rank)
     root = 0 if root is None else root
     if not is_whole(root) or not 0 <= root < num_ranks:
-        raise CollectiveError(f"root {shown(root)} is no rank of 0 .. {num_ranks - 1}")
+        raise CollectiveError(f"root {shown(root)} is no rank of 0 .. {num_ranks - 1}", hint="--root R")
     return _ROOTED[key](num_ranks, chunks_per_rank, root)
 
 

@@ -27,7 +27,7 @@ so R^(i - j) keeps p in its place, and by 2 i = j: x and y are the same. So the 
 
 A bound on the template is none on the whole, since the whole might do without the symmetry. But a count of
 what all chunks must carry is N times that of node 0's, over ports that are N times those of the orbits: such
-bounds are the same for both (`taccl.encoding.bounds.soonest`).
+bounds hold for both (`taccl.encoding.bounds.soonest`).
 """
 
 from __future__ import annotations

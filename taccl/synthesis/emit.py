@@ -13,11 +13,12 @@ from dataclasses import replace
 import numpy as np
 
 from taccl.backend.target import FEWER_CHUNKS, AnyTarget
-from taccl.encoding.bounds import Proof
+from taccl.encoding.bounds import NOTHING, Proof
 from taccl.encoding.core.options import SearchOptions
 from taccl.errors import CheckError, FileInterrupted, ProgramLimitError, TacclError
 from taccl.model.network import LogicalTopology
 from taccl.model.schedule import Schedule
+from taccl.model.tolerance import contradicts
 from taccl.support.interrupts import ends_what_is_extra, is_interrupt
 from taccl.synthesis.autotune.file_choice import FileChoice
 from taccl.synthesis.autotune.tune import bound_for_any_chunks, fitting_chunks
@@ -89,7 +90,15 @@ def _without_files(
     job: Job, choice: FileChoice, options: SearchOptions, searcher: Searcher, left_s: float
 ) -> Result:
     network = job.network.topology
-    found, any_chunks = _for_any_chunks(choice.found, network, left_s)
+    execution = choice.execution
+    is_executed = execution is not None and network.executor is not None
+    # An executor's thread blocks keep no port busy for alpha: what counts that is no bound of its files.
+    ports_as = replace(network, occupancy="pipelined") if is_executed else network
+    found, any_chunks = _for_any_chunks(choice.found, ports_as, left_s)
+    if execution is not None:
+        execution = execution.with_bound(any_chunks)
+        if contradicts(any_chunks.value_us, execution.time_us):
+            any_chunks = NOTHING
     notes = (*choice.notes, *_notes_on(found))
     return Result(
         found=found,
@@ -106,7 +115,7 @@ def _without_files(
         instances=choice.configuration.instances,
         thread_blocks=choice.configuration.thread_blocks,
         blocks_per_gpu=choice.blocks_per_gpu,
-        execution=choice.execution,
+        execution=execution,
         files_tried=choice.files_tried,
         machine=None if network.executor is None else network,
         any_chunks=any_chunks,

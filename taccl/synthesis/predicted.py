@@ -63,6 +63,12 @@ class PredictedCall:
         """(time - bound) / time, a fraction."""
         return relative_gap(self.time_us, self.bound.value_us)
 
+    def with_bound(self, proof: Proof) -> PredictedCall:
+        """The same next to a larger bound of all such files, unless the time refutes it."""
+        if proof.value_us <= self.bound.value_us or contradicts(proof.value_us, self.time_us):
+            return self
+        return replace(self, bound=proof)
+
     def to_dict(self) -> dict[str, object]:
         """The time next to its bound, for JSON."""
         return {

@@ -103,6 +103,10 @@ class Found:
         each = {id(one): one for one in (*self.passed, *others)}.values()
         return replace(self, passed=tuple(sorted(each, key=lambda one: one.makespan_us)[:_MOST_PASSED]))
 
+    def with_failures(self, others: Iterable[EngineFailure]) -> Found:
+        """The same with what else broke down."""
+        return replace(self, failures=tuple(dict.fromkeys((*self.failures, *others))))
+
     def with_any_chunks(self, proof: Proof) -> Found:
         """The same with a bound for any number of chunks, so for this one; not if the schedule refutes it."""
         if contradicts(proof.value_us, self.schedule.makespan_us):

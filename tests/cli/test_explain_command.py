@@ -76,6 +76,12 @@ def test_the_hint_asks_about_the_same_target(cut_off: Callable[..., Result], com
     assert "--size 1MB --root 3 --target rccl` names every line" in done.stderr
 
 
+def test_the_hint_writes_flags_as_flags(cut_off: Callable[..., Result]) -> None:
+    done = cut_off("synthesize", "--collective", "broadcast", "--root", 3, "--size", "1MB", "--no-executor")
+    assert done.exit_code == 3
+    assert "--root 3 --no-executor` names every line" in done.stderr
+
+
 def test_a_target_is_a_time_with_or_without_its_unit(taccl: Taccl) -> None:
     done = taccl(*RING, "--within", "1us")
     assert done.exit_code == 3

@@ -37,6 +37,7 @@ from taccl.encoding.bounds.views import AT_ONCE, Moments, View
 from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray
 from taccl.model.network import FloatArray
+from taccl.model.units import format_count
 from taccl.support.budget import Budget
 
 
@@ -78,7 +79,7 @@ def _at(instance: Instance, cut: Cut, crossing: Crossing, moments: Moments) -> P
                 value = h + t + least_time(waiting, cover.rates)
                 if waiting and value > best:
                     best, count, through = value, waiting, name_ports(problem, cover.ports)
-    return CUT.proof(best, f"{count} chunks {cut.name} through {through}")
+    return CUT.proof(best, f"{format_count(count, 'chunk')} {cut.name} through {through}")
 
 
 def _heads_and_tails(

@@ -107,9 +107,12 @@ class _DirectSends:
         done_us, port = self.done(times_us[max(0, first - 1)])
         witness = f"all sends are direct, through {port}"
         if first and times_us[first] < done_us:
-            done_us = max(times_us[first], self.done(times_us[first])[0])
-            shared = f", and direct sends share {port}" if port else ", and there is no direct link"
-            witness = f"a relay takes {times_us[first]:.4g} us{shared}"
+            done_us, shared = max(times_us[first], self.done(times_us[first])[0]), "there is no direct link"
+            if port:
+                shared = f"direct sends share {port}"
+            witness = f"a relay takes {times_us[first]:.4g} us, and {shared}"
+            if done_us > times_us[first]:  # at the last of them: the others have no relay
+                witness = f"no relay is soon enough, and direct sends share {self.done(times_us[first])[1]}"
         return float(done_us) * (1 - _ROUNDING), witness
 
     @cached_property

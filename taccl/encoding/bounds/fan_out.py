@@ -87,6 +87,7 @@ from taccl.encoding.bounds.tuning import (
 )
 from taccl.encoding.bounds.views import View
 from taccl.model.network import FloatArray
+from taccl.model.units import format_count
 from taccl.support.budget import Budget
 
 #: What is served less than needed by no more than this part is a rounding error.
@@ -198,7 +199,7 @@ def _named(view: View, cut: Cut, setting: Setting) -> str:
     sources = np.flatnonzero(setting.sources).tolist()
     root = f"rank {sources[0]}" if len(sources) == 1 else f"{len(sources)} ranks"
     chunks = len(setting.crossing.chunks)
-    much = f"{chunks * view.problem.chunk_mb:g} MB" if setting.parts else f"{chunks} chunks"
+    much = f"{chunks * view.problem.chunk_mb:g} MB" if setting.parts else format_count(chunks, "chunk")
     return f"{much} {cut.name} through {through}, fed by {root} send by send"
 
 

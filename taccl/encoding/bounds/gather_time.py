@@ -28,6 +28,7 @@ from taccl.encoding.bounds.tuning import (
 from taccl.encoding.bounds.views import View
 from taccl.encoding.instance import Instance
 from taccl.model.collective import IntArray
+from taccl.model.units import format_count
 from taccl.support.budget import Budget
 
 
@@ -46,7 +47,7 @@ def _better(view: View, known_us: float, budget: Budget, any_chunks: bool) -> It
 
 def _proof(view: View, value_us: float, chunks: IntArray, ranks: IntArray, any_chunks: bool) -> Proof:
     rank = f"rank {ranks[0]}" if len(ranks) == 1 else "some rank"
-    what = f"{len(chunks) * view.problem.chunk_mb:g} MB" if any_chunks else f"{len(chunks)} chunks"
+    what = f"{len(chunks) * view.problem.chunk_mb:g} MB" if any_chunks else format_count(len(chunks), "chunk")
     witness = f"{rank} comes to hold {what}, in growing groups"
     return GATHER_TIME.proof(value_us, witness, any_chunks=any_chunks)
 

@@ -65,6 +65,7 @@ from taccl.encoding.bounds.tuning import (
 from taccl.encoding.bounds.views import View
 from taccl.encoding.core.linear import solve
 from taccl.encoding.instance import Instance
+from taccl.model.units import format_count
 from taccl.support.budget import Budget
 
 
@@ -86,10 +87,10 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
         budget.spend(MOMENTS_UNITS_PER_ROW * program.model.num_rows)
         return program.shows(solve(program.model, budget=budget)) < ALL
 
-    many = view.problem.num_chunks
+    many = format_count(view.problem.num_chunks, "chunk")
     for horizon_us in too_soon(known_us, is_too_soon, MOMENTS_STEPS):
         yield MOMENTS.proof(
-            horizon_us / (1 + 2 * STRETCH), f"{many} chunks, moment by moment, shared by all that look alike"
+            horizon_us / (1 + 2 * STRETCH), f"{many}, moment by moment, shared by all that look alike"
         )
 
 

@@ -58,6 +58,7 @@ from taccl.encoding.bounds.tuning import (
 from taccl.encoding.bounds.views import View
 from taccl.encoding.instance import Instance
 from taccl.model.collective import IntArray
+from taccl.model.units import format_count
 from taccl.support.budget import Budget
 
 #: A closer look at a cut proves at most 1.17 times as much in all that was tried (120 cuts of four machines),
@@ -85,7 +86,7 @@ def staged_cut_bound(
         if not len(chunks):
             continue
         entering = Crossing(chunks, crossing.links)
-        what = f"{len(chunks)} {'sums' if reduces else 'chunks'} {cut.name}"
+        what = f"{format_count(len(chunks), 'sum' if reduces else 'chunk')} {cut.name}"
         cases = partial(_proofs, is_all=crossing is crossings[-1], closer=closer)
         for value_us, ports, how in _looks(view, cut, entering, cases, known_us, budget):
             if value_us > known_us * (1 + _MORE):

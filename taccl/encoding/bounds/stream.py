@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from taccl.encoding.bounds.bound import Bound, Proof
 from taccl.encoding.bounds.latency import LATENCY, arrival_bound, latency_bound
 from taccl.encoding.bounds.registry import known_bounds
 from taccl.encoding.bounds.tuning import STREAM_AGAIN, STREAM_EARLY
+from taccl.encoding.bounds.turned import turned
 from taccl.encoding.bounds.views import views
 from taccl.encoding.instance import Instance
 from taccl.model.problem import Problem
@@ -72,7 +73,7 @@ def _asking(instance: Instance, bound: Bound, budget: Budget, any_chunks: bool) 
             if any_chunks and not proof.holds_for_any_chunks:
                 break  # what follows holds for this number only
             instance.proves(proof.value_us, proof.holds_for_any_chunks)
-            yield proof
+            yield replace(proof, witness=turned(proof.witness)) if view.is_turned else proof
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class _Asked:
     @staticmethod
     def of(times: int, had_s: float, left_s: float, said: list[Proof]) -> _Asked:
         """After it had so much, of which so much is left: what ends early may have said all."""
-        ended_early = not had_s - left_s > had_s / STREAM_EARLY  # both may be infinite
+        ended_early = had_s - left_s <= had_s / STREAM_EARLY
         return _Asked(times, had_s * (STREAM_EARLY if ended_early else STREAM_AGAIN), said)
 
 

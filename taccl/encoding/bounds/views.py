@@ -71,7 +71,8 @@ class View:
     Parameters
     ----------
     instance : that problem, relaxed.
-    backwards : it is read backwards, and ports are busy at the ends of its sends.
+    backwards : ports are busy at the ends of its sends, as it is read backwards.
+    is_turned : it is read backwards: what goes from rank to rank there goes the other way in question.
     requested : the problem in question as it is, for what is proved of that; only on the first view.
     units : shape (num_chunks,), or None for equal chunks; the size of each chunk of the problem in question,
         in chunks of the relaxed one.
@@ -81,6 +82,7 @@ class View:
     backwards: bool = False
     requested: Instance | None = None
     units: FloatArray | None = None
+    is_turned: bool = False
 
     @property
     def problem(self) -> Problem:
@@ -154,10 +156,10 @@ def _each(instance: Instance) -> Iterator[View]:
     if not collective.is_reduction or not instance.features <= {"reductions"}:
         yield View(instance)
         if instance.demand.moves_pairwise and _has_more_ends(collective):
-            yield View(_routed_back(problem), backwards)
+            yield View(_routed_back(problem), backwards, is_turned=True)
         return
     if collective.reduces.all() and (collective.num_wanted == 1).all():
-        yield View(instance.reversed, backwards)
+        yield View(instance.reversed, backwards, is_turned=True)
         return
     yield View(instance)
     if not collective.num_wanted.all() or not collective.num_sources.all():
@@ -168,7 +170,7 @@ def _each(instance: Instance) -> Iterator[View]:
     copies = instance.phases_at(_one_of(collective, collective.inputs, to_all)).broadcast_phase
     assert sums is not None and copies is not None
     if backwards or not _are_equivalent(sums.problem, copies.problem):
-        yield View(sums, backwards)
+        yield View(sums, backwards, is_turned=True)
     yield View(copies)
 
 

@@ -23,6 +23,7 @@ from taccl.encoding.bounds.partitions import Counts, Partition, alone, busiest, 
 from taccl.encoding.bounds.tuning import VOLUME_UNITS, VOLUME_UNITS_PER_ROW
 from taccl.encoding.bounds.views import View, relaxed_of
 from taccl.encoding.instance import Instance
+from taccl.model.units import format_count
 from taccl.support.budget import Budget
 
 
@@ -65,7 +66,8 @@ def _at(instance: Instance, partition: Partition) -> Proof:
         return VOLUME.proof(0.0, "nothing has to move")
     covers = instance.once(Covers).of(links)
     value_us, ports = max((least_time(transfers, cover.rates), len(cover.ports)) for cover in covers)
-    return VOLUME.proof(value_us, f"{transfers} transfers between {partition.name} through {ports} ports")
+    crossing = f"{format_count(transfers, 'transfer')} between {partition.name}"
+    return VOLUME.proof(value_us, f"{crossing} through {ports} ports")
 
 
 def fluid_volume_bound(instance: Instance, parts: Iterable[Partition], budget: Budget | None = None) -> Proof:

@@ -301,19 +301,19 @@ class _Rounds:
     def _ended(self, found: Found, depth: Depth = "searched") -> Found:
         """What was found, with how the whole ended; a look has no end of its own."""
         passed_s = time.monotonic() - self._began
-        failures = tuple(dict.fromkeys((*found.failures, *self._failures)))
-        status = found.status
-        if status != "optimal" and (self.interrupted or depth != "searched"):
+        found, status = found.with_failures(self._failures), found.status
+        ended_before = self.interrupted or depth != "searched"
+        if any(map(self._is_left, self._configurations)) or (ended_before and status != "optimal"):
             status = status_of(
                 1.0,  # of a file nothing is proved by the bound of its schedule
                 self._options,
                 cut_short="interrupted" if self.interrupted else None,
                 first_s=0.0,
                 elapsed_s=passed_s,
-                failed=bool(failures),
+                failed=bool(found.failures),
                 stalled=self._budget.has_stalled,
             )
-        return replace(found, status=status, seconds=passed_s, failures=failures)
+        return replace(found, status=status, seconds=passed_s)
 
     def _source_of(self, winner: Prediction) -> tuple[Searched, Formulated, Found]:
         """The search that a schedule is from, and what it knew of it."""

@@ -69,9 +69,8 @@ class ChunkSearch:
         self._total_s = self._budget.remaining_s()
         self._state, self._options = state, options
         self._on_progress, self._can_be_used = on_progress, can_be_used
-        self._first_s = 0.0
+        self._first_s, self._reported_us, self._finer_is_slower = 0.0, math.inf, False
         self._first_schedule_s: float | None = None
-        self._reported_us, self._finer_is_slower = math.inf, False
         self._fault: Exception | None = None
         self._failures: list[EngineFailure] = []
         self.trials: list[Trial] = []
@@ -138,8 +137,7 @@ class ChunkSearch:
 
     def _take_in(self, number: int) -> None:
         """What became known of a number meanwhile, by a search of a moment."""
-        trial = self._trial_of(number)
-        if trial is not None:
+        if (trial := self._trial_of(number)) is not None:
             self._improve(trial, _A_MOMENT_S)
         elif number in self._untried:
             self._try(number, _A_MOMENT_S)
@@ -192,7 +190,7 @@ class ChunkSearch:
         for trial in by_time(self.trials):
             if self._left_s > _A_MOMENT_S and self._may_win(trial) and self._is_usable(trial):
                 self._improve(trial, self._left_s)
-        while self._untried and not self._finer_is_slower and self._goes_on():
+        while self._others_wait and self._goes_on():
             if self._first_is_there_at(self._untried[0], is_last=True) > self._total_s:
                 return
             self._try(self._untried[0], self._left_s)
@@ -203,20 +201,19 @@ class ChunkSearch:
         fastest = by_time(self.trials)
         best, self.interrupted = first_usable(fastest, self._is_usable, self.interrupted)
         found = best.found.with_any_chunks(self._proved.with_those_of(self.trials, best.time_us))
-        passed_s = time.monotonic() - self._began
-        failures = tuple(dict.fromkeys((*found.failures, *self._failures)))
+        found, passed_s = found.with_failures(self._failures), time.monotonic() - self._began
+        # What is proved of one number settles no search that ended before others had their trials.
+        is_settled = not (self.interrupted or (self._others_wait and self._a_number_can_win()))
         status = status_of(
-            # What is proved of one number settles no search that was stopped before others had their trials.
-            1.0 if self.interrupted else relative_gap(best.time_us, found.lower_bound_us),
+            relative_gap(best.time_us, found.lower_bound_us) if is_settled else 1.0,
             self._options,
             cut_short="interrupted" if self.interrupted else None,
             first_s=self._first_schedule_s or 0.0,
             elapsed_s=passed_s,
-            failed=bool(failures),
+            failed=bool(found.failures),
             stalled=self._budget.has_stalled,
         )
-        chosen = replace(found, status=status, seconds=passed_s, failures=failures)
-        return Choice.of(best, chosen, self.trials)
+        return Choice.of(best, replace(found, status=status, seconds=passed_s), self.trials)
 
     def _carry_over(self) -> None:
         """Let each number have what was found for another, where it is one of its schedules."""
@@ -282,9 +279,7 @@ class ChunkSearch:
         options = self._options_for(seconds, engine or self._options.engine, known)
         try:
             found = self._search(trial.instance, options, seconds)
-        except NoScheduleInTime:  # there is one already
-            return
-        except Exception as fault:
+        except Exception as fault:  # there is a schedule already
             self._fail(trial.chunks, fault)
             return
         finally:
@@ -374,6 +369,11 @@ class ChunkSearch:
             except (TacclError, MemoryError):
                 trial.usable = False
         return trial.usable
+
+    @property
+    def _others_wait(self) -> bool:
+        """Whether there are numbers that had no trial, and may be faster than those that had one."""
+        return bool(self._untried) and not self._finer_is_slower
 
     @property
     def _best_us(self) -> float:

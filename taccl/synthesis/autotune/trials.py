@@ -111,13 +111,12 @@ class Trial:
         ran = {engine.name for engine in engines}
         declined = {each.name: each for each in (*found.declined, *self.found.declined)}
         self.found = replace(
-            self.found,
+            self.found.with_failures(found.failures),
             lower_bound_us=best.lower_bound_us,
             bound_source=best.bound_source,
             any_chunks=max(self.found.any_chunks, found.any_chunks, key=lambda proof: proof.value_us),
             engines=engines,
             declined=tuple(each for name, each in declined.items() if name not in ran),
-            failures=tuple(dict.fromkeys((*self.found.failures, *found.failures))),
         )
 
     def tried(self, chosen: Trial) -> ChunksTried:

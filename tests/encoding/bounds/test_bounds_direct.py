@@ -70,6 +70,15 @@ def test_an_alpha_that_keeps_its_port_busy_counts_once_for_each_send() -> None:
     assert direct(problem(far, "scatter", 3, chunk_mb=0.01, max_group=2)) == pytest.approx(4 * 1 + 6 * 0.01)
 
 
+def test_what_has_no_relay_is_sent_directly_however_late_it_comes() -> None:
+    """Rank 3 passes on to rank 1 in 2.2 us, and nobody to rank 2."""
+    links = [(0, 1, 1.0, 1.0), (0, 2, 9.0, 1.0), (0, 3, 1.0, 1.0), (3, 1, 1.0, 1.0)]
+    stated = problem(machine(4, links, "pipelined"), "scatter", chunk_mb=0.1)
+    value_us, witness = direct_us(Instance(stated), any_chunks=False)
+    assert value_us == pytest.approx(9.0 + 0.1)
+    assert witness == "no relay is soon enough, and direct sends share 0-2"
+
+
 def test_of_copies_from_several_ranks_it_says_nothing() -> None:
     assert direct(Problem(full(3), custom(3, [((0, 1), (2,), False)]), 1.0)) == 0.0
 

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from small_problems import full, machine, problem, ring
 
+from taccl.encoding.bounds import all_bounds
 from taccl.encoding.bounds.views import views
 from taccl.encoding.instance import Instance
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import RoutingLimits
+from taccl.support.budget import Budget
 
 BOTH_WAYS = [(0, 1, 1.0, 1.0), (1, 0, 1.0, 1.0), (1, 2, 2.0, 3.0), (2, 1, 2.0, 3.0)]
 
@@ -43,3 +45,15 @@ def test_where_owners_may_not_use_all_links_both_are_looked_at() -> None:
     stated = problem(full(3), "allreduce")
     limits = RoutingLimits(may_use=np.ones((3, stated.topology.num_links), dtype=np.bool_))
     assert len(views(Instance(replace(stated, limits=limits)))) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "where"), [("broadcast", "out of rank 0"), ("reduce", "into rank 0"), ("gather", "into rank 0")]
+)
+def test_a_witness_says_the_direction_in_which_the_problem_moves(name: str, where: str) -> None:
+    """All that rank 0 sends or receives goes over one slow link; it is proved of copies from rank 0."""
+    links = [(0, 1, 1.0, 9.0), (1, 0, 1.0, 9.0), (1, 2, 1.0, 1.0), (2, 1, 1.0, 1.0)]
+    proved = all_bounds(problem(machine(3, links), name, 2), Budget.of_work(10**6))
+    assert {where} == {
+        each for proof in proved for each in ("out of rank 0", "into rank 0") if each in proof.witness
+    }

@@ -53,8 +53,10 @@ def test_a_protocol_that_the_first_look_had_no_time_for_still_has_its_chance(eff
 
 
 def test_one_way_that_there_was_time_for_is_not_called_the_fastest():
-    (why,) = [note for note in chosen("3KB", effort=3).notes if "thread blocks: " in note]
+    result = chosen("3KB", effort=3)
+    (why,) = [note for note in result.notes if "thread blocks: " in note]
     assert "the only one predicted (no time for 39 others)" in why and "fastest" not in why
+    assert result.gap == 0.0 and result.status == "finished"  # the schedule has its bound, not the choice
 
 
 def test_slow_thread_blocks_want_more_of_them():

@@ -328,6 +328,15 @@ def test_a_proof_of_one_number_settles_no_search_that_was_stopped_before_the_oth
     assert choose_chunks(full, replace(QUICK, gap=0.0)).found.status == "optimal"
 
 
+def test_a_proof_of_one_number_settles_no_search_that_had_no_time_for_others() -> None:
+    """Two hops with one chunk, which is as soon as one chunk can be there; half as long in many."""
+    choice = choose_chunks(formulated, replace(QUICK, gap=0.0, effort=3))
+    assert [tried.chunks for tried in choice.tried] == [1]
+    found = choice.found
+    assert found.lower_bound_us == found.schedule.makespan_us > 1.5 * found.any_chunks.value_us
+    assert found.status == "finished"
+
+
 def test_ctrl_c_before_any_schedule_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(instance: Instance, options: SearchOptions, *rest: object) -> Iterator[Update]:
         raise KeyboardInterrupt
