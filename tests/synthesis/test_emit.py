@@ -59,7 +59,7 @@ def test_a_bound_for_any_chunks_that_comes_after_the_search_is_one_for_its_numbe
 def test_the_gap_of_a_file_is_to_the_largest_bound_that_is_printed(
     monkeypatch: pytest.MonkeyPatch, part: float, is_told: bool
 ) -> None:
-    """What holds for any number of chunks by links alone holds for files, if their time does not refute it."""
+    """What holds for any number of chunks by links alone holds for files, unless their time refutes it."""
     request = {"topology": replace(load_topology("ring:4"), executor=executor_of()), "size": "4MB"}
     before = taccl.synthesize("allgather", **request, effort=300)
     assert before.execution is not None and before.any_chunks.value_us < before.execution.bound.value_us
