@@ -53,11 +53,14 @@ class RankLayout:
         """Cells that are copied."""
         return sum(map(len, self.copies.values())) + len(self.copied_out)
 
-    def add_copy(self, value: int, place: Place) -> None:
-        """A value is also sent from this place; the input, where nothing is written, needs no copy."""
-        copies = self.copies.setdefault(value, [])
-        if place != self.home[value] and place not in copies and place >= OUTPUT:
-            copies.append(place)
+    def add_copies(self, values: Sequence[int], places: Sequence[Place]) -> None:
+        """Values are also sent from these places; the input, where nothing is written, needs no copy."""
+        home = self.home
+        for value, place in zip(values, places, strict=True):
+            if place >= OUTPUT and place != home[value]:
+                copies = self.copies.setdefault(value, [])
+                if place not in copies:
+                    copies.append(place)
 
 
 def chunk_orders(collective: Collective) -> list[IntArray]:
@@ -95,9 +98,12 @@ def lay_out(flow: Flow, events: Events, plan: dict[int, Adding]) -> list[RankLay
         outgoing[send.src].append(send)
     own, wanted = _at_ranks(flow.own, num_ranks), _at_ranks(flow.wanted, num_ranks)
     added, copied = _at_ranks(flow.added, num_ranks), _at_ranks(flow.copied, num_ranks)
+    made: list[list[int]] = [[] for _ in range(num_ranks)]
+    for rank, value in flow.sums.made:
+        made[rank].append(value)
     return [
         _RankPlanner(
-            flow, _RankCells(rank, own[rank], wanted[rank], added[rank], copied[rank]), plan
+            flow, _RankCells(rank, own[rank], wanted[rank], added[rank], copied[rank], made[rank]), plan
         ).lay_out(incoming[rank], outgoing[rank])
         for rank in range(num_ranks)
     ]
@@ -105,13 +111,14 @@ def lay_out(flow: Flow, events: Events, plan: dict[int, Adding]) -> list[RankLay
 
 @dataclass(frozen=True, slots=True)
 class _RankCells:
-    """What `Flow` has by (rank, chunk), of one rank by chunk."""
+    """What `Flow` has by (rank, chunk), of one rank by chunk; and the values of its sums with names."""
 
     rank: int
     own: dict[int, int]
     wanted: dict[int, int]
     added: dict[int, list[int]]
     copied: dict[int, int]
+    made: list[int]
 
 
 def _at_ranks(cells: Mapping[Cell, _Value], num_ranks: int) -> list[dict[int, _Value]]:
@@ -148,34 +155,34 @@ class _RankPlanner:
         leaving = [self._leaving(send) for send in outgoing if len(send.chunks) > 1]
         homes = self._fix_homes(arriving)
         starts = self.tracks.offsets()
+        shared = {value: SCRATCH + starts[at] + index for value, (at, index) in self.tracks.shared.items()}
 
-        def shared(value: int) -> Place:
-            track, index = self.tracks.shared[value]
-            return SCRATCH + starts[track] + index
-
-        def cell(each: _Set, index: int) -> Place:
+        def cells(each: _Set) -> Sequence[Place]:
             if each.area is None:
-                return shared(each.values[index])
-            return (each.area if each.area >= 0 else SCRATCH + starts[~each.area]) + index
+                return [shared[value] for value in each.values]
+            start = each.area if each.area >= 0 else SCRATCH + starts[~each.area]
+            return range(start, start + len(each.send.chunks))
 
         layout = RankLayout(scratch_chunks=starts[-1])
         for value, place in homes.items():
-            layout.home[value] = shared(value) if place is None else place
+            layout.home[value] = shared[value] if place is None else place
+        groups = [(each, cells(each)) for each in arriving if len(each.values) != 1]
+        for each, places in groups:
+            if each.values:
+                layout.home.update(zip(each.values, places, strict=True))
+            layout.landing[each.send.index] = places[0]
         for each in arriving:
-            if len(each.values) > 1:
-                layout.home.update((value, cell(each, i)) for i, value in enumerate(each.values))
-        for each in arriving:
-            single = len(each.values) == 1
-            layout.landing[each.send.index] = layout.home[each.values[0]] if single else cell(each, 0)
+            if len(each.values) == 1:
+                layout.landing[each.send.index] = layout.home[each.values[0]]
         for send in outgoing:
             if len(send.chunks) == 1:
                 layout.source[send.index] = layout.home[self._sent_value(send, send.chunks[0])]
-        for each in leaving:
-            layout.source[each.send.index] = cell(each, 0)
-        for each in (*leaving, *arriving):
-            if len(each.values) > 1:
-                for index, value in enumerate(each.values):
-                    layout.add_copy(value, cell(each, index))
+        left = [(each, cells(each)) for each in leaving]
+        for each, places in left:
+            layout.source[each.send.index] = places[0]
+        for each, places in (*left, *groups):
+            if each.values:
+                layout.add_copies(each.values, places)
         self._copy_out(layout)
         return layout
 
@@ -243,8 +250,7 @@ class _RankPlanner:
         values = [first(chunk) for chunk in self.cells.own]
         for each in arriving:
             values += each.values or [first(chunk) for chunk in each.send.chunks]
-        if self.has_names:
-            values += [value for rank, value in self.flow.sums.made if rank == self.rank]
+        values += self.cells.made
         homes: dict[int, Place | None] = {}
         for value in values:
             if value not in in_groups and value not in homes:
