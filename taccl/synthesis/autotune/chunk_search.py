@@ -19,9 +19,10 @@ from taccl.model.tolerance import OPTIMAL_GAP
 from taccl.support.budget import Budget
 from taccl.synthesis.autotune.chunk_counts import Proved, candidates, quick_engine, worth_trying
 from taccl.synthesis.autotune.seeds import carry_over, from_books, known_for, numbers_in_books, part_for_books
-from taccl.synthesis.autotune.trials import Choice, Trial, by_time, first_usable
+from taccl.synthesis.autotune.trials import Choice, Trial, by_time, first_usable, worth_longer
 from taccl.synthesis.autotune.tuning import (
     CHUNK_SEARCH_AHEAD,
+    CHUNK_SEARCH_COARSER,
     CHUNK_SEARCH_FAR_BEYOND,
     CHUNK_SEARCH_FEW,
     CHUNK_SEARCH_GROWTH,
@@ -176,17 +177,17 @@ class ChunkSearch:
             finer = [number for number in self._untried if number > self.trials[-1].chunks]
             if not finer or self._first_is_there_at(finer[0]) > end_s or not self._try(finer[0], seconds):
                 break
-        few = [trial for trial in by_time(self.trials) if self._may_win(trial)][:CHUNK_SEARCH_FEW]
+        few = worth_longer(filter(self._may_win, self.trials))[:CHUNK_SEARCH_FEW]
         for trial in few if len(few) > 1 else ():
             if self._may_win(trial) and self._left_s > seconds and self._elapsed_s < end_s:
                 self._improve(trial, seconds, self._quick if self._options.engine == "auto" else None)
 
     def last_round(self) -> None:
-        """What is left for the fastest number; where that is settled, for the next.
-
-        Last come those that there was no time to try.
-        """
+        """What is left for the fastest number; where it is settled, for the next; then for untried ones."""
         self._carry_over()
+        for coarser in worth_longer(filter(self._may_win, self.trials))[:1]:
+            if coarser is not by_time(self.trials)[0]:  # what it finds the others have, too
+                self._improve(coarser, CHUNK_SEARCH_COARSER * self._left_s)
         for trial in by_time(self.trials):
             if self._left_s > _A_MOMENT_S and self._may_win(trial) and self._is_usable(trial):
                 self._improve(trial, self._left_s)
@@ -198,8 +199,7 @@ class ChunkSearch:
     def choice(self) -> Choice:
         """The fastest schedule that can be used; the fastest at all where none can."""
         self._carry_over()
-        fastest = by_time(self.trials)
-        best, self.interrupted = first_usable(fastest, self._is_usable, self.interrupted)
+        best, self.interrupted = first_usable(by_time(self.trials), self._is_usable, self.interrupted)
         found = best.found.with_any_chunks(self._proved.with_those_of(self.trials, best.time_us))
         found, passed_s = found.with_failures(self._failures), time.monotonic() - self._began
         # What is proved of one number settles no search that ended before others had their trials.

@@ -10,6 +10,7 @@ from taccl.encoding.portfolio.journal import EngineRun
 from taccl.model import units
 from taccl.model.tolerance import TOLERANCE_US
 from taccl.support.interrupts import is_interrupt
+from taccl.synthesis.autotune.tuning import TRIALS_FINER_PAYS
 from taccl.synthesis.formulated import Formulated
 from taccl.synthesis.search import Found, relative_gap
 
@@ -142,6 +143,18 @@ class Trial:
 def by_time(trials: Iterable[Trial]) -> list[Trial]:
     """The fastest first; of equally fast ones the coarsest, whose files have the fewest operations."""
     return sorted(trials, key=lambda trial: (round(trial.time_us / TOLERANCE_US), trial.chunks))
+
+
+def worth_longer(trials: Iterable[Trial]) -> list[Trial]:
+    """The fastest first, without those that are hardly faster than a coarser one.
+
+    The same schedule cut finer is a larger problem, in which the same search finds less.
+    """
+    pay: list[Trial] = []
+    for trial in sorted(trials, key=lambda each: each.chunks):
+        if all(trial.time_us < coarser.time_us * (1 - TRIALS_FINER_PAYS) for coarser in pay):
+            pay.append(trial)
+    return by_time(pay)
 
 
 def merged(runs: Iterable[EngineRun]) -> tuple[EngineRun, ...]:

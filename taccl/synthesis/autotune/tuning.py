@@ -32,6 +32,8 @@ CHUNK_COUNTS_MOST_CHUNKS = 1024
 #: 5 s: 885 us in 512 chunks; 5,647 in 16 without the first, and 21,856 in 4 without both.
 CHUNK_SEARCH_FAR_BEYOND, CHUNK_SEARCH_SAVES = 4.0, 0.5
 CHUNK_SEARCH_FEW = 4
+#: Of what is left at last, for a number that others are hardly faster than.
+CHUNK_SEARCH_COARSER = 0.75
 #: The part within which a second number should have its first schedule: one alone tells nothing of others.
 CHUNK_SEARCH_TWO = 0.4
 #: The first round ends after this many numbers in a row that were so much slower than the best, or no faster.
@@ -122,6 +124,11 @@ SEEDS_CUT_PER_S = 400_000
 TEMPLATES_LEAST_IMAGES, TEMPLATES_MOST_CHUNKS = 8, 64
 #: A file of more transfers is not verified as a whole: what was checked of it is its template.
 TEMPLATES_MOST_VERIFIED = 100_000
+
+# --- trials
+
+#: A finer number that is faster than a coarser one by less than this part is not searched longer.
+TRIALS_FINER_PAYS = 0.01
 
 # --- tune
 

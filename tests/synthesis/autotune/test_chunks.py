@@ -2,6 +2,7 @@ import itertools
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from taccl.support.budget import Budget
 from taccl.synthesis.autotune.chunk_counts import Proved, candidates, worth_trying
 from taccl.synthesis.autotune.chunks import choose_chunks
 from taccl.synthesis.autotune.seeds import from_books, numbers_in_books, part_for_books
-from taccl.synthesis.autotune.trials import Choice, Trial, merged
+from taccl.synthesis.autotune.trials import Choice, Trial, merged, worth_longer
 from taccl.synthesis.search import STOP, Answer, Progress
 
 #: Work and no seconds, so that no clock decides what a test sees.
@@ -111,6 +112,25 @@ def test_what_is_proved_for_any_number_counts_whichever_it_was_proved_next_to(
     assert first.found.any_chunks is low.any_chunks
     proved = Proved(Instance(choice.formulated.problem), Budget.of_work(0), lambda name, fault: None)
     assert proved.with_those_of([first, *others], time_us) is high.any_chunks
+
+
+@pytest.mark.parametrize(
+    ("times_us", "searched_longer"),
+    [
+        ({1: 10.0, 2: 9.95, 4: 9.95}, [1]),  # the same schedule, cut finer
+        ({1: 10.0, 2: 9.8, 4: 9.79}, [2, 1]),
+        ({1: 10.0, 2: 12.0, 4: 9.0}, [4, 1]),
+        ({2: 9.0, 4: 10.0, 8: 8.0}, [8, 2]),
+    ],
+)
+def test_a_number_that_is_hardly_faster_than_a_coarser_one_is_not_searched_longer(
+    times_us: dict[int, float], searched_longer: list[int]
+) -> None:
+    def found(time_us: float) -> SimpleNamespace:
+        return SimpleNamespace(schedule=SimpleNamespace(makespan_us=time_us))
+
+    trials = [Trial(number, formulated(1), found(time_us), 1.0) for number, time_us in times_us.items()]
+    assert [trial.chunks for trial in worth_longer(trials)] == searched_longer
 
 
 def test_what_is_proved_of_one_chunk_before_any_trial_is_its_bound(first_schedules_only: list[int]) -> None:
