@@ -146,7 +146,7 @@ def by_time(trials: Iterable[Trial]) -> list[Trial]:
 
 
 def worth_longer(trials: Iterable[Trial]) -> list[Trial]:
-    """The fastest first, without those that are hardly faster than a coarser one.
+    """The fastest first, without those that are no faster than a coarser one, or hardly.
 
     The same schedule cut finer is a larger problem, in which the same search finds less.
     """
