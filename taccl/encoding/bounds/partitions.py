@@ -28,7 +28,7 @@ from functools import cached_property
 
 import numpy as np
 
-from taccl.encoding.bounds.cuts import Cut, members
+from taccl.encoding.bounds.cuts import Cut, half_cuts, members
 from taccl.encoding.bounds.tuning import PARTITIONS_CELLS, PARTITIONS_MOST_SPEEDS
 from taccl.encoding.core.demand import Pairs
 from taccl.encoding.instance import Instance
@@ -102,6 +102,12 @@ def sides_of(problem: Problem, cut: Cut) -> Partition:
     """A cut's set and the rest."""
     one = cut.name.removeprefix("into ").removeprefix("out of ")
     return Partition(numbered(members(problem.num_ranks, cut.ranks).astype(np.int64)), f"{one} and the rest")
+
+
+def halves(problem: Problem) -> list[Partition]:
+    """Halves of a large machine by digits of its ranks' numbers (`half_cuts`), each once."""
+    sides = (sides_of(problem, cut) for cut in half_cuts(problem))
+    return list({side.part_of.tobytes(): side for side in sides}.values())
 
 
 def numbered(label: IntArray) -> IntArray:

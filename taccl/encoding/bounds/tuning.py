@@ -240,6 +240,8 @@ TREE_PRICES_UNITS, TREE_PRICES_UNITS_PER_PAIR = 0.3, 3e-4
 
 #: Units of work for a partition: each row of the demand is looked at a few times, and each link.
 VOLUME_UNITS, VOLUME_UNITS_PER_ROW = 0.3, 3e-5
+#: With more links no halves are looked at before there is time: the 65,280 of switch:256 take 0.1 s.
+VOLUME_HALVES_MOST_LINKS = 100_000
 
 # --- whole_flow
 

@@ -19,8 +19,8 @@ from collections.abc import Iterable, Iterator
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.capacity import Covers, least_time, name_ports
 from taccl.encoding.bounds.cuts import Crossings
-from taccl.encoding.bounds.partitions import Counts, Partition, alone, busiest, by_nodes, partitions
-from taccl.encoding.bounds.tuning import VOLUME_UNITS, VOLUME_UNITS_PER_ROW
+from taccl.encoding.bounds.partitions import Counts, Partition, alone, busiest, by_nodes, halves, partitions
+from taccl.encoding.bounds.tuning import VOLUME_HALVES_MOST_LINKS, VOLUME_UNITS, VOLUME_UNITS_PER_ROW
 from taccl.encoding.bounds.views import View, relaxed_of
 from taccl.encoding.instance import Instance
 from taccl.model.units import format_count
@@ -48,13 +48,16 @@ def volume_bound(instance: Instance, parts: Iterable[Partition], budget: Budget 
 def soonest(instance: Instance) -> Iterator[Proof]:
     """What nodes, ranks alone and the busiest rank prove: there soon, with any number of ranks.
 
-    First for any number of equal chunks, then for this one.
+    Of chunks that go from one rank to one, halves of the machine, too: ranks alone do not see that these have
+    far to go. First for any number of equal chunks, then for this one.
     """
     if VOLUME.reason_against(instance):
         return
     relaxed = instance.once(relaxed_of)
     every = (partition(relaxed.problem) for partition in (by_nodes, alone, busiest))
     several = [partition for partition in every if partition.num_parts > 1]
+    if relaxed.demand.moves_pairwise and relaxed.problem.topology.num_links <= VOLUME_HALVES_MOST_LINKS:
+        several += halves(relaxed.problem)
     yield fluid_volume_bound(relaxed, several)
     yield volume_bound(relaxed, several)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_problems import full, problem, two_nodes
+from small_problems import full, problem, ring, two_nodes
 
 from taccl.encoding.bounds import lower_bound, soonest
 from taccl.encoding.bounds.cuts import Crossings, members
@@ -85,6 +85,13 @@ def test_what_is_soonest_is_what_nodes_ranks_and_the_busiest_rank_prove(name: st
 
 def test_the_busiest_rank_of_a_scatter_is_its_root() -> None:
     assert busiest(problem(full(4), "scatter", 2)).part_of.tolist() == [1, 0, 0, 0]
+
+
+def test_of_what_goes_from_rank_to_rank_halves_of_a_large_ring_are_there_soon_too() -> None:
+    """Each half sends 20 x 20 chunks to the other, over two links each way; a rank receives 39 over two."""
+    fluid, whole = soonest(Instance(problem(ring(40, both=True), "alltoall", 1)))
+    assert fluid.value_us == pytest.approx(2 * 20 * 20 / 4)
+    assert whole.witness == "800 transfers between the ranks under 20 and the rest through 4 ports"
 
 
 def test_one_rank_alone_proves_nothing() -> None:
