@@ -89,17 +89,16 @@ def _files_in_spite_of_one_interrupt(job: Job, choice: FileChoice) -> tuple[Outp
 def _without_files(
     job: Job, choice: FileChoice, options: SearchOptions, searcher: Searcher, left_s: float
 ) -> Result:
-    network = job.network.topology
-    execution = choice.execution
+    network, execution = job.network.topology, choice.execution
     is_executed = execution is not None and network.executor is not None
     # An executor's thread blocks keep no port busy for alpha: what counts that is no bound of its files.
     ports_as = replace(network, occupancy="pipelined") if is_executed else network
     found, any_chunks = _for_any_chunks(choice.found, ports_as, left_s)
+    notes = (*choice.notes, *_notes_on(found))
+    if execution is not None and contradicts(any_chunks.value_us, execution.time_us):
+        notes, any_chunks = (*notes, _refuted(any_chunks)), NOTHING
     if execution is not None:
         execution = execution.with_bound(any_chunks)
-        if contradicts(any_chunks.value_us, execution.time_us):
-            any_chunks = NOTHING
-    notes = (*choice.notes, *_notes_on(found))
     return Result(
         found=found,
         options=options,
@@ -146,6 +145,12 @@ def _has_links_of(network: LogicalTopology, searched: LogicalTopology) -> bool:
         and np.array_equal(network.alpha_us, searched.alpha_us)
         and np.array_equal(network.beta_us_per_mb, searched.beta_us_per_mb)
     )
+
+
+def _refuted(any_chunks: Proof) -> str:
+    """What is reported of a bound for any number of chunks above the predicted time of a file."""
+    bound = f"{any_chunks.value_us:.2f} us for any chunk count ({any_chunks.witness})"
+    return f"no bound of the file is {bound}: its predicted time is less, so one of the two is wrong"
 
 
 def _notes_on(found: Found) -> Iterator[str]:

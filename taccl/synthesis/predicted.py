@@ -64,10 +64,8 @@ class PredictedCall:
         return relative_gap(self.time_us, self.bound.value_us)
 
     def with_bound(self, proof: Proof) -> PredictedCall:
-        """The same next to a larger bound of all such files, unless the time refutes it."""
-        if proof.value_us <= self.bound.value_us or contradicts(proof.value_us, self.time_us):
-            return self
-        return replace(self, bound=proof)
+        """The same next to a bound of all such files that is larger."""
+        return self if proof.value_us <= self.bound.value_us else replace(self, bound=proof)
 
     def to_dict(self) -> dict[str, object]:
         """The time next to its bound, for JSON."""

@@ -142,6 +142,7 @@ def status_of(
     elapsed_s: float,
     failed: bool,
     stalled: bool = False,
+    is_settled: bool = True,
 ) -> Status:
     """Why a search ended: what is proved comes before whatever stopped it, and that before the clock.
 
@@ -152,10 +153,11 @@ def status_of(
     first_s, elapsed_s : seconds to the first schedule, and to the end.
     failed : whether an engine or a bound broke down.
     stalled : whether it ended because nothing had improved for a while.
+    is_settled : whether all that may be faster had its turn; else no gap is that of what was requested.
     """
-    if gap <= OPTIMAL_GAP:
+    if is_settled and gap <= OPTIMAL_GAP:
         return "optimal"
-    if gap <= options.gap:
+    if is_settled and gap <= options.gap:
         return "gap reached"
     if cut_short is not None:
         return cut_short
@@ -163,7 +165,7 @@ def status_of(
         return "late"
     if stalled:
         return "no improvement"
-    if elapsed_s >= _NEARLY * options.limit_s:
+    if elapsed_s >= _NEARLY * options.limit_s or not (is_settled or options.effort is not None):
         return "time limit"
     return "engine failed" if failed else "finished"
 

@@ -70,6 +70,7 @@ def test_the_gap_of_a_file_is_to_the_largest_bound_that_is_printed(
     assert after.any_chunks is (late if is_told else NOTHING)
     assert after.execution.bound == (late if is_told else before.execution.bound)
     assert f"{100 * after.execution.gap:.2f}%" in after.summary()
+    assert any("so one of the two is wrong" in note for note in after.notes) != is_told
 
 
 def test_alphas_that_keep_ports_busy_count_against_no_file_that_is_executed() -> None:

@@ -283,3 +283,12 @@ def test_a_status_tells_what_is_proved_before_what_stopped_it_and_that_before_th
         gap, options, cut_short=cut_short, first_s=first_s, elapsed_s=elapsed_s, failed=failed
     )
     assert reported == status
+
+
+@pytest.mark.parametrize(("effort", "status"), [(None, "time limit"), (100, "finished")])
+def test_no_gap_settles_what_others_had_no_time_for(effort: int | None, status: Status) -> None:
+    options = SearchOptions(gap=0.1, time_limit_s=10.0, effort=effort)
+    reported = status_of(
+        0.0, options, cut_short=None, first_s=1.0, elapsed_s=5.0, failed=False, is_settled=False
+    )
+    assert reported == status

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 #: What witnesses say of one direction, with what they say of the other.
-_WORDS = {
+WORDS = {
     "into": "out of",
     "out of": "into",
     "beyond": "from beyond",
@@ -21,7 +21,7 @@ _WORDS = {
     "collected first": "given away last",
     "the last gathered": "the first spread",
 }
-_SAID = re.compile(rf"\b({'|'.join(_WORDS)})\b")
+_SAID = re.compile(rf"\b({'|'.join(WORDS)})\b")
 _PAIR = re.compile(r"\bfrom (rank \d+) to (rank \d+)")
 
 
@@ -31,4 +31,4 @@ def turned(witness: str) -> str:
     >>> turned("3 chunks out of rank 0 through gpu0 -> switch, fed by rank 0 send by send")
     '3 chunks into rank 0 through gpu0 -> switch, taken by rank 0 send by send'
     """
-    return _PAIR.sub(r"from \2 to \1", _SAID.sub(lambda found: _WORDS[found[0]], witness))
+    return _PAIR.sub(r"from \2 to \1", _SAID.sub(lambda found: WORDS[found[0]], witness))

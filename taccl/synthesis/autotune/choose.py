@@ -302,11 +302,13 @@ class _Rounds:
         """What was found, with how the whole ended; a look has no end of its own."""
         passed_s = time.monotonic() - self._began
         found, status = found.with_failures(self._failures), found.status
-        ended_before = self.interrupted or depth != "searched"
-        if any(map(self._is_left, self._configurations)) or (ended_before and status != "optimal"):
+        is_settled = not any(map(self._is_left, self._configurations))
+        claims_too_much = status in ("optimal", "gap reached") and not is_settled
+        if claims_too_much or ((self.interrupted or depth != "searched") and status != "optimal"):
             status = status_of(
                 1.0,  # of a file nothing is proved by the bound of its schedule
                 self._options,
+                is_settled=is_settled,
                 cut_short="interrupted" if self.interrupted else None,
                 first_s=0.0,
                 elapsed_s=passed_s,

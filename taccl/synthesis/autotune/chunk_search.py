@@ -202,11 +202,11 @@ class ChunkSearch:
         best, self.interrupted = first_usable(by_time(self.trials), self._is_usable, self.interrupted)
         found = best.found.with_any_chunks(self._proved.with_those_of(self.trials, best.time_us))
         found, passed_s = found.with_failures(self._failures), time.monotonic() - self._began
-        # What is proved of one number settles no search that ended before others had their trials.
-        is_settled = not (self.interrupted or (self._others_wait and self._a_number_can_win()))
         status = status_of(
-            relative_gap(best.time_us, found.lower_bound_us) if is_settled else 1.0,
+            relative_gap(best.time_us, found.lower_bound_us),
             self._options,
+            # What is proved of one number settles no search that ended before others had their trials.
+            is_settled=not (self.interrupted or (self._others_wait and self._a_number_can_win())),
             cut_short="interrupted" if self.interrupted else None,
             first_s=self._first_schedule_s or 0.0,
             elapsed_s=passed_s,

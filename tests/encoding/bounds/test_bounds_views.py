@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from small_problems import full, machine, problem, ring
 
-from taccl.encoding.bounds import all_bounds
+from taccl.encoding.bounds import all_bounds, turned
 from taccl.encoding.bounds.views import views
 from taccl.encoding.instance import Instance
 from taccl.model.network import LogicalTopology
@@ -57,3 +58,10 @@ def test_a_witness_says_the_direction_in_which_the_problem_moves(name: str, wher
     assert {where} == {
         each for proof in proved for each in ("out of rank 0", "into rank 0") if each in proof.witness
     }
+
+
+def test_each_phrase_that_is_turned_round_is_one_that_a_bound_says() -> None:
+    """So no bound changes its words and points the wrong way."""
+    own = Path(turned.__file__)
+    said = "".join(each.read_text("utf-8") for each in own.parent.glob("*.py") if each != own)
+    assert [phrase for phrase in turned.WORDS if phrase not in said] == []
