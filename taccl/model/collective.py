@@ -97,10 +97,14 @@ class Placement:
 
     def held(self, rank: int) -> tuple[int, ...]:
         """The chunks of one rank's buffer in the order in which they lie there; -1: room for none."""
+        return tuple(self.held_column(rank).tolist())
+
+    def held_column(self, rank: int) -> IntArray:
+        """`held` as a column."""
         here = np.flatnonzero(self.rank == rank)
         held = np.full(int(self.offset[here].max(initial=-1)) + 1, -1, dtype=np.int64)
         held[self.offset[here]] = self.chunk[here]
-        return tuple(held.tolist())
+        return held
 
     def buffer_size(self, num_ranks: int) -> IntArray:
         """Chunks that the buffer of each rank must have room for, shape (num_ranks,)."""

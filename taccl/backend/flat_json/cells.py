@@ -1,8 +1,9 @@
 """Cells: stretches of elements that every action, and every chunk, takes whole or not at all.
 
-A file of a few elements has a cell for each. One of many, such as an AlltoAll of unequal parts counted in
-bytes, has as few as its actions allow: where a chunk or an action begins or ends in one buffer, it does so in
-each place where the same elements lie.
+Where every chunk is one element, so is every cell. Otherwise, as in an AlltoAll of unequal parts counted in
+bytes, there are as few cells as the actions allow: a bound of a chunk or an action in one buffer is a bound
+wherever the same elements lie. So the time of a check grows with the actions and chunks, and not with their
+sizes.
 """
 
 from __future__ import annotations
@@ -72,17 +73,27 @@ class ElementLayout(Layout):
         return f"memory of rank {rank}"
 
 
-def cells_of(program: ActionsProgram) -> Cells | None:
-    """The cells of a program whose spans are inside its buffers; None: they are too many to be looked at."""
+def cells_of(program: ActionsProgram, *, even: bool = False) -> Cells | None:
+    """The cells of a program whose spans are inside its buffers; None: they are too many to be looked at.
+
+    Parameters
+    ----------
+    even : whether all cells must have as many elements, then as many as all bounds are multiples of.
+    """
     sizes = buffer_elements(program)
     moved = sum(action.elements for rank in program.ranks for action in rank.actions)
-    if int(sizes.sum()) + moved <= MAX_CELLS:
-        starts = [[np.arange(size + 1) for size in of_rank] for of_rank in sizes.tolist()]
-    else:
-        found = _refined(program, sizes)
-        if found is None:
-            return None
-        starts = found
+    if max(program.chunk_elements, default=1) == 1 and int(sizes.sum()) + moved <= MAX_CELLS:
+        return _laid_out([[np.arange(size + 1) for size in of_rank] for of_rank in sizes.tolist()])
+    starts = _refined(program, sizes)
+    if starts is None or not even:
+        return None if starts is None else _laid_out(starts)
+    unit = max(1, int(np.gcd.reduce(np.concatenate([column for of_rank in starts for column in of_rank]))))
+    if (int(sizes.sum()) + moved) // unit > MAX_CELLS:
+        return None
+    return _laid_out([[np.arange(0, size + 1, unit) for size in of_rank] for of_rank in sizes.tolist()])
+
+
+def _laid_out(starts: list[list[IntArray]]) -> Cells:
     chunks = np.array([[len(column) - 1 for column in of_rank] for of_rank in starts], dtype=np.int64)
     plain = Layout.of(chunks, None)
     layout = ElementLayout(

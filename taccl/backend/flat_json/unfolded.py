@@ -9,14 +9,15 @@ import numpy as np
 
 from taccl.backend.execute.outcome import Execution
 from taccl.backend.execute.requested import RunRequested
-from taccl.backend.flat_json.cells import Cells, cells_of
+from taccl.backend.flat_json.cells import cells_of
 from taccl.backend.flat_json.checks import check_structure
 from taccl.backend.flat_json.document import ActionsProgram
 from taccl.backend.flat_json.execution import run_actions
 from taccl.backend.flat_json.in_blocks import in_blocks
 from taccl.backend.flat_json.reader import ActionsDocument
 from taccl.backend.flat_json.unfold import unfold
-from taccl.backend.flat_json.verify import expected, verify_actions
+from taccl.backend.flat_json.verify import verify_actions
+from taccl.backend.flat_json.wanted import expected
 from taccl.backend.machine.one_call import OneCall
 from taccl.backend.machine.report import Collector, Verification
 from taccl.backend.machine.run import run_acts
@@ -166,26 +167,21 @@ def _of_steps(simulated: Simulated | None) -> Simulation | None:
 
 
 def call_of_actions(document: ActionsDocument, collective: Collective | None, root: int | None) -> OneCall:
-    """What the actions do in a call, cut where they cut it.
+    """What the actions do in a call, in cells of one size.
 
     Raises
     ------
-    VerificationError : the file is not right, or its actions cut buffers into unequal pieces.
+    VerificationError : the file is not right, or has too many elements of its common measure.
     """
     verify_actions(document, collective=collective, root=root).raise_for_findings()
     program = document.program
-    cells = cells_of(program)
-    if cells is None or not _is_even(cells):
+    cells = cells_of(program, even=True)
+    if cells is None:
         raise VerificationError(
-            "its chunks, or what its actions take of them, are of unequal sizes",
+            "its chunks, or what its actions take of them, are of unequal sizes, and have too many of the "
+            "elements that measure all",
             path=document.path,
-            hint="only files of equal chunks become something else",
+            hint="round the sizes up to multiples of 4KB",
         )
     machine = unfold(program, cells)
     return OneCall(machine, run_acts(machine.acts).sequence[0], expected(program, cells))
-
-
-def _is_even(cells: Cells) -> bool:
-    """Whether all cells have as many elements."""
-    lengths = [np.diff(starts) for of_rank in cells.starts for starts in of_rank]
-    return len(np.unique(np.concatenate(lengths))) <= 1

@@ -8,16 +8,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from taccl.backend.flat_json.cells import Cells, buffer_elements, cells_of, held_starts
+from taccl.backend.flat_json.cells import buffer_elements, cells_of
 from taccl.backend.flat_json.checks import check_structure
 from taccl.backend.flat_json.document import ActionsProgram, Do
 from taccl.backend.flat_json.reader import ActionsDocument
 from taccl.backend.flat_json.unfold import unfold
+from taccl.backend.flat_json.wanted import expected, holds_standard
 from taccl.backend.lower.instances import cut_in_place
 from taccl.backend.machine.acts import Machine
 from taccl.backend.machine.contents import carry_out
 from taccl.backend.machine.deadlock import find_cycle, wait_in_words
-from taccl.backend.machine.expected import MAX_CELLS, STANDARD, Expectation, Value, specification
+from taccl.backend.machine.expected import MAX_CELLS, STANDARD
 from taccl.backend.machine.meaning import check_meaning
 from taccl.backend.machine.race_findings import check_races_of_steps
 from taccl.backend.machine.races import conflicts
@@ -124,20 +125,33 @@ def _check_requested(
         wrong(f"the file has other ranks, chunks or sums than {collective.name}")
         return
     for rank, of_rank in enumerate(program.ranks):
-        for word, held, placed in (
-            ("input", of_rank.input, collective.inputs.held(rank)),
-            ("output", of_rank.output, collective.outputs.held(rank)),
+        for word, held, placement in (
+            ("input", of_rank.input, collective.inputs),
+            ("output", of_rank.output, collective.outputs),
         ):
-            if _in_elements(held, elements) != placed:
+            if not np.array_equal(_in_elements(held, elements), _runs(placement.held_column(rank))):
                 wrong(f"the {word} of rank {rank} holds other chunks than in {collective.name}")
                 return
 
 
-def _in_elements(held: Sequence[int], elements: IntArray) -> tuple[int, ...]:
-    """The elements of the chunks that a buffer holds; -1: room for one."""
-    first = np.cumsum(elements) - elements
-    ranges = (range(first[chunk], first[chunk] + elements[chunk]) if chunk >= 0 else (-1,) for chunk in held)
-    return tuple(int(element) for each in ranges for element in each)
+def _in_elements(held: Sequence[int], elements: IntArray) -> IntArray:
+    """The runs of the elements of the chunks that a buffer holds, as `_runs`; -1: room for one."""
+    room = -1  # also the last of both columns
+    first, many = np.append(np.cumsum(elements) - elements, room), np.append(elements, 1)
+    chunk = np.array(held, dtype=np.int64)
+    return _joined(first[chunk], many[chunk])
+
+
+def _runs(numbers: IntArray) -> IntArray:
+    """Runs of numbers that count up, or of rooms (-1) side by side: the first of each, and how many."""
+    return _joined(numbers, np.ones_like(numbers))
+
+
+def _joined(first: IntArray, many: IntArray) -> IntArray:
+    """Runs, of which those that go on where the one before them ends are one with it."""
+    end = np.where(first >= 0, first + many, -1)
+    starts = np.flatnonzero(np.append(True, first[1:] != end[:-1])[: len(first)])
+    return np.stack([first[starts], np.add.reduceat(many, starts) if len(many) else many], axis=1)
 
 
 def _behaviour(program: ActionsProgram, collector: Collector, facts: Facts) -> Facts:
@@ -148,7 +162,7 @@ def _behaviour(program: ActionsProgram, collector: Collector, facts: Facts) -> F
         collector.add(Finding("meaning", "error", "too-large", message), fatal=True)
         return facts
     expectation = expected(program, cells)
-    _check_standard(program, expectation, cells, collector)
+    _check_standard(program, collector)
     machine = unfold(program, cells)
     run = run_acts(machine.acts)
     if not run.ends:
@@ -163,67 +177,9 @@ def _behaviour(program: ActionsProgram, collector: Collector, facts: Facts) -> F
     return replace(facts, deadlock=False, races=races, out_of_place=verdict)
 
 
-def expected(program: ActionsProgram, cells: Cells) -> Expectation:
-    """What the outputs must hold, from where the file says that chunks lie."""
-    sources: list[list[tuple[int, int]]] = [[] for _ in program.sums]
-    wanted: list[tuple[int, int, int]] = []
-    values: list[tuple[Value, ...]] = []
-    for rank, of_rank in enumerate(program.ranks):
-        for chunk, first in _cells_held(program, cells, rank, 0, of_rank.input):
-            sources[chunk].append((rank, first[0]))
-    number_of: dict[tuple[int, int], int] = {}
-    for rank, of_rank in enumerate(program.ranks):
-        for chunk, held in _cells_held(program, cells, rank, 1, of_rank.output):
-            for piece, cell in enumerate(held):
-                key = (chunk, piece)
-                if key not in number_of:
-                    number_of[key] = len(values)
-                    values.append(_value(sources[chunk], piece, program.sums[chunk]))
-                wanted.append((rank, cell, number_of[key]))
-    columns = np.array(wanted, dtype=np.int64).reshape(-1, 3).T
-    sizes = cells.layout.chunks
-    return Expectation(
-        collective=plain_name(program.collective),
-        input_size=sizes[:, 0],
-        output_size=sizes[:, 1],
-        in_place_shift=np.zeros(len(sizes), dtype=np.int64),
-        has_input=np.array([any(chunk >= 0 for chunk in rank.input) for rank in program.ranks]),
-        has_output=np.ones(len(sizes), dtype=np.bool_),
-        wanted_rank=columns[0],
-        wanted_offset=columns[1],
-        wanted_value=columns[2],
-        values=tuple(values),
-        root=program.root,
-    )
-
-
-def _cells_held(
-    program: ActionsProgram, cells: Cells, rank: int, column: int, held: Sequence[int]
-) -> list[tuple[int, range]]:
-    """Each chunk of a buffer with its cells there."""
-    bounds = [cells.within(rank, column, start) for start in held_starts(program, held)]
-    return [
-        (chunk, range(first, end))
-        for chunk, first, end in zip(held, bounds, bounds[1:], strict=False)
-        if chunk >= 0
-    ]
-
-
-def _value(sources: Sequence[tuple[int, int]], piece: int, is_sum: bool) -> tuple[Value, ...]:
-    """The piece of a chunk: the sum of all inputs that hold it, or any one of them."""
-    if not is_sum:
-        return tuple(((first + piece, 1 << rank, 0),) for rank, first in sources)
-    ranks_at: dict[int, int] = {}
-    for rank, first in sources:
-        ranks_at[first + piece] = ranks_at.get(first + piece, 0) | 1 << rank
-    return (tuple((offset, ranks_at[offset], 0) for offset in sorted(ranks_at)),)
-
-
-def _check_standard(
-    program: ActionsProgram, expectation: Expectation, cells: Cells, collector: Collector
-) -> None:
+def _check_standard(program: ActionsProgram, collector: Collector) -> None:
     """A file that names a standard collective says the same of its chunks as everybody."""
-    name, ranks = expectation.collective, len(program.ranks)
+    name = plain_name(program.collective)
     if name not in STANDARD:
         return
     elements = int(max(buffer_elements(program)[:, :2].max(initial=0), 1))
@@ -231,25 +187,10 @@ def _check_standard(
         message = f"the size of a call of {name} has {elements} elements, not {program.call_elements}"
         hint = f"call_elements {elements}"
         collector.add(Finding("structure", "error", "call-elements", message, hint=hint))
-    call = int(max(cells.layout.chunks[:, :2].max(initial=0), 1))
-    if name in ("gather", "scatter"):
-        call //= ranks
-    standard = specification(name, ranks, call, program.root)
-    if _meant(standard) != _meant(expectation):
+    if not holds_standard(program, elements // (len(program.ranks) if name in ("gather", "scatter") else 1)):
         message = f"inputs and outputs do not hold the chunks of {name} where everybody has them"
         hint = "name it otherwise, if it is a collective of your own"
         collector.add(Finding("meaning", "error", "not-standard", message, hint=hint))
-
-
-def _meant(expectation: Expectation) -> dict[tuple[int, int], tuple[Value, ...]]:
-    """By rank and cell of the output, what must be there."""
-    rows = zip(
-        expectation.wanted_rank.tolist(),
-        expectation.wanted_offset.tolist(),
-        expectation.wanted_value.tolist(),
-        strict=True,
-    )
-    return {(rank, cell): expectation.values[value] for rank, cell, value in rows}
 
 
 def _report_deadlock(machine: Machine, run: Run, collector: Collector) -> None:

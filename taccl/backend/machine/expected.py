@@ -100,6 +100,31 @@ _STANDARD: dict[str, tuple[Callable[..., Any], Callable[..., Any], Callable[...,
 }
 
 
+@dataclass(frozen=True, slots=True)
+class StandardOutput:
+    """What the outputs of a standard collective hold, where a call has `chunks`, as in `specification`."""
+
+    name: str
+    ranks: int
+    chunks: int
+    root: int | None
+
+    @property
+    def size(self) -> int:
+        """Chunks of an output."""
+        return int(_STANDARD[self.name][1](self.ranks, self.chunks))
+
+    @property
+    def exists(self) -> BoolArray:
+        """Per rank, whether it has an output."""
+        return _has_output(self.name, self.ranks, self.root)
+
+    def holds(self, rank: IntArray, offset: IntArray) -> tuple[IntArray, IntArray]:
+        """Per place which input chunk, and of which rank; -1: the sum of all."""
+        source, holder = _STANDARD[self.name][2](rank, offset, self.size, self.ranks, self.root)
+        return source + np.zeros_like(offset), holder + np.zeros_like(offset)
+
+
 def specification(name: str, ranks: int, chunks: int, root: int | None = None) -> Expectation:
     """One of the `STANDARD` collectives, where a call is cut into `chunks`; `root` None stands for rank 0.
 
@@ -107,12 +132,11 @@ def specification(name: str, ranks: int, chunks: int, root: int | None = None) -
     """
     if root is None and name in _ROOTED:
         root = 0
-    of_input, of_output, wants = _STANDARD[name]
-    inputs, outputs = (int(size(ranks, chunks)) for size in (of_input, of_output))
-    has_output = _has_output(name, ranks, root)
+    output = StandardOutput(name, ranks, chunks, root)
+    inputs, outputs, has_output = int(_STANDARD[name][0](ranks, chunks)), output.size, output.exists
     rank, offset = (where.ravel() for where in np.indices((ranks, outputs)))
     rank, offset = rank[has_output[rank]], offset[has_output[rank]]
-    source, holder = wants(rank, offset, outputs, ranks, root)
+    source, holder = output.holds(rank, offset)
     distinct, value = np.unique(source * (ranks + 1) + holder + 1, return_inverse=True)
     values: list[tuple[Value, ...]] = []
     for chunk, summed in (divmod(code, ranks + 1) for code in distinct.tolist()):
