@@ -249,25 +249,40 @@ class Target(Generic[ProgramT, DocumentT]):
                 return protocol
         raise TacclError(f"unknown protocol {shown(name)}", hint=f"one of {', '.join(self.protocols)}")
 
-    def check_problem(self, problem: Problem, options: LoweringOptions) -> None:
+    def check_problem(
+        self, problem: Problem, options: LoweringOptions, others: Sequence[AnyTarget] | None = None
+    ) -> None:
         """Refuse, before any search, what no file of this target can carry out.
+
+        Parameters
+        ----------
+        others : of which a refusal names those that take the problem; None: they are not known.
 
         Raises
         ------
         TacclError : with the reason.
         """
-        hint = "another --target, or --no-file for the schedule alone"
+        most = self.limits.ranks
+        is_too_many = most is not None and problem.num_ranks > most
+        hint = _elsewhere(problem, others) if is_too_many or problem.features - self.features else None
         without = "--without NAME leaves a helper out (--without nvswitch), "
-        helps = without * bool(problem.topology.num_helpers) + hint
+        helps = without * bool(problem.topology.num_helpers) + (hint or "")
         refuse_features(self.name, problem, self.features, self.reasons, helps)
         self.files_for(problem.collective.name)
-        most = self.limits.ranks
-        if most is not None and problem.num_ranks > most:
+        if is_too_many:
             raise CollectiveError(
                 f"{problem.num_ranks} ranks; a file for {self.name} holds {most}", hint=hint
             )
         if self.refuse is not None:
             self.refuse(problem, options)
+
+    def takes_problem(self, problem: Problem) -> bool:
+        """Whether nothing is known that keeps a problem from having a file."""
+        try:
+            self.check_problem(problem, LoweringOptions(protocol=self.protocols[0]))
+        except TacclError:
+            return False
+        return True
 
     def verified_text(self, lowered: Lowered[ProgramT], collective: Collective) -> str:
         """The text of a program, read again as its runtimes would and verified for all of them.
@@ -290,6 +305,15 @@ class Target(Generic[ProgramT, DocumentT]):
                     hint="please report this with your command; --no-file keeps the schedule",
                 )
         return text
+
+
+def _elsewhere(problem: Problem, others: Sequence[AnyTarget] | None) -> str:
+    """What to do where a target does not take a problem: the targets that do, or no file."""
+    if others is None:
+        named = ["another --target"]
+    else:
+        named = [f"--target {each.name}" for each in others if each.takes_problem(problem)]
+    return ", or ".join([*named, "--no-file for the schedule alone"])
 
 
 def refuse_features(

@@ -82,13 +82,10 @@ def bound(as_json: bool, helpers: int | range | None, **request: Any) -> None:
 
 def _show(proven: Bounds) -> None:
     stated, problem, largest = proven.stated, proven.problem, proven[0]
-    size = units.format_size(problem.size_bytes)
-    chunk = units.format_sizes(float(problem.size_mb.min()), float(problem.size_mb.max()))
+    size = " in ".join(problem.size_and_chunks)
     on = stated.topology.name if stated.sketch is None else f"{stated.topology.name} ({stated.sketch.name})"
     on += stated.topology.sums_for(problem.collective)
-    click.echo(
-        f"{problem.collective.name}, {problem.collective.counted_ranks}, on {on}: {size} in chunks of {chunk}"
-    )
+    click.echo(f"{problem.collective.name}, {problem.collective.counted_ranks}, on {on}: {size}")
     if not largest.value_us:
         click.echo("no bound: nothing has to move, or moving costs nothing")
         return

@@ -11,9 +11,9 @@ import numpy as np
 
 from taccl.errors import TopologyError
 from taccl.model.chunk_maps import ChunkClasses
+from taccl.model import units
 from taccl.model.collective import BoolArray, Collective, IntArray, Placement
 from taccl.model.network import FloatArray, LogicalTopology
-from taccl.model.units import MAX_TIME_US
 from taccl.support.arguments import column, number, whole_number
 
 #: What a problem may use beyond copies of equal chunks among members, all there at 0 and done on arrival:
@@ -159,7 +159,7 @@ class Problem:
         values = column(getattr(self, name), name, TopologyError, kinds="fiu")
         if len(values) != rows:
             raise TopologyError(f"{name} must have a number for each {of}: {rows}, not {len(values)}")
-        most = _MOST_UNITS if name == "sizes" else MAX_TIME_US
+        most = _MOST_UNITS if name == "sizes" else units.MAX_TIME_US
         least = 1 / _MOST_UNITS if name == "sizes" else 0.0
         bad = np.flatnonzero(~((values >= least) & (values <= most)))
         if len(bad):
@@ -186,6 +186,21 @@ class Problem:
         """What nccl-tests prints as `size`; of unequal chunks, as if all were of their mean size."""
         mean = 1.0 if self.sizes is None else float(self.sizes.mean())
         return round(self.chunk_mb * mean * 2**20 * self.collective.chunks_per_size)
+
+    @property
+    def size_and_chunks(self) -> tuple[str, str]:
+        """`16MB` and `chunks of 1MB`; of unequal chunks all bytes, `5MB` and `2 chunks of 1MB to 4MB`."""
+        size_mb = self.size_mb
+        chunks = f"chunks of {units.format_sizes(float(size_mb.min()), float(size_mb.max()))}"
+        if self.sizes is None:
+            return units.format_size(self.size_bytes), chunks
+        return units.format_size(round(float(size_mb.sum()) * units.MB)), f"{self.num_chunks} {chunks}"
+
+    @property
+    def size_of_algbw(self) -> str:
+        """What follows an algbw of unequal chunks, which is not of all their bytes; else nothing."""
+        size = units.format_size(self.size_bytes)
+        return "" if self.sizes is None else f"  (of {size}: the largest buffer, if all chunks were of mean size)"
 
     @cached_property
     def features(self) -> frozenset[Feature]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from taccl.backend.target import AnyTarget, Lowered, LoweringOptions
+from taccl.backend.targets.registry import all_targets
 from taccl.errors import TacclError
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
@@ -70,13 +71,13 @@ class Lowering:
         return Lowering(self._target, replace(self._options, name=name))
 
     def check(self, problem: Problem) -> None:
-        """Raise TacclError for a problem whose schedules have no file, whatever they are."""
-        self._target.check_problem(problem, self._options)
+        """Raise TacclError, which names targets that may have one, for a problem that has no file here."""
+        self._target.check_problem(problem, self._options, all_targets())
 
     def allows(self, problem: Problem) -> bool:
         """Whether nothing is known that keeps a problem from having a file."""
         try:
-            self.check(problem)
+            self._target.check_problem(problem, self._options)
         except TacclError:
             return False
         return True

@@ -226,7 +226,7 @@ class Result(Reported):
         figures = self.figures()
         single = [key for key, value in figures.items() if not isinstance(value, list | dict)]
         on = self.topology if self.sketch is None else f"{self.topology} ({self.sketch})"
-        size = units.format_size(self.size_bytes)
+        size = self.problem.size_and_chunks[0]
         table = Table(
             f"{self.collective_name}, {self.collective.counted_ranks}, on {on}{self.sums_at}, {size}",
             [*self._times(), ("verified", self._verdict())],
@@ -298,7 +298,7 @@ class Result(Reported):
             ("collective", f"{self.collective_name}, {self.collective.counted_ranks}"),
             ("topology", f"{self.topology}, {nodes}{self.sums_at}"),
             ("sketch", self.sketch or "none: all links, as they are"),
-            ("size", f"{units.format_size(self.size_bytes)}, in chunks of {self._chunk_size()}"),
+            ("size", ", in ".join(self.problem.size_and_chunks)),
             *self._times(),
             ("transfers", f"{len(self.schedule)} in {sends}"),
             ("engine", f"{self.options.engine}, {self.solve_s:.1f} s"),
@@ -324,7 +324,7 @@ class Result(Reported):
         shown_us = self.time_us if self.execution is None else self.execution.time_us
         algbw_gbps = units.bandwidth_gbps(self.size_bytes, shown_us)
         bandwidths = [
-            ("algbw", units.format_bandwidth(algbw_gbps)),
+            ("algbw", units.format_bandwidth(algbw_gbps) + self.problem.size_of_algbw),
             ("busbw", units.format_bandwidth(algbw_gbps * factor)),
         ]
         if self.execution is None:
@@ -377,10 +377,6 @@ class Result(Reported):
         costs = "links alone" if self.machine is None else "the same costs"
         bound = f"lower bound {self.lower_bound_us:.2f} us for this chunk count by {costs}"
         return f"{bound} ({self.bound_source}), gap {100 * self.gap:.2f}%"
-
-    def _chunk_size(self) -> str:
-        size_mb = self.problem.size_mb
-        return units.format_sizes(float(size_mb.min()), float(size_mb.max()))
 
     def _verdict(self) -> str:
         if not self.files:

@@ -15,13 +15,12 @@ def schedule_facts(saved: SavedSchedule) -> tuple[tuple[str, str], ...]:
     problem = schedule.problem
     collective = problem.collective
     root = "" if collective.root is None else f", root {collective.root}"
-    size, chunk = problem.size_bytes, round(problem.chunk_mb * units.MB)
     return (
         ("collective", f"{collective.name}, {format_count(problem.num_ranks, 'rank')}{root}"),
         ("topology", topology_words(problem.topology)),
-        ("size", f"{units.format_size(size)}, in chunks of {units.format_size(chunk)}"),
+        ("size", ", in ".join(problem.size_and_chunks)),
         *time_facts(schedule.makespan_us, saved.lower_bound_us, saved.bound_source, " for this chunk count"),
-        ("algbw", units.format_bandwidth(schedule.algbw_gbps)),
+        ("algbw", units.format_bandwidth(schedule.algbw_gbps) + problem.size_of_algbw),
         ("busbw", units.format_bandwidth(schedule.busbw_gbps)),
         ("transfers", f"{len(schedule)} in {format_count(len(schedule.sends), 'send')}"),
     )

@@ -36,8 +36,12 @@ def _parse(content: bytes, path: str | None, look: Callable[[], None]) -> Action
 
 
 def _use(program: ActionsProgram, readers: tuple[str, ...], path: Path | None) -> list[str]:
-    sizes = f"{units.format_size(program.min_bytes)} to {units.format_size(program.max_bytes)}"
-    return [f"serves calls of {sizes}, out of place", "docs/actions-json.md has the rules of an executor"]
+    if len(set(program.chunk_elements)) > 1:
+        total = sum(program.chunk_elements) * program.element_bytes
+        served = f"calls of the sizes that were requested, {units.format_size(total)} in all"
+    else:
+        served = f"calls of {units.format_size(program.min_bytes)} to {units.format_size(program.max_bytes)}"
+    return [f"serves {served}, out of place", "docs/actions-json.md has the rules of an executor"]
 
 
 TARGETS = (
