@@ -18,6 +18,7 @@ from taccl.backend.traces.goal import to_goal
 from taccl.backend.traces.making import trace_of_actions, trace_of_program
 from taccl.errors import TacclError, UnitError
 from taccl.model import units
+from taccl.model.collectives import chunk_bytes, rounding_notes
 from taccl.model.schedule import begins_as_schedule, read_schedule
 from taccl.support.arguments import number
 from taccl.support.reading import bytes_of
@@ -33,7 +34,7 @@ class Exported:
     Parameters
     ----------
     text : of `goal`; of other formats empty. files : of `chakra`, that of each rank.
-    size_bytes : of the call, as nccl-tests counts it, rounded down to whole chunks.
+    size_bytes : of the call, as nccl-tests counts it, rounded down to whole chunks. notes : on that.
     """
 
     text: str
@@ -41,6 +42,7 @@ class Exported:
     collective: str
     size_bytes: int
     files: tuple[bytes, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def export(
@@ -67,14 +69,13 @@ def export(
     size = source.size_bytes if size is None else size
     if size is None:
         raise UnitError("the file does not say for which size it was made", path=path, hint="--size 64MB")
-    part_bytes = units.parse_size(size) // source.parts
-    if part_bytes < 1:
-        message = f"a size of {size} is less than a byte for each of {source.parts} parts"
-        raise UnitError(message, path=path, hint="a larger --size")
+    wanted_bytes = units.parse_size(size)
+    part_bytes = chunk_bytes(source.parts, wanted_bytes)
     trace = source.trace_of(part_bytes)
     made = FORMATS[format](trace, sum_us_per_mb * 1e3 / units.MB)
     text, files = (made, ()) if isinstance(made, str) else ("", made)
-    return Exported(text, trace, source.collective, part_bytes * source.parts, files)
+    notes = tuple(rounding_notes(wanted_bytes, part_bytes, source.parts))
+    return Exported(text, trace, source.collective, part_bytes * source.parts, files, notes)
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,9 @@ def _source(path: str | Path) -> _Source:
     content = bytes_of(path)
     if begins_as_schedule(content):
         schedule = read_schedule(path).schedule
-        return _of_actions(lower_flat(schedule, LoweringOptions()), schedule.problem.size_bytes)
+        program, problem = lower_flat(schedule, LoweringOptions()), schedule.problem
+        unequal = problem.sizes is not None  # a call of these has a whole number of elements
+        return _of_actions(program, Flat.of(program).made_for_bytes if unequal else problem.size_bytes)
     unfolded = unfold_file(path, content, "exported")
     unfolded.check(None, None)
     if isinstance(unfolded, Flat):

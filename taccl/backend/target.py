@@ -250,13 +250,13 @@ class Target(Generic[ProgramT, DocumentT]):
         raise TacclError(f"unknown protocol {shown(name)}", hint=f"one of {', '.join(self.protocols)}")
 
     def check_problem(
-        self, problem: Problem, options: LoweringOptions, others: Sequence[AnyTarget] | None = None
+        self, problem: Problem, options: LoweringOptions, others: OtherTargets | None = None
     ) -> None:
         """Refuse, before any search, what no file of this target can carry out.
 
         Parameters
         ----------
-        others : of which a refusal names those that take the problem; None: they are not known.
+        others : gives the targets of which a refusal names those that take the problem; None: it names none.
 
         Raises
         ------
@@ -307,12 +307,12 @@ class Target(Generic[ProgramT, DocumentT]):
         return text
 
 
-def _elsewhere(problem: Problem, others: Sequence[AnyTarget] | None) -> str:
+def _elsewhere(problem: Problem, others: OtherTargets | None) -> str:
     """What to do where a target does not take a problem: the targets that do, or no file."""
     if others is None:
         named = ["another --target"]
     else:
-        named = [f"--target {each.name}" for each in others if each.takes_problem(problem)]
+        named = [f"--target {each.name}" for each in others() if each.takes_problem(problem)]
     return ", or ".join([*named, "--no-file for the schedule alone"])
 
 
@@ -339,3 +339,5 @@ def refuse_features(
 
 #: A target whatever its programs are.
 AnyTarget = Target[Any, Any]
+#: Looked up only where a problem is refused: those of other packages are loaded then.
+OtherTargets = Callable[[], Sequence[AnyTarget]]

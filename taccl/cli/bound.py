@@ -22,7 +22,6 @@ from taccl.cli.output import show_json, show_table
 from taccl.cli.sections import Sectioned
 from taccl.cli.targets import TARGET_OF_PROBLEM, target_option
 from taccl.encoding.bounds import Proof
-from taccl.model import units
 
 
 @click.command(cls=Sectioned)

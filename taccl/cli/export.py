@@ -44,17 +44,22 @@ def export(file: Path, name: str, size: str | None, sum_us_per_mb: float, output
     aside = claim_outputs((output,), (file,))
     made = exported(file, name, size=size, sum_us_per_mb=sum_us_per_mb)
     if made.files:
-        _write_each(output, made.files)
+        written = _write_each(output, made.files)
     else:
         write_output(output, made.text)
+        written = output_name(output)
     size_text = units.format_size(made.size_bytes)
     what = f"{made.collective} of {size_text}, {len(made.trace.ranks)} ranks"
-    click.echo(f"wrote {output_name(output)}: {what}, {made.trace.num_messages} messages", err=aside)
+    click.echo(f"wrote {written}: {what}, {made.trace.num_messages} messages", err=aside)
+    for note in made.notes:
+        click.echo(f"note: {note}", err=aside)
 
 
-def _write_each(begins: Path, files: tuple[bytes, ...]) -> None:
-    """A file for each rank, as ASTRA-sim names them."""
+def _write_each(begins: Path, files: tuple[bytes, ...]) -> str:
+    """A file for each rank, as ASTRA-sim names them; the first and the last name."""
     if begins == STDOUT:
         raise click.UsageError("chakra has a file for each rank: -o says how their names begin")
-    for rank, content in enumerate(files):
-        write_output(begins.with_name(f"{begins.name}.{rank}.et"), content)
+    paths = [begins.with_name(f"{begins.name}.{rank}.et") for rank in range(len(files))]
+    for path, content in zip(paths, files, strict=True):
+        write_output(path, content)
+    return " .. ".join(dict.fromkeys(map(str, (paths[0], paths[-1]))))

@@ -10,8 +10,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from taccl.errors import TopologyError
-from taccl.model.chunk_maps import ChunkClasses
 from taccl.model import units
+from taccl.model.chunk_maps import ChunkClasses
 from taccl.model.collective import BoolArray, Collective, IntArray, Placement
 from taccl.model.network import FloatArray, LogicalTopology
 from taccl.support.arguments import column, number, whole_number
@@ -200,7 +200,11 @@ class Problem:
     def size_of_algbw(self) -> str:
         """What follows an algbw of unequal chunks, which is not of all their bytes; else nothing."""
         size = units.format_size(self.size_bytes)
-        return "" if self.sizes is None else f"  (of {size}: the largest buffer, if all chunks were of mean size)"
+        return (
+            ""
+            if self.sizes is None
+            else f"  (of {size}: the largest buffer, if all chunks were of mean size)"
+        )
 
     @cached_property
     def features(self) -> frozenset[Feature]:

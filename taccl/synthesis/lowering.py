@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +72,8 @@ class Lowering:
 
     def check(self, problem: Problem) -> None:
         """Raise TacclError, which names targets that may have one, for a problem that has no file here."""
-        self._target.check_problem(problem, self._options, all_targets())
+        others = partial(all_targets, lambda _name, _fault: None)  # one that cannot be loaded is not named
+        self._target.check_problem(problem, self._options, others)
 
     def allows(self, problem: Problem) -> bool:
         """Whether nothing is known that keeps a problem from having a file."""

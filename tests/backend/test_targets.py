@@ -165,6 +165,18 @@ def test_msccl_xml_refuses_what_it_has_no_word_for(
         target.check_problem(replace(plain, **columns), LoweringOptions())
 
 
+def test_a_refusal_names_the_targets_that_take_the_problem() -> None:
+    plain = make_problem("allgather", topology="ring:3", size="3MB").problem
+    for columns, named in (
+        ({"sizes": np.array([1.0, 2.0, 4.0])}, {"json", "mscclpp"}),
+        ({"ready_us": np.array([0.0, 0.0, 5.0])}, set()),
+    ):
+        with pytest.raises(CollectiveError) as refused:
+            DEFAULT_TARGET.check_problem(replace(plain, **columns), LoweringOptions(), lambda: TARGETS)
+        assert set(re.findall("--target ([a-z-]+)", refused.value.hint or "")) == named
+        assert "--no-file" in (refused.value.hint or "")
+
+
 def test_what_follows_an_output_is_nothing_that_msccl_xml_has_to_hold() -> None:
     plain = make_problem("allgather", topology="ring:3", size="3MB").problem
     DEFAULT_TARGET.check_problem(replace(plain, tail_us=np.arange(9.0)), LoweringOptions())

@@ -151,6 +151,7 @@ def test_a_reversed_topology_turns_links_and_keeps_their_costs_and_ports() -> No
 def test_a_problem_knows_its_size_as_nccl_tests_prints_it() -> None:
     problem = Problem(triangle(), make_collective("allgather", 3, 2), chunk_mb=0.5)
     assert problem.size_bytes == 3 * 2**20
+    assert (problem.size_and_chunks, problem.size_of_algbw) == (("3MB", "chunks of 512KB"), "")
     assert (problem.num_ranks, problem.num_chunks) == (3, 6)
 
 
@@ -198,6 +199,8 @@ def test_a_chunk_may_have_a_size_of_its_own() -> None:
     assert uneven.size_mb.tolist() == [1.0, 2.0, 6.0]
     assert uneven.units([0, 2]) == 3.5
     assert uneven.size_bytes == 9 * 2**20
+    assert uneven.size_and_chunks == ("9MB", "3 chunks of 1MB to 6MB")
+    assert "9MB" in uneven.size_of_algbw
     assert uneven.duration_us(np.array([0, 1]), np.array([0, 2])).tolist() == [11.0, 122.0]
     assert uneven.busy_us(np.array([0]), np.array([0])).tolist() == [11.0]
 

@@ -15,7 +15,7 @@ from taccl.analysis.exported import export
 from taccl.backend.graphs.document import Graphs
 from taccl.backend.targets.registry import find_target
 from taccl.cli.main import main
-from taccl.errors import TacclError, UnitError
+from taccl.errors import CollectiveError, TacclError, UnitError
 from taccl.model.schedule import schedule_to_json
 
 
@@ -78,7 +78,7 @@ def test_what_cannot_be_exported_is_refused_with_the_reason(tmp_path: Path) -> N
     (path,) = synthesize("allgather", topology="full:2", size="2MB", effort=20).write(tmp_path / "a.xml")
     with pytest.raises(UnitError, match="for which size"):
         export(path)
-    with pytest.raises(UnitError, match="less than a byte"):
+    with pytest.raises(CollectiveError, match="has not one for each of 2 chunks"):
         export(path, size=1)
     with pytest.raises(TacclError, match="unknown format"):
         export(path, "pcap", size="1MB")
@@ -93,6 +93,15 @@ def test_what_cannot_be_exported_is_refused_with_the_reason(tmp_path: Path) -> N
     done = run(main, ["export", str(path), "--size", "2MB", "-o", "-"])
     assert (done.exit_code, done.stdout.startswith("num_ranks 2")) == (0, True)
     assert run(main, ["export", str(plan), "--size", "2MB", "-o", str(tmp_path / "x")]).exit_code == 2
+
+
+def test_a_size_is_rounded_as_by_other_commands_and_a_note_says_so(tmp_path: Path) -> None:
+    (path,) = synthesize("allgather", topology="ring:5", size="37KB", effort=20).write(tmp_path / "a.xml")
+    asked = ["export", str(path), "--size", "37KB", "-o", str(tmp_path / "a.goal")]
+    said = CliRunner().invoke(main, asked).stdout.splitlines()
+    assert "allgather of 37840B, 5 ranks" in said[0]
+    assert said[1].startswith("note: the size of 37888 bytes is rounded down to 37840")
+    assert export(path, size=37840).notes == ()
 
 
 def fields_of(data: bytes) -> list[tuple[int, int | bytes]]:
@@ -125,6 +134,7 @@ def test_chakra_has_a_node_for_each_event(tmp_path: Path) -> None:
         tmp_path / "a"
     )
     made = CliRunner().invoke(main, ["export", str(path), "--format", "chakra", "-o", str(tmp_path / "ar")])
+    assert f"wrote {tmp_path / 'ar.0.et'} .. {tmp_path / 'ar.'}" in made.stdout
     assert made.exit_code == 0, made.output
     for rank, events in enumerate(export(path, "goal").trace.ranks):
         data, place, messages = (tmp_path / f"ar.{rank}.et").read_bytes(), 0, []
