@@ -23,6 +23,7 @@ from taccl.support.arguments import shown
 
 if TYPE_CHECKING:
     from taccl.backend.machine.report import Verification
+    from taccl.backend.machine.unequal import Requested
     from taccl.backend.unfolded import Unfolded
 
 #: The hint of a refusal that fewer chunks may undo, where nobody has looked yet how many would.
@@ -93,15 +94,15 @@ class Lowered(Generic[ProgramT]):
 
     Parameters
     ----------
-    collective : what it computes in its own chunks, if those of the problem are unequal and its own are not;
-        None: that of the problem.
+    collective : what it computes in its own chunks, if those of the problem are unequal and its own are not,
+        or with the sizes of unequal ones; None: that of the problem.
     size_bytes : of the call that the schedule was made for, as the program counts it; None: as the problem
         does.
     """
 
     program: ProgramT
     readers: tuple[str, ...]
-    collective: Collective | None = None
+    collective: Requested | None = None
     size_bytes: int | None = None
 
 
@@ -114,7 +115,7 @@ class Verifier(Protocol[_ReadT_contra]):
         /,
         *,
         readers: Sequence[str] | None,
-        collective: Collective | None,
+        collective: Requested | None,
         root: int | None,
     ) -> Verification: ...
 
@@ -295,7 +296,7 @@ class Target(Generic[ProgramT, DocumentT]):
         variants = () if self.variants is None else self.variants(lowered.program, lowered.readers)
         for each in (text, *map(self.write, variants)):
             document = self.read(each, None)
-            wanted = collective if lowered.collective is None else lowered.collective
+            wanted: Requested = collective if lowered.collective is None else lowered.collective
             report = self.verify(document, readers=lowered.readers, collective=wanted, root=None)
             if not report.ok:
                 kind = self.format.upper()

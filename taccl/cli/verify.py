@@ -22,7 +22,7 @@ from taccl.errors import CheckError, TacclError
 from taccl.model.collectives import make_collective
 from taccl.support.arguments import shown
 from taccl.support.files import read_bytes
-from taccl.synthesis.collective_file import load_collective
+from taccl.synthesis.collective_file import load_requested
 
 #: Words of a file are shown as they are up to this many letters.
 LONGEST_WORD = 60
@@ -75,7 +75,7 @@ def verify(
         raise click.UsageError("give a file, or a variable by --env")
     if collective is not None and ranks is not None:
         raise click.UsageError("--collective says how many ranks there are; leave --ranks out")
-    wanted = None if collective is None else load_collective(collective)
+    wanted = None if collective is None else load_requested(collective)
     if ranks is not None:
         wanted = make_collective("allreduce", ranks)
     texts = [(Path("--env"), line_of(assignment).encode()) for assignment in assignments]

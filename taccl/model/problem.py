@@ -199,12 +199,9 @@ class Problem:
     @property
     def size_of_algbw(self) -> str:
         """What follows an algbw of unequal chunks, which is not of all their bytes; else nothing."""
-        size = units.format_size(self.size_bytes)
-        return (
-            ""
-            if self.sizes is None
-            else f"  (of {size}: the largest buffer, if all chunks were of mean size)"
-        )
+        if self.sizes is None:
+            return ""
+        return f"  (of {units.format_size(self.size_bytes)}: the largest buffer, if all chunks were of mean size)"
 
     @cached_property
     def features(self) -> frozenset[Feature]:

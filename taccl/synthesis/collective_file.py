@@ -29,8 +29,7 @@ from pathlib import Path
 
 import numpy as np
 
-from taccl.backend.lower.unequal import in_elements
-from taccl.backend.machine.expected import MAX_CELLS
+from taccl.backend.machine.unequal import Requested, UnequalCollective, in_equal_chunks
 from taccl.errors import CollectiveError
 from taccl.model.collective import Collective, IntArray, Placement
 from taccl.model.collectives import COLLECTIVES, plain_name
@@ -47,6 +46,8 @@ from taccl.topologies.strict_yaml import Node, load_yaml
 MAX_RANKS = 2**14
 #: A size is that of the smallest chunk times a fraction of at most this denominator.
 _MOST_PARTS = 10**6
+#: More elements than any file has.
+_MOST_ELEMENTS = 2**60
 
 _SUFFIXES = (".yaml", ".yml")
 
@@ -57,13 +58,21 @@ def is_collective_file(name: str | Path) -> bool:
 
 
 def load_collective(path: str | Path, num_ranks: int | None = None, pieces: int = 1) -> Collective:
-    """The collective of `load_demand`, or of a table of sizes (`.csv`, `.npy`), to check a file against.
-
-    Chunks of unequal sizes are cut into equal ones, the largest that divide all sizes.
+    """The collective of `load_requested`, unequal chunks cut into equal ones, the largest that divide all.
 
     Raises
     ------
     FileError, CollectiveError : as `load_demand`; more of them than any file can be checked for.
+    """
+    return in_equal_chunks(load_requested(path, num_ranks, pieces))
+
+
+def load_requested(path: str | Path, num_ranks: int | None = None, pieces: int = 1) -> Requested:
+    """The collective of `load_demand`, or of a table of sizes (`.csv`, `.npy`), to check a file against.
+
+    Raises
+    ------
+    FileError, CollectiveError : as `load_demand`; sizes that no number holds.
     """
     if str(path).endswith(SUFFIXES_OF_SIZES):
         demand = alltoallv(size_matrix(path, num_ranks), pieces)
@@ -71,16 +80,27 @@ def load_collective(path: str | Path, num_ranks: int | None = None, pieces: int 
         demand = load_demand(path, num_ranks, pieces)
     if demand.sizes is None:
         return demand.collective
-    ratios = [Fraction(size).limit_denominator(_MOST_PARTS) for size in demand.sizes.tolist()]
-    whole = [int(ratio * lcm(*(each.denominator for each in ratios))) for ratio in ratios]
+    whole = _in_bytes(demand) or _in_parts(demand.sizes)
     elements = [each // gcd(*whole) for each in whole]
-    if sum(elements) > MAX_CELLS:
+    if sum(elements) > _MOST_ELEMENTS:
         raise CollectiveError(
-            f"the sizes in {path} are {sum(elements)} times what divides them all, and a file can be checked "
-            f"for {MAX_CELLS} at most",
-            hint="round the sizes up to multiples of 4KB, in the file too",
+            f"the sizes in {path} are {sum(elements)} times what divides them all", hint="rounder sizes"
         )
-    return in_elements(demand.collective, np.array(elements, dtype=np.int64))
+    return UnequalCollective(demand.collective, np.array(elements, dtype=np.int64))
+
+
+def _in_bytes(demand: Demand) -> list[int]:
+    """The bytes of all chunks, if the file gives them and they are whole; else none."""
+    exact = np.asarray(demand.sizes) * (demand.chunk_bytes or 0.0)
+    whole = np.rint(exact)
+    is_whole = bool((whole >= 1).all()) and bool((np.abs(exact - whole) <= 1e-12 * exact).all())
+    return [int(each) for each in whole.tolist()] if is_whole else []
+
+
+def _in_parts(sizes: FloatArray) -> list[int]:
+    """The sizes in what all are multiples of."""
+    ratios = [Fraction(size).limit_denominator(_MOST_PARTS) for size in sizes.tolist()]
+    return [int(ratio * lcm(*(each.denominator for each in ratios))) for ratio in ratios]
 
 
 def load_demand(path: str | Path, num_ranks: int | None = None, pieces: int = 1) -> Demand:

@@ -14,18 +14,18 @@ from taccl.backend.flat_json.document import ActionsProgram, Do
 from taccl.backend.flat_json.reader import ActionsDocument
 from taccl.backend.flat_json.unfold import unfold
 from taccl.backend.flat_json.wanted import expected, holds_standard
-from taccl.backend.lower.instances import cut_in_place
 from taccl.backend.machine.acts import Machine
 from taccl.backend.machine.contents import carry_out
 from taccl.backend.machine.deadlock import find_cycle, wait_in_words
-from taccl.backend.machine.expected import MAX_CELLS, STANDARD
+from taccl.backend.machine.expected import STANDARD
 from taccl.backend.machine.meaning import check_meaning
 from taccl.backend.machine.race_findings import check_races_of_steps
 from taccl.backend.machine.races import conflicts
 from taccl.backend.machine.report import Collector, Facts, Finding, Verification
 from taccl.backend.machine.run import Run, run_acts
 from taccl.backend.machine.steps import Steps
-from taccl.model.collective import Collective, IntArray
+from taccl.backend.machine.unequal import Requested, UnequalCollective
+from taccl.model.collective import IntArray
 from taccl.model.collectives import plain_name
 
 #: Who reads these files.
@@ -38,7 +38,7 @@ def verify_actions(
     /,
     *,
     readers: Sequence[str] | None = None,
-    collective: Collective | None = None,
+    collective: Requested | None = None,
     root: int | None = None,
 ) -> Verification:
     """Check a file that was read.
@@ -98,7 +98,7 @@ def _place(finding: Finding) -> str | None:
 
 
 def _check_requested(
-    program: ActionsProgram, collective: Collective | None, root: int | None, collector: Collector
+    program: ActionsProgram, requested: Requested | None, root: int | None, collector: Collector
 ) -> None:
     """The file is for the collective that is requested, in as many pieces as it likes, and for the root."""
 
@@ -107,21 +107,22 @@ def _check_requested(
 
     if root is not None and root != program.root:
         wrong(f"the root of the file is {program.root}, not {root}")
-    if collective is None:
+    if requested is None:
         return
-    elements = np.array(program.chunk_elements, dtype=np.int64)
-    elements //= np.gcd.reduce(elements)  # equal chunks are one each
-    if elements.sum() > MAX_CELLS:
-        many = f"{elements.sum()} elements are more than the {MAX_CELLS} that are compared"
-        message = f"the sizes of its chunks are not held against {collective.name}: {many}"
-        hint = "chunks of multiples of 4KB are"
-        collector.add(Finding("meaning", "warning", "sizes-not-compared", message, hint=hint))
-        elements[:] = 1
-    pieces, rest = divmod(int(elements.sum()), collective.num_chunks)
-    if pieces > 1 and not rest:
-        collective = cut_in_place(collective, pieces)
-    sums = np.repeat(program.sums, elements)
-    if collective.num_ranks != len(program.ranks) or not np.array_equal(collective.reduces, sums):
+    own = np.array(program.chunk_elements, dtype=np.int64)
+    own //= np.gcd.reduce(own)  # equal chunks are one each
+    if isinstance(requested, UnequalCollective):
+        collective, elements = requested.collective, requested.elements
+    else:
+        collective, elements = requested, np.ones(requested.num_chunks, dtype=np.int64)
+    pieces, rest = divmod(int(own.sum()), int(elements.sum()))
+    room = pieces if pieces and not rest else 1
+    elements = elements * room
+    sums = np.array(program.sums, dtype=np.int64)
+    is_like = collective.num_ranks == len(program.ranks) and np.array_equal(
+        _runs(sums, own, 0), _runs(collective.reduces.astype(np.int64), elements, 0)
+    )
+    if not is_like:
         wrong(f"the file has other ranks, chunks or sums than {collective.name}")
         return
     for rank, of_rank in enumerate(program.ranks):
@@ -129,27 +130,26 @@ def _check_requested(
             ("input", of_rank.input, collective.inputs),
             ("output", of_rank.output, collective.outputs),
         ):
-            if not np.array_equal(_in_elements(held, elements), _runs(placement.held_column(rank))):
+            here, there = np.array(held, dtype=np.int64), placement.held_column(rank)
+            if not np.array_equal(_in_elements(here, own, 1), _in_elements(there, elements, room)):
                 wrong(f"the {word} of rank {rank} holds other chunks than in {collective.name}")
                 return
 
 
-def _in_elements(held: Sequence[int], elements: IntArray) -> IntArray:
-    """The runs of the elements of the chunks that a buffer holds, as `_runs`; -1: room for one."""
-    room = -1  # also the last of both columns
-    first, many = np.append(np.cumsum(elements) - elements, room), np.append(elements, 1)
-    chunk = np.array(held, dtype=np.int64)
-    return _joined(first[chunk], many[chunk])
+def _in_elements(held: IntArray, elements: IntArray, room: int) -> IntArray:
+    """The runs of the elements in a buffer that holds chunks; -1: room for as many as `room`."""
+    first, many = np.append(np.cumsum(elements) - elements, -1), np.append(elements, room)
+    return _runs(first[held], many[held], 1)
 
 
-def _runs(numbers: IntArray) -> IntArray:
-    """Runs of numbers that count up, or of rooms (-1) side by side: the first of each, and how many."""
-    return _joined(numbers, np.ones_like(numbers))
+def _runs(first: IntArray, many: IntArray, step: int) -> IntArray:
+    """Runs as their first and how many; one that goes on where the one before it ends is part of it.
 
-
-def _joined(first: IntArray, many: IntArray) -> IntArray:
-    """Runs, of which those that go on where the one before them ends are one with it."""
-    end = np.where(first >= 0, first + many, -1)
+    Parameters
+    ----------
+    step : from an element of a run to the next; a run of -1 has nothing but -1.
+    """
+    end = np.where(first >= 0, first + step * many, -1)
     starts = np.flatnonzero(np.append(True, first[1:] != end[:-1])[: len(first)])
     return np.stack([first[starts], np.add.reduceat(many, starts) if len(many) else many], axis=1)
 

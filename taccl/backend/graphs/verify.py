@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from taccl.backend.graphs.document import ROOT
 from taccl.backend.graphs.found import FoundChannel, FoundGraph, GraphsDocument
 from taccl.backend.machine.report import Collector, Facts, Location, Verification
-from taccl.model.collective import Collective
+from taccl.backend.machine.unequal import Requested
 
 
 def verify_graphs(
@@ -19,7 +19,7 @@ def verify_graphs(
     /,
     *,
     readers: Sequence[str] | None = None,
-    collective: Collective | None = None,
+    collective: Requested | None = None,
     root: int | None = None,
 ) -> Verification:
     """The form of the file, and each channel against the GPUs of the node.

@@ -6,16 +6,16 @@ A cell of a buffer is as large as the chunk that lies, lands or is copied there,
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
 from taccl.backend.lower.actions import INPUT, OFFSET_BITS, OUTPUT, SCRATCH, SEND, Actions
 from taccl.backend.lower.flow import Flow
+from taccl.backend.machine.unequal import in_elements, placed_elements, starts_side_by_side
 from taccl.errors import CollectiveError
-from taccl.model.collective import Collective, IntArray, Placement
+from taccl.model.collective import Collective, IntArray
 from taccl.model.problem import Problem
 from taccl.model.units import MB
 
@@ -82,7 +82,7 @@ def starts_of(flow: Flow, elements: IntArray, rank: int, actions: Actions) -> St
     collective = flow.schedule.problem.collective
     cells: dict[int, int] = {}
     for first, rows in ((INPUT, collective.inputs), (OUTPUT, collective.outputs)):
-        cells.update(enumerate(_placed(rows, rank, elements).tolist(), first))
+        cells.update(enumerate(placed_elements(rows, rank, elements).tolist(), first))
     end = np.cumsum(flow.columns.count)
     columns = (actions.op, actions.receives, actions.src, actions.dst, actions.count, actions.send)
     for op, receives, src, dst, count, send in zip(*(column.tolist() for column in columns), strict=True):
@@ -96,46 +96,5 @@ def starts_of(flow: Flow, elements: IntArray, rank: int, actions: Actions) -> St
     made = []
     for first in (INPUT, OUTPUT, SCRATCH):
         number = sum(cell >> OFFSET_BITS == first >> OFFSET_BITS for cell in cells)
-        made.append(_starts([cells[first + at] for at in range(number)]))
+        made.append(starts_side_by_side([cells[first + at] for at in range(number)]))
     return made[0], made[1], made[2]
-
-
-def in_elements(collective: Collective, elements: IntArray) -> Collective:
-    """The collective with each chunk cut into its elements, which lie where it lay; all in a call's size."""
-    ranks = collective.num_ranks
-    inputs, outputs = (_cut(rows, ranks, elements) for rows in (collective.inputs, collective.outputs))
-    return replace(
-        collective,
-        chunks_per_rank=1,
-        chunks_per_size=max(int(rows.buffer_size(ranks).max()) for rows in (inputs, outputs)),
-        inputs=inputs,
-        outputs=outputs,
-        reduces=np.repeat(collective.reduces, elements),
-        owner=np.repeat(collective.owner, elements),
-    )
-
-
-def _cut(rows: Placement, ranks: int, elements: IntArray) -> Placement:
-    """Rows of elements; those of a chunk are neighbours."""
-    first = _starts(elements)
-    at = np.concatenate([_starts(_placed(rows, rank, elements)) for rank in range(ranks)])
-    bases = _starts(rows.buffer_size(ranks) + 1)[:-1]
-    offset = at[bases[rows.rank] + rows.offset]
-    many = elements[rows.chunk]
-    within = np.arange(int(many.sum())) - np.repeat(np.cumsum(many) - many, many)
-    return Placement(
-        np.repeat(first[rows.chunk], many) + within,
-        np.repeat(rows.rank, many),
-        np.repeat(offset, many) + within,
-    )
-
-
-def _placed(rows: Placement, rank: int, elements: IntArray) -> IntArray:
-    """Elements of the cells of a buffer; room for no chunk has one."""
-    held = np.array(rows.held(rank), dtype=np.int64)
-    return np.where(held >= 0, elements[held], 1) if len(held) else held
-
-
-def _starts(sizes: Sequence[int] | IntArray) -> IntArray:
-    """Where each of these begins that lie side by side, and the end of the last."""
-    return np.append(0, np.cumsum(np.asarray(sizes, dtype=np.int64)))

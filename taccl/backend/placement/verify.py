@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
 from taccl.backend.machine.report import Collector, Facts, Verdict, Verification
+from taccl.backend.machine.unequal import Requested, in_equal_chunks
 from taccl.backend.placement.document import Handover, MeetingPlaces, PlacementDocument, RankPlan
 from taccl.errors import TacclError
 from taccl.model.collective import Collective, Placement
@@ -28,7 +29,7 @@ def verify_placement(
     /,
     *,
     readers: Sequence[str] | None = None,
-    collective: Collective | None = None,
+    collective: Requested | None = None,
     root: int | None = None,
 ) -> Verification:
     """Check a file that was read.
@@ -47,7 +48,7 @@ def verify_placement(
     if root is not None and root != places.root:
         collector.structure("root", f"its root is {places.root}, not {root}", "another --root")
     if not collector.fatal:
-        computed = _requested(places, collective, collector)
+        computed = _requested(places, in_equal_chunks(collective), collector)
         if computed is not None:
             for message in (*_sizes(places, computed), *_meaning(places, computed)):
                 collector.structure("meaning", message, _HINT)

@@ -15,8 +15,7 @@ from taccl.backend.flat_json.unfolded import Flat
 from taccl.backend.flat_json.verify import RUNTIME, verify_actions
 from taccl.backend.flat_json.writer import actions_to_json
 from taccl.backend.lower.carried import FEATURES, REASONS
-from taccl.backend.lower.unequal import in_elements
-from taccl.backend.machine.expected import MAX_CELLS
+from taccl.backend.machine.unequal import UnequalCollective
 from taccl.backend.target import Lowered, LoweringOptions, Target, TargetLimits
 from taccl.model import units
 from taccl.model.schedule import Schedule
@@ -26,8 +25,8 @@ def _lower(schedule: Schedule, options: LoweringOptions) -> tuple[Lowered[Action
     program, collective = lower_flat(schedule, options), None
     elements = np.array(program.chunk_elements, dtype=np.int64)
     elements //= np.gcd.reduce(elements)
-    if 1 < elements.max() and elements.sum() <= MAX_CELLS:
-        collective = in_elements(schedule.problem.collective, elements)
+    if elements.max() > 1:
+        collective = UnequalCollective(schedule.problem.collective, elements)
     return (Lowered(program, (RUNTIME,), collective),)
 
 

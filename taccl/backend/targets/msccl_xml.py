@@ -13,6 +13,7 @@ from taccl.backend.lower.carried import XML_FEATURES, XML_REASONS
 from taccl.backend.lower.dialects import dialects
 from taccl.backend.lower.least import check_problem_fits
 from taccl.backend.lower.sizes import sizes_of
+from taccl.backend.machine.unequal import Requested, in_equal_chunks
 from taccl.backend.msccl_xml.reader import Document, begins_as_program, parse_document, parse_xml
 from taccl.backend.msccl_xml.writer import to_xml
 from taccl.backend.program import Program, Protocol
@@ -20,7 +21,6 @@ from taccl.backend.target import Lowered, LoweringOptions, Target, TargetLimits
 from taccl.backend.two_sided import TwoSided
 from taccl.backend.verify.msccl_xml import Verification, verify_document
 from taccl.model import units
-from taccl.model.collective import Collective
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
 
@@ -84,9 +84,9 @@ def _lower(
 
 
 def _verify(
-    document: Document, /, *, readers: Sequence[str] | None, collective: Collective | None, root: int | None
+    document: Document, /, *, readers: Sequence[str] | None, collective: Requested | None, root: int | None
 ) -> Verification:
-    return verify_document(document, targets=readers, collective=collective, root=root)
+    return verify_document(document, targets=readers, collective=in_equal_chunks(collective), root=root)
 
 
 def _variants(program: Program, readers: tuple[str, ...]) -> list[Program]:

@@ -17,6 +17,7 @@ from taccl.backend.lower_plan.sums import add_at_once
 from taccl.backend.lower_plan.tuning import UNIT_BYTES
 from taccl.backend.lower_plan.turns import take_turns
 from taccl.backend.machine.report import Verification
+from taccl.backend.machine.unequal import Requested, in_equal_chunks
 from taccl.backend.mscclpp.commands import executor_test
 from taccl.backend.mscclpp.reader import PlanDocument, parse_plan, parse_plan_document
 from taccl.backend.mscclpp.writer import to_json
@@ -29,7 +30,6 @@ from taccl.backend.verify.mscclpp.behaviour import CALLS, MOST_ACCESSES, MOST_AC
 from taccl.backend.verify.mscclpp.versions import NEWEST
 from taccl.errors import CollectiveError, ProgramLimitError
 from taccl.model import units
-from taccl.model.collective import Collective
 from taccl.model.collectives import make_collective
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem
@@ -232,10 +232,10 @@ def _verify(
     /,
     *,
     readers: Sequence[str] | None,
-    collective: Collective | None,
+    collective: Requested | None,
     root: int | None,
 ) -> Verification:
-    return verify_plan_document(document, targets=readers, collective=collective, root=root)
+    return verify_plan_document(document, targets=readers, collective=in_equal_chunks(collective), root=root)
 
 
 def _takes(plan: ExecutionPlan, size_bytes: int) -> bool:

@@ -22,10 +22,9 @@ from taccl.backend.flat_json.reader import ActionsDocument
 from taccl.backend.flat_json.unfolded import Flat, call_of_actions
 from taccl.backend.flat_json.verify import verify_actions
 from taccl.backend.flat_json.wanted import holds_standard
-from taccl.backend.lower.unequal import in_elements
 from taccl.backend.machine.expected import Value, expectation_of, specification
+from taccl.backend.machine.unequal import Requested, UnequalCollective, in_equal_chunks
 from taccl.backend.target import LoweringOptions
-from taccl.model.collective import Collective
 
 STANDARD = ("allgather", "reducescatter", "allreduce", "alltoall")
 Content = dict[str, Any]
@@ -101,7 +100,7 @@ def in_units(program: ActionsProgram) -> ActionsProgram:
     )
 
 
-def verdict(program: ActionsProgram, wanted: Collective | None = None) -> tuple[object, ...]:
+def verdict(program: ActionsProgram, wanted: Requested | None = None) -> tuple[object, ...]:
     report = verify_actions(ActionsDocument(program, (), ""), collective=wanted)
     facts = report.facts
     said = {(finding.rule, finding.severity) for finding in report.findings}
@@ -128,8 +127,11 @@ def test_a_file_is_for_the_sizes_that_it_is_for_element_by_element(
     program = parse_actions_document(json.dumps(enlarged("unequal", times))).program
     elements = np.array(program.chunk_elements, dtype=np.int64) // times
     elements[:others] = sizes[:others]
-    wanted = in_elements(Flat.of(program).computed, elements // np.gcd.reduce(elements))
+    wanted = UnequalCollective(Flat.of(program).computed, elements // np.gcd.reduce(elements))
+    cut = in_equal_chunks(wanted)
+    assert verdict(program, wanted) == verdict(program, cut) == verdict(in_units(program), cut)
     assert verdict(program, wanted) == verdict(in_units(program), wanted)
+    assert verdict(program, wanted)[0] == (elements * times == program.chunk_elements).all()
 
 
 def meant(program: ActionsProgram, size: int) -> bool:
