@@ -201,7 +201,8 @@ class Problem:
         """What follows an algbw of unequal chunks, which is not of all their bytes; else nothing."""
         if self.sizes is None:
             return ""
-        return f"  (of {units.format_size(self.size_bytes)}: the largest buffer, if all chunks were of mean size)"
+        size = units.format_size(self.size_bytes)
+        return f"  (of {size}: the largest buffer, if all chunks were of mean size)"
 
     @cached_property
     def features(self) -> frozenset[Feature]:

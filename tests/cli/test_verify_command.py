@@ -170,3 +170,19 @@ def test_a_standard_collective_by_name_is_no_file_of_a_custom_one(taccl: Taccl) 
     refused = taccl("verify", "a.xml", "--collective", "AllToAll")
     assert (refused.exit_code, "is a standard collective" in refused.stderr) == (2, True)
     assert "leave --collective out" in refused.stderr
+
+
+def test_a_table_whose_sizes_share_no_divisor_is_made_and_verified_message_by_message(taccl: Taccl) -> None:
+    large = 1_410_000_007  # byte by byte, memory would not hold it
+    Path("sizes.csv").write_text(f"0,1001,50003\n{large},0,3\n0,0,0\n")
+    Path("other.csv").write_text(f"0,1001,50003\n{large + 1},0,3\n0,0,0\n")
+    asked = ("synthesize", "--topology", "ring:3", "--collective", "alltoall", "--sizes", "sizes.csv")
+    refused = taccl(*asked)
+    assert "--target json" in refused.stderr
+    done = taccl(*asked, "--target", "json", "--effort", "20", "-q", "-o", "v.json")
+    assert done.exit_code == 0, done.stderr
+    assert f"size         {large + 51007}B, in 4 chunks of 3B to {large}B" in done.stdout
+    assert f"serves calls of the sizes that were requested, {large + 51007}B in all" in done.stdout
+    assert taccl("verify", "v.json", "--collective", "sizes.csv").exit_code == 0
+    other = taccl("verify", "v.json", "--collective", "other.csv")
+    assert (other.exit_code, "the file has other ranks, chunks or sums" in other.stdout) == (4, True)
