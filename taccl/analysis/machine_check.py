@@ -38,7 +38,7 @@ COLLECTIVES = ("allgather", "reducescatter", "allreduce", "alltoall")
 #: What nccl-tests prints as size: a small message, one in between, a large one.
 SIZES = ("1KB", "1MB", "256MB")
 
-#: `bandwidth` where the bound that holds however finely a size is cut is most of the bound of whole parts.
+#: `bandwidth` where a bound of bytes alone that holds for any chunk count is most of the bound of whole parts.
 Limit = Literal["latency", "bandwidth"]
 _MOSTLY = 0.5
 
@@ -84,8 +84,16 @@ class MachineBound:
 
     @property
     def witness(self) -> Proof | None:
-        """The bound whose witness says what limits: that for any cutting where bandwidth does."""
+        """The bound whose witness says what limits: that for any chunk count where bandwidth does."""
         return self.any_chunks if self.limit == "bandwidth" else self.bound
+
+    @property
+    def why(self) -> str:
+        """That witness, and of which bound it is where that is not the largest; or why nothing is proved."""
+        if self.witness is None:
+            return self.reason
+        of_any = "for any chunk count: " if self.limit == "bandwidth" else ""
+        return f"{of_any}{self.witness.witness}"
 
     @property
     def busbw_gbps(self) -> float | None:
@@ -159,7 +167,7 @@ class MachineCheck(Reported):
             (
                 *(units.format_size(each.size_bytes), each.collective),
                 *(_microseconds(each.bound), _microseconds(each.any_chunks), each.limit or ""),
-                each.reason if each.witness is None else each.witness.witness,
+                each.why,
             )
             for each in self.bounds
         ]

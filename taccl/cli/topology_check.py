@@ -154,7 +154,7 @@ def _row(each: MachineBound) -> list[str]:
         "" if any_cut is None else f"{any_cut.value_us:.2f}",
         "" if each.busbw_gbps is None else f"{each.busbw_gbps:.2f}",
         each.limit or "",
-        each.reason if each.witness is None else each.witness.witness,
+        each.why,
     ]
 
 

@@ -10,6 +10,14 @@ from taccl.errors import SolverError, TacclError, UnitError
 from taccl.topologies import PhysicalTopology, parse_topology
 
 APART = "name: apart\ngpus: 3\nlinks:\n  - {pairs: [0-1], alpha_us: 1, bandwidth_gbps: 10}\n"
+#: Five GPUs, one of which a slow link with a large alpha joins to a GPU that is near it.
+FIVE = """
+name: five
+gpus: 5
+links:
+  - {pairs: [0-1, 1-2, 2-3, 3-4, 0-3], alpha_us: 0.9, bandwidth_gbps: 22}
+  - {pairs: [4-1], alpha_us: 2.5, bandwidth_gbps: 7}
+"""
 ONE_WAY = "name: chain\ngpus: 2\nlinks:\n  - {pairs: [0-1], one_way: true, alpha_us: 1, bandwidth_gbps: 10}\n"
 
 
@@ -43,6 +51,15 @@ def test_a_small_size_is_limited_by_latency_and_a_large_one_by_bandwidth():
     for each in checked_at("ring:3", "1KB", "1GB").bounds:
         by_size.setdefault(each.size_bytes, set()).add(each.limit)
     assert list(by_size.values()) == [{"latency"}, {"bandwidth"}]
+
+
+def test_alphas_in_a_bound_for_any_chunk_count_are_not_bandwidth():
+    """Of the 2.91 us for any chunk count 2.5 are alphas, so the reason is that of the 4.76 us."""
+    checked = check_machine(parse_topology(FIVE), sizes=["37KB"]).bounds
+    (each,) = (bound for bound in checked if bound.collective == "allreduce")
+    assert each.any_chunks.kind == "timed-flow"
+    assert each.any_chunks.value_us > each.bound.value_us / 2
+    assert (each.limit, each.witness) == ("latency", each.bound)
 
 
 def test_busbw_of_a_ring_is_what_its_links_move():

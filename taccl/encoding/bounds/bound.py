@@ -58,7 +58,8 @@ class Bound:
     is_quick : whether it is there at once, on any machine.
     has_any_chunks : whether it begins with proofs that hold for any number of equal chunks.
     is_of_any_chunks : whether all of them do, so that the yardstick is what is known of that.
-    is_of_alphas : whether those proofs count alphas; others count bytes over bandwidth.
+    is_of_alphas : whether those proofs count alphas, alone or next to bytes; others count bytes over
+        bandwidth.
     is_late : problems of which others say more with the same work: there it comes behind them.
     """
 

@@ -129,5 +129,6 @@ TIMED_FLOW = Bound(
     features=RELAXED,
     has_any_chunks=True,
     is_of_any_chunks=True,
+    is_of_alphas=True,
     is_late=_keeps_ports_busy,
 )
