@@ -53,10 +53,15 @@ FrontierStatus = Literal["bandwidth optimal", "finished", "time limit", "interru
 
 #: Steps beyond the fewest that are tried by default.
 _MORE_STEPS = 3
-#: The most chunks that are tried by default.
+#: The most chunks that are tried by default, whatever the bound on rounds per chunk needs.
 _CHUNKS = 8
 #: More of either are no frontier that anybody walks.
 _MOST_STEPS, _MOST_CHUNKS = 2**16, 2**12
+#: Of a walk that ended at its limits.
+_NOT_AT_BOUND = (
+    "the search ended at {} steps and {} chunks per rank, before the bound on rounds per chunk; "
+    "a larger --max-steps or --max-chunks may find fewer"
+)
 #: Seconds for each linear program of the bounds on the points' times.
 _BOUND_S = 1.0
 
@@ -231,6 +236,14 @@ def _check_enough_steps(most_steps: int, least: int) -> None:
         )
 
 
+def _chunks_for(bound: RoundBound, steps: int) -> int:
+    """Chunks with which this many steps, of a round or more each, can reach the bound, at most `_CHUNKS`."""
+    if not bound.rounds_per_chunk:
+        return 1
+    whole = bound.rounds_per_chunk.denominator  # chunks that take a whole number of rounds
+    return min(_CHUNKS, whole * math.ceil(steps / (bound.rounds_per_chunk * whole)))
+
+
 def pareto(
     collective: str = "allgather",
     *,
@@ -253,7 +266,7 @@ def pareto(
     topology, nodes, profile, root, occupancy : as in `taccl.synthesize`.
     size : what nccl-tests prints as `size`; each point's chunks are rounded up to whole bytes.
     max_steps, max_chunks : how far to walk; by default three steps more than the fewest, and as many
-        chunks as the bound on rounds per chunk needs to be a whole number of rounds, at most 8.
+        chunks as the bound on rounds per chunk needs for a round in each of these steps, at most 8.
     time_limit : seconds of search.
     on_point : called with each point when it is found.
 
@@ -272,7 +285,7 @@ def pareto(
     copies = copies_of(instance_of(1))
     least, bound = fewest_steps(copies), copies.once(round_bound)
     most_steps = least + _MORE_STEPS if max_steps is None else max_steps
-    most_chunks = min(_CHUNKS, bound.rounds_per_chunk.denominator) if max_chunks is None else max_chunks
+    most_chunks = _chunks_for(bound, most_steps) if max_chunks is None else max_chunks
     _check_enough_steps(most_steps, least)
     began = time.monotonic()
     budget = Budget(time_limit)
@@ -296,6 +309,9 @@ def pareto(
             f"no algorithm was found, and the time limit is {time_limit:g} s",
             hint="a larger --time-limit; taccl synthesize finds schedules for machines of this size",
         )
+    out_of_time = bool(undecided) or not budget.remaining_s()
+    status = _status(points, bound.rounds_per_chunk, interrupted, out_of_time)
+    notes = (_NOT_AT_BOUND.format(most_steps, most_chunks),) if status == "finished" else ()
     return Frontier(
         collective=instance_of(1).problem.collective,
         topology=machine.name,
@@ -303,11 +319,9 @@ def pareto(
         round_bound=bound,
         points=tuple(points),
         undecided=tuple(undecided),
-        status=_status(
-            points, bound.rounds_per_chunk, interrupted, bool(undecided) or not budget.remaining_s()
-        ),
+        status=status,
         seconds=time.monotonic() - began,
-        notes=() if machine.executor is None else (LINKS_ONLY,),
+        notes=notes if machine.executor is None else (*notes, LINKS_ONLY),
     )
 
 

@@ -73,7 +73,7 @@ _HEADER = (
     "--max-chunks",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Default: as many as the bandwidth optimum needs, at most 8.",
+    help="Default: enough to reach the bound on rounds per chunk, at most 8.",
 )
 @click.option(
     "--time-limit", type=float, default=120.0, show_default=True, metavar="SECONDS", help="Seconds of search."

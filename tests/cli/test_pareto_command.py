@@ -8,6 +8,7 @@ from click.testing import Result
 from taccl import load_topology, pareto, read_schedule
 from taccl.analysis.pareto import FrontierPoint
 from taccl.errors import TacclError
+from taccl.topologies import parse_topology
 
 Taccl = Callable[..., Result]
 
@@ -21,7 +22,9 @@ def test_each_point_is_a_line_with_its_time_and_bound(taccl: Taccl) -> None:
     assert lines[4][:5] == ["2", "2", "1", "2", "yes"]
     assert lines[5][:5] == ["2", "3", "2", "3/2", "yes"]
     assert "at least 7/6 rounds per chunk" in done.stdout
-    assert done.stdout.splitlines()[-1].startswith("finished, ")
+    ended, note = done.stdout.splitlines()[-2:]
+    assert ended.startswith("finished, ")
+    assert "ended at 2 steps and 2 chunks per rank, before the bound" in note
     assert "2 steps, 3 rounds, 2 chunks: 3/2 rounds per chunk" in done.stderr
 
 
@@ -72,6 +75,16 @@ def test_bandwidths_without_a_small_ratio_are_refused(taccl: Taccl, tmp_path: Pa
     done = taccl("pareto", "--topology", "odd.yaml")
     assert done.exit_code == 2
     assert "no ratio of small whole numbers" in done.stderr
+
+
+def test_by_default_there_are_chunks_for_a_round_in_each_step() -> None:
+    """A broadcast along 3 ranks takes 2 steps, so one chunk cannot reach the bound of a round per chunk."""
+    line = "{name: line, gpus: 3, links: [{pairs: [0-1, 1-2], alpha_us: 1, bandwidth_gbps: 10}]}"
+    frontier = pareto("broadcast", topology=parse_topology(line))
+    assert (frontier.least_steps, frontier.round_bound.rounds_per_chunk) == (2, 1)
+    points = [(each.point.steps, each.point.rounds, each.point.chunks) for each in frontier.points]
+    assert points == [(2, 2, 1), (3, 3, 2), (4, 4, 3), (5, 5, 4)]
+    assert "5 steps and 5 chunks per rank" in frontier.notes[0]
 
 
 def test_an_interrupt_keeps_the_points_found() -> None:

@@ -161,7 +161,7 @@ def _cuts(instance: Instance) -> list[tuple[frozenset[int], str]]:
 def _set_name(ranks: frozenset[int]) -> str:
     if len(ranks) == 1:
         return f"into rank {min(ranks)}"
-    return f"into ranks {', '.join(map(str, sorted(ranks)))}"
+    return f"into the set {{{', '.join(map(str, sorted(ranks)))}}}"
 
 
 def _of_cut(problem: Problem, network: RoundNetwork, ranks: frozenset[int], name: str) -> RoundBound:
