@@ -38,7 +38,7 @@ COLLECTIVES = ("allgather", "reducescatter", "allreduce", "alltoall")
 #: What nccl-tests prints as size: a small message, one in between, a large one.
 SIZES = ("1KB", "1MB", "256MB")
 
-#: `bandwidth` where a bound of bytes alone that holds for any chunk count is most of the bound of whole parts.
+#: `bandwidth` where a bound of bytes alone, for any chunk count, is most of the bound of whole parts.
 Limit = Literal["latency", "bandwidth"]
 _MOSTLY = 0.5
 

@@ -34,7 +34,6 @@ from taccl.cli.sections import Sectioned
 from taccl.cli.signals import undisturbed
 from taccl.cli.targets import protocol_option, target_option
 from taccl.encoding.engines.registry import ENGINES
-from taccl.errors import CollectiveError
 from taccl.model import units
 from taccl.model.collectives import COLLECTIVES, plain_name
 from taccl.support.arguments import shown
@@ -66,7 +65,10 @@ def _ranks(ctx: click.Context, option: click.Parameter, value: str | None) -> ra
     first, dash, last = value.partition("-")
     if not all(each.isdecimal() and len(each) <= _DIGITS for each in (first, last if dash else first)):
         raise click.BadParameter(f"{shown(value)} names no ranks, such as 0-7")
-    return range(int(first), int(last if dash else first) + 1)
+    named = range(int(first), int(last if dash else first) + 1)
+    if not named:
+        raise click.BadParameter(f"{shown(value)} names no ranks: the first comes first, as in 0-7")
+    return named
 
 
 @click.command(cls=Sectioned)
@@ -172,7 +174,7 @@ def _ranks(ctx: click.Context, option: click.Parameter, value: str | None) -> ra
     "--ranks",
     callback=_ranks,
     metavar="A-B",
-    help="Of a template, write what these ranks do and no others.  [default: all]",
+    help="Plan by --template, and write what these ranks do and no others.  [default: all]",
 )
 @click.option("--no-file", is_flag=True, help="Find the schedule without writing a file.")
 @click.option(
@@ -212,6 +214,7 @@ def synthesize(
         plan_requests(requests, schedule, as_json=as_json, quiet=quiet, **request)
         return
     _check_outputs(output, ranks, no_file=no_file)
+    request["template"] |= ranks is not None  # only a template's file is written rank by rank
     if explain_stages:
         _show_stages(output, schedule, as_json=as_json, **request)
         return
@@ -334,12 +337,7 @@ def _check_one_file(collective: str, target: AnyTarget) -> None:
 
 
 def _write(result: Result, output: Path, ranks: range | None) -> tuple[Path, ...]:
-    if ranks is not None:
-        if result.by_rank is None:
-            raise CollectiveError(
-                "ranks are written one by one where one node is planned, for a target that has such files",
-                hint="--template --target json",
-            )
+    if ranks is not None and result.by_rank is not None:
         return result.by_rank.write(output, ranks)
     if output != STDOUT:
         return result.write(output)

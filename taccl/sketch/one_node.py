@@ -118,7 +118,7 @@ def equal_nodes(topology: PhysicalTopology) -> EqualNodes:
 def _unfit(topology: PhysicalTopology, why: str) -> TopologyError:
     return TopologyError(
         f"one node of {topology.name} cannot stand for all: {why}",
-        hint="fewer ranks, which are planned whole",
+        hint="without --template and --ranks, and with ranks so few that they are planned whole",
     )
 
 

@@ -115,7 +115,7 @@ def _stated(request: Request, output: OutputOptions, target: AnyTarget, inputs: 
     """The job with its configurations, and whether its files are predicted."""
     network = network_of(inputs)
     nvlinks = nvlinked_pairs(inputs.topology) if inputs.topology.num_nodes == 1 else frozenset()
-    name = f"taccl-{inputs.collective.name}-{inputs.topology.name}"[:63]
+    name = f"taccl-{inputs.collective.name}-{inputs.topology.name}"
     lowering = output.for_target(target, name, network.topology.executor)
     job = Job(
         request=replace(request, target=target, size=inputs.size_bytes),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,6 +12,9 @@ from taccl.model import units
 from taccl.model.executor import Executor
 from taccl.support.arguments import shown, whole_number, word
 
+#: Of names of programs: what a machine may be called, and readers of files without a parser cannot read.
+_UNREADABLE = re.compile(r"[^A-Za-z0-9 _.,:+()-]+")
+_LONGEST_NAME = 63
 #: Of a program for a target that has no limit of its own.
 _MOST_INSTANCES = 1024
 
@@ -78,7 +82,8 @@ class OutputOptions:
         return _MOST_INSTANCES if target.limits.instances is None else target.limits.instances
 
     def for_target(self, target: AnyTarget, name: str, executor: Executor | None = None) -> LoweringOptions:
-        """The same for a target, with the name of the program and what executing costs on the machine.
+        """The same for a target, with the name of the program, of which letters that a reader of files would
+        trip over become dashes, and what executing costs on the machine.
 
         What is open is as it usually is.
 
@@ -107,5 +112,5 @@ class OutputOptions:
             in_place=self.in_place,
             min_bytes=self.min_bytes,
             max_bytes=self.max_bytes,
-            name=name,
+            name=_UNREADABLE.sub("-", name)[:_LONGEST_NAME],
         )

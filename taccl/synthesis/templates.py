@@ -93,7 +93,7 @@ def template_result(
     )
     if not output.file:
         return result
-    lowering = output.for_target(target, f"taccl-{name}-{requested.cluster.topology.name}"[:63])
+    lowering = output.for_target(target, f"taccl-{name}-{requested.cluster.topology.name}")
     return replace(result, **files_of_template(template, target, lowering))
 
 

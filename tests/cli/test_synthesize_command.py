@@ -87,6 +87,15 @@ def test_json_is_one_object_with_the_promised_keys(taccl: Taccl) -> None:
     assert json.loads(Path("ag.json").read_text())
 
 
+def test_letters_that_no_reader_takes_are_dashes_in_the_name_of_the_program(taccl: Taccl) -> None:
+    links = "[{pairs: [0-1], alpha_us: 1, bandwidth_gbps: 10}]"
+    Path("odd.yaml").write_text(f"name: 'a<b>&\"c\"/../\u00e9: x'\ngpus: 2\nlinks: {links}\n")
+    done = taccl("synthesize", "--topology", "odd.yaml", "--size", "2MB", *QUICK, "-o", "ag.xml")
+    assert done.exit_code == 0, done.stderr
+    assert '<algo name="taccl-allgather-a-b-c-..-: x" ' in Path("ag.xml").read_text()
+    assert "a<b>" in done.stdout
+
+
 def test_reduce_scatter_for_all_runtimes_has_two_files_and_says_so(taccl: Taccl) -> None:
     done = taccl("synthesize", *RING, "--collective", "reducescatter", "-o", "rs.xml", "--json")
     result = json.loads(done.stdout)

@@ -103,11 +103,15 @@ def test_the_command_writes_ranks_of_a_template(tmp_path: Path) -> None:
     for wrong, says in (
         (("--ranks", "7", "--no-file"), "written to a file"),
         (("--ranks", "a-b", "-o", path), "names no ranks"),
+        (("--ranks", "7-0", "-o", path), "names no ranks"),
+        (("--ranks", "0-7", "-o", path, "--nodes", "1"), "one node of a100 cannot stand for all"),
         (("--ranks", "0-24", "-o", path, "--target", "json"), "consecutive ones"),
     ):
         done = CliRunner().invoke(main, [*words, *wrong])
         assert done.exit_code == 2
         assert says in done.output
+    done = CliRunner().invoke(main, [*words, "--ranks", "0-7", "-o", path])
+    assert "a template has no file of all ranks for" in done.output
 
 
 def test_an_engine_that_plans_no_single_node_is_told() -> None:
