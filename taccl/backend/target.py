@@ -248,7 +248,8 @@ class Target(Generic[ProgramT, DocumentT]):
         for protocol in self.protocols:
             if isinstance(name, str) and name.lower() == protocol.lower():
                 return protocol
-        raise TacclError(f"unknown protocol {shown(name)}", hint=f"one of {', '.join(self.protocols)}")
+        known = ", ".join(self.protocols)
+        raise TacclError(f"a file for {self.name} has no protocol {shown(name)}", hint=f"one of {known}")
 
     def check_problem(
         self, problem: Problem, options: LoweringOptions, others: OtherTargets | None = None

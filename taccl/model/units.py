@@ -31,7 +31,10 @@ for _letter, _factor in (("K", KB), ("M", MB), ("G", GB), ("T", GB * KB)):
     _SUFFIXES |= {_letter: _factor, f"{_letter}B": _factor, f"{_letter}IB": _factor}
 
 #: So few digits that no size is slow, or too long, to turn into a number.
-_SIZE = re.compile(r"\s*([0-9]{1,20}(?:\.[0-9]{0,20})?|\.[0-9]{1,20})\s*([a-zA-Z]*)\s*")
+_DIGITS = 300
+_SIZE = re.compile(
+    rf"\s*([0-9]{{1,{_DIGITS}}}(?:\.[0-9]{{0,{_DIGITS}}})?|\.[0-9]{{1,{_DIGITS}}})\s*([a-zA-Z]*)\s*"
+)
 
 
 def parse_size(text: str | int) -> int:
@@ -41,18 +44,18 @@ def parse_size(text: str | int) -> int:
     ------
     UnitError : not a size, not a whole number of bytes, not positive, or more than 2**60 bytes.
     """
-    is_text = isinstance(text, str) or (is_number(text) and abs(text) < 10**20)
+    is_text = isinstance(text, str) or (is_number(text) and abs(text) < 10**_DIGITS)
     match = _SIZE.fullmatch(f"{text}") if is_text else None
     suffix = None if match is None else match[2].upper()
     if match is None or suffix not in _SUFFIXES:
         raise UnitError(f"{shown(text)} is not a size", hint="write it like 64KB, 16MB or 1GB")
     size = Fraction(match[1].rstrip(".")) * _SUFFIXES[suffix]
+    if size > MAX_SIZE_BYTES:
+        raise UnitError(f"a size must be at most {MAX_SIZE_BYTES // 2**40}TB, not {shown(text)}")
     if size.denominator != 1:
         raise UnitError(f"{shown(text)} is {float(size)} bytes, which is not a whole number")
     if size <= 0:
         raise UnitError(f"a size must be positive, not {shown(text)}")
-    if size > MAX_SIZE_BYTES:
-        raise UnitError(f"a size must be at most {MAX_SIZE_BYTES // 2**40}TB, not {shown(text)}")
     return int(size)
 
 

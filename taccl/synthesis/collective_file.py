@@ -54,7 +54,12 @@ _SUFFIXES = (".yaml", ".yml")
 
 def is_collective_file(name: str | Path) -> bool:
     """Whether `name` means a file, and not one of the standard collectives."""
-    return isinstance(name, Path) or name.endswith(_SUFFIXES) or "/" in name
+    if isinstance(name, Path) or name.endswith(_SUFFIXES) or "/" in name:
+        return True
+    try:
+        return plain_name(name) not in COLLECTIVES and Path(name).exists()  # a directory is reported as such
+    except (OSError, ValueError):  # no name of a file at all
+        return False
 
 
 def load_collective(path: str | Path, num_ranks: int | None = None, pieces: int = 1) -> Collective:

@@ -195,8 +195,10 @@ def choose_topology(
     if isinstance(topology, PhysicalTopology):
         _of_no_use("a topology that is made already", nodes=nodes, profile=profile)
     else:
-        nodes = sketch.nodes if nodes is None and sketch is not None else nodes
-        topology = load_topology(topology, nodes=nodes, profile=profile)
+        if nodes is None and sketch is not None:
+            topology = _with_nodes_of(sketch, topology, profile)
+        else:
+            topology = load_topology(topology, nodes=nodes, profile=profile)
     if sketch is not None and not takes_all_links(sketch):
         topology = without_helpers(topology)  # a sketch that chooses links says nothing of helpers
     if helpers is not None:
@@ -207,6 +209,21 @@ def choose_topology(
     if occupancy is None:
         return topology
     return topology.with_occupancy(word(occupancy, "occupancy", OCCUPANCIES, TopologyError))
+
+
+def _with_nodes_of(sketch: Sketch, topology: str | Path, profile: str | Path | None) -> PhysicalTopology:
+    """The machine with as many nodes as the sketch is for.
+
+    Raises
+    ------
+    TopologyError : there is none, and the sketch is named where only its number of nodes is in the way.
+    """
+    try:
+        return load_topology(topology, nodes=sketch.nodes, profile=profile)
+    except TopologyError as fault:
+        load_topology(topology, profile=profile)  # raises what is wrong with any number of nodes
+        fault.message += f"; the sketch {sketch.name} is for {sketch.nodes}"
+        raise
 
 
 def _of_no_use(what: str, **given: object) -> None:

@@ -60,9 +60,14 @@ def _from_npy(path: str) -> np.ndarray[Any, Any]:
         table = np.load(path, allow_pickle=False)
     except FileNotFoundError as error:
         raise FileError("no such file", path=path) from error
-    except (OSError, ValueError, EOFError) as error:
+    except OSError as error:
+        raise FileError(f"cannot be read: {error.strerror or error}", path=path) from error
+    except (
+        ValueError,
+        EOFError,
+    ) as error:  # NumPy's own words advise to allow pickles, which nobody can here
         raise FileError(
-            f"it is no array of NumPy: {error}", path=path, hint="np.save(path, sizes)"
+            "it is no array of numbers of NumPy", path=path, hint="np.save(path, sizes)"
         ) from error
     if not isinstance(table, np.ndarray):
         raise FileError("it has several arrays", path=path, hint="np.save(path, sizes)")

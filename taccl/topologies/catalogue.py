@@ -222,11 +222,15 @@ def _build_machine(name: str, nodes: int | None, **params: Any) -> PhysicalTopol
     return topology.with_occupancy(params["occupancy"]) if "occupancy" in params else topology
 
 
+#: The generator says which numbers are too small or too large; so few digits are no work to read.
+_SIZES = re.compile(r"-?[0-9]{1,40}(x-?[0-9]{1,40})*")
+
+
 def _build_shape(family: str, shape: str, nodes: int | None, **params: Any) -> PhysicalTopology:
     entry = _SHAPES[family]
     example = f"{family}:{entry.example}"
     text, *ratios = shape.split(":") if "oversubscription" in entry.params else [shape]
-    sizes = [int(size) for size in text.split("x")] if re.fullmatch(r"\d{1,6}(x\d{1,6})*", text) else []
+    sizes = [int(size) for size in text.split("x")] if _SIZES.fullmatch(text) else []
     counts = entry.counts or [entry.example.count("x") + 1]
     if len(sizes) not in counts or not all(re.fullmatch(r"\d{1,6}(\.\d{1,6})?", each) for each in ratios):
         what = f"{shape!r} is no shape of a {family}" if shape else f"{family} needs a shape"

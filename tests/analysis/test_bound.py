@@ -94,7 +94,7 @@ def test_without_an_executor_a_protocol_changes_nothing():
         ({"thread_blocks": "one-way"}, "where a protocol is known"),
         ({"protocol": "LL", "thread_blocks": "some-way"}, "thread_blocks"),
         ({"protocol": "LL", "instances": 0}, "instances"),
-        ({"protocol": "XX"}, "unknown protocol"),
+        ({"protocol": "XX"}, "has no protocol 'XX'"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(requested: dict[str, object], said: str):

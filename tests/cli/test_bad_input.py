@@ -116,6 +116,12 @@ def test_an_impossible_bandwidth_is_named_with_its_line(taccl: Taccl, value: str
         (("--size", "3MB", "--time-limit", "nan"), ("time limit must be positive",)),
         (("--size", "3MB", "--gap", "1.5"), ("gap is a fraction",)),
         (("--size", "3MB", "--protocol", "LL256"), ("--protocol",)),
+        (
+            ("--size", "3MB", "--target", "mscclpp", "--protocol", "LL128"),
+            ("mscclpp has no protocol 'LL128'",),
+        ),
+        (("--size", "3MB", "--ranks", "0-1", "-o", "x.xml"), ("one node of ring:3 cannot stand for all",)),
+        (("--size", "3MB", "--sketch", "ndv2-sk-1"), ("cannot have 2", "the sketch ndv2-sk-1 is for 2")),
         (("--size", "3MB", "--profile", "missing.json"), ("missing.json",)),
         (("--size", "3MB", "--sketch", "missing.yaml"), ("missing.yaml", "no such file")),
         (("--size", "3MB", "--sketch", "ndv2-sk-9"), ("ndv2-sk-9", "ndv2-sk-")),
@@ -146,6 +152,12 @@ def test_an_unknown_machine_is_refused(taccl: Taccl) -> None:
 def test_a_folder_as_sketch_is_refused(taccl: Taccl, tmp_path: Path) -> None:
     (tmp_path / "folder.yaml").mkdir()
     fails(taccl("synthesize", "--sketch", "folder.yaml"), 2, "folder.yaml", "directory")
+
+
+def test_a_folder_as_collective_is_refused(taccl: Taccl, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    words = ("--topology", "ring:3", "--size", "3MB", "--collective", "folder")
+    fails(taccl("synthesize", *words), 2, "folder", "directory")
 
 
 @pytest.mark.parametrize("option", ["--output", "--schedule"])

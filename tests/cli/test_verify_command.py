@@ -148,6 +148,10 @@ def test_a_wrong_plan_exits_4_with_the_line_of_what_is_wrong(taccl: Taccl) -> No
     [
         ('{"gpus": [\n', "a.json:2: this is not JSON"),
         ("{}", "a.json: is JSON, but no file of any target, and no schedule"),
+        *(
+            (text, "a.json: is JSON, but no file of any target, and no schedule")
+            for text in ("null", "3\n", '"a"')
+        ),
         ("[]", "a.json: is JSON, but no file of any target, and no schedule"),
         ('{"gpus": [], "gpus": NaN}', "NaN is no number in JSON"),
     ],

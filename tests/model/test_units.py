@@ -52,6 +52,12 @@ def test_what_is_no_size_is_refused_with_an_example(text: str) -> None:
     assert caught.value.hint == "write it like 64KB, 16MB or 1GB"
 
 
+@pytest.mark.parametrize("text", ["2000000TB", "9" * 22, 10**25, "9" * 299 + ".5TB"])
+def test_a_size_that_is_too_large_is_said_to_be_so(text: str | int) -> None:
+    with pytest.raises(UnitError, match="a size must be at most 1048576TB"):
+        parse_size(text)
+
+
 @pytest.mark.parametrize("text", ["0", "0MB", "0.0GB"])
 def test_a_size_must_be_positive(text: str) -> None:
     with pytest.raises(UnitError, match="must be positive"):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import taccl
-from taccl.errors import CollectiveError, TacclError
+from taccl.errors import CollectiveError, FileError, TacclError
 from taccl.model import units
 
 LATE = """
@@ -83,6 +83,7 @@ def test_an_alltoall_of_unequal_parts_comes_from_a_table(tmp_path: Path, suffix:
     [
         ("0,1\n2\n", "this row has 1 sizes"),
         ("0,one\n1,0\n", "is not a size"),
+        ("0,9999999999999999999999\n1,0\n", "column 1: a size must be at most"),
         ("0,1,2\n1,0,2\n1,1,0\n", "are not 2 x 2"),
         ("", "it has no sizes"),
     ],
@@ -92,6 +93,14 @@ def test_a_table_that_is_none_is_refused_with_its_place(tmp_path: Path, text: st
     with pytest.raises(CollectiveError, match=message) as caught:
         taccl.make_problem("alltoall", topology="ring:2", sizes=path)
     assert str(caught.value.path).endswith("sizes.csv")
+
+
+def test_bytes_that_are_no_array_are_refused_without_advice_on_pickles(tmp_path: Path) -> None:
+    path = tmp_path / "sizes.npy"
+    path.write_bytes(b"\x80 no array")
+    with pytest.raises(FileError, match="it is no array of numbers of NumPy") as caught:
+        taccl.make_problem("alltoall", topology="ring:2", sizes=path)
+    assert "pickle" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

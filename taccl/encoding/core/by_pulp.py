@@ -70,7 +70,8 @@ def find_solver(name: str) -> str:
     aliases = [name.lower(), f"{name.lower()}_cmd", f"pulp_{name.lower()}_cmd"]
     matches = [known[alias] for alias in aliases if alias in known]
     if not matches:
-        raise SolverError(f"unknown solver {name!r}", hint="one of highs, cbc, " + ", ".join(sorted(known)))
+        names = dict.fromkeys(("highs", "cbc", *sorted(known)))  # the two that come with taccl first
+        raise SolverError(f"unknown solver {name!r}", hint=f"one of {', '.join(names)}")
     for match in matches:
         if pulp.getSolver(match, msg=False).available():
             return match

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from taccl.errors import FileError
@@ -15,6 +16,8 @@ from taccl.support.reading import bytes_of
 
 #: The ending of a name that asks for columns; every other one is JSON.
 PARQUET = ".parquet"
+#: A value of JSON that is neither an object nor a list.
+_JSON_WORD = re.compile(rb'\s*(null|true|false|-?[0-9][0-9.eE+-]*|"[^"]*")\s*')
 
 
 def schedule_file(path: str | Path, saved: SavedSchedule) -> str | bytes:
@@ -46,8 +49,11 @@ def read_schedule(path: str | Path) -> SavedSchedule:
 
 
 def begins_as_json(content: bytes) -> bool:
-    """Whether bytes begin as an object or a list of JSON does."""
-    return content[:64].removeprefix(b"\xef\xbb\xbf").lstrip().startswith((b"{", b"["))
+    """Whether bytes begin as an object or a list of JSON does, or are another value of JSON."""
+    begin = content[:64].removeprefix(b"\xef\xbb\xbf")
+    if begin.lstrip().startswith((b"{", b"[")):
+        return True
+    return _JSON_WORD.fullmatch(content.removeprefix(b"\xef\xbb\xbf")) is not None
 
 
 def begins_as_schedule(content: bytes) -> bool:
