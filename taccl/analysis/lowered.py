@@ -16,7 +16,7 @@ from taccl.backend.targets.registry import unfold_file
 from taccl.encoding.bounds import all_bounds
 from taccl.errors import TacclError, UnitError
 from taccl.model import units
-from taccl.model.collectives import COLLECTIVES
+from taccl.model.collectives import COLLECTIVES, parts_of_call
 from taccl.model.network import LogicalTopology
 from taccl.support.arguments import file_path, number
 from taccl.support.files import read_bytes
@@ -26,8 +26,6 @@ from taccl.synthesis.request import MachineKeywords, Request
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-_PER_RANK = ("gather", "scatter")
 
 
 @dataclass(frozen=True)
@@ -153,7 +151,7 @@ def _timed(
         name = network.name
         if launch_us is None:
             launch_us = _launch_us(network)
-        parts = rounds.chunks * (rounds.num_ranks if rounds.collective in _PER_RANK else 1)
+        parts = rounds.chunks * parts_of_call(rounds.collective, rounds.num_ranks)
         timed = time_rounds(rounds, network, problem.size_bytes / units.MB / parts, launch_us)
         bound = next(each for each in all_bounds(problem, any_chunks=True) if each.holds_for_any_chunks)
         made.append(RoundsAtSize(problem.size_bytes, timed, bound.value_us, bound.witness))

@@ -18,7 +18,7 @@ from taccl.backend.targets.registry import target_executed_by
 from taccl.encoding.bounds import lower_bound
 from taccl.errors import TacclError, TopologyError, UnitError
 from taccl.model import units
-from taccl.model.collectives import COLLECTIVES, chunk_bytes, rounding_notes
+from taccl.model.collectives import COLLECTIVES, calls_served, chunk_bytes, parts_of_call, rounding_notes
 from taccl.model.problem import Problem, RoutingLimits
 from taccl.model.schedule import begins_as_schedule, read_schedule
 from taccl.support.arguments import file_path, shown
@@ -29,7 +29,6 @@ from taccl.synthesis.request import MachineKeywords, Request, spelled_out
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-_PER_RANK = ("gather", "scatter")
 #: Findings of verification that are written out.
 _FINDINGS = 5
 _TOO_FAST = "no bound: the file is faster than any that is right; taccl verify says what is missing"
@@ -204,7 +203,8 @@ def _rounding_notes(
 
 def _remarks(subject: Subject, runs: Sequence[SimulatedSize]) -> Iterator[str]:
     program = subject.file
-    per_call = program.num_ranks if subject.collective.name in _PER_RANK else 1
+    name, ranks = subject.collective.name, program.num_ranks
+    per_call = parts_of_call(name, ranks)
     outside = [
         units.format_size(run.size_bytes)
         for run in runs
@@ -212,7 +212,7 @@ def _remarks(subject: Subject, runs: Sequence[SimulatedSize]) -> Iterator[str]:
     ]
     if outside and subject.saved is None:
         yield (
-            f"the file is for calls of {program.min_bytes} to {program.max_bytes} bytes, "
+            f"the file is for calls of {calls_served(name, ranks, program.min_bytes, program.max_bytes)}, "
             f"so no runtime would use it at {', '.join(outside)}"
         )
 

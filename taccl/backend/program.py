@@ -126,7 +126,7 @@ class Program:
     chunks_per_loop : equal chunks that the whole buffer of the call is cut into.
     protocol : one for the whole program.
     in_place, out_of_place : which calls the program may serve.
-    min_bytes, max_bytes : the sizes of calls that it may serve.
+    min_bytes, max_bytes : the sizes of calls that it may serve; of gather and scatter one rank's part.
     ranks : one entry per rank, in rank order.
     """
 

@@ -150,8 +150,12 @@ def _ranks(ctx: click.Context, option: click.Parameter, value: str | None) -> ra
     default=None,
     help="Which calls a plan for MSCCL++ is for.  [default: allreduce and broadcast in place, others not]",
 )
-@click.option("--min-size", help="Smallest call that the file serves.  [default: half of --size]")
-@click.option("--max-size", help="Largest call that the file serves.  [default: twice --size]")
+@click.option(
+    "--min-size",
+    help="Smallest call that the file serves; of gather and scatter, one rank's part of it.  "
+    "[default: half of --size]",
+)
+@click.option("--max-size", help="Largest call that the file serves, likewise.  [default: twice --size]")
 @click.option("-o", "--output", type=FILE, help="Where to write the file; - for standard output.")
 @click.option(
     "--schedule",

@@ -9,6 +9,7 @@ import numpy as np
 
 from taccl.errors import CollectiveError
 from taccl.model.collective import Collective, IntArray, Placement
+from taccl.model.units import format_size
 from taccl.support.arguments import is_whole, shown, whole_number
 from taccl.support.size_limits import check_places
 
@@ -189,6 +190,32 @@ def first_parts(name: str, num_ranks: int, chunks_per_rank: int, owners: int) ->
         owner=part,
         in_place_shift=in_place_shift,
     )
+
+
+#: Of these, runtimes count the size of a call as one rank's part; of all others as nccl-tests does.
+CALLED_BY_PART = ("gather", "scatter")
+
+
+def parts_of_call(collective: str, num_ranks: int) -> int:
+    """How many times the bytes by which runtimes know a call its size is, as nccl-tests counts it."""
+    return num_ranks if plain_name(collective) in CALLED_BY_PART else 1
+
+
+def calls_served(collective: str, num_ranks: int, least_bytes: int, most_bytes: int) -> str:
+    """`1MB to 4MB`, the calls of a file as nccl-tests counts them, and what runtimes compare if that differs.
+
+    Parameters
+    ----------
+    least_bytes, most_bytes : as the file has them; 0 for the most: any number.
+    """
+    parts = parts_of_call(collective, num_ranks)
+    counted = _from_to(least_bytes * parts, most_bytes * parts)
+    return counted if parts == 1 else f"{counted} ({_from_to(least_bytes, most_bytes)} per rank)"
+
+
+def _from_to(least_bytes: int, most_bytes: int) -> str:
+    most = f"to {format_size(most_bytes)}" if most_bytes else "on"
+    return f"{format_size(least_bytes)} {most}"
 
 
 def plain_name(collective: str) -> str:

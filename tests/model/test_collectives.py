@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from taccl.errors import CollectiveError
 from taccl.model.collective import Collective, Placement
-from taccl.model.collectives import COLLECTIVES, chunk_bytes, make_collective
+from taccl.model.collectives import COLLECTIVES, calls_served, chunk_bytes, make_collective
 
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
 
@@ -364,3 +364,17 @@ def test_helpers_come_after_the_members_and_do_not_count() -> None:
     assert wide.reversed().num_helpers == 3
     pairs = make_collective("alltoall", 3).with_helpers(1)
     assert pairs.describe_chunk(5) == "chunk 5 (from rank 1 to rank 2)"
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "said"),
+    [
+        ("allgather", (1024, 4096), "1KB to 4KB"),
+        ("gather", (1024, 4096), "5KB to 20KB (1KB to 4KB per rank)"),
+        ("Scatter", (1024, 0), "5KB on (1KB on per rank)"),
+    ],
+)
+def test_calls_of_gather_and_scatter_are_counted_in_both_ways(
+    name: str, sizes: tuple[int, int], said: str
+) -> None:
+    assert calls_served(name, 5, *sizes) == said

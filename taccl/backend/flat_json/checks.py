@@ -10,7 +10,7 @@ from taccl.backend.flat_json.document import Action, ActionsProgram, Do
 from taccl.backend.machine.expected import STANDARD, is_rooted
 from taccl.backend.machine.report import Collector, Finding
 from taccl.backend.program import Buffer
-from taccl.model.collectives import plain_name
+from taccl.model.collectives import parts_of_call, plain_name
 
 #: Of a faulty action: the rule, what follows its name, and what to do.
 Fault = tuple[str, str, str]
@@ -50,7 +50,7 @@ def _check_header(program: ActionsProgram, collector: Collector) -> None:
     if program.min_bytes > program.max_bytes:
         refuse("sizes", f"no call is of {program.min_bytes} to {program.max_bytes} bytes", "swap them")
     root, name = program.root, plain_name(program.collective)
-    parts = len(program.ranks) if name in ("gather", "scatter") else 1
+    parts = parts_of_call(name, len(program.ranks))
     made_for = program.call_elements * program.element_bytes // max(1, parts)
     if program.ranks and not program.min_bytes <= made_for <= program.max_bytes:
         refuse(

@@ -125,7 +125,8 @@ class ActionsProgram:
     sums : of each chunk whether it is the sum of all inputs that hold it, or one and the same in each.
     call_elements : elements in what nccl-tests calls the size of a call.
     element_bytes : of an element, in the call that the file was made for.
-    min_bytes, max_bytes : the calls that it may serve, as nccl-tests counts sizes.
+    min_bytes, max_bytes : the calls that it may serve, as nccl-tests counts sizes; of gather and scatter one
+        rank's part.
     ranks : in rank order.
     """
 

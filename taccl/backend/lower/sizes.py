@@ -6,9 +6,7 @@ from dataclasses import dataclass
 
 from taccl.errors import CollectiveError, UnitError
 from taccl.model.collective import Collective
-from taccl.model.collectives import COLLECTIVES
-
-_FROM_RANK_TO_RANK = ("gather", "scatter")
+from taccl.model.collectives import CALLED_BY_PART, COLLECTIVES
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +39,7 @@ def sizes_of(collective: Collective, size_bytes: int, min_bytes: int | None, max
         inputs = [per_loop // ranks] * ranks
     elif collective.name == "reducescatter":
         outputs = [per_loop // ranks] * ranks
-    elif collective.name in _FROM_RANK_TO_RANK:
+    elif collective.name in CALLED_BY_PART:
         per_loop //= ranks
         size_bytes //= ranks
         inputs = collective.inputs.buffer_size(ranks).tolist()

@@ -18,6 +18,7 @@ from taccl.backend.lower.carried import FEATURES, REASONS
 from taccl.backend.machine.unequal import UnequalCollective
 from taccl.backend.target import Lowered, LoweringOptions, Target, TargetLimits
 from taccl.model import units
+from taccl.model.collectives import calls_served
 from taccl.model.schedule import Schedule
 
 
@@ -39,7 +40,8 @@ def _use(program: ActionsProgram, readers: tuple[str, ...], path: Path | None) -
         total = sum(program.chunk_elements) * program.element_bytes
         served = f"calls of the sizes that were requested, {units.format_size(total)} in all"
     else:
-        served = f"calls of {units.format_size(program.min_bytes)} to {units.format_size(program.max_bytes)}"
+        sizes = calls_served(program.collective, len(program.ranks), program.min_bytes, program.max_bytes)
+        served = f"calls of {sizes}"
     return [f"serves {served}, out of place", "docs/actions-json.md has the rules of an executor"]
 
 

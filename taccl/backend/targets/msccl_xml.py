@@ -20,7 +20,8 @@ from taccl.backend.program import Program, Protocol
 from taccl.backend.target import Lowered, LoweringOptions, Target, TargetLimits
 from taccl.backend.two_sided import TwoSided
 from taccl.backend.verify.msccl_xml import Verification, verify_document
-from taccl.model import units
+from taccl.model.collective import Collective
+from taccl.model.collectives import calls_served
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
 
@@ -105,7 +106,7 @@ def _serves(program: Program, runtime: str) -> list[bool]:
 def _use(program: Program, readers: tuple[str, ...], path: Path | None) -> list[str]:
     """Which calls are served, and by which variables a runtime finds the file."""
     modes = (("in place", program.in_place), ("out of place", program.out_of_place))
-    sizes = f"{units.format_size(program.min_bytes)} to {units.format_size(program.max_bytes)}"
+    sizes = calls_served(program.collective, program.num_ranks, program.min_bytes, program.max_bytes)
     lines = [f"serves calls of {sizes}, {' and '.join(mode for mode, served in modes if served)}"]
     if path is None:
         return lines

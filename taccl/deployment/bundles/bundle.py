@@ -32,7 +32,7 @@ from taccl.topologies import PhysicalTopology
 #: For NCCL's estimates alone: the bounds are there already.
 _NO_BOUNDS_S = 1e-3
 _COLUMNS = ("path", "collective", "min_bytes", "max_bytes", "time_us", "lower_bound_us", "kind", "reason")
-_HEADER = ("collective", "from", "to", "time (us)", "bound (us)", "file")
+_HEADER = ("collective", "from", "to", "at", "time (us)", "bound (us)", "file")
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +93,7 @@ class Bundle(Reported):
                 file.collective,
                 units.format_size(file.window.min_bytes),
                 units.format_size(file.window.max_bytes),
+                units.format_size(row["size_bytes"]),
                 "-" if row["time_us"] is None else f"{row['time_us']:.2f}",
                 f"{row['lower_bound_us']:.2f}",
                 _taken(file),
