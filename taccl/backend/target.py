@@ -249,7 +249,7 @@ class Target(Generic[ProgramT, DocumentT]):
             if isinstance(name, str) and name.lower() == protocol.lower():
                 return protocol
         known = ", ".join(self.protocols)
-        raise TacclError(f"a file for {self.name} has no protocol {shown(name)}", hint=f"one of {known}")
+        raise TacclError(f"the target {self.name} has no protocol {shown(name)}", hint=f"one of {known}")
 
     def check_problem(
         self, problem: Problem, options: LoweringOptions, others: OtherTargets | None = None

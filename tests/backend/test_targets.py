@@ -205,7 +205,7 @@ def test_every_feature_is_held_or_refused_with_a_reason() -> None:
             "knows no reductions: a line says which chunks go where, and nothing of sums",
         ),
         ({"topology": "ring:9", "size": "9MB"}, "9 ranks; a file for listing holds 8"),
-        ({"topology": "ring:3", "size": "3MB", "protocol": "LL"}, "a file for listing has no protocol 'LL'"),
+        ({"topology": "ring:3", "size": "3MB", "protocol": "LL"}, "the target listing has no protocol 'LL'"),
     ],
 )
 def test_what_a_target_cannot_hold_is_refused_before_any_search(

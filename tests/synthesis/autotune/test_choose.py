@@ -226,7 +226,7 @@ def test_a_protocol_that_the_executor_does_not_know_cannot_be_asked_for():
     "wrong", [{"instances": 0}, {"instances": "many"}, {"thread_blocks": "three-way"}, {"protocol": "UDP"}]
 )
 def test_words_that_mean_nothing_are_refused(wrong: dict):
-    with pytest.raises(TacclError, match=r"instances must be|unknown (thread_blocks|protocol)"):
+    with pytest.raises(TacclError, match=r"instances must be|unknown thread_blocks|has no protocol"):
         chosen("3KB", **wrong)
 
 
