@@ -5,7 +5,8 @@ node, and the whole machine),
 
     T  >=  min{t : sum over u in U of w_N(u, t) >= |D and N|},  w_N counting the ranks of D and N,
 
-and the same for any number of chunks, with w for a chunk of no size.
+and the same for any number of chunks, with w for a chunk of no size. Chunks of the same sources that are
+wanted by different ranks (Scatter, AlltoAll) are taken for one that all these ranks want: no send is longer.
 """
 
 from __future__ import annotations
@@ -43,19 +44,34 @@ def _better(view: View, known_us: float, budget: Budget, any_chunks: bool) -> It
     for chunks in _classes(view.instance):
         layer, chunk = Layer.of(view.instance, chunks), int(chunks[0])
         for region in islice(_regions(view.instance, chunk), 1 if any_chunks else None):
-            value_us = _informed_us(view, layer.restricted(region), chunk, known_us, budget, apart=False)
+            inside = layer.restricted(region)
+            value_us = _informed_us(view, inside, chunk, known_us, budget, apart=False)
             if value_us > best_us:
                 best_us, last = value_us, (layer, chunk)
-                yield _proof(view, value_us, chunk, any_chunks)
+                yield _proof(view, value_us, inside, any_chunks)
     if last is not None and view.problem.topology.num_nodes > 1:
         value_us = _informed_us(view, *last, best_us, budget, apart=True)
-        yield _proof(view, value_us, last[1], any_chunks)
+        yield _proof(view, value_us, last[0], any_chunks)
 
 
-def _proof(view: View, value_us: float, chunk: int, any_chunks: bool) -> Proof:
-    what = view.problem.collective.describe_chunk(chunk)
+def _proof(view: View, value_us: float, layer: Layer, any_chunks: bool) -> Proof:
+    what = _described(view.instance, layer)
     witness = f"spread of {what}, {'however small' if any_chunks else 'alone on the network'}"
     return BROADCAST_TIME.proof(value_us, witness, any_chunks=any_chunks)
+
+
+def _described(instance: Instance, layer: Layer) -> str:
+    """A chunk of a class that all its wanting ranks lack; where each lacks others, those, taken for one."""
+    wants, (sets, set_of) = instance.demand.wants, instance.demand.source_sets
+    sources = sets[set_of[layer.chunks[0]]]
+    lacks, is_chosen = layer.wanted.copy(), np.zeros(len(set_of), dtype=np.bool_)
+    lacks[sources], is_chosen[layer.chunks] = False, True
+    lacking = wants.some(is_chosen[wants.chunk] & lacks[wants.rank])
+    lacked_by = np.bincount(lacking.chunk, minlength=len(set_of))
+    if lacked_by.max() == lacks.sum():
+        return instance.problem.collective.describe_chunk(int(lacked_by.argmax()))
+    where = f"rank {sources[0]}" if len(sources) == 1 else f"{len(sources)} ranks"
+    return f"the {np.count_nonzero(lacked_by)} chunks at {where} as if they were one"
 
 
 def _informed_us(view: View, layer: Layer, chunk: int, known_us: float, budget: Budget, apart: bool) -> float:

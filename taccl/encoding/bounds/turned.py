@@ -15,7 +15,7 @@ WORDS = {
     "beyond": "from beyond",
     "fed by": "taken by",
     "passed on to": "brought together from",
-    "comes to hold": "gives away",
+    "receives": "gives away",
     "growing": "shrinking",
     "spread of": "collection of",
     "collected first": "given away last",

@@ -108,6 +108,37 @@ def test_through_one_port_each_the_ranks_that_have_a_chunk_double(ranks: int, ro
     assert bound.witness == "spread of chunk 0 (piece 0 of rank 0's part), alone on the network"
 
 
+@pytest.mark.parametrize(
+    ("name", "ranks", "spread"),
+    [
+        ("scatter", 4, "the 3 chunks at rank 0 as if they were one"),
+        ("alltoall", 4, "the 3 chunks at rank 0 as if they were one"),
+        ("alltoall", 2, "chunk 1 (from rank 0 to rank 1)"),  # chunk 0 stays
+        ("allgather", 4, "chunk 0 (piece 0 of rank 0's part)"),
+    ],
+)
+def test_what_spreads_is_a_chunk_that_all_wait_for_or_else_those_that_move_taken_for_one(
+    name: str, ranks: int, spread: str
+) -> None:
+    bound = broadcast_time(problem(one_port(ranks, 1.0, 2.0), name), known_us=1.0)
+    assert is_just_below(bound.value_us, (ranks // 2) * 3.0)
+    assert bound.witness == f"spread of {spread}, alone on the network"
+
+
+def test_a_gather_collects_what_a_scatter_spreads() -> None:
+    proofs = all_bounds(problem(one_port(4, 1.0, 2.0), "gather"))
+    assert "collection of the 3 chunks at rank 0 as if they were one, alone on the network" in {
+        proof.witness for proof in proofs
+    }
+
+
+def test_where_ranks_keep_different_parts_a_bound_says_how_much_one_receives_at_most() -> None:
+    """Rank 0 has one of the three chunks that 0 and 1 want, rank 1 none."""
+    wanted = custom(3, [((0,), (0, 1), False), ((2,), (0, 1), False), ((2,), (0, 1), False)])
+    bound = gather_time(Problem(one_port(3, 1.0, 2.0), wanted, 1.0), known_us=1.0)
+    assert bound.witness == "some rank receives up to 3 chunks, in growing groups"
+
+
 def test_where_alpha_keeps_no_port_busy_the_ranks_grow_as_in_the_postal_model() -> None:
     """Sent every 1 us, there 3 us later: 1, 2, 3, 4, 6, 9 ranks at 0, 3, 4, 5, 6, 7 us."""
     copies = problem(one_port(9, 2.0, 1.0, "pipelined"), "broadcast")
@@ -175,7 +206,7 @@ def test_a_rank_that_gathers_through_one_port_needs_an_alpha_for_each_doubling()
     copies = problem(one_port(8, 10.0, 1.0), "allgather")
     bound = gather_time(copies, known_us=10.0)
     assert is_just_below(bound.value_us, 3 * 10.0 + 7 * 1.0)
-    assert bound.witness == "some rank comes to hold 8 chunks, in growing groups"
+    assert bound.witness == "some rank receives 7 chunks, in growing groups"
 
 
 def test_groups_that_may_not_be_larger_than_one_chunk_do_not_double() -> None:
