@@ -43,9 +43,7 @@ class ServedBy:
     protocol, instances, thread_blocks : as in `bounds`; None: as many as there can be, and either kind.
     blocks : thread blocks on each link.
     launch_us : what a call takes before anything moves; it is in no bound of schedules.
-    any_file : no file with this protocol, this many instances and chunks as fine is faster when it is
-    executed,
-        launch included, however many thread blocks it has.
+    any_file : none of `files` is faster when it is executed, launch included.
     """
 
     protocol: str
@@ -54,6 +52,13 @@ class ServedBy:
     blocks: int
     launch_us: float
     any_file: Proof
+
+    @property
+    def files(self) -> str:
+        """Which files `any_file` is a bound of, however many thread blocks they have."""
+        if self.instances is None:
+            return f"{self.protocol} with this chunk count"
+        return f"{self.protocol} with this chunk count and {units.format_count(self.instances, 'instance')}"
 
     @property
     def note(self) -> str:

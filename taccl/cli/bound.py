@@ -101,7 +101,7 @@ def _show(proven: Bounds) -> None:
     if proven.served is not None:
         any_file = proven.served.any_file
         click.echo(
-            f"no file of {proven.served.protocol} with chunks as fine, executed, takes less than "
+            f"no file of {proven.served.files}, executed, takes less than "
             f"{any_file.value_us:.2f} us ({any_file.witness})"
         )
     for note in stated.notes:

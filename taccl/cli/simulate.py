@@ -70,9 +70,10 @@ def simulate(file: Path, sizes: str | None, protocol: str | None, as_json: bool,
     schedule (JSON or Parquet) written by `taccl synthesize --schedule`, which is lowered to a program first.
 
     Its thread blocks, waits and connections are simulated event by event on the links and ports of a
-    machine. Each time comes with a lower bound for all programs of that collective, with chunks as
-    fine, on these links. Where it is known what executing costs, by the machine's file or by its GPUs, the
-    file is executed so, thread block by thread block.
+    machine. Each time comes with a lower bound for all programs of that collective with its chunks
+    on these links; of one that is executed, with its protocol and no more thread blocks. Where it
+    is known what executing costs, by the machine's file or by its GPUs, the file is executed so,
+    thread block by thread block.
 
     \b
     taccl simulate ag.xml --sketch ndv2-sk-1 --size 1MB,16MB,64MB
@@ -105,9 +106,8 @@ def _show(result: SimulatedFile) -> None:
     has_schedule = any(run.schedule_us is not None for run in result.sizes)
     if has_schedule:
         header.append("schedule(us)")
-    show_table(
-        [*header, "why no program over links is faster"], [_row(run, has_schedule) for run in result.sizes]
-    )
+    header.append("why no program over links with its chunks and thread blocks is faster")
+    show_table(header, [_row(run, has_schedule) for run in result.sizes])
     for note in result.notes:
         click.echo(f"note: {note}")
 

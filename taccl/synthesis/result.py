@@ -346,7 +346,8 @@ class Result(Reported):
 
     def _bounds_of_files(self, bound: Proof) -> list[str]:
         """First what holds for any library's program, then what holds for files like this one."""
-        own = f"{bound.value_us:.2f} us for files of {self.protocol} with chunks as fine  ({bound.witness})"
+        like_this = f"with this chunk count, {self._instances()} and no more thread blocks"
+        own = f"{bound.value_us:.2f} us for files of {self.protocol} {like_this}  ({bound.witness})"
         if not self.any_chunks.value_us:
             return [own]
         by_links = f"{self.any_chunks.value_us:.2f} us for any chunk count by links alone"
@@ -371,7 +372,10 @@ class Result(Reported):
     def _configuration(self) -> str:
         kind = "one-way thread block" if self.thread_blocks == "one-way" else "thread block"
         blocks = units.format_count(self.blocks_per_gpu or 0, kind)
-        return f"{self.protocol}, {units.format_count(self.instances, 'instance')}, {blocks}"
+        return f"{self.protocol}, {self._instances()}, {blocks}"
+
+    def _instances(self) -> str:
+        return units.format_count(self.instances, "instance")
 
     def _bound_of_schedule(self) -> str:
         costs = "links alone" if self.machine is None else "the same costs"

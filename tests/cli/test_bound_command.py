@@ -145,7 +145,9 @@ def test_with_a_protocol_what_executing_costs_is_in_them_and_the_launch_is_told_
     assert shown["any_file_bound_us"] > 5
     said = taccl(*requested, "--instances", "2").stdout
     assert "costs are those of 2 one-way thread blocks of LL on each link" in said
-    assert f"takes less than {shown['any_file_bound_us']:.2f} us (5 us of launch, then" in said
+    of_files = "no file of LL with this chunk count and 2 instances, executed, takes less than"
+    assert f"{of_files} {shown['any_file_bound_us']:.2f} us (5 us of launch, then" in said
+    assert "no file of LL with this chunk count, executed, takes less than" in taccl(*requested).stdout
     two_way = json.loads(taccl(*requested, "--instances", "2", "--thread-blocks", "two-way", "--json").stdout)
     assert two_way["lower_bound_us"] == pytest.approx(2 + 1048.576 / 4)
 

@@ -200,6 +200,7 @@ def test_of_what_a_search_passed_through_and_of_textbooks_the_file_decides_also_
     assert (
         text.index("file time") < text.index("schedule  ") < text.index("links as thread blocks serve them")
     )
+    assert "us for files of LL with this chunk count, 4 instances and no more thread blocks" in text
 
 
 def test_what_one_gpu_does_with_itself_has_no_bandwidth():
