@@ -46,9 +46,10 @@ def _better(view: View, known_us: float, budget: Budget, any_chunks: bool) -> It
 
 
 def _proof(view: View, value_us: float, chunks: IntArray, ranks: IntArray, any_chunks: bool) -> Proof:
+    received = len(chunks) - held_at_start(view.instance, Layer.of(view.instance, chunks))[ranks]
+    ranks, received = ranks[received > 0], received[received > 0]
     rank = f"rank {ranks[0]}" if len(ranks) == 1 else "some rank"
-    kept = held_at_start(view.instance, Layer.of(view.instance, chunks))[ranks]
-    most, least = len(chunks) - int(kept.min()), len(chunks) - int(kept.max())
+    most, least = int(received.max()), int(received.min())
     what = f"{most * view.problem.chunk_mb:g} MB" if any_chunks else format_count(most, "chunk")
     witness = f"{rank} receives {what if least == most else f'up to {what}'}, in growing groups"
     return GATHER_TIME.proof(value_us, witness, any_chunks=any_chunks)

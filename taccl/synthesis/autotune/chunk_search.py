@@ -203,9 +203,11 @@ class ChunkSearch:
         found = best.found.with_any_chunks(self._proved.with_those_of(self.trials, best.time_us))
         found, passed_s = found.with_failures(self._failures), time.monotonic() - self._began
         status = status_of(
-            relative_gap(best.time_us, found.lower_bound_us),
+            relative_gap(
+                best.time_us, self._proved.of_all_us(self.trials, found.any_chunks, self._others_wait)
+            ),
             self._options,
-            # What is proved of one number settles no search that ended before others had their trials.
+            # A search that ended before others had their trials was not the end of what there is to try.
             is_settled=not (self.interrupted or (self._others_wait and self._a_number_can_win())),
             cut_short="interrupted" if self.interrupted else None,
             first_s=self._first_schedule_s or 0.0,

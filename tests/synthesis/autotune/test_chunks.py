@@ -18,7 +18,7 @@ from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.journal import EngineRun
 from taccl.encoding.portfolio.solve import solve as real_solve
 from taccl.errors import CollectiveError, NoScheduleInTime, SolverError, TacclError
-from taccl.model.schedule import Schedule
+from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.model.units import MB
 from taccl.support.budget import Budget
 from taccl.synthesis.autotune.chunk_counts import Proved, candidates, worth_trying
@@ -34,6 +34,11 @@ RING = {"topology": "ring-oneway:3"}
 
 def formulated(number: int, size: int = 48 * MB, collective: str = "broadcast") -> Formulated:
     return make_problem(collective, size=size, chunks=number, **RING)
+
+
+def hub_of_seven(number: int) -> Formulated:
+    """One chunk takes 3.6 us, and two 3.5."""
+    return make_problem("broadcast", size=64 * 1024, chunks=number, topology="hub:7", root=1)
 
 
 def chosen(**change: object) -> Choice:
@@ -355,6 +360,34 @@ def test_a_proof_of_one_number_settles_no_search_that_had_no_time_for_others() -
     found = choice.found
     assert found.lower_bound_us == found.schedule.makespan_us > 1.5 * found.any_chunks.value_us
     assert found.status == "finished"
+
+
+def test_a_proof_of_one_number_settles_no_search_in_which_another_number_may_be_faster() -> None:
+    """Two chunks take 3.47 us, the least for two; of four nothing is proved but 3.14 us."""
+    choice = choose_chunks(hub_of_seven, replace(QUICK, gap=0.0))
+    chosen, *others = sorted(choice.tried, key=lambda tried: tried.remark != "chosen")
+    assert chosen.gap == 0.0 and any(tried.lower_bound_us < chosen.time_us for tried in others)
+    assert choice.found.status == "finished"
+
+
+def test_where_the_gap_was_reached_before_finer_numbers_had_a_turn_nothing_is_optimal() -> None:
+    choice = choose_chunks(hub_of_seven, replace(QUICK, gap=0.3))
+    assert [(tried.chunks, tried.gap) for tried in choice.tried] == [(1, 0.0)]
+    assert choice.found.any_chunks.value_us < choice.found.schedule.makespan_us
+    assert choice.found.status == "gap reached"
+
+
+def test_a_slower_schedule_of_another_number_is_not_what_the_search_proved() -> None:
+    """Predicted files may choose it; how the search ended is told of it, too."""
+
+    def full(number: int) -> Formulated:
+        return make_problem("alltoall", size=3 * MB, chunks=number, topology="full:3")
+
+    choice = choose_chunks(full, replace(QUICK, gap=0.0))
+    assert choice.found.status == "optimal" and len(choice.all_found) > 1
+    for _, other in choice.all_found[1:]:
+        is_slower = other.schedule.makespan_us > choice.found.schedule.makespan_us + TOLERANCE_US
+        assert other.status == ("finished" if is_slower else "optimal")
 
 
 def test_ctrl_c_before_any_schedule_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
