@@ -91,15 +91,6 @@ class Proved:
         true = (proof for proof in proved if not contradicts(proof.value_us, time_us))
         return max(true, key=lambda proof: proof.value_us, default=NOTHING)
 
-    @staticmethod
-    def of_all_us(trials: Iterable[Trial], any_chunks: Proof, others_wait: bool) -> float:
-        """What no schedule beats, whichever number of chunks it has of those with a trial, microseconds.
-
-        `others_wait` : also of those that wait for a trial, of which `any_chunks` is all that is proved.
-        """
-        of_number = min(trial.found.lower_bound_us for trial in trials)
-        return any_chunks.value_us if others_wait else max(of_number, any_chunks.value_us)
-
     def forget_wrong(self, instance: Instance, time_us: float) -> None:
         """A bound above a valid schedule is a mistake of whoever proved it, and must not pass for a proof."""
         wrong = [self.any_chunks] if contradicts(self.any_chunks.value_us, time_us) else []

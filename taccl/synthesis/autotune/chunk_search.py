@@ -19,7 +19,7 @@ from taccl.model.tolerance import OPTIMAL_GAP
 from taccl.support.budget import Budget
 from taccl.synthesis.autotune.chunk_counts import Proved, candidates, quick_engine, worth_trying
 from taccl.synthesis.autotune.seeds import carry_over, from_books, known_for, numbers_in_books, part_for_books
-from taccl.synthesis.autotune.trials import Choice, Trial, by_time, first_usable, worth_longer
+from taccl.synthesis.autotune.trials import Choice, Trial, by_time, first_usable, gap_of_all, worth_longer
 from taccl.synthesis.autotune.tuning import (
     CHUNK_SEARCH_AHEAD,
     CHUNK_SEARCH_COARSER,
@@ -37,7 +37,7 @@ from taccl.synthesis.autotune.tuning import (
     CHUNK_SEARCH_TWO,
 )
 from taccl.synthesis.formulated import Formulated
-from taccl.synthesis.search import STOP, Answer, Found, Observer, Progress, relative_gap, status_of
+from taccl.synthesis.search import STOP, Answer, Found, Observer, Progress, status_of
 from taccl.synthesis.searcher import Alone, Searcher
 
 #: Parts of the budget: for short trials by list scheduling, for longer ones of the best few, and for a bound
@@ -203,9 +203,7 @@ class ChunkSearch:
         found = best.found.with_any_chunks(self._proved.with_those_of(self.trials, best.time_us))
         found, passed_s = found.with_failures(self._failures), time.monotonic() - self._began
         status = status_of(
-            relative_gap(
-                best.time_us, self._proved.of_all_us(self.trials, found.any_chunks, self._others_wait)
-            ),
+            gap_of_all(self.trials, found, self._others_wait),
             self._options,
             # A search that ended before others had their trials was not the end of what there is to try.
             is_settled=not (self.interrupted or (self._others_wait and self._a_number_can_win())),

@@ -154,6 +154,17 @@ def by_time(trials: Iterable[Trial]) -> list[Trial]:
     return sorted(trials, key=lambda trial: (round(trial.time_us / TOLERANCE_US), trial.chunks))
 
 
+def gap_of_all(trials: Iterable[Trial], found: Found, others_wait: bool) -> float:
+    """The most that any number of chunks with a trial could save, a fraction of the time found.
+
+    `others_wait` : also any that waits for one, of which no more is proved than of any number.
+    """
+    of_any_us = found.any_chunks.value_us
+    of_tried_us = min(trial.found.lower_bound_us for trial in trials)
+    least_us = of_any_us if others_wait else max(of_any_us, of_tried_us)
+    return relative_gap(found.schedule.makespan_us, least_us)
+
+
 def worth_longer(trials: Iterable[Trial]) -> list[Trial]:
     """The fastest first, without those that are no faster than a coarser one, or hardly.
 
