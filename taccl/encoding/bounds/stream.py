@@ -73,7 +73,11 @@ def _asking(instance: Instance, bound: Bound, budget: Budget, any_chunks: bool) 
             if any_chunks and not proof.holds_for_any_chunks:
                 break  # what follows holds for this number only
             instance.proves(proof.value_us, proof.holds_for_any_chunks)
-            yield replace(proof, witness=turned(proof.witness)) if view.is_turned else proof
+            yield _turned(proof) if view.is_turned else proof
+
+
+def _turned(proof: Proof) -> Proof:
+    return replace(proof, witness=turned(proof.witness), remedy=turned(proof.remedy))
 
 
 @dataclass(frozen=True)

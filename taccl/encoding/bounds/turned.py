@@ -26,7 +26,7 @@ _PAIR = re.compile(r"\bfrom (rank \d+) to (rank \d+)")
 
 
 def turned(witness: str) -> str:
-    """The witness with each direction turned round.
+    """A witness, or a remedy, with each direction turned round.
 
     >>> turned("3 chunks out of rank 0 through gpu0 -> switch, fed by rank 0 send by send")
     '3 chunks into rank 0 through gpu0 -> switch, taken by rank 0 send by send'

@@ -133,6 +133,9 @@ def test_reduce_scatter_is_bounded_by_all_gather_on_the_reversed_links() -> None
     assert (backwards.value_us, backwards.kind) == (forwards.value_us, forwards.kind)
     assert backwards.witness == "some rank gives away 4 chunks, in shrinking groups"
     assert forwards.witness == "some rank receives 4 chunks, in growing groups"
+    assert (
+        "more ports out of that rank" in backwards.remedy and "more ports into that rank" in forwards.remedy
+    )
     leaving = next(bound for bound in all_bounds(scattered) if bound.kind == "cut")
     assert leaving.value_us == pytest.approx(1.0 + 4 * 5.0), "4 sums leave rank 1 by 1 -> 2"
     assert lower_bound(scattered).value_us == pytest.approx(2.0 + 4 * 5.0), "not all in one send"
