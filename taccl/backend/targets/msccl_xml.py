@@ -20,7 +20,6 @@ from taccl.backend.program import Program, Protocol
 from taccl.backend.target import Lowered, LoweringOptions, Target, TargetLimits
 from taccl.backend.two_sided import TwoSided
 from taccl.backend.verify.msccl_xml import Verification, verify_document
-from taccl.model.collective import Collective
 from taccl.model.collectives import calls_served
 from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
