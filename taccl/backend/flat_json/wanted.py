@@ -77,11 +77,11 @@ def holds_standard(program: ActionsProgram, call: int) -> bool:
 
     Parameters
     ----------
-    call : elements in the size of a call.
+    call : elements in the size of a call; of a reducescatter, what is left beyond equal parts is room.
     """
     name, ranks = plain_name(program.collective), len(program.ranks)
-    if name in CUT_BY_RANK and call % ranks:
-        return False
+    if name in CUT_BY_RANK and name != "reducescatter" and call % ranks:
+        return False  # the last elements of an output would be of no rank
     standard = StandardOutput(name, ranks, call, program.root)
     sources: list[list[tuple[int, int]]] = [[] for _ in program.sums]
     for rank, of_rank in enumerate(program.ranks):
