@@ -64,11 +64,20 @@ def _check_header(program: ActionsProgram, collector: Collector) -> None:
     if name in STANDARD and is_rooted(name) != (root is not None):
         has = "has a root" if is_rooted(name) else "has no root"
         refuse("root", f"{name} {has}", "a number, or null")
+    _check_buffers(program, refuse)
+
+
+def _check_buffers(program: ActionsProgram, refuse: Callable[[str, str, str], None]) -> None:
+    """A buffer has a chunk once, and what an output wants is in some input."""
+    sources = {chunk for of_rank in program.ranks for chunk in of_rank.input} | {-1}
     for rank, of_rank in enumerate(program.ranks):
         for word, held in (("input", of_rank.input), ("output", of_rank.output)):
             chunks = [chunk for chunk in held if chunk >= 0]
             if len(set(chunks)) < len(chunks):
                 refuse("chunk-twice", f"the {word} of rank {rank} has a chunk twice", "list each once")
+        if nowhere := set(of_rank.output) - sources:
+            message = f"the output of rank {rank} wants chunk {min(nowhere)}, which no input has"
+            refuse("no-source", message, "list it in the input of whichever rank has it at the start")
 
 
 def _waits_for_earlier(subject: Subject, rank: int, index: int, action: Action) -> Iterator[Fault]:

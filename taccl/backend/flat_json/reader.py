@@ -35,6 +35,8 @@ _HEADER = (
 _RANK = ("input", "output", "scratch", "actions")
 #: More chunks are in no file that is read, and no number is larger.
 _MOST_CHUNKS, _MOST = 2**24, 2**44
+#: Chunks and buffers are no more together: sums of elements fit 64 bits.
+_MOST_ELEMENTS = 2**60
 _ACTION = ("do", "peer", "message", "from", "to", "elements", "after")
 
 
@@ -117,18 +119,33 @@ class _Reader(Values):
         for number, size in enumerate(sizes):
             if not 1 <= size <= _MOST:
                 self.fault(f"chunk_elements[{number}]", f"must be from 1 to {_MOST}, not {size}")
+        elements = tuple(min(max(1, int(size)), _MOST) for size in sizes)
+        ranks = self.each(top, "ranks", "", partial(self._rank, chunks))
+        self._check_total(elements, ranks)
         return ActionsProgram(
             name=self.text(top, "name", ""),
             collective=self.text(top, "collective", ""),
             root=None if top.get("root") is None else self._natural(top, "root", ""),
-            chunk_elements=tuple(min(max(1, int(size)), _MOST) for size in sizes),
+            chunk_elements=elements,
             sums=tuple(map(bool, sums)),
             call_elements=self._at_least(top, "call_elements", "", 1),
             element_bytes=self._at_least(top, "element_bytes", "", 1),
             min_bytes=self._natural(top, "min_bytes", ""),
             max_bytes=self._natural(top, "max_bytes", ""),
-            ranks=self.each(top, "ranks", "", partial(self._rank, chunks)),
+            ranks=ranks,
         )
+
+    def _check_total(self, elements: tuple[int, ...], ranks: tuple[ActionRank, ...]) -> None:
+        """All chunks and all buffers together are few enough to be counted; faults of chunks come first."""
+        if self.faults:
+            return
+        sizes = (*elements, 1)  # the last is the room that -1 is
+        held = sum(sizes[chunk] for rank in ranks for buffer in (rank.input, rank.output) for chunk in buffer)
+        total = sum(elements) + held + sum(rank.scratch for rank in ranks)
+        if total > _MOST_ELEMENTS:
+            hint = "fewer elements, of more bytes each"
+            message = f"is too large: chunks and buffers have {total} elements, more than {_MOST_ELEMENTS}"
+            self.fault("chunk_elements", message, hint)
 
     def _of_chunks(self, top: dict[str, object], key: str, chunks: int, kind: type[int]) -> list[int]:
         """A value of each chunk: a list, or the one that all have."""

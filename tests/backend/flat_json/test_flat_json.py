@@ -147,6 +147,8 @@ def mutate(top: Content, dice: random.Random) -> None:
         (lambda top: top.update(root=1), "root"),
         (lambda top: top["ranks"][0].update(output=[1, 0, 2, 3, 4, 5]), "not-standard"),
         (lambda top: top["ranks"][0].update(output=[0, 0, 2, 3, 4, 5]), "chunk-twice"),
+        (lambda top: [rank["input"].clear() for rank in top["ranks"]], "no-source"),
+        (lambda top: top.update(sums=True) or top["ranks"][0]["input"].clear(), "no-source"),
         (lambda top: top["ranks"].clear(), "no-ranks"),
         (lambda top: top.update(min_bytes=2, max_bytes=1), "sizes"),
         (lambda top: top.update(call_elements=12), "call-elements"),
@@ -202,6 +204,26 @@ def test_lists_that_hang_from_first_to_last_are_a_warning() -> None:
 def test_what_is_no_file_of_actions_is_refused(text: str) -> None:
     with pytest.raises(FileError):
         parse_actions_document(text, "a.json")
+
+
+def test_more_elements_than_can_be_counted_are_refused() -> None:
+    document = parse_actions_document(enormous(2**16))
+    assert [finding.rule for finding in verify_actions(document).errors] == ["bad-value"]
+    with pytest.raises(FileError, match="is too large: chunks and buffers"):
+        document.whole()
+    assert not verify_actions(parse_actions_document(enormous(2**15))).errors
+
+
+def enormous(chunks: int) -> str:
+    """A file of chunks of 2**44 elements, each in one input and there only."""
+
+    def grow(top: Content) -> None:
+        top.update(collective="own", chunks=chunks, chunk_elements=2**44, sums=False)
+        for rank in top["ranks"]:
+            rank.update(input=[], output=[], scratch=0, actions=[])
+        top["ranks"][0]["input"] = list(range(chunks))
+
+    return changed("allgather", grow)
 
 
 def test_a_file_for_another_collective_is_told() -> None:
