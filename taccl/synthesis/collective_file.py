@@ -91,7 +91,8 @@ def load_requested(path: str | Path, num_ranks: int | None = None, pieces: int =
         raise CollectiveError(
             f"the sizes in {path} are {sum(elements)} times what divides them all", hint="rounder sizes"
         )
-    return UnequalCollective(demand.collective, np.array(elements, dtype=np.int64))
+    ratios = demand.sizes if demand.chunk_bytes is None else None
+    return UnequalCollective(demand.collective, np.array(elements, dtype=np.int64), ratios)
 
 
 def _in_bytes(demand: Demand) -> list[int]:

@@ -111,13 +111,8 @@ def _check_requested(
         return
     own = np.array(program.chunk_elements, dtype=np.int64)
     own //= np.gcd.reduce(own)  # equal chunks are one each
-    if isinstance(requested, UnequalCollective):
-        collective, elements = requested.collective, requested.elements
-    else:
-        collective, elements = requested, np.ones(requested.num_chunks, dtype=np.int64)
-    pieces, rest = divmod(int(own.sum()), int(elements.sum()))
-    room = pieces if pieces and not rest else 1
-    elements = elements * room
+    collective = requested.collective if isinstance(requested, UnequalCollective) else requested
+    elements, room = _requested_elements(program, own, requested)
     sums = np.array(program.sums, dtype=np.int64)
     is_like = collective.num_ranks == len(program.ranks) and np.array_equal(
         _runs(sums, own, 0), _runs(collective.reduces.astype(np.int64), elements, 0)
@@ -134,6 +129,29 @@ def _check_requested(
             if not np.array_equal(_in_elements(here, own, 1), _in_elements(there, elements, room)):
                 wrong(f"the {word} of rank {rank} holds other chunks than in {collective.name}")
                 return
+
+
+def _requested_elements(program: ActionsProgram, own: IntArray, requested: Requested) -> tuple[IntArray, int]:
+    """Of each chunk that is requested and of a room for one, how many of the file's elements it should have.
+
+    Parameters
+    ----------
+    own : of each chunk of the file, its elements.
+    """
+    if isinstance(requested, UnequalCollective):
+        chunks, elements = len(requested.elements), requested.elements
+        if len(own) % chunks == 0:
+            pieces = own.reshape(chunks, -1)
+            whole = np.array(program.chunk_elements, dtype=np.float64) * program.element_bytes
+            if requested.are_rounded(whole.reshape(chunks, -1)):
+                return pieces.sum(axis=1), pieces.shape[1]
+        if not requested.is_exact:
+            return np.zeros_like(elements), 0  # no file has these
+    else:
+        elements = np.ones(requested.num_chunks, dtype=np.int64)
+    times, rest = divmod(int(own.sum()), int(elements.sum()))
+    room = times if times and not rest else 1
+    return elements * room, room
 
 
 def _in_elements(held: IntArray, elements: IntArray, room: int) -> IntArray:

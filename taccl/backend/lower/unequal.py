@@ -13,7 +13,7 @@ import numpy as np
 
 from taccl.backend.lower.actions import INPUT, OFFSET_BITS, OUTPUT, SCRATCH, SEND, Actions
 from taccl.backend.lower.flow import Flow
-from taccl.backend.machine.unequal import in_elements, placed_elements, starts_side_by_side
+from taccl.backend.machine.unequal import ROUNDED_BY, in_elements, placed_elements, starts_side_by_side
 from taccl.errors import CollectiveError
 from taccl.model.collective import Collective, IntArray
 from taccl.model.problem import Problem
@@ -36,7 +36,7 @@ def elements_of(problem: Problem) -> tuple[IntArray, int]:
     if problem.sizes is None:
         return np.ones(problem.num_chunks, dtype=np.int64), max(1, math.ceil(exact[0]))
     whole = np.rint(exact).astype(np.int64)
-    bad = np.flatnonzero((whole < 1) | (np.abs(exact - whole) > 1e-6 * exact))
+    bad = np.flatnonzero((whole < 1) | (np.abs(exact - whole) > ROUNDED_BY * exact))
     if len(bad):
         raise CollectiveError(
             f"chunk {bad[0]} has {exact[bad[0]]:g} bytes, which is no whole number",

@@ -11,19 +11,53 @@ import numpy as np
 from taccl.backend.machine.expected import MAX_CELLS
 from taccl.errors import CollectiveError
 from taccl.model.collective import Collective, IntArray, Placement
+from taccl.model.network import FloatArray
+
+#: Files have unequal chunks whose exact bytes are this close to a whole number, relative to them.
+ROUNDED_BY = 1e-6
+#: Of computing with numbers of 64 bits, relative to them.
+_EPSILON = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
 class UnequalCollective:
-    """A collective, and how many elements each of its chunks has; what divides all of these is 1."""
+    """A collective, and how many elements each of its chunks has; what divides all of these is 1.
+
+    Parameters
+    ----------
+    ratios : sizes of the chunks, where these are relative: files have them rounded to whole bytes, and
+        `elements` may be close to them only. None: `elements` are exact.
+    """
 
     collective: Collective
     elements: IntArray
+    ratios: FloatArray | None = None
 
     @property
     def num_ranks(self) -> int:
         """Ranks of the collective."""
         return self.collective.num_ranks
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the elements have the sizes that are requested, and no close ones."""
+        if self.ratios is None:
+            return True
+        scale = self.elements[0] / self.ratios[0]
+        return bool((np.abs(self.elements - self.ratios * scale) <= _EPSILON * self.elements).all())
+
+    def are_rounded(self, piece_bytes: FloatArray) -> bool:
+        """Whether there is a size of call at which chunks cut into equal pieces have these, rounded to bytes.
+
+        Parameters
+        ----------
+        piece_bytes : shape (num_chunks, pieces); whole numbers.
+        """
+        if self.ratios is None:
+            return False
+        off = np.maximum(np.minimum(0.5, ROUNDED_BY * piece_bytes), _EPSILON * piece_bytes)
+        ratios = self.ratios[:, np.newaxis]
+        return bool(((piece_bytes - off) / ratios).max() <= ((piece_bytes + off) / ratios).min())
 
 
 #: What a file is to be checked for.

@@ -19,12 +19,13 @@ from taccl.backend.flat_json import actions_to_json, parse_actions_document
 from taccl.backend.flat_json.lowering import lower_flat
 from taccl.backend.flat_json.unfolded import Flat
 from taccl.backend.flat_json.verify import verify_actions
+from taccl.backend.machine.unequal import Requested
 from taccl.backend.simulate.settings import SimulationSettings
 from taccl.backend.target import LoweringOptions
 from taccl.backend.targets.flat_json import TARGETS
 from taccl.errors import CollectiveError, FileError, TacclError, VerificationError
 from taccl.model.schedule import Schedule
-from taccl.synthesis.collective_file import load_collective
+from taccl.synthesis.collective_file import load_collective, load_requested
 from taccl.testing import check_target
 
 #: Bytes from rank to rank: their largest common measure is 4, and some are a hundred thousand times that.
@@ -257,6 +258,55 @@ def test_a_file_of_unequal_chunks_is_not_for_as_many_chunks_of_other_sizes(tmp_p
         assert [each.rule for each in verify_actions(document, collective=equal).errors] == [
             "other-collective"
         ]
+
+
+def sized(path: Path, *sizes: str) -> Requested:
+    chunks = ("{from: 0, to: [1, 2]", "{from: 1, to: [0, 2]", "{sum: [0, 2], to: 1")
+    rows = "".join(f"  - {chunk}, size: {size}}}\n" for chunk, size in zip(chunks, sizes, strict=True))
+    path.write_text(f"collective: own\nranks: 3\nchunks:\n{rows}")
+    return load_requested(path)
+
+
+@pytest.mark.parametrize("chunks", [1, 2, 128])
+@pytest.mark.parametrize("second", ["1.0000001", "1.234567", "1.23456789012", "0.333333", "0.5", "2"])
+def test_relative_sizes_are_those_of_the_file_up_to_rounding(
+    tmp_path: Path, second: str, chunks: int
+) -> None:
+    path = tmp_path / "own.yaml"
+    wanted = sized(path, "1", second, "1")
+    schedule = taccl.synthesize(
+        path, topology="ring:3", size="1GB", chunks=chunks, file=False, effort=20
+    ).schedule
+    document = parse_actions_document(actions_to_json(lower_flat(schedule, LoweringOptions())))
+    assert verify_actions(document, collective=wanted).ok
+    factor = 1 + 2e-6
+    for others in (
+        ("1", f"{float(second) * factor:.12f}", "1"),
+        ("1", second, f"{1 / factor:.12f}"),
+        ("1.5", "1", "1"),
+        ("1MB", f"{round(float(second) * 2**20)}B", "1.5MB"),
+    ):
+        report = verify_actions(document, collective=sized(path, *others))
+        assert {finding.rule for finding in report.errors} == {"other-collective"}, others
+
+
+def test_equal_chunks_are_not_for_sizes_whose_difference_is_more_than_rounding(tmp_path: Path) -> None:
+    path = tmp_path / "equal.yaml"
+    sized(path, "1GB", "1GB", "1GB")
+    schedule = taccl.synthesize(path, topology="ring:3", chunks=1, file=False, effort=20).schedule
+    document = parse_actions_document(actions_to_json(lower_flat(schedule, LoweringOptions())))
+    report = verify_actions(document, collective=sized(path, "1", "1.0000001", "1"))
+    assert {finding.rule for finding in report.errors} == {"other-collective"}
+
+
+def test_sizes_in_bytes_are_compared_exactly(tmp_path: Path) -> None:
+    path = tmp_path / "own.yaml"
+    wanted = sized(path, "1000003B", "1000033B", "7B")
+    schedule = taccl.synthesize(path, topology="ring:3", chunks=1, file=False, effort=20).schedule
+    document = parse_actions_document(actions_to_json(lower_flat(schedule, LoweringOptions())))
+    assert verify_actions(document, collective=wanted).ok
+    report = verify_actions(document, collective=sized(path, "1000004B", "1000033B", "7B"))
+    assert {finding.rule for finding in report.errors} == {"other-collective"}
 
 
 def test_sizes_that_no_file_can_be_checked_for_are_refused(tmp_path: Path) -> None:
