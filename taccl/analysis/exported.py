@@ -74,18 +74,22 @@ def export(
     trace = source.trace_of(part_bytes)
     made = FORMATS[format](trace, sum_us_per_mb * 1e3 / units.MB)
     text, files = (made, ()) if isinstance(made, str) else ("", made)
-    notes = tuple(rounding_notes(wanted_bytes, part_bytes, source.parts))
+    notes = tuple(rounding_notes(wanted_bytes, part_bytes, source.parts, unequal=source.unequal))
     return Exported(text, trace, source.collective, part_bytes * source.parts, files, notes)
 
 
 @dataclass(frozen=True)
 class _Source:
-    """A file, its equal parts of a call, the size that it says, and its trace by the bytes of a part."""
+    """A file, its equal parts of a call, the size that it says, and its trace by the bytes of a part.
+
+    `unequal` : whether its chunks are of unequal sizes; then the parts are elements.
+    """
 
     collective: str
     parts: int
     size_bytes: int | None
     trace_of: Callable[[int], Trace]
+    unequal: bool = False
 
 
 def _source(path: str | Path) -> _Source:
@@ -110,4 +114,5 @@ def _source(path: str | Path) -> _Source:
 
 
 def _of_actions(program: ActionsProgram, size_bytes: int) -> _Source:
-    return _Source(program.collective, program.call_elements, size_bytes, partial(trace_of_actions, program))
+    trace_of, unequal = partial(trace_of_actions, program), len(set(program.chunk_elements)) > 1
+    return _Source(program.collective, program.call_elements, size_bytes, trace_of, unequal)

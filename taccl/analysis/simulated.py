@@ -196,9 +196,9 @@ def _rounding_notes(
     subject: Subject, requested: Sequence[str | int], runs: Sequence[SimulatedSize]
 ) -> Iterator[str]:
     """The sizes that became smaller, since they are no whole number of the program's chunks."""
-    chunks = subject.num_chunks
+    chunks, unequal = subject.num_chunks, subject.file.is_unequal
     for size, run in zip(requested, runs, strict=False):  # none is requested where it is the schedule's own
-        yield from rounding_notes(units.parse_size(size), run.size_bytes // chunks, chunks)
+        yield from rounding_notes(units.parse_size(size), run.size_bytes // chunks, chunks, unequal=unequal)
 
 
 def _remarks(subject: Subject, runs: Sequence[SimulatedSize]) -> Iterator[str]:

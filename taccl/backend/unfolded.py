@@ -103,6 +103,11 @@ class Unfolded(ABC):
         return None
 
     @property
+    def is_unequal(self) -> bool:
+        """Whether its chunks are of unequal sizes, so that what it counts are elements of chunks."""
+        return False
+
+    @property
     def unbounded(self) -> str | None:
         """Why no bound of sends over links holds for it; None: bounds hold."""
         return None

@@ -278,11 +278,19 @@ def chunk_bytes(chunks_per_size: int, size_bytes: int) -> int:
     return size - size % _WHOLE_NUMBERS_BYTES if rest and size >= _WHOLE_NUMBERS_BYTES else size
 
 
-def rounding_notes(size_bytes: int, bytes_each: int, chunks: int) -> Iterator[str]:
-    """A note on a size of `size_bytes` that became smaller, since it is no whole number of equal chunks."""
+def rounding_notes(size_bytes: int, bytes_each: int, chunks: int, *, unequal: bool = False) -> Iterator[str]:
+    """A note on a size of `size_bytes` that became smaller, since it is no whole number of equal chunks.
+
+    Parameters
+    ----------
+    unequal : whether the chunks are of unequal sizes; then `chunks` counts the elements that they consist of.
+    """
     rounded = bytes_each * chunks
-    if rounded != size_bytes:
-        yield (
-            f"the size of {size_bytes} bytes is rounded down to {rounded}, as nccl-tests does: "
-            f"{chunks} equal chunks of {bytes_each} bytes"
-        )
+    if rounded == size_bytes:
+        return
+    made_of = (
+        f"a whole number of bytes for each of {chunks} elements, of which the file's unequal chunks are made"
+        if unequal
+        else f"as nccl-tests does: {chunks} equal chunks of {bytes_each} bytes"
+    )
+    yield f"the size of {size_bytes} bytes is rounded down to {rounded}, {made_of}"

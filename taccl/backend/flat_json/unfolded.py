@@ -70,10 +70,14 @@ class Flat(Unfolded):
         return self.document.program.call_elements * self.document.program.element_bytes
 
     @property
+    def is_unequal(self) -> bool:
+        """The file says it."""
+        return len(set(self.document.program.chunk_elements)) > 1
+
+    @property
     def unbounded(self) -> str | None:
         """A bound is for chunks of one size."""
-        sizes = set(self.document.program.chunk_elements)
-        return "its chunks are of unequal sizes" if len(sizes) > 1 else None
+        return "its chunks are of unequal sizes" if self.is_unequal else None
 
     @property
     def computed(self) -> Collective:

@@ -6,11 +6,12 @@ import json
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from benchmarks.goal import evaluate, measured
-from taccl import make_problem, synthesize
+from taccl import make_problem, simulate_file, synthesize
 from taccl.analysis.exported import export
 from taccl.backend.graphs.document import Graphs
 from taccl.backend.targets.registry import find_target
@@ -127,6 +128,19 @@ def varint(data: bytes, place: int) -> tuple[int, int]:
         place, shift = place + 1, shift + 7
         if data[place - 1] < 128:
             return value, place
+
+
+def test_a_note_on_the_size_of_unequal_chunks_speaks_of_their_elements(tmp_path: Path) -> None:
+    sizes = np.array([[0, 3, 7], [2, 0, 1], [1, 5, 0]])
+    made = synthesize("alltoall", topology="ring:3", sizes=sizes, chunks=1, target="json", effort=20)
+    (path,) = made.write(tmp_path / "own.json")
+    elements = export(path).size_bytes
+    (note,) = export(path, size=2 * elements + 1).notes
+    assert f"rounded down to {2 * elements}, a whole number of bytes for each of {elements} elements" in note
+    assert "equal chunks" not in note.replace("unequal chunks", "")
+    assert not export(path, size=2 * elements).notes
+    (noted, *_) = simulate_file(path, topology="ring:3", sizes=[2 * elements + 1]).notes
+    assert noted == note
 
 
 def test_chakra_has_a_node_for_each_event(tmp_path: Path) -> None:
