@@ -15,6 +15,7 @@ from taccl.model.collectives import COLLECTIVES
 from taccl.model.network import OCCUPANCIES
 from taccl.sketch.model import NIC_SHARINGS
 from taccl.support.arguments import shown
+from taccl.synthesis.inputs import choose_topology
 from taccl.synthesis.request import SYMMETRIES
 
 
@@ -31,6 +32,8 @@ class _File(click.Path):
 
 
 FILE = _File(path_type=Path)
+#: No number of chunks or of a rank has more.
+DIGITS = 40
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -224,3 +227,27 @@ def json_option(command: _Command) -> _Command:
     return click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")(
         command
     )
+
+
+def named_ranks(ctx: click.Context, option: click.Parameter, value: str | None) -> range | None:
+    """The ranks from A to B, or A alone."""
+    if value is None:
+        return None
+    first, dash, last = value.partition("-")
+    if not all(each.isdecimal() and len(each) <= DIGITS for each in (first, last if dash else first)):
+        raise click.BadParameter(f"{shown(value)} names no ranks, such as 0-7")
+    named = range(int(first), int(last if dash else first) + 1)
+    if not named:
+        raise click.BadParameter(f"{shown(value)} names no ranks: the first comes first, as in 0-7")
+    return named
+
+
+def check_ranks(ranks: range | None, **request: Any) -> None:
+    """Raise UsageError for ranks that the machine has not, before a search for what they do."""
+    if ranks is None or request["topology"] is None:
+        return
+    machine = choose_topology(request["topology"], nodes=request["nodes"], without=request["without"])
+    last = machine.num_members - 1
+    if ranks[-1] > last:
+        named = f"{ranks[0]}-{ranks[-1]}" if ranks[0] < ranks[-1] else f"{ranks[0]}"
+        raise click.UsageError(f"--ranks {named} names ranks that there are not: {machine.name} has 0-{last}")

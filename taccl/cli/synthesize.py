@@ -18,7 +18,16 @@ from taccl.backend.targets.registry import DEFAULT_TARGET
 from taccl.cli import completion
 from taccl.cli.hints import pointing_to_explain
 from taccl.cli.kept import keeping, write_schedule
-from taccl.cli.options import FILE, helper_counts_option, json_option, request_options, symmetry_option
+from taccl.cli.options import (
+    DIGITS,
+    FILE,
+    check_ranks,
+    helper_counts_option,
+    json_option,
+    named_ranks,
+    request_options,
+    symmetry_option,
+)
 from taccl.cli.output import (
     STDOUT,
     Attempts,
@@ -45,30 +54,14 @@ from taccl.synthesis.result import Result
 _REQUEST = {field.name for field in fields(Request)}
 _OUTPUT = {field.name for field in fields(OutputOptions)}
 
-#: No number of chunks has more.
-_DIGITS = 40
-
 
 def _number_or_auto(ctx: click.Context, option: click.Parameter, value: str | None) -> int | str | None:
     """A whole number from 1 on, or the word auto."""
     if value is None or value == "auto":
         return value
-    if not value.isdecimal() or len(value) > _DIGITS or not int(value):
+    if not value.isdecimal() or len(value) > DIGITS or not int(value):
         raise click.BadParameter(f"{shown(value)} is neither a whole number from 1 on nor auto")
     return int(value)
-
-
-def _ranks(ctx: click.Context, option: click.Parameter, value: str | None) -> range | None:
-    """The ranks from A to B, or A alone."""
-    if value is None:
-        return None
-    first, dash, last = value.partition("-")
-    if not all(each.isdecimal() and len(each) <= _DIGITS for each in (first, last if dash else first)):
-        raise click.BadParameter(f"{shown(value)} names no ranks, such as 0-7")
-    named = range(int(first), int(last if dash else first) + 1)
-    if not named:
-        raise click.BadParameter(f"{shown(value)} names no ranks: the first comes first, as in 0-7")
-    return named
 
 
 @click.command(cls=Sectioned)
@@ -176,7 +169,7 @@ def _ranks(ctx: click.Context, option: click.Parameter, value: str | None) -> ra
 )
 @click.option(
     "--ranks",
-    callback=_ranks,
+    callback=named_ranks,
     metavar="A-B",
     help="Plan by --template, and write what these ranks do and no others.  [default: all]",
 )
@@ -223,6 +216,7 @@ def synthesize(
         _show_stages(output, schedule, as_json=as_json, **request)
         return
     inputs = [request[name] for name in ("sketch", "topology", "profile", "collective")]
+    check_ranks(ranks, **request)
     aside = claim_outputs((output, schedule), inputs, as_json=as_json)
     if output == STDOUT:
         _check_one_file(request["collective"], request["target"])

@@ -41,7 +41,7 @@ class FileByRank:
         """
         template, last = self.template, self.template.num_ranks - 1
         if ranks is not None and not (ranks and ranks.step == 1 and 0 <= ranks[0] and ranks[-1] <= last):
-            raise CollectiveError(f"ranks are consecutive ones of 0 .. {last}, and not {shown(ranks)}")
+            raise CollectiveError(f"ranks are consecutive ones of 0 .. {last}, and not {_named(ranks)}")
         path, many = Path(path), template.num_ranks if ranks is None else len(ranks)
         if many > template.gpus and path.absolute().parent.is_dir():
             first = 0 if ranks is None else ranks[0]
@@ -55,6 +55,11 @@ class FileByRank:
                 )
         write_pieces(path, (piece.encode() for piece in self.text_of(ranks)))
         return (path,)
+
+
+def _named(ranks: range) -> str:
+    """`8-99`, as the option has them, where they are consecutive."""
+    return f"{ranks[0]}-{ranks[-1]}" if ranks and ranks.step == 1 else shown(ranks)
 
 
 class TemplateFiles(TypedDict):
