@@ -7,7 +7,7 @@ machine is a cluster of equal nodes. `taccl.model.template` says why that is eno
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from taccl.backend.targets.registry import find_target
@@ -76,7 +76,13 @@ def template_result(
             f"a template has no file of all ranks for {target.name}",
             hint="--target json; --no-file --schedule FILE keeps one node's chunks",
         )
-    template, found = _fastest(requested, options, began_s, on_progress)
+    lowering = output.for_target(target, f"taccl-{name}-{requested.cluster.topology.name}")
+
+    def refuse(problem: Problem) -> None:
+        if output.file and target.refuse is not None:
+            target.refuse(problem, lowering)
+
+    template, found = _fastest(requested, options, began_s, on_progress, refuse)
     template.check()
     planned = "node 0" if template.block == template.gpus else f"the first {template.block} ranks"
     result = Result(
@@ -93,7 +99,6 @@ def template_result(
     )
     if not output.file:
         return result
-    lowering = output.for_target(target, f"taccl-{name}-{requested.cluster.topology.name}")
     return replace(result, **files_of_template(template, target, lowering))
 
 
@@ -134,11 +139,16 @@ class _Requested:
 
 
 def _fastest(
-    requested: _Requested, options: SearchOptions, began_s: float, on_progress: Observer | None
+    requested: _Requested,
+    options: SearchOptions,
+    began_s: float,
+    on_progress: Observer | None,
+    refuse: Callable[[Problem], None],
 ) -> tuple[Template, Found]:
     """The fastest of schedules that plan one node or several together, each with its part of the time.
 
     Fewer together are tried as long as that is faster, and there is time for a network as for the last one.
+    `refuse` raises for a problem that can have no file, before any search.
     """
     engines = ENGINES if options.engine == "auto" else (engine_named(options.engine),)
     best: tuple[Template, Found] | None = None
@@ -147,6 +157,7 @@ def _fastest(
         began_way_s = time.monotonic()
         try:
             problem, images = requested.problem(together), requested.cluster.nodes // together
+            refuse(problem)
             stated_s = time.monotonic() - began_way_s
             left = options.since(began_s)
             if options.effort is None:

@@ -97,6 +97,7 @@ def test_ranks_are_written_one_after_another(tmp_path: Path, monkeypatch: pytest
 def test_the_command_writes_ranks_of_a_template(tmp_path: Path) -> None:
     words = [*("synthesize", "--topology", "a100", "--nodes", "3", "--size", "48MB", "--effort", "100", "-q")]
     path = str(tmp_path / "r.json")
+    to_json = ("-o", path, "--target", "json")
     done = CliRunner().invoke(main, [*words, "--target", "json", "--ranks", "0-7", "-o", path])
     assert done.exit_code == 0
     assert json.loads(Path(path).read_text())["num_ranks"] == 24
@@ -105,7 +106,10 @@ def test_the_command_writes_ranks_of_a_template(tmp_path: Path) -> None:
         (("--ranks", "a-b", "-o", path), "names no ranks"),
         (("--ranks", "7-0", "-o", path), "names no ranks"),
         (("--ranks", "0-7", "-o", path, "--nodes", "1"), "one node of a100 cannot stand for all"),
-        (("--ranks", "0-24", "-o", path, "--target", "json"), "consecutive ones"),
+        (("--ranks", "0-24", *to_json), "--ranks 0-24 names ranks that there are not: a100 has 0-23"),
+        (("--ranks", f"24-{10**39}", *to_json), "names ranks that there are not"),
+        (("--ranks", "24", *to_json), "--ranks 24 names ranks that there are not"),
+        (("--ranks", "0-7", *to_json, "--max-size", "24MB"), "of 48MB, and 24MB to 24MB"),
     ):
         done = CliRunner().invoke(main, [*words, *wrong])
         assert done.exit_code == 2

@@ -16,6 +16,8 @@ from enum import Enum
 from taccl.backend.program import Buffer
 
 FORMAT, VERSION = "taccl-actions", 1
+#: No number in a file is larger.
+MOST = 2**44
 #: Of a file that has some ranks only; nothing but an executor reads it.
 FORMAT_OF_PART = "taccl-actions-of-ranks"
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from taccl.backend.flat_json.document import Action, ActionRank, ActionsProgram, Do, Span
+from taccl.backend.flat_json.document import MOST, Action, ActionRank, ActionsProgram, Do, Span
 from taccl.backend.lower.actions import (
     BUFFERS,
     COLUMNS,
@@ -24,11 +24,15 @@ from taccl.backend.lower.actions import (
     Place,
     peer_of,
 )
-from taccl.backend.lower.sizes import sizes_of
+from taccl.backend.lower.sizes import Sizes, sizes_of
 from taccl.backend.lower.to_actions import RankWork, lower_to_actions
 from taccl.backend.lower.unequal import Starts, elements_of
 from taccl.backend.target import LoweringOptions
+from taccl.errors import UnitError
+from taccl.model.collectives import parts_of_call
+from taccl.model.problem import Problem
 from taccl.model.schedule import Schedule
+from taccl.model.units import format_size
 
 _DO = {SEND: Do.SEND, RECV: Do.RECEIVE, COPY: Do.COPY, REDUCE: Do.REDUCE}
 #: Of an action: its operation, source and target, the cells that it moves, and its message.
@@ -41,14 +45,14 @@ def lower_flat(schedule: Schedule, options: LoweringOptions) -> ActionsProgram:
     Raises
     ------
     CollectiveError : chunks that are no whole number of bytes each, where they are unequal.
-    UnitError : no size lies between those requested.
+    UnitError : see `calls_of`.
     """
     problem = schedule.problem
     collective = problem.collective
     elements, element_bytes = elements_of(problem)
     call_elements = max(1, round(problem.size_bytes / element_bytes))
     size_bytes = problem.size_bytes if problem.sizes is None else call_elements * element_bytes
-    sizes = sizes_of(collective, size_bytes, options.min_bytes, options.max_bytes)
+    sizes = calls_of(problem, size_bytes, options)
     ranks = lower_to_actions(schedule, options, [_received_apart])
     return ActionsProgram(
         name=options.name,
@@ -70,6 +74,47 @@ def lower_flat(schedule: Schedule, options: LoweringOptions) -> ActionsProgram:
             for rank, of_rank in enumerate(ranks)
         ),
     )
+
+
+def refuse_calls(problem: Problem, options: LoweringOptions) -> None:
+    """Refuse, before there is a schedule, calls that no file of this problem serves.
+
+    Raises
+    ------
+    UnitError : see `calls_of`; or numbers that are too large for a file.
+    """
+    largest = max(problem.size_bytes, calls_of(problem, problem.size_bytes, options).max_bytes)
+    if largest > MOST:
+        raise UnitError(
+            f"a file of actions for calls of up to {format_size(largest)} has too large numbers: "
+            f"the most is {format_size(MOST)}",
+            hint=f"a --size of {format_size(MOST // 2)} or less, or --no-file",
+        )
+
+
+def calls_of(problem: Problem, size_bytes: int, options: LoweringOptions) -> Sizes:
+    """The calls that a file serves.
+
+    Parameters
+    ----------
+    size_bytes : of the call that it is made for.
+
+    Raises
+    ------
+    UnitError : no size lies between those requested, or not that of the file's own call.
+    """
+    collective = problem.collective
+    sizes = sizes_of(collective, size_bytes, options.min_bytes, options.max_bytes)
+    parts = parts_of_call(collective.name, collective.num_ranks)
+    if not sizes.min_bytes <= size_bytes // parts <= sizes.max_bytes:
+        own, least, most = map(format_size, (size_bytes // parts, sizes.min_bytes, sizes.max_bytes))
+        counted = f", which of {collective.name} are those of one rank's part" if parts > 1 else ""
+        raise UnitError(
+            f"a file of actions serves the call that it is made for, of {own}, and {least} to {most} are "
+            f"requested{counted}",
+            hint=f"--min-size and --max-size around {own}",
+        )
+    return sizes
 
 
 def _rows(actions: Actions) -> Iterator[Row]:

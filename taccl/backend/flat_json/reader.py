@@ -14,6 +14,7 @@ from pathlib import Path
 from taccl.backend.flat_json.document import (
     BUFFERS,
     FORMAT,
+    MOST,
     VERSION,
     Action,
     ActionRank,
@@ -33,8 +34,8 @@ _HEADER = (
     *("call_elements", "element_bytes", "min_bytes", "max_bytes", "ranks"),
 )
 _RANK = ("input", "output", "scratch", "actions")
-#: More chunks are in no file that is read, and no number is larger.
-_MOST_CHUNKS, _MOST = 2**24, 2**44
+#: More chunks are in no file that is read.
+_MOST_CHUNKS = 2**24
 #: Chunks and buffers are no more together: sums of elements fit 64 bits.
 _MOST_ELEMENTS = 2**60
 _ACTION = ("do", "peer", "message", "from", "to", "elements", "after")
@@ -117,9 +118,9 @@ class _Reader(Values):
             self._of_chunks(top, key, chunks, kind) for key, kind in (("chunk_elements", int), ("sums", bool))
         )
         for number, size in enumerate(sizes):
-            if not 1 <= size <= _MOST:
-                self.fault(f"chunk_elements[{number}]", f"must be from 1 to {_MOST}, not {size}")
-        elements = tuple(min(max(1, int(size)), _MOST) for size in sizes)
+            if not 1 <= size <= MOST:
+                self.fault(f"chunk_elements[{number}]", f"must be from 1 to {MOST}, not {size}")
+        elements = tuple(min(max(1, int(size)), MOST) for size in sizes)
         ranks = self.each(top, "ranks", "", partial(self._rank, chunks))
         self._check_total(elements, ranks)
         return ActionsProgram(
@@ -198,9 +199,9 @@ class _Reader(Values):
             return Span(BUFFERS["input"], 0)
         buffer = self.chosen(value[0], f"{where}[0]", BUFFERS) or BUFFERS["input"]
         offset = self.as_whole(value[1], f"{where}[1]")
-        if not 0 <= offset <= _MOST:
-            self.fault(f"{where}[1]", f"must be from 0 to {_MOST}, not {offset}")
-        return Span(buffer, min(max(offset, 0), _MOST))
+        if not 0 <= offset <= MOST:
+            self.fault(f"{where}[1]", f"must be from 0 to {MOST}, not {offset}")
+        return Span(buffer, min(max(offset, 0), MOST))
 
     def _expect(self, row: dict[str, object], place: str, keys: Collection[str]) -> None:
         """Note keys that are missing, that nobody reads, and that are there twice."""
@@ -217,6 +218,6 @@ class _Reader(Values):
 
     def _at_least(self, row: dict[str, object], key: str, place: str, least: int) -> int:
         value = self.whole(row, key, place, default=least)
-        if not least <= value <= _MOST:
-            self.fault(join(place, key), f"must be from {least} to {_MOST}, not {value}")
-        return min(max(value, least), _MOST)
+        if not least <= value <= MOST:
+            self.fault(join(place, key), f"must be from {least} to {MOST}, not {value}")
+        return min(max(value, least), MOST)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from taccl.backend.flat_json.document import ActionsProgram
-from taccl.backend.flat_json.lowering import lower_flat
+from taccl.backend.flat_json.lowering import lower_flat, refuse_calls
 from taccl.backend.flat_json.of_rank import text_of_ranks
 from taccl.backend.flat_json.reader import begins_as_actions, parse_actions_document
 from taccl.backend.flat_json.unfolded import Flat
@@ -52,6 +52,7 @@ TARGETS = (
         format="json",
         runtimes=(RUNTIME,),
         limits=TargetLimits(instances=1),
+        refuse=refuse_calls,
         lower=_lower,
         write=actions_to_json,
         read=parse_actions_document,

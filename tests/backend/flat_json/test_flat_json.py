@@ -23,7 +23,7 @@ from taccl.backend.machine.unequal import Requested
 from taccl.backend.simulate.settings import SimulationSettings
 from taccl.backend.target import LoweringOptions
 from taccl.backend.targets.flat_json import TARGETS
-from taccl.errors import CollectiveError, FileError, TacclError, VerificationError
+from taccl.errors import CollectiveError, FileError, TacclError, UnitError, VerificationError
 from taccl.model.schedule import Schedule
 from taccl.synthesis.collective_file import load_collective, load_requested
 from taccl.testing import check_target
@@ -370,6 +370,40 @@ def test_a_file_serves_the_call_that_it_is_made_for() -> None:
         top["element_bytes"] *= 100
 
     assert "sizes" in rules(changed("allgather", other))
+
+
+@pytest.mark.parametrize("chunks", [None, 3])
+@pytest.mark.parametrize(
+    ("collective", "requested", "words"),
+    [
+        ("gather", {"size": "1MB", "min_bytes": 2**20, "max_bytes": 2**21}, "1MB to 2MB.* one rank's part"),
+        ("scatter", {"size": "1MB", "max_bytes": 2**18 - 2**10, "min_bytes": 1}, "one rank's part"),
+        ("allgather", {"size": "1MB", "max_bytes": 2**19}, "made for"),
+        ("allgather", {"size": "999999TB"}, "too large numbers"),
+        ("allgather", {"size": "1MB", "max_bytes": 2**44 + 1}, "too large numbers"),
+    ],
+)
+def test_calls_that_no_file_can_serve_are_refused_before_a_search(
+    collective: str, requested: dict[str, Any], words: str, chunks: int | None
+) -> None:
+    searched: list[object] = []
+    with pytest.raises(UnitError, match=words):
+        taccl.synthesize(
+            collective,
+            **{"topology": "ring:4", "target": "json", "effort": 20, "chunks": chunks, **requested},
+            on_progress=searched.append,
+        )
+    assert not searched
+
+
+def test_calls_of_gather_are_given_by_the_part_of_a_rank() -> None:
+    made = taccl.synthesize(
+        "gather",
+        **{"topology": "ring:4", "size": "1MB", "min_bytes": 2**18, "max_bytes": 2**18},
+        target="json",
+        effort=20,
+    )
+    assert made.files
 
 
 def test_a_file_of_several_collectives_is_simulated_as_it_is_verified(tmp_path: Path) -> None:
