@@ -8,6 +8,8 @@ sizes.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -123,33 +125,52 @@ def held_starts(program: ActionsProgram, held: Sequence[int]) -> list[int]:
 
 def _refined(program: ActionsProgram, sizes: IntArray) -> list[list[IntArray]] | None:
     """Bounds of cells, passed on between places of the same elements until nothing changes."""
-    bounds = [[{0, size} for size in of_rank] for of_rank in sizes.tolist()]
     same = list(_same_elements(program))
-    for stretches in same:
+    known = [[{0, size} for size in of_rank] for of_rank in sizes.tolist()]
+    touching: dict[tuple[int, int], list[tuple[int, int, int]]] = defaultdict(list)
+    for number, stretches in enumerate(same):
         for rank, column, first, end in stretches:
-            bounds[rank][column] |= {first, end}
-    changed = True
-    while changed:
-        changed = False
-        for stretches in same:
-            inside = [
-                {bound - first for bound in _between(bounds[rank][column], first, end)}
-                for rank, column, first, end in stretches
-            ]
-            together = set[int]().union(*inside)
-            for (rank, column, first, _), known in zip(stretches, inside, strict=True):
-                if len(known) < len(together):
-                    bounds[rank][column] |= {first + bound for bound in together}
-                    changed = True
-        if sum(len(column) for of_rank in bounds for column in of_rank) > MAX_CELLS:
-            return None
-    return [[np.array(sorted(column), dtype=np.int64) for column in of_rank] for of_rank in bounds]
+            known[rank][column] |= {first, end}
+            touching[rank, column].append((first, end, number))
+    bounds = [[sorted(column) for column in of_rank] for of_rank in known]
+    many = sum(len(column) for of_rank in bounds for column in of_rank)
+    waiting = deque(range(len(same)))
+    is_waiting = [True] * len(same)
+    while waiting and many <= MAX_CELLS:
+        number = waiting.popleft()
+        is_waiting[number] = False
+        for rank, column, added in _passed_on(bounds, same[number]):
+            many += len(added)
+            for first, end, other in touching[rank, column]:
+                if not is_waiting[other] and _is_inside(added, first, end):
+                    is_waiting[other] = True
+                    waiting.append(other)
+    if many > MAX_CELLS:
+        return None
+    return [[np.array(column, dtype=np.int64) for column in of_rank] for of_rank in bounds]
 
 
-def _between(bounds: set[int], first: int, end: int) -> list[int]:
-    if end - first < len(bounds):
-        return [bound for bound in range(first, end + 1) if bound in bounds]
-    return [bound for bound in bounds if first <= bound <= end]
+def _passed_on(
+    bounds: list[list[list[int]]], stretches: Sequence[_Stretch]
+) -> Iterator[tuple[int, int, list[int]]]:
+    """Give stretches of the same elements the same bounds: the rank and buffer of each, and what is new."""
+    together: set[int] = set()
+    for rank, column, first, end in stretches:
+        at = bounds[rank][column]
+        together.update(bound - first for bound in at[bisect_left(at, first) : bisect_right(at, end)])
+    for rank, column, first, end in stretches:
+        at = bounds[rank][column]
+        inside = slice(bisect_left(at, first), bisect_right(at, end))
+        added = {first + bound for bound in together}.difference(at[inside])
+        if added:
+            at[inside] = sorted(added.union(at[inside]))
+            yield rank, column, sorted(added)
+
+
+def _is_inside(bounds: list[int], first: int, end: int) -> bool:
+    """Whether one of these lies between two others."""
+    after = bisect_right(bounds, first)
+    return after < len(bounds) and bounds[after] < end
 
 
 def _same_elements(program: ActionsProgram) -> Iterator[list[_Stretch]]:
