@@ -104,7 +104,7 @@ def _in_bytes(demand: Demand) -> list[int]:
 
 
 def _in_parts(sizes: FloatArray) -> list[int]:
-    """The sizes in what all are multiples of."""
+    """The sizes as multiples of the largest number that divides them all."""
     ratios = [Fraction(size).limit_denominator(_MOST_PARTS) for size in sizes.tolist()]
     return [int(ratio * lcm(*(each.denominator for each in ratios))) for ratio in ratios]
 

@@ -62,13 +62,10 @@ def _from_npy(path: str) -> np.ndarray[Any, Any]:
         raise FileError("no such file", path=path) from error
     except OSError as error:
         raise FileError(f"cannot be read: {error.strerror or error}", path=path) from error
-    except (
-        ValueError,
-        EOFError,
-    ) as error:  # NumPy's own words advise to allow pickles, which nobody can here
-        raise FileError(
-            "it is no array of numbers of NumPy", path=path, hint="np.save(path, sizes)"
-        ) from error
+    except (ValueError, EOFError) as error:
+        # NumPy's own words advise to allow pickles, and there is no such option here.
+        message = "it is no array of numbers of NumPy"
+        raise FileError(message, path=path, hint="np.save(path, sizes)") from error
     if not isinstance(table, np.ndarray):
         raise FileError("it has several arrays", path=path, hint="np.save(path, sizes)")
     return table

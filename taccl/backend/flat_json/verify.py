@@ -112,7 +112,11 @@ def _check_requested(
     own = np.array(program.chunk_elements, dtype=np.int64)
     own //= np.gcd.reduce(own)  # equal chunks are one each
     collective = requested.collective if isinstance(requested, UnequalCollective) else requested
-    elements, room = _requested_elements(program, own, requested)
+    found = _requested_elements(program, own, requested)
+    if found is None:
+        wrong(f"the file has chunks of other sizes than {collective.name}")
+        return
+    elements, room = found
     sums = np.array(program.sums, dtype=np.int64)
     is_like = collective.num_ranks == len(program.ranks) and np.array_equal(
         _runs(sums, own, 0), _runs(collective.reduces.astype(np.int64), elements, 0)
@@ -131,8 +135,12 @@ def _check_requested(
                 return
 
 
-def _requested_elements(program: ActionsProgram, own: IntArray, requested: Requested) -> tuple[IntArray, int]:
+def _requested_elements(
+    program: ActionsProgram, own: IntArray, requested: Requested
+) -> tuple[IntArray, int] | None:
     """Of each chunk that is requested and of a room for one, how many of the file's elements it should have.
+
+    None: relative sizes that whole elements are only close to, and not those of the file.
 
     Parameters
     ----------
@@ -146,7 +154,7 @@ def _requested_elements(program: ActionsProgram, own: IntArray, requested: Reque
             if requested.are_rounded(whole.reshape(chunks, -1)):
                 return pieces.sum(axis=1), pieces.shape[1]
         if not requested.is_exact:
-            return np.zeros_like(elements), 0  # no file has these
+            return None
     else:
         elements = np.ones(requested.num_chunks, dtype=np.int64)
     times, rest = divmod(int(own.sum()), int(elements.sum()))
