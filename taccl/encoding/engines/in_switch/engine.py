@@ -5,7 +5,8 @@ adds its own, sends the total to the switch's copy, and all others get it. An Al
 ReduceScatter the first two, an AllGather the last two; a switch that sums and multicasts in one pass has
 two. Where the network of several nodes is such a switch, one rank of each node goes for all of them, with
 steps inside nodes before and after (`hops`). Chunks follow each other at every step, those of different
-owners in turn, so that all steps go on at once; or each rank's sends of a step are one group, one alpha.
+owners in turn, so that all steps go on at once; or each rank's sends of a step are one group, one alpha;
+or there are a few batches of groups, which overlap.
 
 Sources: NVLS and CollNet of NCCL, as NVIDIA describes them: "NVLink SHARP" in the documentation of NCCL's
 environment variables (`NCCL_ALGO`, `NCCL_NVLS_ENABLE`, `NCCL_COLLNET_ENABLE`); how the two forms of CollNet
@@ -17,6 +18,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, chain
 
 import numpy as np
@@ -39,6 +41,25 @@ def serves(instance: Instance) -> Verdict:
     """Whether a switch reaches all ranks, or one each node's, and each chunk is summed or copied there."""
     some = next(iter(instance.once(ways_of)), None)
     return YES if some else no("no switch sums and copies for all ranks what is requested")
+
+
+@dataclass(frozen=True)
+class _Pace:
+    """In which order steps of chunks are taken.
+
+    Parameters
+    ----------
+    starts : at which turn after its first step a chunk, or a batch of them, takes each step.
+    batches : so many, with as many chunks of each owner as others; 0: one chunk after another.
+    """
+
+    starts: tuple[int, ...]
+    batches: int = 0
+
+    @property
+    def suffix(self) -> str:
+        """What it adds to the name of an algorithm."""
+        return "" if not self.batches else " in groups" if self.batches == 1 else " in batches"
 
 
 class _Ways:
@@ -93,29 +114,38 @@ def named(
     for number, way in enumerate(instance.once(ways_of)):
         if not wanted(way.name):
             continue
-        for start in (*dict.fromkeys(_starts(problem, way, slower) for slower in SLOWER), None):
-            if (number, start) in made:
-                schedule = made[number, start]
+        for pace in _paces(problem, way):
+            if (number, pace) in made:
+                schedule = made[number, pace]
             elif is_first or budget.remaining_s():
                 budget.spend(HOP / 2 * sum(len(hops) for chunk in way.chunks for hops in chunk))
-                schedule = _in_turns(problem, way, start)
+                schedule = _in_turns(problem, way, pace)
                 if schedule is None or len(schedule) <= MOST_KEPT:
-                    made[number, start] = schedule
+                    made[number, pace] = schedule
             else:
                 return
             is_first = False
             if schedule is not None:
-                yield way.name if start is not None else f"{way.name} in groups", schedule
+                yield way.name + pace.suffix, schedule
 
 
-def _kept(instance: Instance) -> dict[tuple[int, tuple[int, ...] | None], Schedule | None]:
-    """What was made of each way: at starts of its steps, or in groups; `instance.once(_kept)`."""
+def _kept(instance: Instance) -> dict[tuple[int, _Pace], Schedule | None]:
+    """What was made of each way; `instance.once(_kept)`."""
     return {}
 
 
-def _in_turns(problem: Problem, way: Way, start: tuple[int, ...] | None) -> Schedule | None:
-    """Chunks one by one, with these starts, or in groups; None: the switch has no memory for so much."""
-    decisions = _in_groups(way, problem.max_group) if start is None else _one_by_one(way, start)
+def _paces(problem: Problem, way: Way) -> Iterator[_Pace]:
+    """Chunk by chunk, all in groups, in two batches, in four, and so on."""
+    yield from dict.fromkeys(_Pace(_starts(problem, way, slower)) for slower in SLOWER)
+    batches = 1
+    while batches <= way.turns:
+        yield _Pace(_starts_of_batches(problem, way), batches)
+        batches *= 2
+
+
+def _in_turns(problem: Problem, way: Way, pace: _Pace) -> Schedule | None:
+    """Chunks at this pace; None: the switch has no memory for so much."""
+    decisions = _in_batches(way, pace, problem.max_group) if pace.batches else _one_by_one(way, pace.starts)
     schedule = in_order(problem, list(decisions))
     try:
         schedule.check()
@@ -136,6 +166,17 @@ def _starts(problem: Problem, way: Way, slower: float) -> tuple[int, ...]:
     # Behind all chunks is as late as it gets, however much longer a step takes.
     waits = [LATER * way.doors + round(min(each, len(way.chunks))) for each in more]
     return tuple(accumulate(waits[:-1], initial=0))
+
+
+def _starts_of_batches(problem: Problem, way: Way) -> tuple[int, ...]:
+    """Inside nodes one batch after another; between nodes it crosses while those of the next are summed.
+
+    A sum out of a switch, and a copy into it, keep both ports of a rank busy, so the first step of the next
+    batch has the time in which this one is copied to all, and sooner it would be in the way.
+    """
+    between = problem.topology.internode
+    crosses = [any(between[hop.link] for hop in hops) for hops in max(way.chunks, key=len)]
+    return tuple(int(any(crosses[: step + 1])) for step in range(way.steps))
 
 
 def _busy_us(problem: Problem, hops: Sequence[Hop]) -> float:
@@ -160,12 +201,22 @@ def _one_by_one(way: Way, starts: Sequence[int]) -> Iterator[Decision]:
                     yield Decision((hop.chunk,), hop.link, hop.reduce)
 
 
-def _in_groups(way: Way, most: int) -> Iterator[Decision]:
-    """All chunks of a link at a step as one send, or as few as may be of at most this many chunks."""
-    for step in range(way.steps):
-        of_link: dict[tuple[int, bool], list[int]] = {}
-        for hop in (hop for hops in way.chunks if step < len(hops) for hop in hops[step]):
-            of_link.setdefault((hop.link, hop.reduce), []).append(hop.chunk)
-        for (link, reduce), together in of_link.items():
-            for first in range(0, len(together), most):
-                yield Decision(tuple(together[first : first + most]), link, reduce)
+def _in_batches(way: Way, pace: _Pace, most: int) -> Iterator[Decision]:
+    """What a batch sends over a link at a step is one send, of at most this many chunks, or a few."""
+    batches: list[list[Sequence[Sequence[Hop]]]] = [[] for _ in range(pace.batches)]
+    for turn, chunk in zip(way.turn_of, way.chunks, strict=True):
+        batches[turn * pace.batches // way.turns].append(chunk)
+    for turn in range(pace.batches + pace.starts[-1]):
+        for step, start in enumerate(pace.starts):
+            if 0 <= turn - start < pace.batches:
+                steps = [chunk[step] for chunk in batches[turn - start] if step < len(chunk)]
+                yield from _grouped(chain.from_iterable(steps), most)
+
+
+def _grouped(hops: Iterable[Hop], most: int) -> Iterator[Decision]:
+    of_link: dict[tuple[int, bool], list[int]] = {}
+    for hop in hops:
+        of_link.setdefault((hop.link, hop.reduce), []).append(hop.chunk)
+    for (link, reduce), together in of_link.items():
+        for first in range(0, len(together), most):
+            yield Decision(tuple(together[first : first + most]), link, reduce)

@@ -40,12 +40,14 @@ class Way:
     ----------
     name : of the algorithm.
     planned : the number of each chunk, in the order of their turns, and its steps.
+    turn_of : for each of these how many chunks of its owner come before it.
     links : the link between two ranks.
     doors : this many chunks after another have doors of their own.
     """
 
     name: str
     planned: Sequence[tuple[int, Sequence[Step]]]
+    turn_of: Sequence[int]
     links: Mapping[Ends, int]
     doors: int
 
@@ -61,6 +63,11 @@ class Way:
     @property
     def steps(self) -> int:
         return max(map(len, self.chunks))
+
+    @property
+    def turns(self) -> int:
+        """The most chunks of one owner."""
+        return self.turn_of[-1] + 1
 
 
 #: Some ranks of a node, and their door -> from where to where they sum up there, step by step.
@@ -154,7 +161,9 @@ def as_way(
         found.append((turns[chunk.owner], chunk.owner, number, steps))
         turns[chunk.owner] += 1
     if found:
-        yield Way(name, [(number, steps) for _, _, number, steps in sorted(found)], index, doors)
+        found.sort()
+        in_turn = [(number, steps) for _, _, number, steps in found]
+        yield Way(name, in_turn, [turn for turn, *_ in found], index, doors)
 
 
 def chunks_of(instance: Instance) -> Iterator[Chunk]:

@@ -1,5 +1,6 @@
 """Each rank has its part summed at a switch, and multicasts it from there."""
 
+import math
 from collections import Counter
 
 import pytest
@@ -36,7 +37,7 @@ def schedules(collective: str, star, chunks: int = 1, **words):
 )
 def test_they_are_valid_and_use_no_link_between_ranks(collective: str, gpus: int, chunks: int) -> None:
     found = schedules(collective, machine(gpus), chunks)
-    assert set(found) == {"NVLS", "NVLS in groups"}
+    assert set(found) == {"NVLS", "NVLS in groups"} | ({"NVLS in batches"} if chunks > 1 else set())
     for schedule in found.values():
         schedule.check()
         topology = schedule.problem.topology
@@ -72,6 +73,30 @@ def test_a_switch_that_does_the_other_alone_is_no_use(can: str, collective: str)
     assert schedules(collective, machine(3, can)) == {}
 
 
+def in_parts(chunks: int) -> list[str]:
+    return ["groups", "batches"] if chunks > 1 else ["groups"]
+
+
+def test_two_batches_overlap() -> None:
+    """Three ranks: two parts go up, an owner gets their sum and multicasts the total, and two come down.
+
+    Of eight steps of half a batch each, what the first copies goes on while the second is sent up.
+    """
+    found = schedules("allreduce", machine(3), chunks=2)
+    part_us = 4 * 10.48576
+    assert found["NVLS in groups"].makespan_us == pytest.approx(4 + (2 + 1 + 1 + 2) * part_us)
+    assert found["NVLS in batches"].makespan_us == pytest.approx(7 + (2 + 1 + 1 + 2 / 2) * part_us)
+
+
+def test_a_batch_crosses_while_the_next_is_summed() -> None:
+    """Two nodes of three, whose NICs take as long as their switches."""
+    problem = make_problem("allreduce", topology=rails(2, across_gbps=25), size="12MB", chunks=4).problem
+    fastest_us: dict[str, float] = {}
+    for name, schedule in named(Instance(problem), Budget.of_work(10_000)):
+        fastest_us[name] = min(fastest_us.get(name, math.inf), schedule.makespan_us)
+    assert fastest_us["NVLS along rails in batches"] < 0.75 * fastest_us["NVLS along rails in groups"]
+
+
 def rails(nodes: int, gpus: int = 3, can: str = "[reduce-to-one, copy]", across_gbps: float = 50):
     """Nodes whose switches sum and copy, and a NIC for each GPU."""
     return parse_topology(
@@ -96,7 +121,7 @@ def test_nodes_whose_switches_sum_exchange_sums_along_rails(
 ) -> None:
     found = schedules(collective, rails(nodes, gpus), chunks)
     names = {"NVLS along rails"} | ({"NVLS along rails, ring"} if nodes > 2 else set())
-    assert set(found) == names | {f"{name} in groups" for name in names}
+    assert set(found) == names | {f"{name} in {paces}" for name in names for paces in in_parts(chunks)}
     for schedule in found.values():
         schedule.check()
         topology = schedule.problem.topology
@@ -150,7 +175,7 @@ def test_one_rank_of_each_node_goes_for_all_to_a_network_that_sums(
     found = schedules(collective, cluster(nodes, gpus, can, nics), chunks)
     names = {"CollNet direct"} | ({"CollNet chain"} if collective == "allreduce" else set())
     names |= {"CollNet by each rank"} if nics == "gpus" else set()
-    assert set(found) == names | {f"{name} in groups" for name in names}
+    assert set(found) == names | {f"{name} in {paces}" for name in names for paces in in_parts(chunks)}
     for name in names - {"CollNet by each rank"}:
         schedule, topology = found[name], found[name].problem.topology
         is_between = (topology.node_of[topology.src] != topology.node_of[topology.dst])[schedule.link]
