@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from taccl.encoding.core.distance import least_transfers
@@ -36,11 +37,13 @@ def problem_of(
     symmetry: Symmetry,
     network: SketchedNetwork | None = None,
     served: Served | None = None,
+    lost: Callable[[Problem], str | None] = lost_by_costs,
 ) -> Formulated:
     """The problem that the sketch leaves, with the symmetries that are requested.
 
     `network` : what the sketch makes of the machine, where that is known. `served` : by what its links are
-    served, where the machine has an executor; None: by links' costs alone.
+    served, where the machine has an executor; None: by links' costs alone. `lost` : the sentence about
+    symmetries that costs are in the way of.
     """
     network = network_of(inputs) if network is None else network
     applied = network.applied(inputs.collective, inputs.chunk_mb, inputs.max_group)
@@ -58,6 +61,6 @@ def problem_of(
     if symmetry == "auto":
         problem, note = with_symmetry_found(problem)
         notes = (*notes, note)
-    elif lost := lost_by_costs(problem):
-        notes = (*notes, lost)
+    elif sentence := lost(problem):
+        notes = (*notes, sentence)
     return Formulated(problem, inputs.topology, inputs.sketch, notes)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from taccl.backend.target import AnyTarget
 from taccl.backend.targets.registry import find_target
+from taccl.encoding.symmetry.search import lost_by_costs
+from taccl.model.engine_costs import Served
+from taccl.model.problem import Problem
 from taccl.sketch import SketchedNetwork
 from taccl.synthesis.autotune.tuning import PREDICTIONS_MOST_OUTPUTS, PREDICTIONS_MOST_RANKS
 from taccl.synthesis.configurations import Configuration, configurations_to_try, has_predictions
@@ -38,6 +41,9 @@ class Job:
     configurations: tuple[Configuration, ...]
     lowering: Lowering
     has_predictions: bool = False
+    #: What costs are in the way of is the same for each number of chunks, and takes long to find out: with
+    #: nine, 1.1 s of a Reduce on dragonfly:8x4x2. By what links are served by.
+    _lost: dict[Served | None, str | None] = field(default_factory=dict, repr=False)
 
     @property
     def lowers_while_searching(self) -> bool:
@@ -76,7 +82,14 @@ class Job:
     def problem(self, configuration: Configuration, inputs: Inputs | None = None) -> Formulated:
         """The problem under the costs of a configuration; `inputs` : those of another number of chunks."""
         inputs = self.inputs if inputs is None else inputs
-        return problem_of(inputs, self.request.symmetry, self.network, configuration.served(self.target))
+        served = configuration.served(self.target)
+
+        def lost(problem: Problem) -> str | None:
+            if served not in self._lost:
+                self._lost[served] = lost_by_costs(problem)
+            return self._lost[served]
+
+        return problem_of(inputs, self.request.symmetry, self.network, served, lost)
 
 
 def formulate(request: Request, output: OutputOptions) -> Job:

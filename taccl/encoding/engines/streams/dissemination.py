@@ -30,75 +30,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from taccl.encoding.core.costs import costs_of
 from taccl.encoding.core.heaps import pop, push
-from taccl.model.collective import BoolArray, IntArray
-from taccl.model.network import FloatArray
-from taccl.model.problem import Problem
 from taccl.support.jit import compiled, compiled_in_place
 
-#: So many looks at a rank count as one at a chunk, and so many of these a link in the queue of a moment.
-_OF_A_LOOK, _OF_A_TURN = 4, 64
+#: So many looks at a rank count as one at chunks, and so many of these a link in the queue of a moment.
+_OF_A_LOOK, _OF_A_TURN = 4, 4
+#: Chunks in a word of a bit set. Powers of two up to 2 ** 31 leave different remainders when divided by 37,
+#: which say which bit each is.
+_WORD = 32
+_BIT = np.zeros(37, np.int64)
+_BIT[[(1 << bit) % 37 for bit in range(_WORD)]] = np.arange(_WORD)
 #: Ways that differ by less, relatively, are equally far; moments that differ by less, in us, are one.
 _SAME, _SAME_US = 1e-9, 1e-6
-
-
-class Net(NamedTuple):
-    """The links that chunks may use, for chunks of one size.
-
-    Parameters
-    ----------
-    first, port, busy_us, busy_more_us : shapes (num_links + 1,), then (num_pairs,); the ports of each link,
-        how long a chunk keeps each busy, and each chunk more in the same send.
-    late_us, late_more_us : shape (num_pairs,); how long after the start of a send that begins, the same.
-    wake_first, wake_us : of each port, how long before it is free links that use it may start, each once.
-    src, dst, hop_us, hop_more_us : shape (num_links,); how long a chunk takes, and each more in its send.
-    out_first, out : the links out of each rank that may be used.
-    use_first, use : for each of these moments, the links that may start then.
-    far_us : shape (num_ranks, num_ranks); how long a chunk takes from rank to rank.
-    leaves : shape (num_links,); whether a link leads out of the root's node.
-    """
-
-    first: IntArray
-    port: IntArray
-    busy_us: FloatArray
-    busy_more_us: FloatArray
-    late_us: FloatArray
-    late_more_us: FloatArray
-    wake_first: IntArray
-    wake_us: FloatArray
-    src: IntArray
-    dst: IntArray
-    hop_us: FloatArray
-    hop_more_us: FloatArray
-    out_first: IntArray
-    out: IntArray
-    use_first: IntArray
-    use: IntArray
-    far_us: FloatArray
-    leaves: BoolArray
-
-
-class Style(NamedTuple):
-    """What breaks ties, and whether the root counts.
-
-    Parameters
-    ----------
-    counts_root : whether the root is a holder that others are near to.
-    even : how much each rank that a rank's chunks brought nearer counts against its next chunk, next to a
-        holder of that. So those who pass on take turns.
-    most : the most chunks in a send of those that nobody but its receiver waits for.
-    once : whether the root's node sends no chunk out again before all have left it.
-    help_us : a send that ends by then may come from a holder that is not the nearest, over idle ports.
-    seed : of the chance by which equal sends go.
-    """
-
-    counts_root: bool
-    even: float
-    most: int
-    once: bool
-    help_us: float
-    seed: int
 
 
 class _State(NamedTuple):
@@ -110,7 +53,9 @@ class _State(NamedTuple):
         come nearer to one when this one gets the chunk.
     soon_us, around : shape (num_ranks, num_chunks); the earliest end of a send from a nearest holder if ports
         are free, and the number of nearest holders.
-    has, lacks : shape (num_ranks, num_chunks); what is on its way is neither.
+    has, lacks : shape (num_ranks, num_words); bit sets of chunks; what is on its way is in neither.
+    near : shape (num_ranks, num_kinds, num_words); bit sets of the chunks that no holder is nearer with than
+        the other end of a link of that kind.
     holders : shape (num_chunks,).
     duty : shape (num_ranks,); how many ranks each has brought a chunk nearer to, itself included.
     has_left : shape (num_chunks,); whether a chunk has left the root's node.
@@ -127,6 +72,7 @@ class _State(NamedTuple):
     around: Any
     has: Any
     lacks: Any
+    near: Any
     holders: Any
     duty: Any
     has_left: Any
@@ -136,50 +82,6 @@ class _State(NamedTuple):
     open: Any
     is_open: Any
     numbers: Any
-
-
-def net_of(problem: Problem, far_us: FloatArray, root: int, to_the_end: bool = False) -> Net:
-    """The links of a problem for one of its chunks, times in microseconds; `far_us` as in `Net`.
-
-    `to_the_end` : ports are busy up to the end of a send, not from its start on, so that a schedule read
-        backwards is one.
-    """
-    topology, costs = problem.topology, costs_of(problem.topology)
-    of_root = topology.node_of == topology.node_of[root]
-    usable = problem.usable(0)
-    links = np.flatnonzero(usable)
-    out = links[np.argsort(topology.src[links], kind="stable")]
-    link, port = topology.incidence
-    mb = problem.chunk_mb
-    busy_us, busy_more_us = costs.busy_alpha_us + mb * costs.busy_beta_us, mb * costs.busy_beta_us
-    hop_us, hop_more_us = costs.alpha_us + mb * costs.beta_us, mb * costs.beta_us
-    # By how much a send lasts longer than it keeps a port busy.
-    late_us, late_more_us = hop_us[link] - busy_us, hop_more_us[link] - busy_more_us
-    if not to_the_end:
-        late_us, late_more_us = np.zeros_like(busy_us), np.zeros_like(busy_us)
-    used = np.flatnonzero(usable[link])
-    used = used[np.lexsort((late_us[used], port[used]))]
-    wakes, first = np.unique(np.stack([port[used], late_us[used]]), axis=1, return_index=True)
-    return Net(
-        costs.first,
-        costs.port,
-        busy_us,
-        busy_more_us,
-        late_us,
-        late_more_us,
-        np.searchsorted(wakes[0], np.arange(topology.num_ports + 1)),
-        np.ascontiguousarray(wakes[1]),
-        topology.src,
-        topology.dst,
-        hop_us,
-        hop_more_us,
-        np.searchsorted(topology.src[out], np.arange(problem.num_ranks + 1)),
-        out,
-        np.append(first, len(used)),
-        link[used],
-        np.ascontiguousarray(far_us, dtype=np.float64),
-        of_root[topology.src] & ~of_root[topology.dst],
-    )
 
 
 @compiled
@@ -192,10 +94,15 @@ def _begun(net: Any, num_chunks: int, root: int, style: Any) -> Any:
         near_us[:] = net.far_us[root]
     for v in range(num_ranks):
         gain[v] = np.sum(net.far_us[v] < near_us * (1.0 - _SAME))
-    has, every = np.zeros((num_ranks, num_chunks), np.bool_), np.zeros((num_ranks, num_chunks))
-    has[root] = True
+    has, every = np.zeros((num_ranks, -(-num_chunks // _WORD)), np.int64), np.zeros((num_ranks, num_chunks))
+    near = np.zeros((num_ranks, len(net.kind_us), has.shape[1]), np.int64)
+    for chunk in range(num_chunks):
+        has[root, chunk // _WORD] |= 1 << chunk % _WORD
     for v in range(num_ranks):
         every[v] = near_us[v]
+        for kind in range(len(net.kind_us)):
+            if net.kind_us[kind] <= near_us[v] * (1.0 + _SAME):
+                near[v, kind] = has[root]
     most_ports = np.max(np.diff(net.first)) * np.max(np.diff(net.wake_first)) if links else 0
     room = num_chunks * num_ranks * (1 + most_ports) + ports + 1  # for the ends of all sends at one moment
     state = _State(
@@ -204,7 +111,8 @@ def _begun(net: Any, num_chunks: int, root: int, style: Any) -> Any:
         every.copy(),
         np.ones((num_ranks, num_chunks), np.int64),
         has,
-        ~has,
+        has[root] & ~has,
+        near,
         np.ones(num_chunks),
         np.zeros(num_ranks),
         np.zeros(num_chunks, np.bool_),
@@ -245,18 +153,31 @@ def _urgent(link: int, now_us: float, net: Any, style: Any, state: Any) -> Any:
     may_help = now_us + hop_us <= style.help_us
     # All chunks that have not left the root are equivalent: of these only the next is looked at.
     first, last = state.numbers[3], min(state.numbers[4] + 1, len(state.holders))
-    state.numbers[2] += last - first
     begin = np.random.randint(first, last) if last > first else first
     waits = style.once and net.leaves[link] and state.numbers[5] < len(state.holders)
-    for turn in range(begin, begin + last - first):
-        chunk = turn if turn < last else turn - (last - first)
-        if state.lacks[v, chunk] and state.has[u, chunk] and not (waits and state.has_left[chunk]):
-            value = worth * state.gain[v, chunk] - state.holders[chunk]
-            is_near = hop_us <= state.near_us[v, chunk] * (1.0 + _SAME)
-            if may_help and not is_near:  # first to ranks that near holders serve last
-                value -= worth / (1.0 + state.soon_us[v, chunk]) + state.around[v, chunk] / worth
-            if value > most and (is_near or may_help):
-                best, most = chunk, value
+    for part in range(2):
+        chunk, end = (begin, last) if part == 0 else (first, begin)
+        while chunk < end:
+            word = chunk // _WORD
+            state.numbers[2] += 1
+            bits = state.lacks[v, word] & state.has[u, word]
+            if not may_help:
+                bits &= state.near[v, net.kind[link], word]
+            bits = bits >> chunk % _WORD
+            if not bits:
+                chunk = (word + 1) * _WORD
+                continue
+            chunk += _BIT[(bits & -bits) % 37]
+            if chunk >= end:
+                break
+            if not (waits and state.has_left[chunk]):
+                value = worth * state.gain[v, chunk] - state.holders[chunk]
+                is_near = hop_us <= state.near_us[v, chunk] * (1.0 + _SAME)
+                if may_help and not is_near:  # first to ranks that near holders serve last
+                    value -= worth / (1.0 + state.soon_us[v, chunk]) + state.around[v, chunk] / worth
+                if value > most and (is_near or may_help):
+                    best, most = chunk, value
+            chunk += 1
     return best, style.even * state.duty[v] - most + 0.1 * np.random.random()
 
 
@@ -265,7 +186,8 @@ def _bring(chunk: int, v: int, there_us: float, net: Any, state: Any) -> None:
     """A rank will have a chunk at `there_us`, and the ranks around it are nearer to a holder."""
     near_us, far_us = state.near_us[:, chunk], net.far_us
     soon_us, around = state.soon_us[:, chunk], state.around[:, chunk]
-    state.lacks[v, chunk] = False
+    word, bit = chunk // _WORD, 1 << chunk % _WORD
+    state.lacks[v, word] &= ~bit
     state.numbers[4] += state.holders[chunk] == 1
     state.holders[chunk] += 1
     while state.numbers[3] < len(state.holders) and state.holders[state.numbers[3]] == len(near_us):
@@ -283,6 +205,9 @@ def _bring(chunk: int, v: int, there_us: float, net: Any, state: Any) -> None:
                 if was and not far_us[x, w] < far_us[v, w] * (1.0 - _SAME):
                     state.gain[x, chunk] -= 1
             near_us[w], soon_us[w], around[w] = far_us[v, w], there_us + far_us[v, w], 1
+            for kind in range(len(net.kind_us)):
+                if net.kind_us[kind] > near_us[w] * (1.0 + _SAME):
+                    state.near[w, kind, word] &= ~bit
 
 
 @compiled_in_place
@@ -335,7 +260,7 @@ def _next(chunk: Any, link: Any, net: Any, state: Any) -> float:
         state.numbers[0] -= 1
         if event >= 0:
             v = net.dst[link[event]]
-            state.has[v, chunk[event]] = True
+            state.has[v, chunk[event] // _WORD] |= 1 << chunk[event] % _WORD
             _open(net.out[net.out_first[v] : net.out_first[v + 1]], state)
         else:
             wake = -1 - event

@@ -20,7 +20,8 @@ from taccl.encoding.core.phases import as_sums
 from taccl.encoding.core.sequence import of_columns
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
-from taccl.encoding.engines.streams.dissemination import Net, Style, disseminated, net_of
+from taccl.encoding.engines.streams.dissemination import disseminated
+from taccl.encoding.engines.streams.net import Net, Style, net_of
 from taccl.encoding.engines.streams.scattering import far_from_root, scattered
 from taccl.encoding.engines.streams.tuning import (
     AT_ONCE_S,
@@ -203,10 +204,23 @@ def _rounds(
     cases: Sequence[_Case], tried_us: Mapping[_Trial, float]
 ) -> Iterator[tuple[int, Sequence[_Trial]]]:
     """Rounds of trials with their numbers; each depends on what was tried in the rounds before."""
+    if not cases:
+        return
+    styles = list(_STYLES[1:])
+    if not cases[0].is_serial:  # ports have time for what comes from afar
+        base = _Trial(cases[0], _STYLES[0])
+        helped = base.with_help(HELP[0] * tried_us[base])
+        yield 1, [helped]
+        if helped in tried_us:
+            styles = [each._replace(help_us=helped.style.help_us) for each in styles]
     fastest_cut = [case for case in cases[:1] if case.num_nodes > 2]  # chunks go to several other nodes
     over_nodes = [_Trial(case, style) for case in fastest_cut for style in _STYLES_OF_NODES]
-    in_all_styles = [_Trial(case, style) for style in _STYLES[1:] for case in cases]
-    yield 0, [*over_nodes[:1], *in_all_styles, *over_nodes[1:]]
+    coarsest, *finer = sorted(cases, key=lambda case: case.num_chunks)
+    yield 0, [*over_nodes[:1], *(_Trial(coarsest, style) for style in styles)]
+    # What is far slower in few chunks is so in many, which take longer to try.
+    least_us = min(us for trial, us in tried_us.items() if trial.case is coarsest)
+    promising = [each for each in styles if tried_us[_Trial(coarsest, each)] <= SLOWER * least_us]
+    yield 0, [*(_Trial(case, style) for case in finer for style in promising), *over_nodes[1:]]
     for number in range(1, HELP_ROUNDS + 1):
         plain = [each for each in tried_us if each.style.help_us == -math.inf]
         few = [each for each in plain if number == 1 or each.case.is_coarse]
@@ -236,6 +250,11 @@ class _Case:
     def num_nodes(self) -> int:
         """The nodes of the machine."""
         return self._problem.topology.num_nodes
+
+    @property
+    def is_serial(self) -> bool:
+        """Whether alphas keep ports busy."""
+        return self._problem.topology.is_serial
 
     @property
     def num_chunks(self) -> int:

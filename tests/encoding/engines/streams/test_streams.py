@@ -21,7 +21,9 @@ from taccl.encoding.core.phases import as_sums
 from taccl.encoding.core.sequence import of_columns
 from taccl.encoding.engines.registry import first_engines
 from taccl.encoding.engines.streams import across_chunks, serves, streams, streams_at_once
-from taccl.encoding.engines.streams.dissemination import Style, disseminated, net_of
+from taccl.encoding.engines.streams.dissemination import disseminated
+from taccl.encoding.engines.streams.net import Style, net_of
+from taccl.encoding.engines.streams.tuning import MOST_KINDS
 from taccl.encoding.instance import Instance
 from taccl.model.collectives import make_collective
 from taccl.model.network import LogicalTopology
@@ -238,6 +240,26 @@ def test_sums_take_as_long_as_copies_whose_ports_are_busy_to_the_end(
     sums = as_sums(small, copies)
     sums.check()
     assert sums.makespan_us <= copies.makespan_us + TOLERANCE_US
+
+
+@settings(max_examples=examples(30), deadline=None)
+@given(st.integers(0, 10_000), st.sampled_from([1, 31, 32, 33, 70]), st.sampled_from([0.0, 50.0]))
+def test_which_chunks_a_link_looks_at_changes_nothing(seed: int, chunks: int, help_us: float) -> None:
+    """Links of a kind look at the chunks that no holder is nearer with; in one kind, they look at more."""
+    small = rooted("broadcast", random_network(random.Random(seed)), chunks)
+    net = net_of(small, Instance(small).distances_us, root=0)
+    alike = net._replace(kind=np.zeros_like(net.kind), kind_us=np.zeros(1))
+    style = Style(counts_root=False, even=0.01, most=2, once=False, help_us=help_us, seed=seed)
+    columns, same = (disseminated(each, chunks, 0, style, math.inf)[:4] for each in (net, alike))
+    assert all((one == other).all() for one, other in zip(columns, same, strict=True))
+
+
+def test_links_that_take_about_as_long_are_of_one_kind() -> None:
+    many = machine(40, [(0, rank, 1.0 + rank, 1.0) for rank in range(1, 40)])
+    small = rooted("broadcast", many, 1)
+    net = net_of(small, Instance(small).distances_us, root=0)
+    assert 1 < len(net.kind_us) <= MOST_KINDS < 39
+    assert (net.kind_us[net.kind] <= net.hop_us).all()
 
 
 @pytest.mark.parametrize("name", ["allgather", "allreduce", "alltoall", "reducescatter"])
