@@ -34,7 +34,7 @@ from taccl.encoding.core.heaps import pop, push
 from taccl.support.jit import compiled, compiled_in_place
 
 #: So many looks at a rank count as one at chunks, and so many of these a link in the queue of a moment.
-_OF_A_LOOK, _OF_A_TURN = 4, 4
+_OF_A_LOOK, _OF_A_TURN = 64, 4
 #: Chunks in a word of a bit set. Powers of two up to 2 ** 31 leave different remainders when divided by 37,
 #: which say which bit each is.
 _WORD = 32
@@ -49,9 +49,9 @@ class _State(NamedTuple):
 
     Parameters
     ----------
-    near_us, gain : shape (num_ranks, num_chunks); how far each rank is from a holder, and how many ranks
+    near_us, gain : shape (num_chunks, num_ranks); how far each rank is from a holder, and how many ranks
         come nearer to one when this one gets the chunk.
-    soon_us, around : shape (num_ranks, num_chunks); the earliest end of a send from a nearest holder if ports
+    soon_us, around : shape (num_chunks, num_ranks); the earliest end of a send from a nearest holder if ports
         are free, and the number of nearest holders.
     has, lacks : shape (num_ranks, num_words); bit sets of chunks; what is on its way is in neither.
     near : shape (num_ranks, num_kinds, num_words); bit sets of the chunks that no holder is nearer with than
@@ -88,18 +88,18 @@ class _State(NamedTuple):
 def _begun(net: Any, num_chunks: int, root: int, style: Any) -> Any:
     """The root has all chunks, and may send."""
     num_ranks, links, ports = len(net.far_us), len(net.src), len(net.wake_first) - 1
-    near_us, gain = np.full(num_ranks, np.inf), np.zeros((num_ranks, num_chunks), np.int64)
+    near_us, gain = np.full(num_ranks, np.inf), np.zeros((num_chunks, num_ranks), np.int64)
     near_us[root] = 0.0
     if style.counts_root:
         near_us[:] = net.far_us[root]
     for v in range(num_ranks):
-        gain[v] = np.sum(net.far_us[v] < near_us * (1.0 - _SAME))
-    has, every = np.zeros((num_ranks, -(-num_chunks // _WORD)), np.int64), np.zeros((num_ranks, num_chunks))
+        gain[:, v] = np.sum(net.far_us[v] < near_us * (1.0 - _SAME))
+    has, every = np.zeros((num_ranks, -(-num_chunks // _WORD)), np.int64), np.zeros((num_chunks, num_ranks))
     near = np.zeros((num_ranks, len(net.kind_us), has.shape[1]), np.int64)
     for chunk in range(num_chunks):
         has[root, chunk // _WORD] |= 1 << chunk % _WORD
+    every[:] = near_us
     for v in range(num_ranks):
-        every[v] = near_us[v]
         for kind in range(len(net.kind_us)):
             if net.kind_us[kind] <= near_us[v] * (1.0 + _SAME):
                 near[v, kind] = has[root]
@@ -109,7 +109,7 @@ def _begun(net: Any, num_chunks: int, root: int, style: Any) -> Any:
         every,
         gain,
         every.copy(),
-        np.ones((num_ranks, num_chunks), np.int64),
+        np.ones((num_chunks, num_ranks), np.int64),
         has,
         has[root] & ~has,
         near,
@@ -171,10 +171,10 @@ def _urgent(link: int, now_us: float, net: Any, style: Any, state: Any) -> Any:
             if chunk >= end:
                 break
             if not (waits and state.has_left[chunk]):
-                value = worth * state.gain[v, chunk] - state.holders[chunk]
-                is_near = hop_us <= state.near_us[v, chunk] * (1.0 + _SAME)
+                value = worth * state.gain[chunk, v] - state.holders[chunk]
+                is_near = hop_us <= state.near_us[chunk, v] * (1.0 + _SAME)
                 if may_help and not is_near:  # first to ranks that near holders serve last
-                    value -= worth / (1.0 + state.soon_us[v, chunk]) + state.around[v, chunk] / worth
+                    value -= worth / (1.0 + state.soon_us[chunk, v]) + state.around[chunk, v] / worth
                 if value > most and (is_near or may_help):
                     best, most = chunk, value
             chunk += 1
@@ -184,15 +184,15 @@ def _urgent(link: int, now_us: float, net: Any, style: Any, state: Any) -> Any:
 @compiled_in_place
 def _bring(chunk: int, v: int, there_us: float, net: Any, state: Any) -> None:
     """A rank will have a chunk at `there_us`, and the ranks around it are nearer to a holder."""
-    near_us, far_us = state.near_us[:, chunk], net.far_us
-    soon_us, around = state.soon_us[:, chunk], state.around[:, chunk]
+    near_us, far_us, gain = state.near_us[chunk], net.far_us, state.gain[chunk]
+    soon_us, around = state.soon_us[chunk], state.around[chunk]
     word, bit = chunk // _WORD, 1 << chunk % _WORD
     state.lacks[v, word] &= ~bit
     state.numbers[4] += state.holders[chunk] == 1
     state.holders[chunk] += 1
     while state.numbers[3] < len(state.holders) and state.holders[state.numbers[3]] == len(near_us):
         state.numbers[3] += 1
-    state.duty[v] += state.gain[v, chunk]
+    state.duty[v] += gain[v]
     state.numbers[2] += len(near_us) // _OF_A_LOOK
     for w in range(len(near_us)):
         if abs(far_us[v, w] - near_us[w]) <= near_us[w] * _SAME:
@@ -200,10 +200,9 @@ def _bring(chunk: int, v: int, there_us: float, net: Any, state: Any) -> None:
             around[w] += 1
         if far_us[v, w] < near_us[w] * (1.0 - _SAME):
             state.numbers[2] += len(near_us) // _OF_A_LOOK
+            before_us, after_us = near_us[w] * (1.0 - _SAME), far_us[v, w] * (1.0 - _SAME)
             for x in range(len(near_us)):
-                was = far_us[x, w] < near_us[w] * (1.0 - _SAME)
-                if was and not far_us[x, w] < far_us[v, w] * (1.0 - _SAME):
-                    state.gain[x, chunk] -= 1
+                gain[x] -= after_us <= net.to_us[w, x] < before_us
             near_us[w], soon_us[w], around[w] = far_us[v, w], there_us + far_us[v, w], 1
             for kind in range(len(net.kind_us)):
                 if net.kind_us[kind] > near_us[w] * (1.0 + _SAME):
@@ -235,7 +234,7 @@ def _sent(
     """Fill the rows of a send from `first` on, the most urgent chunk in the first; the end of its rows."""
     v, row = net.dst[link], first
     while best >= 0:
-        alone = state.gain[v, best] == 1
+        alone = state.gain[best, v] == 1
         if row > first and not alone:
             break
         _bring(best, v, now_us + net.hop_us[link], net, state)

@@ -35,11 +35,11 @@ from taccl.encoding.engines.streams.tuning import (
     MOST_CASES,
     MOST_DELIVERED,
     MOST_IN_VAIN,
-    MOST_LOOKS,
     MOST_PAIRS,
     MOST_PRICED,
     MOST_ROUNDS,
     MOST_ROWS,
+    MOST_S,
     PATIENCE,
     ROW,
     SLOWER,
@@ -311,7 +311,7 @@ class _Takes:
 
     def _most_looks(self, budget: Budget) -> float:
         """For how many looks there is time; loops of machine code hear no signal, so they are no longer."""
-        return min(MOST_LOOKS, budget.remaining_s() / self._look_s)
+        return min(MOST_S, budget.remaining_s()) / self._look_s
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ class Net(NamedTuple):
     src, dst, hop_us, hop_more_us : shape (num_links,); how long a chunk takes, and each more in its send.
     out_first, out : the links out of each rank that may be used.
     use_first, use : for each of these moments, the links that may start then.
-    far_us : shape (num_ranks, num_ranks); how long a chunk takes from rank to rank.
+    far_us, to_us : shape (num_ranks, num_ranks); how long a chunk takes from rank to rank, and the transpose.
     leaves : shape (num_links,); whether a link leads out of the root's node.
     kind, kind_us : shape (num_links,), then (num_kinds,); the links of a kind take this long for a chunk, or,
         where there would be many kinds, at least as long.
@@ -48,6 +48,7 @@ class Net(NamedTuple):
     use_first: IntArray
     use: IntArray
     far_us: FloatArray
+    to_us: FloatArray
     leaves: BoolArray
     kind: IntArray
     kind_us: FloatArray
@@ -116,6 +117,7 @@ def net_of(problem: Problem, far_us: FloatArray, root: int, to_the_end: bool = F
         np.append(first, len(used)),
         link[used],
         np.ascontiguousarray(far_us, dtype=np.float64),
+        np.ascontiguousarray(far_us.T, dtype=np.float64),
         of_root[topology.src] & ~of_root[topology.dst],
         kind,
         kind_us,

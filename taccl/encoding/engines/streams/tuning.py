@@ -38,12 +38,12 @@ HELP = (0.95, 0.89, 0.8)
 HELP_ROUNDS, HELP_CHUNKS = 4, 8
 #: Finer cuts are not tried once they were slower by this factor this often.
 SLOWER, PATIENCE = 1.15, 2
-#: Transfers of a schedule, at most. Looks grow about with this power of the number of chunks, and often less:
-#: from 1 to 64 by 121 = 64 ** 1.15 on two gb200-nvl72, from 1 to 256 by 208 = 256 ** 0.96 on 32 dgx-h100.
-MOST_ROWS, GROWTH_OF_LOOKS = 400_000, 1.1
-#: Looks of one trial at most, 2 to 8 s on a core of AMD EPYC, and of one that tells what a look takes: 30 ns
-#: on 32 dgx-h100, 11 to 25 on tori.
-MOST_LOOKS, TELLING_LOOKS = 1.5e8, 1e6
+#: Transfers of a schedule, at most. Looks grow about with this power of the number of chunks: from 1 to 64 by
+#: 51 = 64 ** 0.95 on 128 dgx-h100, from 1 to 256 by 469 = 256 ** 1.11 on torus:16x16.
+MOST_ROWS, GROWTH_OF_LOOKS = 400_000, 1.05
+#: Seconds of one trial at most, and of how many looks one is that tells what a look takes: 25 ns on
+#: torus:32x32, 44 on 128 dgx-h100.
+MOST_S, TELLING_LOOKS = 5.0, 1e6
 #: Kinds of links by how long a chunk takes, at most: each has a bit for each rank and chunk.
 MOST_KINDS = 16
 #: A first pipeline is one of no more seconds: in one chunk 1,024 ranks of 128 dgx-h100 take 0.3, where other
@@ -51,7 +51,7 @@ MOST_KINDS = 16
 AT_ONCE_S = 1.0
 #: Compiling takes no longer, seconds: 20 on a core of AMD EPYC that other programs shared.
 COMPILING_S = 30.0
-#: Units of work: for each look (11 to 50 ns, of 16 chunks or more), and for each transfer of a schedule.
+#: Units of work: for each look (20 to 47 ns, of 16 chunks or more), and for each transfer of a schedule.
 LOOK, ROW = 3e-5, 2e-3
 #: For each link looked at for a path, and for each transfer in groups: 0.5 and 5 ms on eight dgx-h100. A rank
 #: takes as long as so many links: a path on a ring of 600 takes 1 ms.

@@ -134,8 +134,8 @@ def test_no_send_is_larger_than_the_machine_lets_it_be() -> None:
 def test_long_ways_take_time_at_every_rank_so_many_chunks_are_left_alone() -> None:
     """Each chunk comes nearer to each of 300 ranks up to 150 times; what one takes tells what 64 do."""
     long = ring(300, both=True)
-    assert found(rooted("broadcast", long, 1), effort=600)
-    assert not found(rooted("broadcast", long, 64), effort=600)
+    assert found(rooted("broadcast", long, 1), effort=100)
+    assert not found(rooted("broadcast", long, 64), effort=100)
 
 
 def test_data_of_one_root_begins_with_one_pipeline_where_that_is_soon_there() -> None:
