@@ -125,7 +125,8 @@ def alltoallv(size_bytes: IntArray, pieces: int = 1) -> Demand:
 
     Raises
     ------
-    CollectiveError : no square table of whole numbers; a negative one; nothing to send at all.
+    CollectiveError : no square table of whole numbers; a negative one; nothing to send at all; pieces that
+        are no whole bytes.
 
     Examples
     --------
@@ -139,6 +140,12 @@ def alltoallv(size_bytes: IntArray, pieces: int = 1) -> Demand:
     busiest = max(int(table.sum(0).max()), int(table.sum(1).max()))
     part, size = cut_parts(table[source, target], DEMAND_LARGE * busiest / len(table))
     source, target = source[part], target[part]
+    if (size % pieces).any():
+        unit = int(np.gcd.reduce(size))
+        raise CollectiveError(
+            f"{pieces} chunks of each part are no whole bytes: all sizes are multiples of {unit}",
+            hint=f"as many chunks as divide {unit}, or auto" if unit > 1 else "1 chunk",
+        )
     ranks, parts = len(table), np.arange(len(source))
     chunk = np.arange(len(source) * pieces)
     piece = np.tile(np.arange(pieces), len(source))

@@ -29,6 +29,14 @@ def test_equal_parts_have_no_sizes_and_pieces_cut_each_part() -> None:
     assert demand.collective.num_chunks == 36
 
 
+def test_pieces_are_whole_bytes() -> None:
+    with pytest.raises(CollectiveError, match=r"4 chunks of each part .* multiples of 6") as refused:
+        alltoallv(np.array([[0, 18], [12, 0]]), pieces=4)
+    assert refused.value.hint == "as many chunks as divide 6, or auto"
+    with pytest.raises(CollectiveError, match=r"2 chunks of each part .* multiples of 1"):
+        alltoallv(np.array([[0, 7], [8, 0]]), pieces=2)
+
+
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [

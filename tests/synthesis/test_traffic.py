@@ -78,7 +78,7 @@ def test_rows_of_several_lengths_are_refused() -> None:
 def test_first_schedule_is_near_the_bound_of_the_nics(tmp_path: Path) -> None:
     machine = tmp_path / "small.yaml"
     machine.write_text(_MACHINE)
-    sizes = _skewed(12, 1)
+    sizes = 8 * _skewed(12, 1)
     result = synthesize(
         "alltoall", topology=machine, sizes=sizes, chunks=8, engine="routes", effort=100, file=False
     )

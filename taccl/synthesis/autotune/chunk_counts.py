@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+import numpy as np
+
 from taccl.encoding.bounds import Proof, known_bounds, proofs, quick_bound
 from taccl.encoding.bounds.stream import NOTHING
 from taccl.encoding.engines.registry import ENGINES
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.journal import reported
+from taccl.model import units
+from taccl.model.network import FloatArray
 from taccl.model.problem import Problem
-from taccl.model.tolerance import contradicts
+from taccl.model.tolerance import EQUAL, contradicts
 from taccl.support.budget import Budget
 from taccl.synthesis.autotune.trials import Trial
 from taccl.synthesis.autotune.tuning import CHUNK_COUNTS_MOST_CHUNKS
@@ -24,17 +28,27 @@ def candidates(coarsest: Problem, chunk_bytes: int = 1) -> list[int]:
     """1, 2, 3, 4, 5, 6, 8, 10, 12, 16, ... : numbers of chunks into which the size can be cut evenly.
 
     `coarsest` has one chunk where the others have that many; chunks of the others are multiples of this many
-    bytes.
+    bytes. Of unequal chunks each is cut so, and the largest counts.
     """
-    size_bytes, parts = coarsest.size_bytes, coarsest.collective.chunks_per_size
     least = _LEAST_CHUNK_BYTES[coarsest.topology.occupancy]
+    sizes = _chunk_bytes(coarsest)
     numbers = sorted({1} | {k << n for n in range(10) for k in (2, 3, 5)})
 
     def cuts_evenly(number: int) -> bool:
-        chunk, rest = divmod(size_bytes, number * parts)
-        return number <= CHUNK_COUNTS_MOST_CHUNKS and not rest and chunk >= least and not chunk % chunk_bytes
+        chunk, rest = divmod(sizes, number * chunk_bytes)
+        is_large = chunk.max() * chunk_bytes >= least
+        return number <= CHUNK_COUNTS_MOST_CHUNKS and bool(is_large) and not rest.any()
 
     return [number for number in numbers if number == 1 or cuts_evenly(number)]
+
+
+def _chunk_bytes(coarsest: Problem) -> FloatArray:
+    """The size of each chunk; of all, where they are equal."""
+    if coarsest.sizes is None:
+        return np.array([coarsest.size_bytes / coarsest.collective.chunks_per_size])
+    exact = coarsest.size_mb * units.MB
+    whole = np.round(exact)
+    return np.where(np.isclose(exact, whole, rtol=EQUAL, atol=0.0), whole, exact)
 
 
 def worth_trying(numbers: Sequence[int], whole_us: float, most_us: float) -> list[int]:

@@ -72,6 +72,18 @@ def test_numbers_for_alltoall_cut_the_part_of_each_pair() -> None:
         assert formulated(number, size=9 * 4096, collective="alltoall").problem.size_bytes == 9 * 4096
 
 
+def test_numbers_for_unequal_parts_cut_each_into_whole_bytes_and_the_largest_counts() -> None:
+    def numbers(*sizes: int) -> list[int]:
+        table = np.zeros((3, 3), dtype=np.int64)
+        table[0, 1], table[1, 2], table[2, 0] = sizes
+        return candidates(make_problem("alltoall", sizes=table, **RING).problem)
+
+    assert numbers(4 * MB, 12, 8) == [1, 2, 4]
+    assert numbers(4 * MB, 12 * 1024, 8 * 1024)[-1] == 1024
+    assert numbers(2048, 1024, 24) == [1, 2]
+    assert numbers(4 * MB, 7, 8) == [1]
+
+
 def test_a_large_broadcast_in_a_line_is_cut_finely(first_schedules_only: list[int]) -> None:
     choice = chosen()
     assert choice.formulated.problem.collective.chunks_per_rank > 1
