@@ -17,13 +17,17 @@ _INTERRUPTED = 130
 
 def main() -> None:
     """Run the command with the words of this process."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else whoever started it ignores it
-        # Until the command hears signals itself, and once it is done. No exception: code that is run by an
-        # import, such as a callback of a weak reference, could not pass it on.
+    if is_heard := signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it is ignored
+        # Until the command hears signals itself. No exception: code that is run by an import, such as a
+        # callback of a weak reference, could not pass it on.
         signal.signal(signal.SIGINT, _end)
     from taccl.cli.main import main as command
 
-    command(prog_name="taccl")
+    try:
+        command(prog_name="taccl")
+    finally:
+        if is_heard:  # what the command came to stands, while Python tidies up
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _end(number: int, frame: FrameType | None) -> None:

@@ -139,6 +139,8 @@ def _file_behind(path: Path) -> Path:
     target = path.resolve()
     if target.is_dir():
         raise FileError("this is a folder, not a file", path=path, hint="name a file in it")
+    if target.parent.exists() and not target.parent.is_dir():
+        raise FileError(f"{target.parent} is a file, not a folder", path=path)
     if not target.parent.is_dir():
         raise FileError(f"the folder {target.parent} does not exist", path=path, hint="create it first")
     return target

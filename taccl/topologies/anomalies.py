@@ -242,7 +242,7 @@ def _reported(profile: _Profile) -> str:
     """`7 links, together 336 GB/s`."""
     total = sum(gbps for _, gbps in profile)
     count = f"{len(profile)} link" + ("s" if len(profile) != 1 else "")
-    return f"{count}, together {total:g} GB/s" if profile else "no link"
+    return f"{count}, together {total:g} GB/s" if profile else "no link out"
 
 
 def _culprits(

@@ -58,6 +58,20 @@ def test_an_interrupted_import_ends_with_130_and_one_line(
     assert interrupted_in(module, tmp_path, *command) == (130, "", "error: interrupted\n")
 
 
+def test_an_interrupt_while_python_tidies_up_changes_nothing() -> None:
+    late = "import atexit, os, signal; atexit.register(os.kill, os.getpid(), signal.SIGINT); "
+    words = "import sys; sys.argv[1:] = ['topology', 'list']; "
+    done = subprocess.run(
+        [sys.executable, "-c", late + words + console_script()[1]],
+        check=False,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "dgx-h100" in done.stdout
+
+
 def test_a_process_that_is_to_ignore_ctrl_c_goes_on(tmp_path: Path) -> None:
     assert interrupted_in(RAISES, tmp_path, "-m", "taccl", ignores=True) == (1, "", "went on\n")
 

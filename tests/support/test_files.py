@@ -79,12 +79,14 @@ def test_a_device_is_written_to_and_not_replaced(tmp_path: Path) -> None:
     [
         (".", "folder, not a file"),
         ("missing/out.xml", "does not exist"),
+        ("text/out.xml", "text is a file, not a folder"),
         ("x" * 300, "cannot be written"),
         ("loop", "cannot be written"),
     ],
 )
 def test_an_unwritable_path_is_refused_with_its_reason(tmp_path: Path, name: str, why: str) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (tmp_path / "text").touch()
     before = sorted(tmp_path.iterdir())
     with pytest.raises(FileError, match=why):
         ensure_writable(tmp_path / name)

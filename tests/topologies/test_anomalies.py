@@ -112,6 +112,14 @@ def test_a_link_that_is_missing_is_named():
     )
 
 
+def test_a_gpu_that_has_links_in_alone_has_no_link_out():
+    machine = parse_topology(
+        "name: m\ngpus: 3\nlinks: [{pairs: [0-1, 1-2], one_way: true, alpha_us: 1, bandwidth_gbps: 10}]"
+    )
+    (message,) = [each.message for each in anomalies(machine) if each.kind == "uneven GPUs"]
+    assert message == "gpu2 has no link out, where 2 others have 1 link, together 10 GB/s"
+
+
 def test_a_link_without_one_back_is_named():
     machine = without(build_topology("mi300x", 1), ("node0.gpu1", "node0.gpu5"))
     assert kinds(machine) == ["one-way link", "uneven GPUs"]
