@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from taccl.encoding.bounds.bound import Bound, Proof
 from taccl.encoding.bounds.latency import LATENCY, arrival_bound, latency_bound
 from taccl.encoding.bounds.registry import known_bounds
-from taccl.encoding.bounds.tuning import STREAM_AGAIN, STREAM_EARLY
+from taccl.encoding.bounds.tuning import STREAM_AGAIN, STREAM_EARLY, STREAM_LITTLE
 from taccl.encoding.bounds.turned import turned
 from taccl.encoding.bounds.views import views
 from taccl.encoding.instance import Instance
@@ -82,23 +82,28 @@ def _turned(proof: Proof) -> Proof:
 
 @dataclass(frozen=True)
 class _Asked:
-    """What a bound said of an instance, how often it was asked, and from how many seconds on it is again."""
+    """What a bound said of an instance, how often it was asked, and from how many seconds on it is again.
+
+    `cut_after_s` : the seconds that it had the last time, if it was cut short; else infinite.
+    """
 
     times: int
     again_s: float
+    cut_after_s: float
     said: list[Proof]
 
     @staticmethod
     def of(times: int, had_s: float, left_s: float, said: list[Proof]) -> _Asked:
         """After it had so much, of which so much is left: what ends early may have said all."""
         ended_early = had_s - left_s <= had_s / STREAM_EARLY
-        return _Asked(times, had_s * (STREAM_EARLY if ended_early else STREAM_AGAIN), said)
+        again_s = had_s * (STREAM_EARLY if ended_early else STREAM_AGAIN)
+        return _Asked(times, again_s, math.inf if left_s else had_s, said)
 
 
-def times_asked(instance: Instance, bound: Bound) -> int:
-    """How often a bound had time for an instance so far."""
+def times_asked(instance: Instance, bound: Bound, left_s: float) -> int:
+    """How often a bound had time for an instance so far: not if it was cut after a small part of `left_s`."""
     asked = instance.once(_asked).get(bound.name)
-    return 0 if asked is None else asked.times
+    return 0 if asked is None or asked.cut_after_s < STREAM_LITTLE * left_s else asked.times
 
 
 def _asked(instance: Instance) -> dict[str, _Asked]:

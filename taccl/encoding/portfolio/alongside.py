@@ -54,9 +54,10 @@ class BoundsAlongside:
             yield from self._guarded(bound, self._best(bound, budget))
 
     def within(self, budget: Budget) -> Iterator[Update]:
-        """What the next bounds say, as many as there is time for: first those that had none so far."""
-        while self._waiting and budget.remaining_s():
-            bound = min(self._waiting, key=lambda each: times_asked(self._instance, each))
+        """What the next bounds say, as many as there is time for: first those that had none to speak of."""
+        while self._waiting and (left_s := budget.remaining_s()):
+            asked = [times_asked(self._instance, each, left_s) for each in self._waiting]
+            bound = self._waiting[asked.index(min(asked))]
             self._waiting.remove(bound)
             yield from self._guarded(bound, self._proved(bound, budget))
 

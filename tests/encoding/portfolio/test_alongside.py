@@ -61,16 +61,23 @@ def test_a_bound_that_says_the_same_later_has_its_words_heard() -> None:
 
 def test_a_bound_that_had_no_time_comes_before_one_that_had_some(asked: list[str]) -> None:
     instance = Instance(problem(full(3), "allgather"))
-    list(BoundsAlongside(instance, Journal()).within(Budget.of_work(5)))
+    list(BoundsAlongside(instance, Journal()).within(Budget.of_work(13)))
     assert asked == ["first"]
-    list(BoundsAlongside(instance, Journal()).within(Budget.of_work(25)))
+    list(BoundsAlongside(instance, Journal()).within(Budget.of_work(41)))
     assert asked == ["first", "second", "first"]
+
+
+def test_a_bound_that_was_cut_after_a_small_part_of_the_time_keeps_its_place(asked: list[str]) -> None:
+    instance = Instance(problem(full(3), "allgather"))
+    list(BoundsAlongside(instance, Journal()).within(Budget.of_work(5)))
+    list(BoundsAlongside(instance, Journal()).within(Budget.of_work(25)))
+    assert asked == ["first", "first", "second"]
 
 
 def test_without_time_none_is_asked(asked: list[str]) -> None:
     instance = Instance(problem(full(3), "allgather"))
     list(BoundsAlongside(instance, Journal()).within(Budget.of_work(0)))
-    assert not asked and times_asked(instance, VOLUME) == 0
+    assert not asked and times_asked(instance, VOLUME, 0.0) == 0
 
 
 @pytest.mark.parametrize(("then", "times"), [(99, 1), (1001, 2)])
