@@ -42,8 +42,8 @@ def problem_of(
     """The problem that the sketch leaves, with the symmetries that are requested.
 
     `network` : what the sketch makes of the machine, where that is known. `served` : by what its links are
-    served, where the machine has an executor; None: by links' costs alone. `lost` : the sentence about
-    symmetries that costs are in the way of.
+    served, where the machine has an executor; None: by links' costs alone. `lost` : the note on
+    symmetries that unequal costs break.
     """
     network = network_of(inputs) if network is None else network
     applied = network.applied(inputs.collective, inputs.chunk_mb, inputs.max_group)
@@ -61,6 +61,6 @@ def problem_of(
     if symmetry == "auto":
         problem, note = with_symmetry_found(problem)
         notes = (*notes, note)
-    elif sentence := lost(problem):
-        notes = (*notes, sentence)
+    elif broken := lost(problem):
+        notes = (*notes, broken)
     return Formulated(problem, inputs.topology, inputs.sketch, notes)

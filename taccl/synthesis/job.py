@@ -41,8 +41,8 @@ class Job:
     configurations: tuple[Configuration, ...]
     lowering: Lowering
     has_predictions: bool = False
-    #: What costs are in the way of is the same for each number of chunks, and takes long to find out: with
-    #: nine, 1.1 s of a Reduce on dragonfly:8x4x2. By what links are served by.
+    #: For each way of serving links, the note on symmetries that unequal costs break. It is the same for all
+    #: numbers of chunks, so it is found out once: for nine numbers on dragonfly:8x4x2 it took 1.1 s.
     _lost: dict[Served | None, str | None] = field(default_factory=dict, repr=False)
 
     @property

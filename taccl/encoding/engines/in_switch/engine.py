@@ -59,7 +59,7 @@ class _Pace:
     @property
     def suffix(self) -> str:
         """What it adds to the name of an algorithm."""
-        return "" if not self.batches else " in groups" if self.batches == 1 else " in batches"
+        return ("", " in groups", " in batches")[min(self.batches, 2)]
 
 
 class _Ways:
@@ -202,7 +202,7 @@ def _one_by_one(way: Way, starts: Sequence[int]) -> Iterator[Decision]:
 
 
 def _in_batches(way: Way, pace: _Pace, most: int) -> Iterator[Decision]:
-    """What a batch sends over a link at a step is one send, of at most this many chunks, or a few."""
+    """One send for all that a batch sends over a link at a step; more where that is above `most` chunks."""
     batches: list[list[Sequence[Sequence[Hop]]]] = [[] for _ in range(pace.batches)]
     for turn, chunk in zip(way.turn_of, way.chunks, strict=True):
         batches[turn * pace.batches // way.turns].append(chunk)
@@ -214,6 +214,7 @@ def _in_batches(way: Way, pace: _Pace, most: int) -> Iterator[Decision]:
 
 
 def _grouped(hops: Iterable[Hop], most: int) -> Iterator[Decision]:
+    """The hops over each link as one send, or as several of at most `most` chunks."""
     of_link: dict[tuple[int, bool], list[int]] = {}
     for hop in hops:
         of_link.setdefault((hop.link, hop.reduce), []).append(hop.chunk)

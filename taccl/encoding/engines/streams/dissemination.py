@@ -44,6 +44,28 @@ _BIT[[(1 << bit) % 37 for bit in range(_WORD)]] = np.arange(_WORD)
 _SAME, _SAME_US = 1e-9, 1e-6
 
 
+class Style(NamedTuple):
+    """What breaks ties, and whether the root counts.
+
+    Parameters
+    ----------
+    counts_root : whether the root is a holder that others are near to.
+    even : how much each rank that a rank's chunks brought nearer counts against its next chunk, next to a
+        holder of that. So those who pass on take turns.
+    most : the most chunks in a send of those that nobody but its receiver waits for.
+    once : whether the root's node sends no chunk out again before all have left it.
+    help_us : a send that ends by then may come from a holder that is not the nearest, over idle ports.
+    seed : of the chance by which equal sends go.
+    """
+
+    counts_root: bool
+    even: float
+    most: int
+    once: bool
+    help_us: float
+    seed: int
+
+
 class _State(NamedTuple):
     """What is where.
 

@@ -20,8 +20,8 @@ from taccl.encoding.core.phases import as_sums
 from taccl.encoding.core.sequence import of_columns
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
-from taccl.encoding.engines.streams.dissemination import disseminated
-from taccl.encoding.engines.streams.net import Net, Style, net_of
+from taccl.encoding.engines.streams.dissemination import Style, disseminated
+from taccl.encoding.engines.streams.net import Net, net_of
 from taccl.encoding.engines.streams.scattering import far_from_root, scattered
 from taccl.encoding.engines.streams.tuning import (
     AT_ONCE_S,

@@ -1,4 +1,4 @@
-"""What compiled loops know of the links, for chunks of one size, and the styles in which they choose."""
+"""What compiled loops know of the links of a machine, for chunks of one size."""
 
 from __future__ import annotations
 
@@ -52,28 +52,6 @@ class Net(NamedTuple):
     leaves: BoolArray
     kind: IntArray
     kind_us: FloatArray
-
-
-class Style(NamedTuple):
-    """What breaks ties, and whether the root counts.
-
-    Parameters
-    ----------
-    counts_root : whether the root is a holder that others are near to.
-    even : how much each rank that a rank's chunks brought nearer counts against its next chunk, next to a
-        holder of that. So those who pass on take turns.
-    most : the most chunks in a send of those that nobody but its receiver waits for.
-    once : whether the root's node sends no chunk out again before all have left it.
-    help_us : a send that ends by then may come from a holder that is not the nearest, over idle ports.
-    seed : of the chance by which equal sends go.
-    """
-
-    counts_root: bool
-    even: float
-    most: int
-    once: bool
-    help_us: float
-    seed: int
 
 
 def net_of(problem: Problem, far_us: FloatArray, root: int, to_the_end: bool = False) -> Net:

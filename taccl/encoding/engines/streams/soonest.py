@@ -13,8 +13,8 @@ from dataclasses import replace
 import numpy as np
 
 from taccl.encoding.core.distance import distances_us
-from taccl.encoding.engines.streams.dissemination import disseminated
-from taccl.encoding.engines.streams.net import Style, net_of
+from taccl.encoding.engines.streams.dissemination import Style, disseminated
+from taccl.encoding.engines.streams.net import net_of
 from taccl.encoding.engines.streams.tuning import HELP, LOOK, SOONEST
 from taccl.model.problem import Problem
 from taccl.support.budget import Budget

@@ -21,8 +21,8 @@ from taccl.encoding.core.phases import as_sums
 from taccl.encoding.core.sequence import of_columns
 from taccl.encoding.engines.registry import first_engines
 from taccl.encoding.engines.streams import across_chunks, serves, streams, streams_at_once
-from taccl.encoding.engines.streams.dissemination import disseminated
-from taccl.encoding.engines.streams.net import Style, net_of
+from taccl.encoding.engines.streams.dissemination import Style, disseminated
+from taccl.encoding.engines.streams.net import net_of
 from taccl.encoding.engines.streams.tuning import MOST_KINDS
 from taccl.encoding.instance import Instance
 from taccl.model.collectives import make_collective
