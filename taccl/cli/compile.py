@@ -114,7 +114,12 @@ def compile_stages() -> Iterator[tuple[str, bool]]:
     """
     # Sums and fused steps each have a loop of their own: an AllReduce for msccl meets both, and all others.
     problem = make_problem("allreduce", topology="mesh:2x2", size="1MB", chunks=2).problem
-    schedule = search(problem, SearchOptions(engine="greedy", effort=_WORK)).schedule
+    with ahead_of_time() as loops:
+        schedule = search(problem, SearchOptions(engine="greedy", effort=_WORK)).schedule
+    # Trees are for large machines alone: no search of a small one comes to their loop.
+    of_one_root = make_problem("broadcast", topology="mesh:2x2", size="1MB", chunks=2).problem
+    had_trees = compile_first_trees(Instance(of_one_root))
+    yield "greedy", all(loops.values()) and had_trees
     with ahead_of_time() as loops:
         all_bounds(schedule.problem)
     yield "bounds", all(loops.values())
@@ -132,9 +137,6 @@ def compile_stages() -> Iterator[tuple[str, bool]]:
     network = schedule.problem.topology
     simulate_executed(program, network, executor, schedule.problem.chunk_mb, program.protocol)
     yield "execute", was_there
-    # A loop for large machines alone, which no search of a small one comes to.
-    problem = make_problem("broadcast", topology="mesh:2x2", size="1MB", chunks=2).problem
-    yield "greedy", compile_first_trees(Instance(problem))
     was_there = estimate.is_compiled()
     traffic = traffic_for("ring", Request("allreduce", topology="ring:4", size="1MB", chunks=1))
     estimate.Estimator.of(traffic).estimate_us(traffic.own_order)

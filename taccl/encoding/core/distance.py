@@ -60,14 +60,39 @@ class ShortestPaths:
         """The links of a shortest path, first to last; None if there is none."""
         if source not in self._before:
             self._before[source] = dijkstra(self._network, indices=source, return_predecessors=True)[1]
-        path, before = list[int](), self._before[source]
-        while target != source:
-            rank = int(before[target])
-            if rank < 0:
-                return None
-            path.append(self.topology.link_index[rank, target])
-            target = rank
-        return path[::-1]
+        return _path(self.topology, self._before[source], source, target)
+
+
+class WeighedAnew:
+    """Single shortest paths over the same links, whose lengths differ each time."""
+
+    def __init__(self, topology: LogicalTopology) -> None:
+        self._topology, ranks = topology, topology.num_ranks
+        self._order = np.lexsort((topology.dst, topology.src))
+        first = np.searchsorted(topology.src[self._order], np.arange(ranks + 1))
+        columns = np.zeros(topology.num_links), topology.dst[self._order], first
+        self._network = csr_array(columns, shape=(ranks, ranks))
+
+    def path(
+        self, weight_us: FloatArray, source: int, target: int, usable: BoolArray | None = None
+    ) -> list[int] | None:
+        """The links of a shortest path, first to last; None if there is none."""
+        weight_us = weight_us if usable is None else np.where(usable, weight_us, np.inf)
+        self._network.data[:] = weight_us[self._order]
+        before = dijkstra(self._network, indices=source, return_predecessors=True)[1]
+        return _path(self._topology, before, source, target)
+
+
+def _path(topology: LogicalTopology, before: IntArray, source: int, target: int) -> list[int] | None:
+    """The links from the source, where each rank on the way has another before it."""
+    path = list[int]()
+    while target != source:
+        rank = int(before[target])
+        if rank < 0:
+            return None
+        path.append(topology.link_index[rank, target])
+        target = rank
+    return path[::-1]
 
 
 def least_transfers(problem: Problem, enough: int) -> int:

@@ -9,21 +9,30 @@ link-chunk matching of TACOS (Won et al. 2024), with sizes, ports, groups and sy
 
 from __future__ import annotations
 
-import heapq
-import math
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from taccl.encoding.core.timing import Ports, without_dead_ends
-from taccl.encoding.core.tuning import LIST_SCHEDULING_EVENTS_PER_LOOK, LIST_SCHEDULING_PAIRS_PER_UNIT
+from taccl.encoding.core.costs import Costs, costs_of
+from taccl.encoding.core.list_scheduling_loop import LOOKS, ROWS, Choices, Net, State, run_pass
+from taccl.encoding.core.sequence import of_columns
+from taccl.encoding.core.timing import without_dead_ends
+from taccl.encoding.core.tuning import (
+    LIST_SCHEDULING_COMPILING_S,
+    LIST_SCHEDULING_LOOKS_AT_ONCE,
+    LIST_SCHEDULING_LOOKS_PER_UNIT,
+)
 from taccl.encoding.symmetry.group import SymmetryGroup
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray
 from taccl.model.problem import Problem
-from taccl.model.schedule import Schedule, Send, schedule_from_sends
+from taccl.model.schedule import Schedule
 from taccl.support.budget import Budget
+from taccl.support.jit import flat
+
+#: Random numbers of a pass, used in turn; a prime, so that chunks and numbers get out of step.
+_CHANCES = 1009
 
 
 @dataclass(frozen=True)
@@ -88,19 +97,83 @@ class RoutingInstance:
         return remaining
 
     @cached_property
-    def deciding_links(self) -> IntArray:
-        """One link of each orbit."""
-        return np.unique(self.symmetry.link_representative)
+    def net(self) -> Net:
+        """The columns that a pass reads."""
+        problem, topology, symmetry = self.problem, self.problem.topology, self.symmetry
+        duration_us = topology.duration_us(np.arange(topology.num_links), problem.chunk_mb)
+        decides = symmetry.link_representative == np.arange(topology.num_links)
+        out = [[link for link in links if decides[link]] for links in topology.links_from]
+        faster = [
+            [other for other in topology.links_into[rank] if duration_us[other] < duration_us[link]]
+            for link, rank in enumerate(topology.dst.tolist())
+        ]
+        own_first = problem.limits.own_first
+        return Net(
+            topology.src,
+            topology.dst,
+            topology.internode,
+            *flat(out),
+            *flat(faster),
+            self.usable,
+            self.distance_us,
+            self.distance_row,
+            self.path_remaining_us,
+            symmetry.chunk_map,
+            symmetry.link_map,
+            problem.collective.owner,
+            np.zeros(topology.num_links, dtype=np.bool_) if own_first is None else np.asarray(own_first),
+            problem.chunk_mb,
+        )
 
     @cached_property
-    def faster_links(self) -> list[list[int]]:
-        """For each link, those into the same rank that carry one chunk in less time."""
-        topology = self.problem.topology
-        duration = topology.duration_us(np.arange(topology.num_links), self.problem.chunk_mb)
-        return [
-            [other for other in topology.links_into[rank] if duration[other] < duration[link]]
-            for link, rank in enumerate(topology.dst)
-        ]
+    def costs(self) -> Costs:
+        return costs_of(self.problem.topology)
+
+    @cached_property
+    def _saved(self) -> tuple[FloatArray, IntArray]:
+        """What a copy at each rank saves all that want the chunk, and how many it helps."""
+        saved_us = np.zeros(self.remaining_us.shape)
+        helped = np.zeros(self.remaining_us.shape, dtype=np.int64)
+        for chunk, remaining in enumerate(self.remaining_us):
+            distance = self.distance_us[self.distance_row[chunk]]
+            helps = distance < remaining
+            saved_us[chunk] = np.where(helps, remaining - distance, 0.0).sum(axis=1)
+            helped[chunk] = helps.sum(axis=1)
+        return saved_us, helped
+
+    def beginning(self) -> State:
+        """What is where before a pass."""
+        collective, topology = self.problem.collective, self.problem.topology
+        num_chunks, num_ranks = collective.pre.shape
+        num_links, num_rows, num_events = (
+            topology.num_links,
+            num_chunks * num_ranks,
+            2 * topology.num_links + 1,
+        )
+        saved_us, helped = self._saved
+        return State(
+            arrives_us=np.where(collective.pre, 0.0, np.inf),
+            remaining_us=self.remaining_us.copy(),
+            gain_us=saved_us.copy(),
+            helped=helped.copy(),
+            lacking=np.count_nonzero(self.remaining_us, axis=1),
+            waiting=np.zeros((num_links, num_chunks), dtype=np.int32),
+            num_waiting=np.zeros(num_links, dtype=np.int64),
+            wake_us=np.full(num_links, np.inf),
+            held=np.zeros(num_links, dtype=np.bool_),
+            free_us=np.zeros(topology.num_ports),
+            event_us=np.zeros(num_events),
+            event=np.zeros(num_events, dtype=np.int64),
+            worth=np.zeros(num_chunks),
+            here=np.zeros(num_chunks, dtype=np.int64),
+            chosen=np.zeros(num_chunks, dtype=np.int64),
+            chunk=np.zeros(num_rows, dtype=np.int64),
+            link=np.zeros(num_rows, dtype=np.int64),
+            start_us=np.zeros(num_rows),
+            send=np.zeros(num_rows, dtype=np.int64),
+            now_us=np.full(1, -1.0),
+            count=np.zeros(5, dtype=np.int64),
+        )
 
 
 def schedule_by_policy(
@@ -110,157 +183,45 @@ def schedule_by_policy(
 
     Without a budget, the pass takes the time that it needs.
     """
-    return _Pass(routing, policy, random).run(budget)
-
-
-class _Pass:
-    """The state of one pass."""
-
-    def __init__(self, routing: RoutingInstance, policy: Policy, random: np.random.Generator) -> None:
-        problem = routing.problem
-        topology, collective = problem.topology, problem.collective
-        self.routing, self.policy, self.random = routing, policy, random
-        self.problem, self.symmetry = problem, routing.symmetry
-        self.distance, self.distance_row = routing.distance_us, routing.distance_row
-        self.usable = routing.usable
-        self.src, self.dst = topology.src.tolist(), topology.dst.tolist()
-        self.ports = Ports(problem)
-        self.remaining = routing.remaining_us.copy()
-        self.arrives_us = np.where(collective.pre, 0.0, np.inf)
-        self.decides = np.zeros(topology.num_links, dtype=np.bool_)
-        self.decides[routing.deciding_links] = True
-        self.waiting: list[list[int]] = [[] for _ in range(topology.num_links)]
-        self.events: list[tuple[float, int]] = []
-        self.pending: list[float] = [np.inf] * topology.num_links
-        self.held: set[int] = set()
-        self.sends: list[Send] = []
-        #: Pairs of a waiting chunk and a rank, since the last look at the budget.
-        self.looked_at = 0
-        cap = np.where(topology.internode, policy.internode_group, policy.group)
-        self.cap: list[int] = np.minimum(cap, problem.max_group).tolist()
-        self.hold: list[int] = np.where(topology.internode, policy.internode_hold, policy.hold).tolist()
-        self.own_first = problem.limits.own_first
-        self.internode = topology.internode
-
-    def run(self, budget: Budget | None) -> Schedule | None:
-        for chunk, rank in zip(*np.nonzero(self.problem.collective.pre), strict=True):
-            self._offer(int(chunk), int(rank), 0.0)
-        now, number = 0.0, 0
-        while True:
-            while self.events:
-                number += 1
-                if budget is not None and number % LIST_SCHEDULING_EVENTS_PER_LOOK == 0:
-                    budget.spend(self.looked_at / LIST_SCHEDULING_PAIRS_PER_UNIT)
-                    self.looked_at = 0
-                    if not budget.remaining_s():
-                        return None
-                now, link = heapq.heappop(self.events)
-                if now == self.pending[link]:
-                    self.pending[link] = np.inf
-                    self._try(link, now, holding=True)
-            if not self.held:
-                break
-            # Nothing is under way any more, so links that wait for more chunks go with what they have.
-            for link in sorted(self.held):
-                self._try(link, max(now, self.ports.ready(link)), holding=False)
-            self.held.clear()
-        if self.remaining.any():
+    problem, state, is_over, looks = routing.problem, routing.beginning(), False, 0
+    values = {"net": routing.net, "costs": routing.costs, "choices": _choices(problem, policy, random)}
+    while not is_over:
+        if budget is not None and not budget.remaining_s():
             return None
-        return without_dead_ends(schedule_from_sends(self.problem, self.sends))
+        rows = _rows(problem, budget)
+        state, is_over = run_pass(rows, **values, state=state, most_looks=LIST_SCHEDULING_LOOKS_AT_ONCE)
+        if budget is not None:
+            budget.spend((state.count[LOOKS] - looks) / LIST_SCHEDULING_LOOKS_PER_UNIT)
+        looks = state.count[LOOKS]
+    return None if any(state.lacking) else without_dead_ends(_schedule(problem, state))
 
-    def _wake(self, when: float, link: int) -> None:
-        if when < self.pending[link]:
-            self.pending[link] = when
-            heapq.heappush(self.events, (when, link))
 
-    def _offer(self, chunk: int, rank: int, arrives: float) -> None:
-        """A chunk that is, or soon will be, at a rank may go on from there."""
-        for link in self.problem.topology.links_from[rank]:
-            if self.decides[link] and self.usable[chunk, link]:
-                self.waiting[link].append(chunk)
-                self._wake(max(arrives, self.ports.ready(link)), link)
+def _schedule(problem: Problem, state: State) -> Schedule:
+    """What was sent."""
+    rows = state.count[ROWS]
+    chunk, link, start_us, send = (
+        np.asarray(column[:rows]) for column in (state.chunk, state.link, state.start_us, state.send)
+    )
+    starts_us = start_us[np.flatnonzero(np.diff(send, prepend=-1))]
+    return of_columns(problem, chunk, link, starts_us, np.zeros(rows, dtype=np.bool_), send)
 
-    def _try(self, link: int, now: float, holding: bool) -> None:
-        free = self.ports.ready(link)
-        if free > now:
-            if self.waiting[link]:
-                self._wake(free, link)
-            return
-        chunks, gain, later = self._useful(link, now)
-        if not len(chunks):
-            if later < np.inf:
-                self._wake(later, link)
-            return
-        if holding and len(chunks) < self.hold[link]:
-            self.held.add(link)
-            if later < np.inf:
-                self._wake(later, link)
-            return
-        self.held.discard(link)
-        # Neighbours first among equals: a group of neighbours needs no copies to be contiguous.
-        order = np.lexsort((chunks, -gain))[: self._most(link)]
-        self._send_orbit(chunks[order], link, now)
-        self._wake(self.ports.ready(link), link)
 
-    def _most(self, link: int) -> int:
-        """The most chunks that the policy lets go together now."""
-        if self.policy.taper == 1.0 or not self.internode[link]:
-            return self.cap[link]
-        missing = (
-            self.usable[:, link] & (self.arrives_us[:, self.dst[link]] == np.inf) & self.remaining.any(axis=1)
-        )
-        return min(self.cap[link], math.ceil(self.policy.taper * int(missing.sum())))
+def _rows(problem: Problem, budget: Budget | None) -> int:
+    """How many rows the loop counts; none without time to compile it, where it runs as it stands."""
+    if budget is None or (not budget.counts_work and budget.remaining_s() < LIST_SCHEDULING_COMPILING_S):
+        return 0
+    return problem.num_chunks * problem.topology.num_links
 
-    def _send_orbit(self, chunks: IntArray, link: int, now: float) -> None:
-        """Send the group, and its images under the symmetry, each as soon as it can go.
 
-        Images that share a port take turns, so an image may be at its sender later than the group.
-        """
-        for chunk_map, link_map in zip(self.symmetry.chunk_map, self.symmetry.link_map, strict=True):
-            group, over = tuple(chunk_map[chunks].tolist()), int(link_map[link])
-            arrived = self.arrives_us[list(group), self.src[over]].max()
-            start = max(now, float(arrived), self.ports.ready(over))
-            end = self.ports.place(over, len(group), start)
-            self.sends.append(Send(group, over, start))
-            receiver = self.dst[over]
-            for chunk in group:
-                self.arrives_us[chunk, receiver] = end
-                self.remaining[chunk] = np.minimum(
-                    self.remaining[chunk], self.distance[self.distance_row[chunk], receiver]
-                )
-                self._offer(chunk, receiver, end)
-
-    def _useful(self, link: int, now: float) -> tuple[IntArray, FloatArray, float]:
-        """Chunks that may leave over this link now, what each saves, and when the next one comes."""
-        sender, receiver = self.src[link], self.dst[link]
-        waiting = np.array(self.waiting[link], dtype=np.int64)
-        self.looked_at += self.remaining.shape[1] * len(waiting)
-        closer = self.distance[self.distance_row[waiting], receiver]
-        gain = np.maximum(self.remaining[waiting] - closer, 0.0).sum(axis=1)
-        left = self.routing.path_remaining_us[waiting, sender]
-        gain = np.where(left > 0, left, gain)
-        # A chunk that helps no rank over this link now never will: distances to the nearest copy only shrink.
-        helps = (self.arrives_us[waiting, receiver] == np.inf) & (gain > 0)
-        waiting, gain = waiting[helps], gain[helps]
-        self.waiting[link] = waiting.tolist()
-        come = self.arrives_us[waiting, sender]
-        later = float(come[come > now].min(initial=np.inf))
-        keep = come <= now
-        if self.own_first is not None and self.own_first[link]:
-            own = self.problem.collective.owner[waiting] == sender
-            keep &= own | (not own.any())
-        if self.policy.defer and keep.any():
-            keep &= ~self._sooner_elsewhere(waiting, link, now)
-        here, gain = waiting[keep], gain[keep]
-        if self.policy.noise:
-            gain = gain * (1 + self.policy.noise * self.random.random(len(gain)))
-        return here, gain, later
-
-    def _sooner_elsewhere(self, here: IntArray, link: int, now: float) -> BoolArray:
-        """Whether another link into the same rank would deliver a chunk before this one does."""
-        arrival = now + self.ports.duration(link, 1)
-        sooner = np.zeros(len(here), dtype=np.bool_)
-        for other in self.routing.faster_links[link]:
-            start = np.maximum(self.arrives_us[here, self.src[other]], self.ports.ready(other))
-            sooner |= self.usable[here, other] & (start + self.ports.duration(other, 1) < arrival)
-        return sooner
+def _choices(problem: Problem, policy: Policy, random: np.random.Generator) -> Choices:
+    """The policy, link by link."""
+    internode = problem.topology.internode
+    most = np.where(internode, policy.internode_group, policy.group)
+    return Choices(
+        np.minimum(most, problem.max_group),
+        np.where(internode, policy.internode_hold, policy.hold),
+        policy.taper,
+        policy.defer,
+        policy.noise,
+        random.random(_CHANCES if policy.noise else 1),
+    )

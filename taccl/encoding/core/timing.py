@@ -219,6 +219,8 @@ def without_dead_ends(copies: Schedule) -> Schedule:
         if before is not None and before not in used:
             used.add(before)
             look.append(before)
+    if len(used) == len(copies):
+        return copies
     kept = copies.take(np.array(sorted(used), dtype=np.int64))
     return in_order(problem, decisions_of(kept))
 

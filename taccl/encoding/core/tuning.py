@@ -58,9 +58,11 @@ LINEAR_PER_LOOK_UNIT = 1_500
 
 # --- list_scheduling
 
-#: A look at the budget costs a unit of work: this many events do, and this many pairs of
-#: a waiting chunk and a rank in `_useful`.
-LIST_SCHEDULING_EVENTS_PER_LOOK, LIST_SCHEDULING_PAIRS_PER_UNIT = 8, 200_000
+#: With at least this much time a pass makes machine code of its loop, where that is not there: it takes 12 s
+#: on a core of AMD EPYC, another day half as long.
+LIST_SCHEDULING_COMPILING_S = 40.0
+#: Looks at a waiting chunk between two looks at the budget, and in a unit of work: 1,000 to 9,000 in a ms.
+LIST_SCHEDULING_LOOKS_AT_ONCE, LIST_SCHEDULING_LOOKS_PER_UNIT = 100_000, 5_000
 
 # --- matchings
 

@@ -25,7 +25,6 @@ from small_problems import (
 from studies import examples
 
 from taccl.encoding.bounds import lower_bound
-from taccl.encoding.core.list_scheduling import Policy, RoutingInstance, schedule_by_policy
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.phases import owners_of
 from taccl.encoding.core.timing import in_order
@@ -287,17 +286,6 @@ def test_phases_keep_the_symmetries_that_their_owners_have() -> None:
         spread = Instance(reduced).phases_at(np.array(roots)).broadcast_phase
         assert spread is not None
         assert len(spread.group) == order
-
-
-def test_a_greedy_pass_ends_when_its_time_is_over() -> None:
-    small = problem(ring(4), "allgather")
-    group = symmetry_group(small)
-    usable = np.ones((small.num_chunks, small.topology.num_links), dtype=np.bool_)
-    left = np.zeros((small.num_chunks, small.num_ranks))
-    routing = RoutingInstance(small, group, *Instance(small).distances_by_limits, usable, left)
-    random = np.random.default_rng(0)
-    assert schedule_by_policy(routing, Policy(), random, Budget(0.0)) is None
-    assert schedule_by_policy(routing, Policy(), random) is not None
 
 
 @pytest.mark.parametrize("name", ["allgather", "alltoall", "reducescatter", "allreduce"])
