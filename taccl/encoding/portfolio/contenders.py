@@ -20,7 +20,12 @@ from taccl.encoding.portfolio.alongside import BoundsAlongside
 from taccl.encoding.portfolio.journal import Journal
 from taccl.encoding.portfolio.lineup import Lineup, has_two_levels
 from taccl.encoding.portfolio.rounds import Contender, Rounds, begun
-from taccl.encoding.portfolio.tuning import CONTENDERS_BOUNDS, CONTENDERS_SOON_S
+from taccl.encoding.portfolio.tuning import (
+    CONTENDERS_BOUNDS,
+    CONTENDERS_OPENING,
+    CONTENDERS_OPENING_S,
+    CONTENDERS_SOON_S,
+)
 from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.support.budget import Budget
 
@@ -178,7 +183,8 @@ def opened(instance: Instance, options: SearchOptions, budget: Budget, journal: 
     for engine in first_engines(instance, journal.fails):
         run = engine.at_once or engine.run
         run = run if engine.takes_sums else by_phases(run)
-        updates = begun(run, instance, options, budget.share(0.0), None)
+        soon = budget.share(CONTENDERS_OPENING).at_most(CONTENDERS_OPENING_S)
+        updates = begun(run, instance, options, soon, None)
         first = next(journal.kept(engine.name, instance, budget, updates), None)
         if first is not None and first.schedule is not None:
             return first

@@ -7,6 +7,7 @@ bound is 0.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -30,6 +31,7 @@ from taccl.encoding.engines.greedy.tuning import (
     MOST_LINKS_AT_ONCE,
     MOST_PLACES_AT_ONCE,
     QUOTIENT,
+    SOON,
     TAPERS,
 )
 from taccl.encoding.instance import Instance
@@ -103,10 +105,10 @@ def greedy(
 def greedy_at_once(
     instance: Instance, options: SearchOptions, budget: Budget, incumbent: Schedule | None
 ) -> Iterator[Update]:
-    """Yield a schedule along trees where the first of `greedy` is not there within seconds."""
+    """Yield the best schedule of the budget, or one along trees where the first takes more than seconds."""
     schedule = along_trees(instance) if has_trees(instance) and not is_quick(instance) else None
     if schedule is None:
-        yield from greedy(instance, options, budget, incumbent)
+        yield from deque(greedy(instance, options, budget, incumbent), maxlen=1)
         return
     budget.spend(len(schedule) / ALONG_TREES_ROWS_PER_UNIT)
     yield Update("greedy", schedule)
@@ -190,23 +192,42 @@ def _passes(
 def _trials(
     instance: Instance, kept: list[tuple[float, int, _Trial]], random: np.random.Generator
 ) -> Iterator[_Trial]:
-    """Matchings, the plainest policy, all others in random order, then variations of `kept`, without end."""
-    problem, routed = instance.problem, bool(len(instance.demand.from_one_to_another))
-    groups = not one_by_one(problem.topology).all()
+    """Matchings, the plainest policy, all others in random order, then variations of `kept`, without end.
+
+    Matchings take longer, so they come first only where ranks of a node are joined by switches.
+    """
+    topology, routed = instance.problem.topology, bool(len(instance.demand.from_one_to_another))
+    groups, policies = not one_by_one(topology).all(), _policies(topology)
     plain, *others = [
         _Trial(policy, congestion, sharing)
         for sharing in ((False, True) if routed else (False,))
         for congestion in (CONGESTION if routed else (0.0,))
-        for policy in _policies(problem.topology)
+        for policy in policies
     ]
     matchings = [_Trial(policy) for policy in _MATCHES] if is_for_matching(instance) else []
-    through_switches = any(len(ports) > 1 for ports in problem.topology.ports)
-    yield from [*matchings, plain] if through_switches else [plain, *matchings]
-    for position in random.permutation(len(others)):
-        yield others[position]
+    plain_first = [plain, *_in_turn(others, random)]
+    soon = 0 if _through_switches(topology) else SOON
+    yield from (*plain_first[:soon], *matchings, *plain_first[soon:])
     while kept:
         _, _, trial = kept[random.integers(len(kept))]
         yield _varied(trial, routed, groups, random)
+
+
+def _through_switches(topology: LogicalTopology) -> bool:
+    """Whether a link of a node, or any where no node has two ranks, passes more than one port."""
+    inside = np.flatnonzero(~topology.internode).tolist() or range(topology.num_links)
+    return any(len(topology.ports[link]) > 1 for link in inside)
+
+
+def _in_turn(trials: list[_Trial], random: np.random.Generator) -> list[_Trial]:
+    """In random order, but some with the plainest routes first: other routes take longer than a pass."""
+    shuffled = [trials[position] for position in random.permutation(len(trials))]
+    early = [
+        [each for each in shuffled if each.sharing == sharing and each.congestion == CONGESTION[0]][:SOON]
+        for sharing in (False, True)
+    ]
+    done = {id(each) for part in early for each in part}
+    return [*early[0], *early[1], *(each for each in shuffled if id(each) not in done)]
 
 
 def _policies(topology: LogicalTopology) -> list[Policy]:
