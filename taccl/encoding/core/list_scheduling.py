@@ -144,12 +144,8 @@ class RoutingInstance:
     def beginning(self) -> State:
         """What is where before a pass."""
         collective, topology = self.problem.collective, self.problem.topology
-        num_chunks, num_ranks = collective.pre.shape
-        num_links, num_rows, num_events = (
-            topology.num_links,
-            num_chunks * num_ranks,
-            2 * topology.num_links + 1,
-        )
+        num_chunks, num_links = len(collective.pre), topology.num_links
+        num_rows, num_events = collective.pre.size, 2 * num_links + 1
         saved_us, helped = self._saved
         return State(
             arrives_us=np.where(collective.pre, 0.0, np.inf),

@@ -240,14 +240,17 @@ def _send(net: Any, costs: Any, state: Any, number: int, link: int) -> None:
     """Send what is chosen, and its images under the symmetry, each as soon as it can go.
 
     That is before this moment where a link has waited for more in vain. Images that share a port take turns,
-    so an image may be at its sender later than the group.
+    so an image may be at its sender later than the group. What is there already is not sent again.
     """
     for element in range(len(net.chunk_map)):
-        over = net.link_map[element, link]
+        over, is_there = net.link_map[element, link], False
         begin_us = _ready(costs, state, over)
         for at in range(number):
             chunk = net.chunk_map[element, state.chosen[at]]
             begin_us = max(begin_us, state.arrives_us[chunk, net.src[over]])
+            is_there = is_there or state.arrives_us[chunk, net.dst[over]] < math.inf
+        if is_there:
+            continue
         mb = number * net.chunk_mb
         for pair in range(costs.first[over], costs.first[over + 1]):
             busy_us = costs.busy_alpha_us[pair] + mb * costs.busy_beta_us[pair]
