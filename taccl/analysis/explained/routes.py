@@ -15,7 +15,7 @@ from taccl.analysis.explained.conflict import Conflict, Line
 from taccl.analysis.explained.symmetry import broken_without
 from taccl.encoding.conflicts.core import Core
 from taccl.encoding.conflicts.reach import no_way
-from taccl.encoding.core.distance import shortest_path
+from taccl.encoding.core.distance import ShortestPaths
 from taccl.encoding.symmetry.action import compositions
 from taccl.model.automorphism import broken_by
 from taccl.model.collective import Collective, IntArray
@@ -120,9 +120,8 @@ def longest_way(problem: Problem) -> DemandPath | None:
 
 def _ranks(problem: Problem, demand: SketchDemand) -> tuple[int, ...]:
     topology = problem.topology
-    ones = np.ones(topology.num_links)
-    usable = problem.usable(demand.chunk)
-    routes = (shortest_path(topology, ones, source, demand.dst, usable) for source in demand.sources)
+    paths = ShortestPaths(topology, np.ones(topology.num_links), problem.usable(demand.chunk))
+    routes = (paths.path(source, demand.dst) for source in demand.sources)
     way = min((way for way in routes if way is not None), key=len)
     return (int(topology.src[way[0]]), *(int(topology.dst[link]) for link in way))
 

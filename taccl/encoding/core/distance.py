@@ -36,19 +36,8 @@ def _as_matrix(topology: LogicalTopology, weight_us: FloatArray, usable: BoolArr
     return csr_array((weight_us[links], ends), shape=(ranks, ranks))
 
 
-def shortest_path(
-    topology: LogicalTopology,
-    weight_us: FloatArray,
-    source: int,
-    target: int,
-    usable: BoolArray | None = None,
-) -> list[int] | None:
-    """The links of a shortest path, first to last; None if there is none."""
-    return ShortestPaths(topology, weight_us, usable).path(source, target)
-
-
 class ShortestPaths:
-    """Shortest paths over the same links; `weight_us` and `usable` as of `distances_us`."""
+    """Shortest paths over links of the same lengths; `weight_us` and `usable` as of `distances_us`."""
 
     def __init__(
         self, topology: LogicalTopology, weight_us: FloatArray, usable: BoolArray | None = None
@@ -63,8 +52,8 @@ class ShortestPaths:
         return _path(self.topology, self._before[source], source, target)
 
 
-class WeighedAnew:
-    """Single shortest paths over the same links, whose lengths differ each time."""
+class SinglePaths:
+    """Shortest paths over links whose lengths differ from one path to the next."""
 
     def __init__(self, topology: LogicalTopology) -> None:
         self._topology, ranks = topology, topology.num_ranks

@@ -75,7 +75,7 @@ def _sets_or_copies(schedule: Schedule) -> list[int]:
 class Ports:
     """When each port is free, as sends are placed one after another.
 
-    For engines that decide routes and times together (greedy and its matching): what a send is follows from
+    For engines that decide routes and times together, such as matchings: what a send is follows from
     when its ports are free, so there is nothing for the scheduler, which reads sends that are decided.
 
     The size of a send is in units of the problem's `chunk_mb` (`Problem.units`): where all chunks are equal,
@@ -99,17 +99,9 @@ class Ports:
         free = self.free_us
         return max([free[port] for port in self._ports[link]])
 
-    def last(self, link: int) -> int:
-        """Of a link's ports the one that is free last."""
-        return max(self._ports[link], key=self.free_us.__getitem__)
-
     def frees(self, link: int) -> set[float]:
         """The moments at which ports of a link become free: several where some are faster than others."""
         return {self.free_us[port] for port in self._ports[link]}
-
-    def duration(self, link: int, units: float) -> float:
-        """From start to end of contiguous chunks of this many units."""
-        return self._alpha[link] + units * self._cost[link]
 
     def place(self, link: int, units: float, start_us: float) -> float:
         """Occupy the ports of a link from `start_us` on, each at its rate; returns the end of the send."""

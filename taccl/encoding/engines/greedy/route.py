@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from taccl.encoding.core.distance import WeighedAnew
+from taccl.encoding.core.distance import SinglePaths
 from taccl.encoding.engines.greedy.tuning import ROUTE_LINKS_PER_UNIT, ROUTE_SHORTEST_US
 from taccl.encoding.symmetry.group import SymmetryGroup
 from taccl.model.collective import IntArray
@@ -40,7 +40,7 @@ def spread_routes(
     """
     loads = _Loads(problem, sharing)
     representatives = [c for c in chunks if symmetry.chunk_representative[c] == c]
-    routes, shortest = dict[int, list[int]](), WeighedAnew(problem.topology)
+    routes, shortest = dict[int, list[int]](), SinglePaths(problem.topology)
     for _ in range(sweeps if congestion > 0 or sharing else 1):
         for representative in random.permutation(representatives).tolist():
             if budget is not None:
@@ -64,7 +64,7 @@ def _orbit(symmetry: SymmetryGroup, chunk: int) -> list[tuple[int, IntArray]]:
     return [(int(images[i]), symmetry.link_map[i]) for i in first]
 
 
-def _best_path(problem: Problem, chunk: int, lengths: FloatArray, shortest: WeighedAnew) -> list[int]:
+def _best_path(problem: Problem, chunk: int, lengths: FloatArray, shortest: SinglePaths) -> list[int]:
     source = int(problem.collective.pre[chunk].argmax())
     target = int(problem.collective.post[chunk].argmax())
     path = shortest.path(lengths, source, target, problem.usable(chunk))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from registered import greedy
 from small_problems import ENGINE_BETAS, custom, full, machine, problem, problems, ring, two_nodes
 
-from taccl.encoding.core.distance import distances_us, shortest_path
+from taccl.encoding.core.distance import ShortestPaths, SinglePaths, distances_us
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.milp.routing import RoutingOptions, build, routed
 from taccl.encoding.instance import Instance
@@ -143,7 +144,12 @@ def test_distances_are_shortest_paths_and_infinite_where_cut_off() -> None:
         [np.inf, 1.0, 0.0, np.inf],
         [np.inf, np.inf, np.inf, 0.0],
     ]
-    assert shortest_path(topology, weight, 0, 1) == [1, 2]
-    assert shortest_path(topology, weight, 0, 1, np.array([True, True, False])) == [0]
-    assert shortest_path(topology, weight, 0, 3) is None
-    assert shortest_path(topology, weight, 2, 2) == []
+    single, without = SinglePaths(topology), np.array([True, True, False])
+    for paths, apart in (
+        (ShortestPaths(topology, weight).path, ShortestPaths(topology, weight, without).path),
+        (partial(single.path, weight), partial(single.path, weight, usable=without)),
+    ):
+        assert paths(0, 1) == [1, 2]
+        assert apart(source=0, target=1) == [0]
+        assert paths(0, 3) is None
+        assert paths(2, 2) == []
