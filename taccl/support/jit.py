@@ -50,6 +50,8 @@ def _compiled(function: Callable[..., Any], options: dict[str, Any]) -> Callable
 
     try:
         made: Callable[..., Any] = njit(cache=True, **options)(function)
+        if made is function:  # NUMBA_DISABLE_JIT
+            return made
         for index in _indices(made):
             _drop_if_old(index, made)
     except (RuntimeError, OSError):  # numba found no folder for its cache, or one of others
@@ -59,7 +61,7 @@ def _compiled(function: Callable[..., Any], options: dict[str, Any]) -> Callable
 
 def is_at_hand(function: Any) -> bool:
     """Whether a compiled function is machine code already, here or on disk; making it so takes seconds."""
-    return bool(function.signatures) or any(_indices(function))
+    return hasattr(function, "signatures") and (bool(function.signatures) or any(_indices(function)))
 
 
 def _indices(function: Any) -> Iterator[Path]:
@@ -169,7 +171,9 @@ class Loop:
         return self.function(**{name: _listed(value) for name, value in values.items()})
 
     def _compile_for(self, values: Mapping[str, Any]) -> None:
-        """Make machine code for values of these types."""
+        """Make machine code for values of these types, unless numba is told to make none."""
+        if self._machine_code is self.function:
+            return
         import numba
 
         typeof: Callable[[Any], Any] = numba.typeof

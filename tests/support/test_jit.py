@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numba import njit
+from numba import config, njit
 
 from taccl.support.jit import Loop, compiled, flat, is_at_hand
 
@@ -100,3 +100,12 @@ def test_no_rows_as_columns() -> None:
     starts, numbers = flat([])
     assert starts.tolist() == [0]
     assert numbers.tolist() == []
+
+
+def test_where_numba_is_told_to_compile_nothing_loops_run_as_they_stand(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(config, "DISABLE_JIT", True)
+    loop = Loop(lambda values: values.sum(), eager=True)
+    assert not loop.is_compiled
+    assert loop(10**6, values=np.arange(3)) == 3

@@ -106,9 +106,12 @@ def times_of(terms: list[Term], factor: float) -> list[Term]:
 
 
 def cell_us(duration_us: FloatArray, horizon_us: float, most: int) -> float:
-    """A cell that durations are nearly multiples of, of which the horizon has no more than `most`."""
+    """A cell that durations are nearly multiples of, of which the horizon has no more than `most`.
+
+    What takes longer than the horizon ends within none of it, so it has no say.
+    """
     duration_us = np.unique(duration_us)
-    duration_us = duration_us[duration_us > horizon_us / most / 4]
+    duration_us = duration_us[(duration_us > horizon_us / most / 4) & (duration_us <= horizon_us)]
     best, chosen = 0.0, horizon_us / most
     for base_us in duration_us.tolist():
         for parts in range(1, int(most * base_us / horizon_us) + 1):

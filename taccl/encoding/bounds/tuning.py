@@ -251,6 +251,8 @@ VOLUME_HALVES_MOST_LINKS = 100_000
 
 #: With more chunks than this through a port, rounding down to whole ones gains next to nothing.
 WHOLE_FLOW_MOST_COUNTED = 100
+#: A table of ports and counts has no more cells, of 8 bytes and three times at once: half a GiB.
+WHOLE_FLOW_MOST_CELLS = 20_000_000
 #: The part of the time for the fixed charge, before the integer capacities.
 WHOLE_FLOW_FIXED_CHARGE = 0.3
 #: And no more seconds for these: what they add they add soon, or other bounds add more.

@@ -31,7 +31,12 @@ import numpy as np
 
 from taccl.encoding.bounds.few_sends import few_sends_us
 from taccl.encoding.bounds.flow_prices import commodities, has_flow, lengths, port_prices
-from taccl.encoding.bounds.tuning import WHOLE_FLOW_FIXED_CHARGE, WHOLE_FLOW_MOST_COUNTED, WHOLE_FLOW_MOST_S
+from taccl.encoding.bounds.tuning import (
+    WHOLE_FLOW_FIXED_CHARGE,
+    WHOLE_FLOW_MOST_CELLS,
+    WHOLE_FLOW_MOST_COUNTED,
+    WHOLE_FLOW_MOST_S,
+)
 from taccl.encoding.core.distance import distances_from
 from taccl.encoding.instance import Instance
 from taccl.model.collective import IntArray
@@ -82,7 +87,7 @@ def _passed_us(instance: Instance, horizon_us: float) -> FloatArray | None:
     """The least time by which n chunks can have passed each port, shape (num_ports, most): n = 1, 2, ..
 
     Some n more than pass by the horizon; infinity for ports without links. None where nothing that counts
-    whole chunks would say more than the flow.
+    whole chunks would say more than the flow, or where so many pass the fastest port that there is no room.
     """
     problem, topology = instance.problem, instance.problem.topology
     link, port = topology.incidence
@@ -96,7 +101,10 @@ def _passed_us(instance: Instance, horizon_us: float) -> FloatArray | None:
     np.minimum.at(between, port, _before_or_after_us(instance)[link])
     direct = np.zeros(topology.num_ports)
     np.maximum.at(direct, port, _from_end_to_end(instance)[link])
-    counts = np.arange(1, 2 + int(horizon_us / cost[port].min()))
+    most = 1 + int(horizon_us / cost[port].min())
+    if most * topology.num_ports > WHOLE_FLOW_MOST_CELLS:
+        return None
+    counts = np.arange(1, 1 + most)
     groups = -(-counts // problem.max_group)
     extra = np.where(counts > direct[:, None], np.minimum(busy, between)[:, None], 0.0)
     unused = ~np.isfinite(alpha)

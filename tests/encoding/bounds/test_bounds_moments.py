@@ -14,10 +14,12 @@ from studies import examples
 from within_reach import fastest_within_reach
 
 from taccl.encoding.bounds import BOUNDS, Proof, lower_bound, proofs
+from taccl.encoding.bounds.cells import cell_us
 from taccl.encoding.bounds.equivalence import Equivalence
 from taccl.encoding.bounds.moments import MOMENTS
 from taccl.encoding.bounds.moments_program import Program, group_sizes
 from taccl.encoding.bounds.views import views
+from taccl.encoding.bounds.whole_flow import _passed_us as passed_us
 from taccl.encoding.core.linear import Solution, solve
 from taccl.encoding.instance import Instance
 from taccl.model.problem import Problem
@@ -117,3 +119,16 @@ def test_it_stops_with_the_budget_and_what_it_says_is_true_then() -> None:
     instance.proves(1.0)
     many = max(proof.value_us for proof in proofs(instance, Budget.of_work(20_000), [MOMENTS]))
     assert 0 < few < many <= 10.0
+
+
+def test_what_takes_longer_than_the_horizon_has_no_say_in_cells() -> None:
+    """It would be divided into billions of parts."""
+    assert cell_us(np.array([2.0, 1e12]), 10.0, 100) == cell_us(np.array([2.0]), 10.0, 100)
+
+
+def test_ports_of_very_different_speeds_are_bounded_in_little_memory() -> None:
+    """Chunks by the billion pass the fast link in the time of a few over the slow one."""
+    topology = machine(3, [(0, 1, 1.0, 1e-9), (1, 2, 1.0, 100.0), (2, 0, 1.0, 100.0)])
+    instance = Instance(problem(topology, "alltoall"))
+    assert passed_us(instance, 1000.0) is None
+    assert lower_bound(instance.problem).value_us > 200.0
