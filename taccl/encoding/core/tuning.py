@@ -61,8 +61,8 @@ LINEAR_PER_LOOK_UNIT = 1_500
 #: With at least this much time a pass makes machine code of its loop, where that is not there: it takes 12 s
 #: on a slow core of AMD EPYC.
 LIST_SCHEDULING_COMPILING_S = 40.0
-#: Looks at a waiting chunk between two looks at the budget, and in a unit of work: 600 to
-#: 32,000 take a millisecond, most about 2,000 to 5,000, of 28 problems.
+#: A pass counts how often it looks at a chunk that waits: so often until it asks the budget, and so often in
+#: a unit of work. In a millisecond of 28 problems it is 600 to 32,000 times, of most 1,000 to 5,000.
 LIST_SCHEDULING_LOOKS_AT_ONCE, LIST_SCHEDULING_LOOKS_PER_UNIT = 100_000, 5_000
 
 # --- matchings

@@ -214,13 +214,16 @@ def _trials(
 
 
 def _through_switches(topology: LogicalTopology) -> bool:
-    """Whether a link of a node, or any where no node has two ranks, passes more than one port."""
+    """Whether links inside nodes pass several ports each; of machines without such links, any link."""
     inside = np.flatnonzero(~topology.internode).tolist() or range(topology.num_links)
     return any(len(topology.ports[link]) > 1 for link in inside)
 
 
 def _in_turn(trials: list[_Trial], random: np.random.Generator) -> list[_Trial]:
-    """In random order, but some with the plainest routes first: other routes take longer than a pass."""
+    """In random order, but some first that need no routes but those of the plainest trial, alone and shared.
+
+    To find other routes takes longer than a pass.
+    """
     shuffled = [trials[position] for position in random.permutation(len(trials))]
     early = [
         [each for each in shuffled if each.sharing == sharing and each.congestion == CONGESTION[0]][:SOON]
