@@ -62,7 +62,7 @@ LINEAR_PER_LOOK_UNIT = 1_500
 #: on a slow core of AMD EPYC.
 LIST_SCHEDULING_COMPILING_S = 40.0
 #: A pass counts how often it looks at a chunk that waits: so often until it asks the budget, and so often in
-#: a unit of work. In a millisecond of 28 problems it is 600 to 32,000 times, of most 1,000 to 5,000.
+#: a unit of work. In a millisecond of 26 problems it is 600 to 32,000 times, of most 1,000 to 5,000.
 LIST_SCHEDULING_LOOKS_AT_ONCE, LIST_SCHEDULING_LOOKS_PER_UNIT = 100_000, 5_000
 
 # --- matchings
