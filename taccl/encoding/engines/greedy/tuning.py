@@ -29,8 +29,8 @@ TAPERS = (1.0, 0.5)
 KEPT = 6
 #: So many passes come before matchings where there are no switches. Where chunks are for one rank, as many
 #: have the routes of the first pass, and as many the same for shared sends, before others are found. Greedy
-#: alone in 0.2 s, mean of three seeds: AlltoAll of 256 KB on two NDv2 193 us with routes as they come, 123 so;
-#: of 100 KB on two p4d 71 and 53; of 64 KB on pcie:2x4 16.9 and 19.0.
+#: alone in 0.2 s, mean of three seeds: AlltoAll of 256 KB on two NDv2 193 us with routes as they come, 123
+#: so; of 100 KB on two p4d 71 and 53; of 64 KB on pcie:2x4 16.9 and 19.0.
 SOON = 40
 #: The part of the time for schedules of the quotient.
 QUOTIENT = 0.4
