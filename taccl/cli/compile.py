@@ -121,7 +121,8 @@ def compile_stages() -> Iterator[tuple[str, bool]]:
     had_trees = compile_first_trees(Instance(of_one_root))
     yield "greedy", all(loops.values()) and had_trees
     with ahead_of_time() as loops:
-        all_bounds(schedule.problem)
+        for each in (schedule.problem, of_one_root):
+            all_bounds(each)
     yield "bounds", all(loops.values())
     with ahead_of_time() as loops:
         program = lower(schedule, runtimes="msccl")[0].program

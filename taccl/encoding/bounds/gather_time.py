@@ -72,7 +72,7 @@ def _gathered_us(
     divisible : their data may be cut anywhere.
     """
     instance, ends, layer = view.instance, view.backwards, Layer.of(view.instance, chunks)
-    pieces = _pieces(view, layer) if divisible else 0
+    pieces = pieces_of(view, layer) if divisible else 0
     problem, layer = in_pieces(view.problem, layer, pieces)
     near, need = nearest_us(instance.once(sizeless) if divisible else instance, layer), len(layer.chunks)
     held = held_at_start(instance, layer)
@@ -90,7 +90,7 @@ def _gathered_us(
     return soonest_us(first_us, known_us)
 
 
-def _pieces(view: View, layer: Layer) -> int:
+def pieces_of(view: View, layer: Layer) -> int:
     """As many pieces of a chunk as are short next to an alpha, but no more than there is time for."""
     topology, chunk_mb = view.problem.topology, view.problem.chunk_mb
     alpha_us, beta = float(np.median(topology.alpha_us)), float(np.median(topology.beta_us_per_mb))

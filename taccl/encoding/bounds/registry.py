@@ -9,6 +9,7 @@ from taccl.encoding.bounds.bottleneck import BOTTLENECK
 from taccl.encoding.bounds.bound import Bound
 from taccl.encoding.bounds.broadcast_time import BROADCAST_TIME
 from taccl.encoding.bounds.center import CENTER
+from taccl.encoding.bounds.copying import COPYING
 from taccl.encoding.bounds.cut import CUT
 from taccl.encoding.bounds.fan_out import FAN_OUT
 from taccl.encoding.bounds.flow import FLOW
@@ -30,6 +31,7 @@ BOUNDS: tuple[Bound, ...] = (
     CUT,
     VOLUME,
     RELAY,
+    COPYING,
     GATHER_TIME,
     TIMED_FLOW,
     STAGED_SOON,

@@ -289,3 +289,26 @@ TIMED_FLOW_STEPS = Steps(1e-2, 0.5, 2.0, 1e-2)
 #: How much of the budget that is left a view may have, and no more seconds than this; units of work for a row
 #: that is set up.
 TIMED_FLOW_SHARE, TIMED_FLOW_MOST_S, TIMED_FLOW_UNITS_PER_ROW = 0.7, 1.0, 0.02
+
+# --- copying
+
+#: More links than this take seconds to be looked at.
+COPYING_MOST_LINKS = 130_000
+#: How many cells a horizon has at most, and how many spans of equal prices: at first, and then.
+COPYING_CELLS = ((60, 15), (130, 26))
+#: How horizons are looked at, at first and then (`cells.Steps`).
+COPYING_STEPS = (Steps(1e-3, 0.04, 2.0, 0.02), Steps(5e-3, 0.02, 2.0, 7e-3))
+#: Up to this many chunks every size of a send is looked at by itself; then ranges of this part.
+COPYING_EACH, COPYING_GROWS = 12, 0.08
+#: How far it counts what ranks can hold, in times of the horizon.
+COPYING_HELD = 1.5
+#: Rounds of prices for a horizon; the trees of a round; the rows of a program; how much of the best prices is
+#: kept in the next ones.
+COPYING_ROUNDS, COPYING_MOST_TREES, COPYING_MOST_ROWS, COPYING_KEPT = 60, 24, 400, 0.4
+#: Units of work for a look in the loops, and the most looks of a round.
+COPYING_UNITS_PER_ENTRY, COPYING_MOST_ENTRIES = 2e-6, 6e7
+#: No more seconds than this for a number of chunks. Any number has such a part of what is left before that,
+#: where that is more than so many seconds.
+COPYING_MOST_S, COPYING_ANY_SHARE, COPYING_ANY_S = 4.0, 0.2, 1.5
+#: With fewer seconds than this loops are not compiled.
+COPYING_COMPILING_S = 30.0
