@@ -8,7 +8,7 @@ what its ports cost while they are busy. A port is busy with one send at a time,
     sum over chunks of what its tree pays  <=  what all time of all ports up to T costs.
 
 If no tree costs less than W, and chunks times W is more than that, no schedule ends by T. That holds for any
-prices, so good ones are searched for (`copying_prices`).
+prices from 0 on, so good ones are searched for (`copying_prices`).
 
 *The cheapest tree.* A tree is taken apart into what each rank hands on. Let a rank of a node of R ranks, of X
 nodes, have the chunk from t on and see to m more ranks of its node and to k nodes that have nothing of it:
@@ -19,18 +19,23 @@ nodes, have the chunk from t on and see to m more ranks of its node and to k nod
                         or of  entered(p, k') + inside(t, m - p, k - k')
     across(t, k)     =  min over s >= t, g, k' + k'' = k - 1  of
                           cost(s, g) + across(s + turn(g), k') + served(s + lasts(g), R - 1, k'')
-    entered(p, k)    =  min over s, g  of  cost(s, g) + served(s + lasts(g), p - 1, k)
+    entered(p, k)    =  min over s >= soonest, g  of  cost(s, g) + served(s + lasts(g), p - 1, k)
+
+cost(s, g) being what one chunk pays.
 
 A rank serves one link after another, `turn` later each, where its links share a port; links in a node and
-links between nodes are counted apart. Where a tree enters a node several times, what comes first counts as
-the entry of the node, and what is entered later is paid for by who came first, whoever sends it (`entered`).
-So every rank and every node is counted once, and who pays for it had the chunk before, so nothing is counted
-in circles. Where all chunks start at one rank, it, its node and all others have tables of their own.
+links between nodes are counted apart. Where a tree enters a node several times, what comes first (by arrival,
+then by rank) counts as the entry of the node, and what is entered later is paid for by who came first, whoever
+sends it and whenever somebody can have it to send (`entered`). So every rank and every node is counted once,
+and whoever pays had the chunk before, so nothing is counted in circles. Where all chunks start at one rank,
+it, its node and all others have tables of their own.
 
 A group is no larger than what its sender can hold by then (`gathered` of `steps`).
 
 *Time in cells.* t is the cell that a chunk is there in or after; a send starts anywhere in its cell, where it
-is cheapest, and lasts whole cells, rounded down. So tables are never too large.
+is cheapest, and lasts whole cells, rounded down. So tables are never too large. Where links or groups of a
+class differ, each is as short as the shortest; where ports are busy at the ends, one that is longer counts as
+such a short one that starts later, which tables allow, as who has a chunk may wait.
 
 *Any number of chunks.* Let each MB pay its part of the sends that it is in, and count data in pieces, what is
 begun as a whole one. Then a send of g pieces lasts as long as one of g - 1, and each MB pays no less than one
@@ -40,6 +45,7 @@ g-th of a piece does: the same tables say what a MB pays at least, however data 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -129,10 +135,10 @@ class _Search:
         """Whether it is shown that no schedule ends by then."""
         width_us, cells, edges_us = cells_of(self._setting, self._sizes, horizon_us, *self.cells)
         ends_us = np.arange(1, cells + 1) * width_us
-        held = self._most_held(horizon_us, ends_us)
-        horizon = Horizon(self._setting, self._sizes, horizon_us, width_us, cells, edges_us, held)
+        horizon = Horizon(self._setting, self._sizes, horizon_us, width_us, cells, edges_us)
         if horizon.is_too_coarse or horizon.entries > COPYING_MOST_ENTRIES:
             return False
+        horizon = replace(horizon, held=self._most_held(horizon_us, ends_us))
         prices = Prices(horizon, self._prices)
         is_proved = prices.prove(self._budget)
         if is_proved:

@@ -51,7 +51,8 @@ class Horizon:
     us, cell_us : the horizon, and a cell.
     cells : those that begin before the horizon.
     edges_us : shape (spans + 1,); where prices change, multiples of a cell, the last one the horizon.
-    held : shape (3, cells); how many chunks the root, its mates and others can have in a cell at the most.
+    held : shape (3, cells); how many chunks the root, its mates and others can have in a cell at the most;
+        None: any number.
     """
 
     setting: Setting
@@ -60,7 +61,7 @@ class Horizon:
     cell_us: float
     cells: int
     edges_us: FloatArray
-    held: IntArray
+    held: IntArray | None = None
 
     @cached_property
     def lasts_us(self) -> FloatArray:
@@ -104,9 +105,11 @@ class Horizon:
     def is_out(self) -> np.ndarray:
         """Which sends end too late, or have more than there can be, shape (CLASSES, sizes, cells)."""
         late = self.lasts_us[..., None] + np.arange(self.cells) * self.cell_us > self.us
-        of_class = self.held[[ROOT, MATE, OTHER, ROOT, MATE, OTHER, OTHER]]
-        too_large = self.sizes.least[:, None] > of_class[:, None, :]
-        return late | too_large | ~np.isfinite(self.setting.alpha_us)[:, None, None]
+        late |= ~np.isfinite(self.setting.alpha_us)[:, None, None]
+        if self.held is not None:
+            of_class = self.held[[ROOT, MATE, OTHER, ROOT, MATE, OTHER, OTHER]]
+            late |= self.sizes.least[:, None] > of_class[:, None, :]
+        return late
 
     def _in_cells(self, durations_us: FloatArray) -> IntArray:
         cells = np.floor(np.minimum(durations_us, 2 * self.us) / self.cell_us * (1 + 1e-12))
@@ -114,14 +117,17 @@ class Horizon:
 
     @cached_property
     def _steps(self) -> tuple[IntArray, IntArray, IntArray]:
-        """Cells of a send, cells until the next one of its sender, and the first cell of each class."""
+        """Cells of a send, cells until the next one of its sender, and from when on somebody may send so."""
         lasts = self._in_cells(self.lasts_us)
         turn = self._in_cells(self._by_size(self.setting.turn_alpha_us, self.setting.turn_us_per_mb))
         soonest = np.zeros(CLASSES, dtype=np.int64)
         if self.setting.first == ROOT:
-            soonest[ACROSS + MATE] = lasts[ROOT, 0]
-            by_mate = lasts[ROOT, 0] + lasts[ACROSS + MATE, 0]
-            soonest[[ACROSS + OTHER, BACK]] = min(lasts[ACROSS, 0], by_mate)
+            never = 2 * self.cells
+            root, out, on, back = np.where(np.isfinite(self.setting.alpha_us), lasts[:, 0], never)[
+                [ROOT, ACROSS + ROOT, ACROSS + MATE, BACK]
+            ].tolist()
+            soonest[ACROSS + MATE] = min(root, out + back)
+            soonest[[ACROSS + OTHER, BACK]] = min(out, root + on)
         return lasts, np.minimum(turn, lasts), soonest
 
     @property

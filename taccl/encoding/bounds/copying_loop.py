@@ -24,10 +24,10 @@ class Sends(NamedTuple):
 
     Parameters
     ----------
-    lasts : shape (CLASSES, sizes); cells from its start until it is there, rounded down, 1 at least.
+    lasts : shape (CLASSES, sizes); cells from its start until it is there, 1 at least.
     busy : shape (CLASSES, sizes); cells until its sender may begin the next over links of that class.
     cost : shape (CLASSES, sizes, cells); of a chunk in it, by the cell of its start; inf: not in time.
-    soonest : shape (CLASSES,); the first cell in which somebody may send so.
+    soonest : shape (CLASSES,); the first cell in which somebody can have a chunk to send so; see `entered`.
     """
 
     lasts: Any

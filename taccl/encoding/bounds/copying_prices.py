@@ -19,6 +19,7 @@ from taccl.encoding.bounds.tuning import (
     COPYING_MOST_ROWS,
     COPYING_MOST_TREES,
     COPYING_ROUNDS,
+    COPYING_UNITS,
     COPYING_UNITS_PER_ENTRY,
 )
 from taccl.encoding.core.linear import LinearModel, solve
@@ -50,7 +51,7 @@ class Prices:
         """Whether it is shown that not all copies can be made by the horizon."""
         size_mb, prices = self.horizon.setting.size_mb, self.best
         for _ in range(COPYING_ROUNDS):
-            budget.spend(COPYING_UNITS_PER_ENTRY * self.horizon.entries)
+            budget.spend(COPYING_UNITS + COPYING_UNITS_PER_ENTRY * self.horizon.entries)
             if not budget.remaining_s():
                 return False
             most_mb = self._look(prices)
@@ -107,7 +108,7 @@ class Prices:
         if len(rows) > COPYING_MOST_ROWS:  # those that are far from counting go
             near = np.argsort(rows @ found)[: COPYING_MOST_ROWS * 3 // 4]
             self._rows = [self._rows[each] for each in near.tolist()]
-        return found.reshape(self._time.shape)
+        return np.maximum(found, 0.0).reshape(self._time.shape)  # by a solver's tolerance
 
 
 def _stretched(prices: FloatArray, spans: int) -> FloatArray:

@@ -52,7 +52,7 @@ class Setting:
     chunks, chunk_mb : how many there are, and their size.
     alpha_us, us_per_mb : shape (CLASSES,); what a send takes at least; inf where there are no such links.
     turn_alpha_us, turn_us_per_mb : shape (CLASSES,); after how long its sender may begin the next one of the
-        class at the soonest; 0 where links of a rank share no port.
+        class at the soonest; 0 where links of a rank share no port, or ports are busy at the ends.
     ports : what sends keep busy.
     """
 
@@ -154,7 +154,7 @@ def _least(kind: IntArray, link: IntArray, values: FloatArray) -> FloatArray:
 def _turns(topology: LogicalTopology, kind: IntArray, at_ends: bool) -> tuple[FloatArray, FloatArray]:
     """How long a port that all links of a rank and a class share is busy at least, of each class.
 
-    Where it is busy at the ends of sends of several lengths beyond that, starts may lie nearer: 0.
+    0 where ports are busy at the ends of sends: a send may then start before a shorter one that ends before it.
     """
     link, port = topology.incidence
     alpha_us, us_per_mb = np.zeros(CLASSES), np.zeros(CLASSES)
