@@ -25,10 +25,10 @@ cost(s, g) being what one chunk pays.
 
 A rank serves one link after another, `turn` later each, where its links share a port; links in a node and
 links between nodes are counted apart. Where a tree enters a node several times, what comes first (by arrival,
-then by rank) counts as the entry of the node, and what is entered later is paid for by who came first, whoever
-sends it and whenever somebody can have it to send (`entered`). So every rank and every node is counted once,
-and whoever pays had the chunk before, so nothing is counted in circles. Where all chunks start at one rank,
-it, its node and all others have tables of their own.
+then by rank) counts as the entry of the node, and what is entered later is paid for by who came first,
+whoever sends it, from when on somebody can have it to send (`entered`). So every rank and every node is
+counted once, and whoever pays had the chunk before, so nothing is counted in circles. Where all chunks start
+at one rank, it, its node and all others have tables of their own.
 
 A group is no larger than what its sender can hold by then (`gathered` of `steps`).
 

@@ -154,7 +154,7 @@ def _least(kind: IntArray, link: IntArray, values: FloatArray) -> FloatArray:
 def _turns(topology: LogicalTopology, kind: IntArray, at_ends: bool) -> tuple[FloatArray, FloatArray]:
     """How long a port that all links of a rank and a class share is busy at least, of each class.
 
-    0 where ports are busy at the ends of sends: a send may then start before a shorter one that ends before it.
+    0 where ports are busy at the ends of sends: one may then start before a shorter one that ends before it.
     """
     link, port = topology.incidence
     alpha_us, us_per_mb = np.zeros(CLASSES), np.zeros(CLASSES)

@@ -297,7 +297,7 @@ COPYING_MOST_LINKS = 130_000
 #: How many cells a horizon has at most, and how many spans of equal prices: at first, and then.
 COPYING_CELLS = ((60, 15), (130, 26))
 #: How horizons are looked at, at first and then (`cells.Steps`).
-COPYING_STEPS = (Steps(1e-3, 0.04, 2.0, 0.02), Steps(5e-3, 0.02, 2.0, 7e-3))
+COPYING_STEPS = (Steps(1e-2, 0.06, 2.0, 0.02), Steps(5e-3, 0.02, 2.0, 7e-3))
 #: Up to this many chunks every size of a send is looked at by itself; then ranges of this part.
 COPYING_EACH, COPYING_GROWS = 12, 0.08
 #: How far it counts what ranks can hold, in times of the horizon.
@@ -310,6 +310,6 @@ COPYING_ROUNDS, COPYING_MOST_TREES, COPYING_MOST_ROWS, COPYING_KEPT = 60, 24, 40
 COPYING_UNITS, COPYING_UNITS_PER_ENTRY, COPYING_MOST_ENTRIES = 5.0, 2.5e-5, 2e7
 #: No more seconds than this for a number of chunks. Any number has such a part of what is left before that,
 #: where that is more than so many seconds.
-COPYING_MOST_S, COPYING_ANY_SHARE, COPYING_ANY_S = 4.0, 0.2, 1.5
+COPYING_MOST_S, COPYING_ANY_SHARE, COPYING_ANY_S = 4.0, 0.2, 2.5
 #: With fewer seconds than this loops are not compiled.
 COPYING_COMPILING_S = 30.0
