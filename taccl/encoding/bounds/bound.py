@@ -60,6 +60,7 @@ class Bound:
     is_of_any_chunks : whether all of them do, so that the yardstick is what is known of that.
     is_of_alphas : whether those proofs count alphas, alone or next to bytes; others count bytes over
         bandwidth.
+    goes_on : asked again, it goes on where it was cut short, so it is with any time.
     is_late : problems of which others say more with the same work: there it comes behind them.
     """
 
@@ -73,6 +74,7 @@ class Bound:
     is_of_any_chunks: bool = False
     is_of_alphas: bool = False
     is_late: Callable[[Problem], bool] = _never
+    goes_on: bool = False
 
     def proof(self, value_us: float, witness: str, *, any_chunks: bool = False) -> Proof:
         """What this argument proves; `any_chunks` says that it holds for any number of equal chunks."""

@@ -71,6 +71,7 @@ from taccl.encoding.bounds.tuning import (
     COPYING_STEPS,
 )
 from taccl.encoding.bounds.views import View
+from taccl.encoding.instance import Instance
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
 from taccl.model.problem import Problem
@@ -87,22 +88,10 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
     # Where alphas keep no port busy, small pieces cost nothing more.
     if view.problem.topology.is_serial and budget.remaining_s() > COPYING_ANY_S:
         pieces = pieces_of(view, Layer.of(view.instance, np.arange(setting.chunks)))
-        share = budget.share(COPYING_ANY_SHARE)
-        yield from _better(_Search(view, setting, pieces, share), view.requested.any_chunks_us, 1)
-    yield from _better(
-        _Search(view, setting, 0, budget.at_most(COPYING_MOST_S)), known_us, len(COPYING_CELLS)
-    )
-
-
-def _better(search: _Search, known_us: float, looks: int) -> Iterator[Proof]:
-    """Later and later horizons than what is known, in more and more cells."""
-    if not known_us:
-        return
-    for cells, steps in zip(COPYING_CELLS[:looks], COPYING_STEPS, strict=False):
-        search.cells = cells
-        for horizon_us in too_soon(known_us, search.is_too_soon, steps):
-            known_us = horizon_us
-            yield COPYING.proof(horizon_us / (1 + 2 * STRETCH), search.witness, any_chunks=search.pieces > 0)
+        search = _Search.going_on(view, setting, pieces, budget.share(COPYING_ANY_SHARE))
+        yield from search.better(view.requested.any_chunks_us, 1)
+    search = _Search.going_on(view, setting, 0, budget.at_most(COPYING_MOST_S))
+    yield from search.better(known_us, len(COPYING_CELLS))
 
 
 class _Search:
@@ -112,12 +101,16 @@ class _Search:
     ----------
     view, setting : what is looked at.
     pieces : in how many pieces each chunk is counted, where chunks may be cut anywhere; 0: they are not.
-    budget : for all horizons.
+
+    Attributes
+    ----------
+    looks : how many numbers of cells it is done with.
+    budget : for what is looked at next.
     """
 
     def __init__(self, view: View, setting: Setting, pieces: int, budget: Budget) -> None:
-        self.pieces, self.cells = pieces, COPYING_CELLS[0]
-        self._view, self._budget = view, budget
+        self.pieces, self.looks, self.budget = pieces, 0, budget
+        self._view = view
         self._setting = setting.in_pieces(max(1, pieces))
         largest = self._setting.chunks if pieces else min(setting.chunks, view.problem.max_group)
         self._sizes = Sizes.of(largest, pieces > 0)
@@ -131,16 +124,38 @@ class _Search:
         ranks = f"{setting.nodes} nodes of " * (setting.nodes > 1) + f"{setting.ranks} ranks"
         return f"copies of {setting.size_mb:g} MB for {ranks} take more time of ports than there is"
 
+    @staticmethod
+    def going_on(view: View, setting: Setting, pieces: int, budget: Budget) -> _Search:
+        """That of a view, where it stopped the last time."""
+        assert view.requested is not None
+        search = view.requested.once(_searches).setdefault(pieces, _Search(view, setting, pieces, budget))
+        search.budget = budget
+        return search
+
+    def better(self, known_us: float, looks: int) -> Iterator[Proof]:
+        """Later and later horizons than what is known, in more and more cells."""
+        while known_us and self.looks < looks:
+            for horizon_us in too_soon(known_us, self.is_too_soon, COPYING_STEPS[self.looks]):
+                known_us = horizon_us
+                yield COPYING.proof(horizon_us / (1 + 2 * STRETCH), self.witness, any_chunks=self.pieces > 0)
+            if not self.budget.remaining_s():
+                return
+            self.looks += 1
+
     def is_too_soon(self, horizon_us: float) -> bool:
         """Whether it is shown that no schedule ends by then."""
-        width_us, cells, edges_us = cells_of(self._setting, self._sizes, horizon_us, *self.cells)
+        if not self.budget.remaining_s():
+            return False
+        width_us, cells, edges_us = cells_of(
+            self._setting, self._sizes, horizon_us, *COPYING_CELLS[self.looks]
+        )
         ends_us = np.arange(1, cells + 1) * width_us
         horizon = Horizon(self._setting, self._sizes, horizon_us, width_us, cells, edges_us)
         if horizon.is_too_coarse or horizon.entries > COPYING_MOST_ENTRIES:
             return False
         horizon = replace(horizon, held=self._most_held(horizon_us, ends_us))
         prices = Prices(horizon, self._prices)
-        is_proved = prices.prove(self._budget)
+        is_proved = prices.prove(self.budget)
         if is_proved:
             self._prices = prices.best
         return is_proved
@@ -165,14 +180,20 @@ class _Search:
         near = nearest_us(instance.once(sizeless) if self.pieces else instance, layer)
         try:
             counts = gathered(
-                *(problem, layer, held_at_start(instance, layer), horizon_us, self._budget, near),
+                *(problem, layer, held_at_start(instance, layer), horizon_us, self.budget, near),
                 at_ends=view.backwards,
                 divisible=self.pieces > 0,
             )
         except OutOfBudget:
+            self._held_until_us = 0.0  # with more time they may be known
             return {}
         ranks = {one: np.flatnonzero(who == one).tolist() for one in np.unique(who).tolist()}
         return {one: _most([counts[rank] for rank in each]) for one, each in ranks.items()}
+
+
+def _searches(instance: Instance) -> dict[int, _Search]:
+    """Searches of an instance, by the pieces of its chunks; `instance.once(_searches)`."""
+    return {}
 
 
 def _most(counts: list[Steps]) -> Steps:
@@ -207,4 +228,5 @@ COPYING = Bound(
     has_any_chunks=True,
     is_of_alphas=True,
     is_late=_is_of_one_root,
+    goes_on=True,
 )

@@ -60,7 +60,7 @@ def proofs(
                 return
         if not any_chunks:
             times = 1 if before is None else before.times + 1
-            asked[bound.name] = _Asked.of(times, left_s, budget.remaining_s(), said)
+            asked[bound.name] = _Asked.of(times, left_s, budget.remaining_s(), said, bound.goes_on)
 
 
 def _asking(instance: Instance, bound: Bound, budget: Budget, any_chunks: bool) -> Iterator[Proof]:
@@ -93,8 +93,10 @@ class _Asked:
     said: list[Proof]
 
     @staticmethod
-    def of(times: int, had_s: float, left_s: float, said: list[Proof]) -> _Asked:
+    def of(times: int, had_s: float, left_s: float, said: list[Proof], goes_on: bool) -> _Asked:
         """After it had so much, of which so much is left: what ends early may have said all."""
+        if goes_on and not left_s:
+            return _Asked(times, 0.0, had_s, said)
         ended_early = had_s - left_s <= had_s / STREAM_EARLY
         again_s = had_s * (STREAM_EARLY if ended_early else STREAM_AGAIN)
         return _Asked(times, again_s, math.inf if left_s else had_s, said)

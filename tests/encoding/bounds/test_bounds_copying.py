@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from itertools import product
 
 import numpy as np
@@ -232,6 +233,16 @@ def test_no_schedule_on_six_ranks_is_faster(seed: int, shape: tuple[int, int], o
 def test_the_same_work_proves_the_same() -> None:
     requested = problem(one_port(6, nodes=2), "broadcast", 4)
     assert proved(requested, 2_000) == proved(requested, 2_000)
+
+
+def test_cut_short_it_goes_on_where_it_stopped() -> None:
+    instance = Instance(problem(one_port(8, nodes=2), "allgather", 2))
+    reached = []
+    for _ in range(4):
+        last = deque(proofs(instance, Budget.of_work(60), [LATENCY, COPYING]), maxlen=1)
+        reached.append((instance.bound_us, last[-1].kind))
+    assert [value_us for value_us, _ in reached] == sorted(value_us for value_us, _ in reached)
+    assert reached[-1][0] > reached[0][0]
 
 
 @pytest.mark.parametrize(
