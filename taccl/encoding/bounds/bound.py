@@ -60,7 +60,7 @@ class Bound:
     is_of_any_chunks : whether all of them do, so that the yardstick is what is known of that.
     is_of_alphas : whether those proofs count alphas, alone or next to bytes; others count bytes over
         bandwidth.
-    goes_on : asked again, it goes on where it was cut short, so it is with any time.
+    goes_on : it goes on where it was cut short, so it is asked again with any time.
     is_late : problems of which others say more with the same work: there it comes behind them.
     """
 

@@ -53,17 +53,14 @@ class Tables(NamedTuple):
     entered: Any
 
 
-def _is_later(sends: Sends, link: int, cell: int, last: int) -> bool:
-    """Whether some send of a class that starts in a cell is there in time."""
-    return cell < last and sends.cost[link, 0, cell] < math.inf
+def _across(sends: Sends, tables: Tables, who: int, cell: int, nodes: int) -> tuple[float, int, int]:
+    """The cheapest send in a cell to one of so many nodes.
 
-
-def _across(sends: Sends, tables: Tables, who: int, cell: int, nodes: int) -> float:
-    """The cheapest next send to a node that has nothing, from a rank with so many nodes to see to."""
-    best, last, ranks = math.inf, tables.across.shape[1] - 1, tables.served.shape[2]
-    link = ACROSS + who
-    if not _is_later(sends, link, cell, last):
-        return best
+    Returns what it costs with all that follows, its size, and how many nodes its sender keeps.
+    """
+    best, chosen, left, link = math.inf, 0, 0, ACROSS + who
+    if cell == sends.cost.shape[2]:
+        return best, chosen, left
     for size in range(sends.cost.shape[1]):
         price = sends.cost[link, size, cell]
         if price >= best:
@@ -72,49 +69,61 @@ def _across(sends: Sends, tables: Tables, who: int, cell: int, nodes: int) -> fl
         for kept in range(nodes):
             value = price + tables.across[who, free, kept]
             if value < best:
-                value += tables.served[OTHER, there, ranks - 1, nodes - 1 - kept]
-                best = min(best, value)
-    return best
+                value += tables.served[OTHER, there, tables.served.shape[2] - 1, nodes - 1 - kept]
+                if value < best:
+                    best, chosen, left = value, size, kept
+    return best, chosen, left
 
 
-def _inside(sends: Sends, tables: Tables, who: int, cell: int, ranks: int, nodes: int) -> float:
-    """The cheapest next step inside a node: a send there, or a part of the node that is entered once more."""
-    best, last = math.inf, tables.across.shape[1] - 1
-    child = max(who, MATE)
-    if _is_later(sends, who, cell, last):
-        for size in range(sends.cost.shape[1]):
-            price = sends.cost[who, size, cell]
-            if price >= best:
-                continue
-            there, free = cell + sends.lasts[who, size], cell + sends.busy[who, size]
-            for kept in range(ranks):
-                for near in range(nodes + 1):
-                    value = price + tables.inside[who, free, kept, near]
+def _inside(
+    sends: Sends, tables: Tables, who: int, cell: int, ranks: int, nodes: int
+) -> tuple[float, int, int, int]:
+    """The cheapest step in a cell inside a node: a send, or a part of the node that is entered once more.
+
+    Returns what it costs with all that follows, the size of the send, -1 for an entry, and how many ranks and
+    nodes remain.
+    """
+    best, chosen, left, near_left, child = math.inf, -1, 0, 0, max(who, MATE)
+    for size in range(sends.cost.shape[1] if cell < sends.cost.shape[2] else 0):
+        price = sends.cost[who, size, cell]
+        if price >= best:
+            continue
+        there, free = cell + sends.lasts[who, size], cell + sends.busy[who, size]
+        for kept in range(ranks):
+            for near in range(nodes + 1):
+                value = price + tables.inside[who, free, kept, near]
+                if value < best:
+                    value += tables.served[child, there, ranks - 1 - kept, nodes - near]
                     if value < best:
-                        value += tables.served[child, there, ranks - 1 - kept, nodes - near]
-                        best = min(best, value)
-    place = 0 if who < OTHER else 1
+                        best, chosen, left, near_left = value, size, kept, near
     for part in range(1, ranks + 1):
         for near in range(nodes + 1):
-            price = tables.entered[place, part, nodes - near]
-            if price < best:
-                best = min(best, price + tables.inside[who, cell, ranks - part, near])
-    return best
+            value = tables.entered[0 if who < OTHER else 1, part, nodes - near]
+            if value < best:
+                value += tables.inside[who, cell, ranks - part, near]
+                if value < best:
+                    best, chosen, left, near_left = value, -1, ranks - part, near
+    return best, chosen, left, near_left
 
 
-def _entered(sends: Sends, tables: Tables, place: int, link: int, part: int, nodes: int) -> float:
-    """The cheapest way to enter a node once more, for a part of its ranks and so many nodes behind them."""
-    best, last = math.inf, tables.across.shape[1] - 1
-    child = MATE if place == 0 else OTHER
-    for cell in range(sends.soonest[link], last):
-        if not _is_later(sends, link, cell, last):
-            continue
-        for size in range(sends.cost.shape[1]):
-            price = sends.cost[link, size, cell]
-            if price < best:
-                there = cell + sends.lasts[link, size]
-                best = min(best, price + tables.served[child, there, part - 1, nodes])
-    return best
+def _entered(
+    sends: Sends, tables: Tables, first: int, place: int, part: int, nodes: int
+) -> tuple[float, int, int, int]:
+    """The cheapest way to enter a node once more, for a part of its ranks and so many nodes behind them.
+
+    `place` : 0 for the node of the root, 1 for others. Returns what it costs with all that follows, its
+    class, size and cell.
+    """
+    best, chosen, of_size, at, child = math.inf, 0, 0, 0, MATE if place == 0 else OTHER
+    for link in range(BACK if place == 0 else ACROSS + first, BACK + 1 if place == 0 else BACK):
+        for cell in range(sends.soonest[link], sends.cost.shape[2]):
+            for size in range(sends.cost.shape[1]):
+                price = sends.cost[link, size, cell]
+                if price < best:
+                    value = price + tables.served[child, cell + sends.lasts[link, size], part - 1, nodes]
+                    if value < best:
+                        best, chosen, of_size, at = value, link, size, cell
+    return best, chosen, of_size, at
 
 
 def _serve(sends: Sends, tables: Tables, first: int) -> None:
@@ -127,24 +136,23 @@ def _serve(sends: Sends, tables: Tables, first: int) -> None:
                 if behind == 0:
                     tables.across[who, cell, 0] = 0.0
                     continue
-                value = _across(sends, tables, who, cell, behind)
+                value = _across(sends, tables, who, cell, behind)[0]
                 if cell < last:
                     value = min(value, tables.across[who, cell + 1, behind])
                 tables.across[who, cell, behind] = value
         for near in range(ranks):
             if near > 0:
-                if first < OTHER:
-                    tables.entered[0, near, behind] = _entered(sends, tables, 0, BACK, near, behind)
-                for link in range(ACROSS + first, BACK):
-                    value = _entered(sends, tables, 1, link, near, behind)
-                    tables.entered[1, near, behind] = min(tables.entered[1, near, behind], value)
+                for place in range(0 if first < OTHER else 1, 2):
+                    tables.entered[place, near, behind] = _entered(sends, tables, first, place, near, behind)[
+                        0
+                    ]
             for who in range(roles - 1, first - 1, -1):
                 for cell in range(last, -1, -1):
                     value = math.inf
                     if near == 0 and behind == 0:
                         value = 0.0
                     elif near > 0:
-                        value = _inside(sends, tables, who, cell, near, behind)
+                        value = _inside(sends, tables, who, cell, near, behind)[0]
                         if cell < last:
                             value = min(value, tables.inside[who, cell + 1, near, behind])
                     tables.inside[who, cell, near, behind] = value
@@ -153,62 +161,6 @@ def _serve(sends: Sends, tables: Tables, first: int) -> None:
                         value = tables.inside[who, cell, near, behind - mine] + tables.across[who, cell, mine]
                         best = min(best, value)
                     tables.served[who, cell, near, behind] = best
-
-
-def _next_across(sends: Sends, tables: Tables, who: int, cell: int, nodes: int) -> tuple[int, int]:
-    """The size of the cheapest next send across, and how many nodes its sender keeps."""
-    best, chosen, left, link = math.inf, 0, 0, ACROSS + who
-    for size in range(sends.cost.shape[1]):
-        there, free = cell + sends.lasts[link, size], cell + sends.busy[link, size]
-        if sends.cost[link, size, cell] == math.inf:
-            continue
-        for kept in range(nodes):
-            value = sends.cost[link, size, cell] + tables.across[who, free, kept]
-            value += tables.served[OTHER, there, tables.served.shape[2] - 1, nodes - 1 - kept]
-            if value < best:
-                best, chosen, left = value, size, kept
-    return chosen, left
-
-
-def _next_inside(
-    sends: Sends, tables: Tables, who: int, cell: int, ranks: int, nodes: int
-) -> tuple[int, int, int]:
-    """The size of the cheapest next step inside, and how many ranks and nodes remain; size -1: an entry."""
-    best, chosen, left, near_left, child = math.inf, -2, 0, 0, max(who, MATE)
-    for size in range(sends.cost.shape[1]):
-        if cell >= tables.across.shape[1] - 1 or sends.cost[who, size, cell] == math.inf:
-            continue
-        there, free = cell + sends.lasts[who, size], cell + sends.busy[who, size]
-        for kept in range(ranks):
-            for near in range(nodes + 1):
-                value = sends.cost[who, size, cell] + tables.inside[who, free, kept, near]
-                value += tables.served[child, there, ranks - 1 - kept, nodes - near]
-                if value < best:
-                    best, chosen, left, near_left = value, size, kept, near
-    place = 0 if who < OTHER else 1
-    for part in range(1, ranks + 1):
-        for near in range(nodes + 1):
-            value = tables.entered[place, part, nodes - near] + tables.inside[who, cell, ranks - part, near]
-            if value < best:
-                best, chosen, left, near_left = value, -1, ranks - part, near
-    return chosen, left, near_left
-
-
-def _next_entry(
-    sends: Sends, tables: Tables, place: int, first: int, part: int, nodes: int
-) -> tuple[int, int, int]:
-    """The class, cell and size of the cheapest way to enter a node once more."""
-    best, chosen, at, of_size, child = math.inf, 0, 0, 0, MATE if place == 0 else OTHER
-    for link in range(BACK if place == 0 else ACROSS + first, BACK + 1 if place == 0 else BACK):
-        for cell in range(sends.soonest[link], tables.across.shape[1] - 1):
-            for size in range(sends.cost.shape[1]):
-                if sends.cost[link, size, cell] == math.inf:
-                    continue
-                there = cell + sends.lasts[link, size]
-                value = sends.cost[link, size, cell] + tables.served[child, there, part - 1, nodes]
-                if value < best:
-                    best, chosen, at, of_size = value, link, cell, size
-    return chosen, at, of_size
 
 
 def _follow(sends: Sends, tables: Tables, first: int, cell: int, stack: Any, rows: Any) -> int:
@@ -240,10 +192,10 @@ def _follow(sends: Sends, tables: Tables, first: int, cell: int, stack: Any, row
             waits = tables.inside[who, :, ranks, nodes]
             while at < last and waits[at + 1] <= waits[at]:
                 at += 1
-            size, kept, near = _next_inside(sends, tables, who, at, ranks, nodes)
+            _, size, kept, near = _inside(sends, tables, who, at, ranks, nodes)
             if size == -1:
                 place, part = 0 if who < OTHER else 1, ranks - kept
-                link, begins, size = _next_entry(sends, tables, place, first, part, nodes - near)
+                _, link, size, begins = _entered(sends, tables, first, place, part, nodes - near)
                 rows[many] = link, size, begins
                 child, there = MATE if place == 0 else OTHER, begins + sends.lasts[link, size]
                 stack[left] = 0, child, there, part - 1, nodes - near
@@ -261,7 +213,7 @@ def _follow(sends: Sends, tables: Tables, first: int, cell: int, stack: Any, row
             waits = tables.across[who, :, nodes]
             while at < last and waits[at + 1] <= waits[at]:
                 at += 1
-            size, kept = _next_across(sends, tables, who, at, nodes)
+            _, size, kept = _across(sends, tables, who, at, nodes)
             rows[many] = ACROSS + who, size, at
             many += 1
             there = at + sends.lasts[ACROSS + who, size]
@@ -273,5 +225,5 @@ def _follow(sends: Sends, tables: Tables, first: int, cell: int, stack: Any, row
     return many
 
 
-serve = Loop(_serve, (_is_later, _across, _inside, _entered), eager=True)
-follow = Loop(_follow, (_next_across, _next_inside, _next_entry), eager=True)
+serve = Loop(_serve, (_across, _inside, _entered), eager=True)
+follow = Loop(_follow, (_across, _inside, _entered), eager=True)

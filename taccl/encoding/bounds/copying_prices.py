@@ -27,7 +27,7 @@ from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
 from taccl.support.budget import Budget
 
-#: More rows than those are all: loops are compiled whatever the machine, as a call makes millions of steps.
+#: So many rows that loops are compiled on any machine, however small: a call takes millions of steps.
 _COMPILED = 10**6
 
 
