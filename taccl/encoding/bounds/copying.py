@@ -212,7 +212,7 @@ def _is_machine_code(budget: Budget) -> bool:
 
 
 def _is_of_one_root(problem: Problem) -> bool:
-    """Whether `fan-out` says as much sooner: of what one rank has for several nodes, or wants of them."""
+    """Whether one rank has all that several nodes want, or wants it: `fan-out` often says as much, sooner."""
     collective = problem.collective
     ends = collective.outputs if collective.is_reduction else collective.inputs
     return problem.topology.num_nodes > 1 and len(np.unique(ends.rank)) == 1
