@@ -18,7 +18,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import product
+from itertools import combinations_with_replacement, product
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,8 +34,12 @@ from taccl.encoding.engines.textbook.grid import (
 )
 from taccl.encoding.engines.textbook.line import LineAlgorithm, Lines, hops, joined
 from taccl.encoding.engines.textbook.parts import Parts
-from taccl.encoding.engines.textbook.sends import Ragged, Sends, in_turn
-from taccl.encoding.engines.textbook.tuning import GATEWAYS_MOST_SENDS
+from taccl.encoding.engines.textbook.sends import Ragged, Sends, in_turn, together
+from taccl.encoding.engines.textbook.tuning import (
+    GATEWAYS_MOST_SENDS,
+    GATEWAYS_OF_SO_MANY_TURNS,
+    GATEWAYS_TURNS,
+)
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.problem import Problem
 
@@ -104,36 +109,63 @@ class _Gateways:
         return np.where(is_own, 0, step) if self.apart else step
 
 
+class _Turn(NamedTuple):
+    """Other nodes that are served at once, and the gateways of a node to each of them."""
+
+    served: int
+    many: int
+
+
 @dataclass(frozen=True, eq=False)
 class _CopyGateways:
     """An AllGather in which each node's data crosses to another one from a few GPUs: each has a team's part.
 
-    It crosses once the team has gathered it, while teams go on gathering from each other.
+    It crosses once the team has gathered it, while teams go on gathering from each other. Other nodes are
+    served in turns: what came in one of them is spread inside while the next one crosses.
 
     Parameters
     ----------
     nodes : shape (num_nodes, ranks of a node).
     gates : the places in a node that may be gateways.
-    many : gateways from a node to each other, one for each team of its GPUs.
+    turns : how many of the other nodes are served one turn after another.
     inside : nodes on axis 0, and the algorithm inside nodes along axis 1.
     """
 
     nodes: IntArray
     gates: IntArray
-    many: int
+    turns: tuple[_Turn, ...]
     inside: GridAlgorithm
 
     def way(self, begin: IntArray, end: IntArray) -> Sends:
-        """All over the node, from its gateways across, and from there all over the other nodes."""
+        """All over the node, from its gateways across, and from there all over the other nodes.
+
+        What has not to be gathered crosses at once, and each turn next to what the one before is spread by.
+        """
+        gathered = self._copies(begin, np.arange(len(begin)))
+        made, first = [gathered], 1
+        step = gathered.num_steps if self.turns[0].many < self.nodes.shape[1] else 0
+        for turn in self.turns:
+            across, copies = self._crossed(begin, first, turn)
+            made += [across.later(step), copies.later(step + 1)]
+            first, step = first + turn.served, step + copies.num_steps
+        return together(made)
+
+    def summed(self, begin: IntArray, end: IntArray) -> Sends:
+        """The same backwards, as sums, and then copies of these."""
+        copies = self.way(begin, end)
+        return in_turn([copies.backwards(), copies])
+
+    def _crossed(self, begin: IntArray, first: int, turn: _Turn) -> tuple[Sends, Sends]:
+        """To the nodes of a turn, the first of them so many on, and all over these."""
         nodes, gpus = self.nodes.shape
         node, gpu = np.divmod(np.argsort(self.nodes.ravel())[begin], gpus)
-        before, unit = np.indices((nodes - 1, len(begin))).reshape(2, -1)
-        team = gpu[unit] * self.many // gpus
-        gateway = gate_of_team(self.gates, team, self.many, before, nodes - 1)
+        after, unit = np.indices((turn.served, len(begin))).reshape(2, -1)
+        team = gpu[unit] * turn.many // gpus
+        gateway = gate_of_team(self.gates, team, turn.many, after, turn.served)
         out = self.nodes[node[unit], gateway]
-        into = self.nodes[(node[unit] + before + 1) % nodes, gateway]
+        into = self.nodes[(node[unit] + first + after) % nodes, gateway]
         across = Sends.of(hops(0, out, into, np.arange(len(unit))), Ragged.one_each(unit), self.nodes.size)
-        return in_turn([self._copies(begin, np.arange(len(begin))), across, self._copies(into, unit)])
+        return across, self._copies(into, unit)
 
     def _copies(self, at: IntArray, units: IntArray) -> Sends:
         """From these ranks to all of their nodes."""
@@ -142,38 +174,65 @@ class _CopyGateways:
         return Sends.of(self.inside.on_lines(axis, spread, at), Ragged.one_each(units), self.nodes.size)
 
 
+def in_turns(others: int, gates: int, gpus: int) -> Iterator[tuple[_Turn, ...]]:
+    """How so many other nodes are served: at once, or in several turns in which each gate crosses once."""
+    sends = -(-others // gates)  # the fewest with which all nodes are served at once
+    if (many := gates * sends // others) < gpus:
+        yield (_Turn(others, many),)
+    for count in range(2, GATEWAYS_TURNS + 1):
+        some = [each for each in _in_so_many(count, others, gates) if each[0].many < gpus]
+        some.sort(key=lambda each: sum(1 / turn.many for turn in each))  # what a gate carries
+        yield from some[:GATEWAYS_OF_SO_MANY_TURNS]
+
+
+def _in_so_many(count: int, others: int, gates: int) -> list[tuple[_Turn, ...]]:
+    """Turns of which all but one keep all gates busy; the last has least, for that is to be spread soon."""
+    full = [each for each in range(1, gates + 1) if gates % each == 0]
+    found = dict[tuple[int, ...], None]()
+    for served in combinations_with_replacement(full, count - 1):
+        if 0 < (left := others - sum(served)) <= gates:
+            found[tuple(sorted((*served, left), reverse=True))] = None
+    return [tuple(_Turn(each, gates // each) for each in served) for served in found]
+
+
 def by_copy_gateways(
     problem: Problem, parts: Parts, spreads: Lines, cube: LineAlgorithm
 ) -> Iterator[Algorithm]:
-    """For what is spread from all over several nodes of one size.
+    """For what is spread from all over several nodes of one size, and for sums of all for all.
 
     `spreads` : algorithms for this many ranks; `cube` : one along the axes of a cube.
     """
-    if parts.kind != "spread" or not parts.is_between_all(problem.num_ranks):
+    if parts.kind == "routed" or not parts.is_between_all(problem.num_ranks):
         return
     for nodes, gates in gated_nodes(problem.topology):
-        others, gpus = len(nodes) - 1, nodes.shape[1]
+        gpus, to = nodes.shape[1], one_of(problem.topology, nodes)
         plans: list[tuple[GridAlgorithm, ...]] = [
             (GridAlgorithm(nodes, ((1, inside),)),) for inside in spreads(gpus)
         ]
-        for turns in cubes_turned(gpus):
-            plans.append(tuple(GridAlgorithm(nodes[:, turn], ((1, cube),)) for turn in turns))
-        sends = -(-others // len(gates))  # the fewest with which all nodes are served
-        many = len(gates) * sends // others
-        for insides in plans if many < gpus else ():
-            inside = insides[0].stages[0][1]
-            several = f"{len(insides)} routes: " if len(insides) > 1 else ""
-            to = one_of(problem.topology, nodes)
-            name = f"{several}{many} of {len(gates)} gateways to {to}, {inside.name} inside"
-            yield InVariants(
-                *(name, parts.num_parts * problem.num_ranks),
-                moves=problem.num_ranks * (2 * inside.sends(gpus) + sends),
-                crossing=problem.num_ranks * sends,
-                routes=tuple(_CopyGateways(nodes, gates, many, each).way for each in insides),
-                first=np.arange(problem.num_ranks),
-                is_combined=len(insides) > 1,
-                of_libraries=False,
-            )
+        for orders in cubes_turned(gpus):
+            plans.append(tuple(GridAlgorithm(nodes[:, order], ((1, cube),)) for order in orders))
+        for turns, insides in product(in_turns(len(nodes) - 1, len(gates), gpus), plans):
+            yield _of_copies([_CopyGateways(nodes, gates, turns, each) for each in insides], parts, to)
+
+
+def _of_copies(routes: list[_CopyGateways], parts: Parts, to: str) -> Algorithm:
+    """The algorithm of such routes; `to` : a node or a door, in its name."""
+    gates, turns, inside = len(routes[0].gates), routes[0].turns, routes[0].inside.stages[0][1]
+    several = f"{len(routes)} routes: " if len(routes) > 1 else ""
+    numbers = ", then ".join(f"{turn.many}" for turn in turns)
+    ranks, gpus = routes[0].nodes.size, routes[0].nodes.shape[1]
+    crossing = ranks * sum(-(-turn.served * turn.many // gates) for turn in turns)
+    moves, is_summed = ranks * (1 + len(turns)) * inside.sends(gpus) + crossing, parts.kind == "summed"
+    return InVariants(
+        f"{several}{numbers} of {gates} gateways to {to}, {inside.name} inside",
+        rows=parts.num_parts * ranks * (1 + is_summed),
+        moves=moves * (1 + is_summed),
+        crossing=crossing * (1 + is_summed),
+        routes=tuple(each.summed if is_summed else each.way for each in routes),
+        first=np.arange(ranks),
+        is_combined=len(routes) > 1,
+        of_libraries=False,
+    )
 
 
 def by_gateways(problem: Problem, parts: Parts, routes: Lines) -> Iterator[Algorithm]:

@@ -96,6 +96,8 @@ CELLS_AS_WRITTEN = 24
 
 #: With more sends across from each GPU than this, rails are mostly as good.
 GATEWAYS_MOST_SENDS = 4
+#: In how many turns copies cross at most, and in how many ways of so many turns.
+GATEWAYS_TURNS, GATEWAYS_OF_SO_MANY_TURNS = 4, 2
 
 # --- grid
 

@@ -10,6 +10,7 @@ from small_problems import machine, problem
 from textbook_machines import railed_nodes
 
 from taccl.encoding.engines.textbook.engine import by_name
+from taccl.encoding.engines.textbook.gateways import in_turns
 from taccl.encoding.engines.textbook.grid import by_shared_ports, gate_of_team
 from taccl.encoding.instance import Instance
 from taccl.model.network import LogicalTopology
@@ -33,6 +34,41 @@ def test_what_goes_from_rank_to_rank_is_dealt_out_in_the_team_of_its_end() -> No
     assert schedule is not None
     schedule.check()
     assert schedule.makespan_us == pytest.approx(2 + 5 + 1, abs=0.5)
+
+
+def behind_nics(nodes: int, size: int) -> LogicalTopology:
+    """The same, where each rank has a NIC that sends to one other node after another."""
+    railed = railed_nodes(nodes, size)
+    links = zip(*(each.tolist() for each in (railed.src, railed.dst)), strict=True)
+    rows = [(a, b, 1.0, 1.0) if a // size == b // size else (a, b, 5.0, 10.0) for a, b in links]
+    nics = [
+        [at for at, (a, b, *_) in enumerate(rows) if a == rank and b // size != a // size]
+        for rank in range(railed.num_ranks)
+    ]
+    return machine(railed.num_ranks, rows, node_of=railed.node_of.tolist(), shared=nics)
+
+
+@pytest.mark.parametrize(
+    ("collective", "times"), [("allgather", 1), ("reducescatter", 1), ("allreduce", 2)]
+)
+def test_nodes_are_served_in_turns_and_what_came_is_spread_meanwhile(collective: str, times: int) -> None:
+    """Of three other nodes of four: pairs cross to two (2 + 25), and all to one (15), which is spread (5)."""
+    stated = problem(behind_nics(4, 4), collective)
+    schedule = by_name(Instance(stated), "2, then 4 of 4 gateways to a node, recursive doubling inside")
+    assert schedule is not None
+    schedule.check()
+    assert schedule.makespan_us == pytest.approx(times * (2 + 25 + 15 + 5))
+
+
+@given(st.integers(2, 20), st.sampled_from([1, 2, 3, 4, 6, 8]))
+def test_turns_serve_each_other_node_once_and_a_gate_crosses_once_in_each(others: int, gates: int) -> None:
+    for turns in in_turns(others, gates, gates):
+        assert sum(turn.served for turn in turns) == others
+        for turn in turns if len(turns) > 1 else ():
+            assert turn.served * turn.many <= gates
+        carried = [gates / turn.many for turn in turns]
+        assert carried == sorted(carried, reverse=True)
+        assert sum(turn.served * turn.many < gates for turn in turns) <= 1
 
 
 def at_two_cpus(size: int) -> LogicalTopology:
