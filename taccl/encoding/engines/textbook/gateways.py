@@ -10,6 +10,10 @@ links inside and across nodes are busy side by side. A gateway's own chunks can 
 and those for the GPU on the other side after them. On rails, some nodes' chunks cross where they begin, and
 are dealt out; the others go inside to the rail of their end, while those cross.
 
+Between the two, other nodes are served in *turns*: of seven four by two gateways each, then two by four, then
+one by all eight, three sends of four, two and one GPUs' data. While one turn crosses, what is for the next is
+gathered, and what came in the one before is dealt out.
+
 Sources: Karonis et al., "Exploiting hierarchy in parallel computer networks to optimize collective operation
 performance", IPDPS 2000 (one rank for its node); Bruck et al., IEEE TPDS 8 (1997) (fewer and larger sends).
 """
@@ -47,6 +51,13 @@ from taccl.model.problem import Problem
 _APART = ("nothing apart", "own first", "own first, last apart")
 
 
+class _Turn(NamedTuple):
+    """Other nodes that are served at once, and the gateways of a node to each of them."""
+
+    served: int
+    many: int
+
+
 @dataclass(frozen=True, eq=False)
 class _Gateways:
     """Which GPUs send to which node, and what happens inside.
@@ -56,7 +67,7 @@ class _Gateways:
     grid : nodes on axis 0, their ranks on axis 1, with the algorithm inside nodes along axis 1.
     gates : the places in a node that may be gateways.
     to : a node or a door, in its name.
-    many : gateways from a node to each other, one for each team of its GPUs.
+    turns : how many of the other nodes are served one turn after another.
     near : how many of the nodes that follow are served by gateways next to where chunks begin, the others
         by those next to where they end; with rails, these follow on those. -1: half of each node's chunks.
     apart : what crosses apart, as in `_APART`; not on rails.
@@ -65,7 +76,7 @@ class _Gateways:
     grid: GridAlgorithm
     gates: IntArray
     to: str
-    many: int
+    turns: tuple[_Turn, ...]
     near: int
     apart: int = 0
 
@@ -73,7 +84,8 @@ class _Gateways:
     def name(self) -> str:
         sides = {0: "by end", self.grid.grid.shape[0] - 1: "by source"}
         side, inside = sides.get(self.near, "by source, then by end"), self.grid.stages[0][1].name
-        words = [f"{self.many} of {len(self.gates)} gateways to {self.to}", side, f"{inside} inside"]
+        many = ", then ".join(f"{turn.many}" for turn in self.turns)
+        words = [f"{many} of {len(self.gates)} gateways to {self.to}", side, f"{inside} inside"]
         return ", ".join((*words, _APART[self.apart]) if self.apart else words)
 
     def way(self, begin: IntArray, end: IntArray) -> Sends:
@@ -83,37 +95,36 @@ class _Gateways:
         (node, gpu), (to_node, to_gpu) = grid.position[begin].T, grid.position[end].T
         distance, units = (to_node - node) % nodes, np.arange(len(begin))
         is_near = distance <= self.near if self.near >= 0 else (gpu + to_gpu) % 2 == 0
-        team = np.where(is_near, gpu, to_gpu) * self.many // gpus
-        gate = gate_of_team(self.gates, team, self.many, distance - 1, nodes - 1)
+        served, many = np.array(self.turns).T
+        # What stays in its node may come last.
+        turn = np.where(distance > 0, np.searchsorted(np.cumsum(served), distance), len(served) - 1)
+        after = (distance - 1 - (np.cumsum(served) - served)[turn]).clip(0)
+        team = np.where(is_near, gpu, to_gpu) * many[turn] // gpus
+        gate = gate_of_team(self.gates, team, many[turn], after, served[turn])
         gateway = np.where(distance > 0, gate, to_gpu)
         assert inside.route is not None
         gather = grid.on_lines(axis, inside.route(gpus, gpu, gateway), begin)
         steps = int(gather.step.max(initial=-1)) + 1
-        step = self._turns(steps, gpu == gateway, gateway == to_gpu, is_near)
+        gather = gather._replace(step=gather.step + steps * turn[gather.block])
+        step = self._steps(steps, gpu == gateway, gateway == to_gpu, is_near) + steps * turn
         order = np.lexsort((distance, step))
         order = order[distance[order] > 0]
         src, dst = (grid.grid[side[order], gateway[order]] for side in (node, to_node))
         across = hops(step[order], src, dst, units[order])
         deal = grid.on_lines(axis, inside.route(gpus, gateway, to_gpu), end)
         # What crosses last is not dealt out: the others are while it crosses.
-        deal = deal._replace(step=deal.step + steps + (self.many < gpus))
+        waits = steps * (1 + turn) + (self.turns[0].many < gpus)
+        deal = deal._replace(step=deal.step + waits[deal.block])
         return Sends.of(joined(gather, across, deal), Ragged.one_each(units), grid.grid.size)
 
-    def _turns(self, steps: int, is_own: BoolArray, is_last: BoolArray, is_near: BoolArray) -> IntArray:
-        """The step in which each unit crosses; `steps` : those of the gathering."""
-        if self.many == self.grid.grid.shape[1]:
+    def _steps(self, steps: int, is_own: BoolArray, is_last: BoolArray, is_near: BoolArray) -> IntArray:
+        """The step in which each unit of the first turn crosses; `steps` : those of the gathering."""
+        if self.turns[0].many == self.grid.grid.shape[1]:
             return np.where(is_near, 0, steps)
         step = (
             np.where(is_last & ~is_own, steps + 1, steps) if self.apart > 1 else np.full(len(is_own), steps)
         )
         return np.where(is_own, 0, step) if self.apart else step
-
-
-class _Turn(NamedTuple):
-    """Other nodes that are served at once, and the gateways of a node to each of them."""
-
-    served: int
-    many: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,7 +259,8 @@ def _routed(problem: Problem, parts: Parts, grid: GridAlgorithm, gates: IntArray
     """With some algorithm inside and some gates: with few sends each, and on rails."""
     (nodes, gpus), inside = grid.grid.shape, grid.stages[0][1]
     others, all_gpus, to = nodes - 1, len(gates) == gpus, one_of(problem.topology, grid.grid)
-    some = [(others, _Gateways(grid, gates, to, gpus, others // 2 or -1))] if all_gpus else []
+    rails = (_Turn(others, gpus),)
+    some = [(others, _Gateways(grid, gates, to, rails, others // 2 or -1))] if all_gpus else []
     fewest = -(-others // len(gates))  # with which all nodes are served
     # Doors may have several sizes, so each is tried with the fewest sends only.
     is_of_nodes = are_nodes(problem.topology, grid.grid)
@@ -258,7 +270,12 @@ def _routed(problem: Problem, parts: Parts, grid: GridAlgorithm, gates: IntArray
         if 0 < many < gpus:
             nears = (0, others // 2, others) if many > 1 else (0,)
             kinds = product(nears, range(3) if more else (0,))
-            some += [(sends, _Gateways(grid, gates, to, many, *each)) for each in kinds]
+            at_once = (_Turn(others, many),)
+            some += [(sends, _Gateways(grid, gates, to, at_once, *each)) for each in kinds]
+    for turns in (each for each in in_turns(others, len(gates), gpus) if len(each) > 1):
+        # By their ends are served the nodes of no turn, of the last one, or of all.
+        for near in (others, others - turns[-1].served, 0):
+            some.append((len(turns), _Gateways(grid, gates, to, turns, near)))
     for sends, gateways in some:
         moves = problem.num_ranks * (2 * inside.sends(gpus) + sends * (gateways.apart + 1))
         rows, first = 3 * parts.num_parts, np.arange(problem.num_ranks)

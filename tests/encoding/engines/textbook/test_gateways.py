@@ -60,6 +60,16 @@ def test_nodes_are_served_in_turns_and_what_came_is_spread_meanwhile(collective:
     assert schedule.makespan_us == pytest.approx(times * (2 + 25 + 15 + 5))
 
 
+def test_what_crosses_in_the_first_turn_is_dealt_out_in_the_last_which_needs_no_dealing() -> None:
+    """Pairs gather (1 + 4), cross to two nodes (5 + 80), and each to one, for which it was gathered (5 + 40)."""
+    stated = problem(behind_nics(4, 4), "alltoall", max_group=100)
+    name = "2, then 4 of 4 gateways to a node, by source, then by end, all-pairs inside"
+    schedule = by_name(Instance(stated), name)
+    assert schedule is not None
+    schedule.check()
+    assert schedule.makespan_us == pytest.approx(5 + 85 + 45)
+
+
 @given(st.integers(2, 20), st.sampled_from([1, 2, 3, 4, 6, 8]))
 def test_turns_serve_each_other_node_once_and_a_gate_crosses_once_in_each(others: int, gates: int) -> None:
     for turns in in_turns(others, gates, gates):
