@@ -7,6 +7,16 @@ node, and the whole machine),
 
 and the same for any number of chunks, with w for a chunk of no size. Chunks of the same sources that are
 wanted by different ranks (Scatter, AlltoAll) are taken for one that all these ranks want: no send is longer.
+
+*Before the last leaves.* In an AllReduce each rank u has a part of k chunks, and all others have to hear of
+each. From when a chunk first leaves u that takes no less than the broadcast time b of one chunk of size s. Of
+P ports that all links out of u share one passes on n = ceil(k / P) of these chunks, in m = ceil(n / G) groups
+of G or fewer. So the last of them begins (m - 1) alpha + (n - g) s beta after the first at least, g being its
+chunks:
+
+    T  >=  (m - 1) alpha + (n - g) s beta + b,
+
+and if P = 1, g - 1 of those in the last group keep the port busy before anything else leaves u: n - 1 in all.
 """
 
 from __future__ import annotations
@@ -46,17 +56,20 @@ def _better(view: View, known_us: float, budget: Budget, any_chunks: bool) -> It
         for region in islice(_regions(view.instance, chunk), 1 if any_chunks else None):
             inside = layer.restricted(region)
             value_us = _informed_us(view, inside, chunk, known_us, budget, apart=False)
-            if value_us > best_us:
-                best_us, last = value_us, (layer, chunk)
-                yield _proof(view, value_us, inside, any_chunks)
+            before_us = 0.0 if any_chunks or not region.all() else _before_last_us(view, chunk)
+            if value_us and value_us + before_us > best_us:
+                best_us, last = value_us + before_us, (layer, chunk, before_us)
+                yield _proof(view, best_us, inside, any_chunks, before_us > 0)
     if last is not None and view.problem.topology.num_nodes > 1:
-        value_us = _informed_us(view, *last, best_us, budget, apart=True)
-        yield _proof(view, value_us, last[0], any_chunks)
+        layer, chunk, before_us = last
+        value_us = _informed_us(view, layer, chunk, best_us, budget, apart=True)
+        if value_us:
+            yield _proof(view, value_us + before_us, layer, any_chunks, before_us > 0)
 
 
-def _proof(view: View, value_us: float, layer: Layer, any_chunks: bool) -> Proof:
-    what = _described(view.instance, layer)
-    witness = f"spread of {what}, {'however small' if any_chunks else 'alone on the network'}"
+def _proof(view: View, value_us: float, layer: Layer, any_chunks: bool, is_last: bool) -> Proof:
+    how = "the last to leave its rank" if is_last else "alone on the network"
+    witness = f"spread of {_described(view.instance, layer)}, {'however small' if any_chunks else how}"
     return BROADCAST_TIME.proof(value_us, witness, any_chunks=any_chunks)
 
 
@@ -103,6 +116,30 @@ def soonest_us(first_us: Callable[[float], float | None], known_us: float) -> fl
     except OutOfBudget:
         pass
     return proved_us
+
+
+def _before_last_us(view: View, chunk: int) -> float:
+    """How long after the first chunk the last of them leaves the rank of this one, at the least."""
+    instance, topology = view.instance, view.problem.topology
+    sets, set_of = instance.demand.source_sets
+    sources = sets[set_of[chunk]]
+    if view.leaving is None or view.backwards or len(sources) != 1 or not topology.is_serial:
+        return 0.0
+    link, port = topology.incidence
+    pairs = np.flatnonzero(topology.src[link] == sources[0])
+    # Each link counts at the port that most of the links out of this rank share.
+    shared = np.bincount(port[pairs], minlength=topology.num_ports)[port[pairs]]
+    order = np.lexsort((port[pairs], -shared, link[pairs]))
+    counted = pairs[order][np.flatnonzero(np.diff(link[pairs][order], prepend=-1))]
+    ports = len(np.unique(port[counted]))
+    if not ports:
+        return 0.0
+    chunks = -(-int(view.leaving[sources[0]]) // ports)
+    largest = min(chunks, view.problem.max_group)
+    alpha_us, beta = topology.alpha_us[link[counted]].min(), topology.pair_betas[counted].min()
+    before = chunks - (1 if ports == 1 else largest)
+    groups = -(-chunks // largest)
+    return float((groups - 1) * alpha_us + max(0, before) * view.problem.chunk_mb * beta)
 
 
 def _classes(instance: Instance) -> list[IntArray]:

@@ -20,6 +20,7 @@ WORDS = {
     "spread of": "collection of",
     "collected first": "given away last",
     "the last gathered": "the first spread",
+    "the last to leave": "the first to be complete at",
 }
 _SAID = re.compile(rf"\b({'|'.join(WORDS)})\b")
 _PAIR = re.compile(r"\bfrom (rank \d+) to (rank \d+)")

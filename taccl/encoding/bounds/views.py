@@ -76,6 +76,8 @@ class View:
     requested : the problem in question as it is, for what is proved of that; only on the first view.
     units : shape (num_chunks,), or None for equal chunks; the size of each chunk of the problem in question,
         in chunks of the relaxed one.
+    leaving : shape (num_ranks,); of how many chunks of the problem in question each rank has what all others
+        have to hear of. None: not all others have to.
     """
 
     instance: Instance
@@ -83,6 +85,7 @@ class View:
     requested: Instance | None = None
     units: FloatArray | None = None
     is_turned: bool = False
+    leaving: IntArray | None = None
 
     @property
     def problem(self) -> Problem:
@@ -125,8 +128,21 @@ def views(instance: Instance) -> tuple[View, ...]:
 def _views(requested: Instance) -> tuple[View, ...]:
     sizes = requested.problem.sizes
     units = None if sizes is None else sizes / sizes.min()
-    first, *others = (replace(view, units=units) for view in _each(requested.once(relaxed_of)))
+    first, *others = (
+        replace(view, units=units, leaving=_leaving(requested.problem.collective, view.is_turned))
+        for view in _each(requested.once(relaxed_of))
+    )
     return (replace(first, requested=requested), *others)
+
+
+def _leaving(collective: Collective, is_turned: bool) -> IntArray | None:
+    """As `View` has it: read backwards, what leaves a rank is what comes to it."""
+    begin = collective.outputs if is_turned else collective.inputs
+    reached = collective.num_sources if is_turned else collective.num_wanted
+    is_of_its_own = collective.reduces if is_turned else collective.reduces | (collective.num_sources == 1)
+    if not (is_of_its_own & (reached == collective.num_ranks)).all():
+        return None
+    return np.bincount(begin.rank, minlength=collective.num_ranks)
 
 
 def relaxed_of(instance: Instance) -> Instance:

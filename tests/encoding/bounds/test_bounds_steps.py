@@ -125,6 +125,23 @@ def test_what_spreads_is_a_chunk_that_all_wait_for_or_else_those_that_move_taken
     assert bound.witness == f"spread of {spread}, alone on the network"
 
 
+@pytest.mark.parametrize(("max_group", "before_us"), [(1, 2 * (1 + 3)), (2, 1 + 2 * 3), (3, 2 * 3)])
+@pytest.mark.parametrize("name", ["broadcast", "reduce", "allreduce"])
+def test_before_the_last_chunk_leaves_a_rank_the_others_keep_its_port_busy(
+    name: str, max_group: int, before_us: float
+) -> None:
+    """Three chunks, an alpha of 1 and a beta of 3: one by itself is with three ranks after two sends."""
+    chunks = 1 if name == "allreduce" else 3
+    stated = problem(one_port(3, 1.0, 3.0), name, chunks, max_group=max_group)
+    (proof,) = (
+        each for each in all_bounds(stated) if each.kind == "broadcast-time" and not each.holds_for_any_chunks
+    )
+    assert is_just_below(proof.value_us, before_us + 2 * (1 + 3))
+    what = "collection of" if name == "reduce" else "spread of"
+    when = "the first to be complete at its rank" if name == "reduce" else "the last to leave its rank"
+    assert proof.witness.startswith(what) and proof.witness.endswith(when)
+
+
 def test_a_gather_collects_what_a_scatter_spreads() -> None:
     proofs = all_bounds(problem(one_port(4, 1.0, 2.0), "gather"))
     assert "collection of the 3 chunks at rank 0 as if they were one, alone on the network" in {
