@@ -190,7 +190,8 @@ def in_turns(others: int, gates: int, gpus: int) -> Iterator[tuple[_Turn, ...]]:
     sends = -(-others // gates)  # the fewest with which all nodes are served at once
     if (many := gates * sends // others) < gpus:
         yield (_Turn(others, many),)
-    for count in range(2, GATEWAYS_TURNS + 1):
+    fewest = max(2, sends)
+    for count in range(fewest, fewest + GATEWAYS_TURNS):
         some = [each for each in _in_so_many(count, others, gates) if each[0].many < gpus]
         some.sort(key=lambda each: sum(1 / turn.many for turn in each))  # what a gate carries
         yield from some[:GATEWAYS_OF_SO_MANY_TURNS]

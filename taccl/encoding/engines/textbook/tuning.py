@@ -96,8 +96,9 @@ CELLS_AS_WRITTEN = 24
 
 #: With more sends across from each GPU than this, rails are mostly as good.
 GATEWAYS_MOST_SENDS = 4
-#: In how many turns copies cross at most, and in how many ways of so many turns.
-GATEWAYS_TURNS, GATEWAYS_OF_SO_MANY_TURNS = 4, 2
+#: How many numbers of turns are tried, from the fewest that serve all nodes on, two at least, and in how many
+#: ways each. dgx-h100 x32, AlltoAll of 4 MB: 119.8 us without, 112.9 in four turns, 108.2 in six.
+GATEWAYS_TURNS, GATEWAYS_OF_SO_MANY_TURNS = 3, 2
 
 # --- grid
 

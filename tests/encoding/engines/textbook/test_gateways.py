@@ -59,7 +59,7 @@ def test_nodes_are_served_in_turns_and_what_came_is_spread_meanwhile(collective:
 
 
 def test_what_crosses_in_the_first_turn_is_dealt_out_in_the_last_which_needs_no_dealing() -> None:
-    """Pairs gather (1 + 4), cross to two nodes (5 + 80), and each, with what it has by then, to one (5 + 40)."""
+    """Pairs gather (1 + 4), cross to two nodes (5 + 80), and all cross to one (5 + 40)."""
     stated = problem(behind_nics(4, 4), "alltoall", max_group=100)
     name = "2, then 4 of 4 gateways to a node, by source, then by end, all-pairs inside"
     schedule = by_name(Instance(stated), name)
