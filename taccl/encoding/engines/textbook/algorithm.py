@@ -18,6 +18,9 @@ Together = Callable[[IntArray], IntArray]
 #: From where some units begin and where they are wanted, what they do; they are numbered as they stand there.
 Way = Callable[[IntArray, IntArray], Sends]
 
+#: In the name of an AllReduce that is an AllGather backwards, and then forwards.
+THERE_AND_BACK = "there and back, "
+
 
 @dataclass(frozen=True, eq=False)
 class Algorithm:

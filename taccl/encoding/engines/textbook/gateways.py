@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from taccl.encoding.engines.textbook.algorithm import Algorithm, InVariants
+from taccl.encoding.engines.textbook.algorithm import THERE_AND_BACK, Algorithm, InVariants
 from taccl.encoding.engines.textbook.grid import (
     GridAlgorithm,
     are_nodes,
@@ -38,7 +38,7 @@ from taccl.encoding.engines.textbook.grid import (
 )
 from taccl.encoding.engines.textbook.line import LineAlgorithm, Lines, hops, joined
 from taccl.encoding.engines.textbook.parts import Parts
-from taccl.encoding.engines.textbook.sends import Ragged, Sends, in_turn, together
+from taccl.encoding.engines.textbook.sends import Ragged, Sends, there_and_back, together
 from taccl.encoding.engines.textbook.tuning import (
     GATEWAYS_MOST_SENDS,
     GATEWAYS_OF_SO_MANY_TURNS,
@@ -163,8 +163,7 @@ class _CopyGateways:
 
     def summed(self, begin: IntArray, end: IntArray) -> Sends:
         """The same backwards, as sums, and then copies of these."""
-        copies = self.way(begin, end)
-        return in_turn([copies.backwards(), copies])
+        return there_and_back(self.way(begin, end))
 
     def _crossed(self, begin: IntArray, first: int, turn: _Turn) -> tuple[Sends, Sends]:
         """To the nodes of a turn, the first of them so many on, and all over these."""
@@ -236,7 +235,7 @@ def _of_copies(routes: list[_CopyGateways], parts: Parts, to: str) -> Algorithm:
     crossing = ranks * sum(-(-turn.served * turn.many // gates) for turn in turns)
     moves, is_summed = ranks * (1 + len(turns)) * inside.sends(gpus) + crossing, parts.kind == "summed"
     return InVariants(
-        f"{several}{numbers} of {gates} gateways to {to}, {inside.name} inside",
+        f"{several}{THERE_AND_BACK * is_summed}{numbers} of {gates} gateways to {to}, {inside.name} inside",
         rows=parts.num_parts * ranks * (1 + is_summed),
         moves=moves * (1 + is_summed),
         crossing=crossing * (1 + is_summed),

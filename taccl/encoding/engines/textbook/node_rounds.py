@@ -19,7 +19,7 @@ from math import prod
 
 import numpy as np
 
-from taccl.encoding.engines.textbook.algorithm import Algorithm, InVariants
+from taccl.encoding.engines.textbook.algorithm import THERE_AND_BACK, Algorithm, InVariants
 from taccl.encoding.engines.textbook.grid import (
     GridAlgorithm,
     factors,
@@ -29,7 +29,7 @@ from taccl.encoding.engines.textbook.grid import (
 )
 from taccl.encoding.engines.textbook.line import AS_IT_IS, LineAlgorithm, Lines, hops
 from taccl.encoding.engines.textbook.parts import Parts
-from taccl.encoding.engines.textbook.sends import Ragged, Sends, in_turn, together
+from taccl.encoding.engines.textbook.sends import Ragged, Sends, in_turn, there_and_back, together
 from taccl.encoding.engines.textbook.tuning import NODE_ROUNDS_MOST, NODE_ROUNDS_RADICES
 from taccl.model.collective import IntArray
 from taccl.model.problem import Problem
@@ -148,6 +148,10 @@ class _CopyRounds:
             unit, holder = np.append(unit, unit[row]), np.append(holder, to)
         return in_turn(made)
 
+    def summed(self, begin: IntArray, end: IntArray) -> Sends:
+        """The same backwards, as sums, and then copies of these."""
+        return there_and_back(self.way(begin, end))
+
     def _copies(self, at: IntArray, units: IntArray) -> Sends:
         """From these ranks to all of their nodes."""
         (axis, algorithm), *_ = self.inside.stages
@@ -220,22 +224,27 @@ def _of_sums(rounds: _SumRounds, parts: Parts, ranks: int) -> Algorithm:
 
 
 def by_copy_rounds(problem: Problem, parts: Parts, spreads: Lines) -> Iterator[Algorithm]:
-    """For what is spread from all over nodes of one size; `spreads` : algorithms for this many ranks."""
-    if parts.kind != "spread" or not parts.is_between_all(problem.num_ranks):
+    """For what is spread from all over nodes of one size, and for sums of all for all.
+
+    `spreads` : algorithms for this many ranks.
+    """
+    if parts.kind == "routed" or not parts.is_between_all(problem.num_ranks):
         return
-    ranks = problem.num_ranks
+    ranks, is_summed = problem.num_ranks, parts.kind == "summed"
     for nodes, gates in gated_nodes(problem.topology):
         gpus = nodes.shape[1]
         for radices in _radices(len(nodes), partial(_are_enough, len(gates))):
             for inside in spreads(gpus):
                 plan = GridAlgorithm(nodes, ((1, inside),))
+                rounds = _CopyRounds(nodes, radices, gates, plan)
                 digits = "x".join(map(str, radices))
                 yield InVariants(
-                    f"rounds of {digits} nodes by {len(gates)} GPUs, {inside.name} inside",
-                    rows=parts.num_parts * ranks,
-                    moves=ranks * ((len(radices) + 1) * inside.sends(gpus) + len(radices)),
-                    crossing=ranks * len(radices),
-                    routes=(_CopyRounds(nodes, radices, gates, plan).way,),
+                    f"{THERE_AND_BACK * is_summed}rounds of {digits} nodes by {len(gates)} GPUs, "
+                    f"{inside.name} inside",
+                    rows=parts.num_parts * ranks * (1 + is_summed),
+                    moves=ranks * ((len(radices) + 1) * inside.sends(gpus) + len(radices)) * (1 + is_summed),
+                    crossing=ranks * len(radices) * (1 + is_summed),
+                    routes=(rounds.summed if is_summed else rounds.way,),
                     first=np.arange(ranks),
                     of_libraries=False,
                 )

@@ -185,3 +185,8 @@ def in_turn(some: Iterable[Sends]) -> Sends:
         moved.append(each.later(first))
         first += each.num_steps
     return together(moved)
+
+
+def there_and_back(copies: Sends) -> Sends:
+    """Sums of what some copies spread, made where that begins by the copies backwards; then the copies."""
+    return in_turn([copies.backwards(), copies])

@@ -48,11 +48,17 @@ def behind_nics(nodes: int, size: int) -> LogicalTopology:
     return machine(railed.num_ranks, rows, node_of=railed.node_of.tolist(), shared=nics)
 
 
-@pytest.mark.parametrize(("collective", "times"), [("allgather", 1), ("reducescatter", 1), ("allreduce", 2)])
-def test_nodes_are_served_in_turns_and_what_came_is_spread_meanwhile(collective: str, times: int) -> None:
+@pytest.mark.parametrize(
+    ("collective", "before", "times"),
+    [("allgather", "", 1), ("reducescatter", "", 1), ("allreduce", "there and back, ", 2)],
+)
+def test_nodes_are_served_in_turns_and_what_came_is_spread_meanwhile(
+    collective: str, before: str, times: int
+) -> None:
     """Of three other nodes of four: pairs cross to two (2 + 25), and all to one (15), which is spread (5)."""
     stated = problem(behind_nics(4, 4), collective)
-    schedule = by_name(Instance(stated), "2, then 4 of 4 gateways to a node, recursive doubling inside")
+    name = f"{before}2, then 4 of 4 gateways to a node, recursive doubling inside"
+    schedule = by_name(Instance(stated), name)
     assert schedule is not None
     schedule.check()
     assert schedule.makespan_us == pytest.approx(times * (2 + 25 + 15 + 5))

@@ -26,6 +26,7 @@ ROUNDS = [
     (9, 2, "allgather", "rounds of 3x3 nodes by 2 GPUs, all-pairs inside", 2),
     (8, 4, "allgather", "rounds of 2x4 nodes by 4 GPUs, recursive doubling inside", 2),
     (9, 2, "reducescatter", "rounds of 3x3 nodes by 2 GPUs, all-pairs inside", 2),
+    (9, 2, "allreduce", "there and back, rounds of 3x3 nodes by 2 GPUs, all-pairs inside", 4),
 ]
 
 
