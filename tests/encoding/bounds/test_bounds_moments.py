@@ -51,10 +51,12 @@ def one_port_each(ranks: int) -> Problem:
 def test_chunks_that_multiply_and_ports_that_take_turns_are_seen_together() -> None:
     """Four sends of 2 us leave the root, and the last one still has to double: 10 us at best.
 
-    Bounds of loads alone say 8; `staged-cut`, which looks at all ranks but the root, says 10 as well.
+    Bounds of loads alone say 8. What leaves the root before its last chunk (`broadcast-time`), and `staged-cut`,
+    which looks at all ranks but the root, say 10 as well.
     """
     stated = one_port_each(4)
-    of_loads = [bound for bound in _OTHERS if not bound.name.startswith("staged")]
+    of_both = ("broadcast-time", "staged-cut", "staged-soon")
+    of_loads = [bound for bound in _OTHERS if bound.name not in of_both]
     before, after = (
         lower_bound(stated, Budget.of_work(_PLENTY), bounds) for bounds in (of_loads, [*of_loads, MOMENTS])
     )
@@ -62,7 +64,7 @@ def test_chunks_that_multiply_and_ports_that_take_turns_are_seen_together() -> N
     assert after.kind == "moments"
     assert 8.6 < after.value_us <= 10.0
     others, _ = with_and_without(stated)
-    assert (others.kind, others.value_us) == ("staged-cut", pytest.approx(10.0))
+    assert (others.kind in of_both, others.value_us) == (True, pytest.approx(10.0))
 
 
 @settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.too_slow])
