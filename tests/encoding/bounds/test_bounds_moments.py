@@ -51,8 +51,8 @@ def one_port_each(ranks: int) -> Problem:
 def test_chunks_that_multiply_and_ports_that_take_turns_are_seen_together() -> None:
     """Four sends of 2 us leave the root, and the last one still has to double: 10 us at best.
 
-    Bounds of loads alone say 8. `broadcast-time`, by what leaves the root before the last, and `staged-cut`, which
-    looks at all ranks but the root, say 10 as well.
+    Bounds of loads alone say 8. `broadcast-time`, by what leaves the root before the last, and `staged-cut`,
+    which looks at all ranks but the root, say 10 as well.
     """
     stated = one_port_each(4)
     of_both = ("broadcast-time", "staged-cut", "staged-soon")
