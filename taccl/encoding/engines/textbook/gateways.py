@@ -41,6 +41,7 @@ from taccl.encoding.engines.textbook.parts import Parts
 from taccl.encoding.engines.textbook.sends import Ragged, Sends, there_and_back, together
 from taccl.encoding.engines.textbook.tuning import (
     GATEWAYS_MOST_SENDS,
+    GATEWAYS_MOST_TURNS,
     GATEWAYS_OF_SO_MANY_TURNS,
     GATEWAYS_TURNS,
 )
@@ -150,11 +151,10 @@ class _CopyGateways:
     def way(self, begin: IntArray, end: IntArray) -> Sends:
         """All over the node, from its gateways across, and from there all over the other nodes.
 
-        What has not to be gathered crosses at once, and each turn next to what the one before is spread by.
+        Each turn crosses next to what the one before is spread by.
         """
-        gathered = self._copies(begin, np.arange(len(begin)))
-        made, first = [gathered], 1
-        step = gathered.num_steps if self.turns[0].many < self.nodes.shape[1] else 0
+        made, first = [self._copies(begin, np.arange(len(begin)))], 1
+        step = made[0].num_steps
         for turn in self.turns:
             across, copies = self._crossed(begin, first, turn)
             made += [across.later(step), copies.later(step + 1)]
@@ -190,7 +190,7 @@ def in_turns(others: int, gates: int, gpus: int) -> Iterator[tuple[_Turn, ...]]:
     if (many := gates * sends // others) < gpus:
         yield (_Turn(others, many),)
     fewest = max(2, sends)
-    for count in range(fewest, fewest + GATEWAYS_TURNS):
+    for count in range(fewest, fewest + GATEWAYS_TURNS) if fewest <= GATEWAYS_MOST_TURNS else ():
         some = [each for each in _in_so_many(count, others, gates) if each[0].many < gpus]
         some.sort(key=lambda each: sum(1 / turn.many for turn in each))  # what a gate carries
         yield from some[:GATEWAYS_OF_SO_MANY_TURNS]

@@ -99,6 +99,8 @@ GATEWAYS_MOST_SENDS = 4
 #: How many numbers of turns are tried, from the fewest that serve all nodes on, two at least, and in how many
 #: ways each. dgx-h100 x32, AlltoAll of 4 MB: 119.8 us without, 112.9 in four turns, 108.2 in six.
 GATEWAYS_TURNS, GATEWAYS_OF_SO_MANY_TURNS = 3, 2
+#: Where nodes need more turns than this, these are mostly rails, and there are many ways.
+GATEWAYS_MOST_TURNS = 8
 
 # --- grid
 
