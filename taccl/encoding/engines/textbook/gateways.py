@@ -223,7 +223,8 @@ def by_copy_gateways(
         for orders in cubes_turned(gpus):
             plans.append(tuple(GridAlgorithm(nodes[:, order], ((1, cube),)) for order in orders))
         for turns, insides in product(in_turns(len(nodes) - 1, len(gates), gpus), plans):
-            yield _of_copies([_CopyGateways(nodes, gates, turns, each) for each in insides], parts, to)
+            if len(turns) == 1 or not insides[0].stages[0][1].is_variant:
+                yield _of_copies([_CopyGateways(nodes, gates, turns, each) for each in insides], parts, to)
 
 
 def _of_copies(routes: list[_CopyGateways], parts: Parts, to: str) -> Algorithm:
@@ -273,9 +274,9 @@ def _routed(problem: Problem, parts: Parts, grid: GridAlgorithm, gates: IntArray
             at_once = (_Turn(others, many),)
             some += [(sends, _Gateways(grid, gates, to, at_once, *each)) for each in kinds]
     for turns in (each for each in in_turns(others, len(gates), gpus) if len(each) > 1):
-        # By their ends are served the nodes of no turn, of the last one, or of all.
-        for near in (others, others - turns[-1].served, 0):
-            some.append((len(turns), _Gateways(grid, gates, to, turns, near)))
+        # What is from one rank is dealt out, what is for one is gathered; else the last turn is for its ends.
+        near = 0 if parts.is_from_one else others - (0 if parts.is_for_one else turns[-1].served)
+        some.append((len(turns), _Gateways(grid, gates, to, turns, near)))
     for sends, gateways in some:
         moves = problem.num_ranks * (2 * inside.sends(gpus) + sends * (gateways.apart + 1))
         rows, first = 3 * parts.num_parts, np.arange(problem.num_ranks)

@@ -71,6 +71,11 @@ class Parts:
         """Whether all chunks start at one rank."""
         return len(np.unique(self.begin)) == 1
 
+    @property
+    def is_for_one(self) -> bool:
+        """Whether all chunks are wanted at one rank."""
+        return self.kind == "routed" and len(np.unique(self.end)) == 1
+
     def cut(self, variants: IntArray, count: int, batches: int, by_end: bool = False) -> Cut:
         """The chunks of each part dealt to `count` variants of an algorithm, and then cut into batches.
 
