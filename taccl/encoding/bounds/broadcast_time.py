@@ -198,8 +198,8 @@ def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
 
 BROADCAST_TIME = Bound(
     name="broadcast-time",
-    about="one chunk, alone on the network: each rank that has it serves one link of a port after the other, "
-    "so ranks at best double (its broadcast time in a postal model)",
+    about="one chunk, alone on the network, or the last to leave its rank: each rank that has it serves one "
+    "link of a port after the other, so ranks at best double (its broadcast time in a postal model)",
     remedy="shorter alphas, or more ports at each rank, so that it has more copies sooner",
     prove=_prove,
     features=RELAXED,
