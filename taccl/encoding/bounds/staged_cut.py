@@ -40,7 +40,7 @@ from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.capacity import name_ports
 from taccl.encoding.bounds.cuts import Crossing, Crossings, Cut, members, narrow_cuts, rank_looks, root_cuts
 from taccl.encoding.bounds.entering import Entering
-from taccl.encoding.bounds.port_turns import Turns
+from taccl.encoding.bounds.port_turns import Routes, Turns
 from taccl.encoding.bounds.staged_copies import CopiesEntering
 from taccl.encoding.bounds.staged_late import late_us
 from taccl.encoding.bounds.staged_one_group import has_one_port, one_group_us
@@ -70,8 +70,10 @@ _MORE = 1e-9
 
 #: What a case proves, microseconds, from what is known; the end of its witness.
 _Case = tuple[Callable[[float], float], str]
-#: What is proved of a crossing beyond what is known, and how.
-_Cases = Callable[[Entering, float], Iterator[tuple[float, str]]]
+#: What a look proves of a crossing beyond what is known, and how.
+_Cases = Callable[["_Look", float, Budget], Iterator[tuple[float, str]]]
+_Entering = CopiesEntering | SumsEntering
+_BY_THEMSELVES = "gathered before and spread after"
 
 
 def staged_cut_bound(
@@ -88,90 +90,127 @@ def staged_cut_bound(
         entering = Crossing(chunks, crossing.links)
         what = f"{format_count(len(chunks), 'sum' if reduces else 'chunk')} {cut.name}"
         cases = partial(_proofs, is_all=crossing is crossings[-1], closer=closer)
-        for value_us, ports, how in _looks(view, cut, entering, cases, known_us, budget):
+        for value_us, ports, how in _proofs_of_looks(view, cut, entering, cases, known_us, budget):
             if value_us > known_us * (1 + _MORE):
                 known_us = value_us
                 through = name_ports(view.problem, ports)
                 yield STAGED_CUT.proof(value_us, f"{what} through {through}, {how}")
 
 
-def _looks(
+class _Look:
+    """A look at a crossing up to a horizon. What it worked out is kept: cut short, it goes on from there."""
+
+    def __init__(self, at: Entering) -> None:
+        self.whole = _entering(at)
+        self._apart: _Entering | None = None
+        self._ports: dict[tuple[bool, bool], Sequence[Routes]] = {}
+        self._ended: set[tuple[bool, str]] = set()
+
+    @property
+    def apart(self) -> _Entering:
+        """The same with what is a node's own and what is others' counted apart."""
+        if self._apart is None:
+            self._apart = _entering(self.whole.at.counted_apart(self.whole.at.budget))
+        return self._apart
+
+    def turns(self, entering: _Entering, shared: bool) -> Turns:
+        """The turns of what enters, as a whole or counted apart, within its budget."""
+        key = entering is self._apart, shared
+        if key not in self._ports:
+            self._ports[key] = entering.turns(shared).ports
+        return Turns(self._ports[key], entering.at.horizon_us, entering.at.budget)
+
+    def value_us(self, entering: _Entering, case: _Case, known_us: float, budget: Budget) -> float:
+        """What a case proves; 0 where it ended before.
+
+        Raises
+        ------
+        OutOfBudget : before that is known. Where time is left, more of it would be of no use.
+        """
+        least_end_us, how = case
+        if (entering is self._apart, how) in self._ended:
+            return 0.0
+        entering.at.budget = budget
+        try:
+            return least_end_us(known_us)
+        finally:
+            if budget.remaining_s():
+                self._ended.add((entering is self._apart, how))
+
+    def by_themselves(self, entering: _Entering) -> _Case:
+        return partial(self._least_end_us, entering, False), _BY_THEMSELVES
+
+    def closer(self, entering: _Entering, is_all: bool) -> Iterator[_Case]:
+        """Closer looks; `is_all` says that these are all chunks that must enter."""
+        at = entering.at
+        yield partial(self._least_end_us, entering, True), "all of a group gathered and spread at once"
+        if not is_all:
+            return
+        if isinstance(entering, SumsEntering):
+            with suppress(OutOfBudget):
+                for first in entering.firsts():
+                    yield first.least_end_us, f"{first.many} collected first"
+            return
+        if not at.at_ends:
+            yield partial(late_us, at), "the last gathered"
+        if has_one_port(at):
+            yield partial(one_group_us, at), "in one group or with one more alpha"
+
+    def _least_end_us(self, entering: _Entering, shared: bool, known_us: float) -> float:
+        return self.turns(entering, shared).least_end_us(entering.need, known_us)
+
+
+def _looks(instance: Instance) -> dict[tuple[bytes, bytes, bytes], list[_Look]]:
+    """By what crosses over which links into which ranks; `instance.once(_looks)`."""
+    return {}
+
+
+def _proofs_of_looks(
     view: View, cut: Cut, crossing: Crossing, cases: _Cases, known_us: float, budget: Budget
 ) -> Iterator[tuple[float, IntArray, str]]:
     """What is proved of a crossing, through which ports, and how: further on where that is the horizon."""
     inside = members(view.problem.num_ranks, cut.ranks)
+    key = inside.tobytes(), crossing.chunks.tobytes(), crossing.links.tobytes()
+    looks = view.instance.once(_looks).setdefault(key, [])
     for _ in range(STAGED_CUT_LOOKS):
-        at = Entering(view, inside, crossing, STAGED_CUT_HORIZON * known_us, budget)
-        for value_us, how in cases(at, known_us):
+        if not looks or looks[-1].whole.at.horizon_us <= known_us:
+            looks[:] = [_Look(Entering(view, inside, crossing, STAGED_CUT_HORIZON * known_us, budget))]
+        at = looks[-1].whole.at
+        for value_us, how in cases(looks[-1], known_us, budget):
             known_us = max(known_us, value_us)
             yield value_us, np.unique(at.port), how
         if known_us < at.horizon_us:
             return
 
 
-def _proofs(at: Entering, known_us: float, is_all: bool, closer: bool) -> Iterator[tuple[float, str]]:
-    """What is proved of a crossing, and how; `is_all` says that these are all chunks that must enter."""
-    budget, how = at.budget, "gathered before and spread after"
-    try:
-        entering, turns = _entering(at)
-        value_us = turns.least_end_us(entering.need, known_us)
-        yield value_us, how
-        if not closer and not at.spans_nodes:
-            return
-    except OutOfBudget:
-        return
-    if at.spans_nodes:
-        known_us, apart = max(known_us, value_us), at.counted_apart(budget.share(STAGED_CUT_SHARE))
-        with suppress(OutOfBudget):
-            of_apart, turns_apart = _entering(apart)
-            value_us = max(value_us, turns_apart.least_end_us(of_apart.need, known_us))
-            at, entering, turns = apart, of_apart, turns_apart
-            yield value_us, how
-    at.budget = budget
-    with suppress(OutOfBudget):
-        if not closer or (not value_us and turns.allow(entering.need, known_us / _CLOSER)):
-            return
-        yield from _closer_proofs(at, entering, max(known_us, value_us), is_all)
-
-
-def _entering(at: Entering) -> tuple[CopiesEntering | SumsEntering, Turns]:
-    """What enters, with its turns on ports where each chunk of a group spreads as if by itself."""
-    is_sum = at.problem.collective.is_reduction
-    entering = SumsEntering(at) if is_sum else CopiesEntering(at)
-    return entering, entering.turns(shared=False)
-
-
-def _closer_proofs(
-    at: Entering, entering: CopiesEntering | SumsEntering, known_us: float, is_all: bool
+def _proofs(
+    look: _Look, known_us: float, budget: Budget, is_all: bool, closer: bool
 ) -> Iterator[tuple[float, str]]:
-    """What closer looks prove beyond what is known, and how."""
-    budget = at.budget
-    for case, how in _closer_looks(at, entering, is_all):
-        at.budget = budget.share(STAGED_CUT_SHARE)
-        try:
-            value_us = case(known_us)
-        except OutOfBudget:
-            continue
-        known_us = max(known_us, value_us)
-        yield value_us, how
+    """What is proved of a crossing, and how; `is_all` says that these are all chunks that must enter."""
+    entering = look.whole
+    with suppress(OutOfBudget):
+        value_us = look.value_us(entering, look.by_themselves(entering), known_us, budget)
+        yield value_us, _BY_THEMSELVES
+        if entering.at.spans_nodes:
+            apart, share, known_us = look.apart, budget.share(STAGED_CUT_SHARE), max(known_us, value_us)
+            with suppress(OutOfBudget):
+                value_us = max(value_us, look.value_us(apart, look.by_themselves(apart), known_us, share))
+                entering = apart
+                yield value_us, _BY_THEMSELVES
+        if not closer:
+            return
+        known_us, entering.at.budget = max(known_us, value_us), budget
+        if not value_us and look.turns(entering, shared=False).allow(entering.need, known_us / _CLOSER):
+            return
+        for case in look.closer(entering, is_all):
+            with suppress(OutOfBudget):
+                value_us = look.value_us(entering, case, known_us, budget.share(STAGED_CUT_SHARE))
+                known_us = max(known_us, value_us)
+                yield value_us, case[1]
 
 
-def _closer_looks(at: Entering, entering: CopiesEntering | SumsEntering, is_all: bool) -> Iterator[_Case]:
-    def together_us(known_us: float) -> float:
-        return entering.turns(shared=True).least_end_us(entering.need, known_us)
-
-    yield together_us, "all of a group gathered and spread at once"
-    if not is_all:
-        return
-    if isinstance(entering, SumsEntering):
-        with suppress(OutOfBudget):
-            for first in entering.firsts():
-                yield first.least_end_us, f"{first.many} collected first"
-        return
-    if not at.at_ends:
-        yield partial(late_us, at), "the last gathered"
-    if has_one_port(at):
-        yield partial(one_group_us, at), "in one group or with one more alpha"
+def _entering(at: Entering) -> _Entering:
+    return SumsEntering(at) if at.problem.collective.is_reduction else CopiesEntering(at)
 
 
 def _one_of_each_look(instance: Instance, cuts: Sequence[Cut]) -> list[Cut]:
@@ -221,6 +260,7 @@ STAGED_CUT = Bound(
     remedy="more or faster links there, or shorter routes to and from there",
     prove=_prove,
     features=RELAXED,
+    goes_on=True,
 )
 
 STAGED_SOON = Bound(

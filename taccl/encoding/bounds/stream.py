@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from taccl.encoding.bounds.bound import Bound, Proof
 from taccl.encoding.bounds.latency import LATENCY, arrival_bound, latency_bound
 from taccl.encoding.bounds.registry import known_bounds
-from taccl.encoding.bounds.tuning import STREAM_AGAIN, STREAM_EARLY, STREAM_LITTLE
+from taccl.encoding.bounds.tuning import STREAM_AGAIN, STREAM_CUT, STREAM_EARLY, STREAM_LITTLE
 from taccl.encoding.bounds.turned import turned
 from taccl.encoding.bounds.views import views
 from taccl.encoding.instance import Instance
@@ -95,7 +95,7 @@ class _Asked:
     @staticmethod
     def of(times: int, had_s: float, left_s: float, said: list[Proof], goes_on: bool) -> _Asked:
         """After it had so much, of which so much is left: what ends early may have said all."""
-        if goes_on and not left_s:
+        if goes_on and left_s <= STREAM_CUT * had_s:
             return _Asked(times, 0.0, had_s, said)
         ended_early = had_s - left_s <= had_s / STREAM_EARLY
         again_s = had_s * (STREAM_EARLY if ended_early else STREAM_AGAIN)

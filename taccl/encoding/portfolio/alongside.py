@@ -60,6 +60,8 @@ class BoundsAlongside:
             bound = self._waiting[asked.index(min(asked))]
             self._waiting.remove(bound)
             yield from self._guarded(bound, self._proved(bound, budget))
+            if bound.goes_on and not budget.remaining_s():
+                self._waiting.append(bound)
 
     def _soonest(self) -> Iterator[Update]:
         yield self._heard(quick_bound(self._instance))
