@@ -28,9 +28,10 @@ import numpy as np
 
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
 from taccl.encoding.bounds.by_node import reach_us
+from taccl.encoding.bounds.counts import sum_of
 from taccl.encoding.bounds.direct import sizeless
 from taccl.encoding.bounds.layer import Distances, Layer
-from taccl.encoding.bounds.steps import OutOfBudget, informed, is_too_large, sum_of
+from taccl.encoding.bounds.steps import OutOfBudget, informed, is_too_large
 from taccl.encoding.bounds.tuning import (
     BROADCAST_TIME_HORIZON,
     BROADCAST_TIME_LOOKS,

@@ -26,9 +26,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from taccl.encoding.bounds.counts import Steps
 from taccl.encoding.bounds.direct import sizeless
 from taccl.encoding.bounds.layer import Distances, Layer, held_at_start, nearest_us
-from taccl.encoding.bounds.steps import OutOfBudget, Steps, gathered, informed
+from taccl.encoding.bounds.steps import OutOfBudget, gathered, informed
 from taccl.encoding.bounds.tuning import BY_NODE_EXCHANGED, BY_NODE_MOST, BY_NODE_SHARE
 from taccl.encoding.instance import Instance
 from taccl.encoding.symmetry.action import Action, action_of

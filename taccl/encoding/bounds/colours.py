@@ -9,12 +9,13 @@ from taccl.model.collective import IntArray
 
 def numbered(*columns: np.ndarray) -> IntArray:
     """Equal rows get equal numbers, from 0 on; shape (num_rows,)."""
-    number = np.zeros(len(columns[0]), dtype=np.int64)
+    order = np.lexsort(columns[::-1])
+    differs = np.zeros(len(order), dtype=np.bool_)
     for column in columns:
-        values, place = np.unique(column, return_inverse=True)
-        key = number * (len(values) + 1) + place.ravel()
-        number = np.unique(key, return_inverse=True)[1].ravel()
-    return np.asarray(number, dtype=np.int64)
+        differs[1:] |= column[order][1:] != column[order][:-1]
+    number = np.empty(len(order), dtype=np.int64)
+    number[order] = np.cumsum(differs)
+    return number
 
 
 def sums(many: int, row: IntArray, class_of: IntArray) -> np.ndarray:

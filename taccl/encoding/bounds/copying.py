@@ -56,10 +56,11 @@ from taccl.encoding.bounds.copying_horizon import Horizon, Sizes, cells_of
 from taccl.encoding.bounds.copying_loop import serve
 from taccl.encoding.bounds.copying_prices import Prices
 from taccl.encoding.bounds.copying_setting import Setting
+from taccl.encoding.bounds.counts import Steps
 from taccl.encoding.bounds.direct import sizeless
 from taccl.encoding.bounds.gather_time import pieces_of
 from taccl.encoding.bounds.layer import Layer, held_at_start, nearest_us
-from taccl.encoding.bounds.steps import OutOfBudget, Steps, gathered, is_too_large
+from taccl.encoding.bounds.steps import OutOfBudget, gathered, is_too_large
 from taccl.encoding.bounds.tuning import (
     COPYING_ANY_S,
     COPYING_ANY_SHARE,

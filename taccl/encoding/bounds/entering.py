@@ -11,10 +11,11 @@ import numpy as np
 
 from taccl.encoding.bounds.by_node import come_us, reach_us
 from taccl.encoding.bounds.capacity import Covers
+from taccl.encoding.bounds.counts import Steps, sum_of
 from taccl.encoding.bounds.cuts import Crossing
 from taccl.encoding.bounds.layer import Distances, Layer, held_at_start, nearest_us
 from taccl.encoding.bounds.port_turns import Routes, StepTable
-from taccl.encoding.bounds.steps import OutOfBudget, Steps, gathered, informed, sum_of
+from taccl.encoding.bounds.steps import Gathering, OutOfBudget, gathered, informed
 from taccl.encoding.bounds.tuning import STAGED_CUT_MOST_ROUTES
 from taccl.encoding.bounds.views import View
 from taccl.encoding.instance import Instance
@@ -52,6 +53,7 @@ class Spreads:
         self._at, self._problem, self._layer = at, instance.problem, layer
         self._want, self._at_ends = want, at_ends
         self._of: dict[tuple[int, int], Steps] = {}
+        self._gathering: dict[int, Gathering] = {}
 
     def of(self, rank: int, many: int) -> Steps:
         """For a number of chunks or some more, starting at a rank."""
@@ -60,11 +62,10 @@ class Spreads:
             held = np.zeros(self._problem.num_ranks, dtype=np.int64)
             held[rank] = size
             most = np.minimum(size, self._want)
-            k = gathered(
-                *(self._problem, self._layer.so_many(size), held, self._at.horizon_us, self._at.budget),
-                enough=most,
-                at_ends=self._at_ends,
-            )
+            if size not in self._gathering:
+                layer = self._layer.so_many(size)
+                self._gathering[size] = Gathering(self._problem, layer, self._at.horizon_us, self._at_ends)
+            k = self._gathering[size].counts(held, self._at.budget, enough=most)
             self._of[rank, size] = sum_of(k, most)
         return self._of[rank, size]
 
@@ -233,16 +234,19 @@ class Entering:
         tables: tuple[_Rows, _Rows] = (_Rows(), _Rows())
         looks: dict[int, dict[object, None]] = {}  # of the links of each port
         known: dict[object, list[_Route]] = {}  # of links that look the same
+        of_ports = 0
         betas = topology.beta_us_per_mb[links], topology.pair_betas[self.pair]
         costs = np.stack([topology.alpha_us[links], *betas, sizes]).T.tolist()
         for index, link in enumerate(links.tolist()):
             src, dst = int(topology.src[link]), int(topology.dst[link])
             of_w = tables[0].number(w[dst])
             key = (*costs[index], of_w, int(self.looks[dst]) if shared else -1, like(src, link))
-            looks.setdefault(int(self.port[index]), {})[key] = None
+            of_port = looks.setdefault(int(self.port[index]), {})
             if key in known:
+                of_ports += 0 if key in of_port else len(known[key])
+                of_port[key] = None
                 continue
-            known[key] = []
+            known[key], of_port[key] = [], None
             counts = np.arange(1, int(sizes[index]) + 1)
             size_mb = counts * self.problem.chunk_mb
             takes = topology.duration_us(np.full(len(counts), link), size_mb).tolist()
@@ -252,7 +256,7 @@ class Entering:
                 for way in crossings(src, link, many):
                     counted = most(many), way.many, way.once, of_w, spread
                     known[key].append((way.from_us, takes[many - 1], busy[many - 1], *counted))
-            of_ports = sum(len(known[each]) for through in looks.values() for each in through)
+            of_ports += len(known[key])
             if of_ports > STAGED_CUT_MOST_ROUTES:
                 raise OutOfBudget
         both = tables[0].table(), tables[1].table()

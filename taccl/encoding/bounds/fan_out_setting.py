@@ -9,10 +9,10 @@ from functools import cached_property
 import numpy as np
 
 from taccl.encoding.bounds.capacity import Cover, Covers
+from taccl.encoding.bounds.counts import Steps
 from taccl.encoding.bounds.cuts import Crossing
 from taccl.encoding.bounds.entering import Entering
 from taccl.encoding.bounds.staged_copies import disjoint_sets
-from taccl.encoding.bounds.steps import Steps
 from taccl.encoding.bounds.views import View
 from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray, IntArray

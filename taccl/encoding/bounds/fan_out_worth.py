@@ -9,8 +9,8 @@ from functools import cached_property
 
 import numpy as np
 
+from taccl.encoding.bounds.counts import Steps
 from taccl.encoding.bounds.fan_out_setting import Link, Port, Setting
-from taccl.encoding.bounds.steps import Steps
 from taccl.encoding.bounds.tuning import (
     FAN_OUT_CELLS,
     FAN_OUT_EACH,

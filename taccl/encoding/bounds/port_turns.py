@@ -19,7 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taccl.encoding.bounds.steps import CLOSE, OutOfBudget, Steps
+from taccl.encoding.bounds.counts import Steps
+from taccl.encoding.bounds.steps import CLOSE, OutOfBudget
 from taccl.encoding.bounds.tuning import (
     PORT_TURNS_AHEAD,
     PORT_TURNS_SOONEST,

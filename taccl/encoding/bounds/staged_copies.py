@@ -28,6 +28,7 @@ So no more than the same sum is held at u by x, on the reversed links, of all ch
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property
@@ -35,10 +36,10 @@ from functools import cached_property
 import numpy as np
 
 from taccl.encoding.bounds.broadcast_time import may_go_equally
+from taccl.encoding.bounds.counts import Steps
 from taccl.encoding.bounds.entering import Entering, Spreads, Way
 from taccl.encoding.bounds.layer import Layer
 from taccl.encoding.bounds.port_turns import Turns
-from taccl.encoding.bounds.steps import Steps
 from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray, IntArray
 
@@ -69,7 +70,7 @@ class CopiesEntering:
         if first_us is None:
             return
         sets, most = self._held_sets[rank], min(many, int(self._sets_on[link]))
-        for time_us in (first_us, *(moment for moment in sets.times if moment > first_us)):
+        for time_us in (first_us, *sets.times[bisect_right(sets.times, first_us) :]):
             count = min(most, sets.at(time_us))
             yield Way(time_us, count, 1)
             if count == most:

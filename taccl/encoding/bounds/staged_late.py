@@ -24,9 +24,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from taccl.encoding.bounds.counts import Steps
 from taccl.encoding.bounds.entering import Entering
 from taccl.encoding.bounds.port_turns import Routes, StepTable, Turns
-from taccl.encoding.bounds.steps import Steps, gathered, port_at_end
+from taccl.encoding.bounds.steps import gathered, port_at_end
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.tolerance import EQUAL
 

@@ -31,8 +31,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from taccl.encoding.bounds.counts import Steps
 from taccl.encoding.bounds.entering import Entering
-from taccl.encoding.bounds.steps import Steps
 from taccl.encoding.bounds.tuning import (
     ONE_GROUP_HORIZON,
     ONE_GROUP_MOST_CHUNKS,

@@ -45,10 +45,11 @@ from functools import cached_property
 
 import numpy as np
 
+from taccl.encoding.bounds.counts import Steps
 from taccl.encoding.bounds.entering import Entering, Spreads, Way
 from taccl.encoding.bounds.layer import Distances
 from taccl.encoding.bounds.port_turns import Turns
-from taccl.encoding.bounds.steps import Steps, gathered, informed
+from taccl.encoding.bounds.steps import gathered, informed
 from taccl.encoding.bounds.tuning import STAGED_CUT_MOST_FIRST_SUMS
 from taccl.model.collective import BoolArray
 from taccl.model.tolerance import EQUAL

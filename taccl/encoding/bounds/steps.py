@@ -51,12 +51,13 @@ are the same. What the counts allow is then never less than what a schedule can 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
+from taccl.encoding.bounds.counts import Steps
 from taccl.encoding.bounds.layer import Layer
 from taccl.encoding.bounds.step_classes import Alike, linked, same_rows
 from taccl.encoding.bounds.step_loops import Chunk, Groups, Limits, Links, gather, inform
@@ -83,67 +84,10 @@ class OutOfBudget(Exception):
     """What was left of the budget did not do."""
 
 
-@dataclass(slots=True)
-class Steps:
-    """A count that only grows: from `times[i]` on, microseconds, it is `counts[i]`; before the first, 0."""
-
-    times: list[float] = field(default_factory=list)
-    counts: list[int] = field(default_factory=list)
-
-    def at(self, time_us: float) -> int:
-        """The count at a moment."""
-        place = bisect_right(self.times, time_us)
-        return self.counts[place - 1] if place else 0
-
-    def first(self, count: int) -> float | None:
-        """When a count is first reached; None: never."""
-        place = bisect_left(self.counts, count)
-        return self.times[place] if place < len(self.times) else None
-
-    @property
-    def last(self) -> int:
-        """The count at the end of what is known."""
-        return self.counts[-1] if self.counts else 0
-
-    def grow(self, time_us: float, count: int) -> None:
-        """Step up to a count that is larger than the last, no sooner than the last step."""
-        self.times.append(time_us)
-        self.counts.append(count)
-
-    def capped(self, most: int) -> Steps:
-        """The same, and no more than so much."""
-        if self.last <= most:
-            return self
-        place = bisect_left(self.counts, most)
-        return Steps([*self.times[: place + 1]], [*self.counts[:place], most])
-
-    def moments(self) -> FloatArray:
-        """When each count from 1 to the last is first reached."""
-        counts = np.array([0, *self.counts], dtype=np.int64)
-        return np.repeat(np.array(self.times, dtype=np.float64), counts[1:] - counts[:-1])
-
-    def key(self) -> tuple[tuple[float, ...], tuple[int, ...]]:
-        """Equal for equal counts."""
-        return tuple(self.times), tuple(self.counts)
-
-
 def is_too_large(problem: Problem) -> bool:
     """Whether there are more links, or pairs of a chunk and a rank, than anybody should work through."""
     pairs = problem.num_chunks * problem.num_ranks
     return problem.topology.num_links > STEPS_MOST_LINKS or pairs > STEPS_MOST_PAIRS
-
-
-def sum_of(counts: Sequence[Steps], most: int | IntArray) -> Steps:
-    """The sum of some counts, of each no more than `most`: a number, or shape (len(counts),)."""
-    caps = np.broadcast_to(most, len(counts)).tolist()
-    total = Steps()
-    for time_us in sorted(
-        {time_us for steps, cap in zip(counts, caps, strict=True) if cap for time_us in steps.times}
-    ):
-        count = sum(min(cap, steps.at(time_us)) for steps, cap in zip(counts, caps, strict=True) if cap)
-        if count > total.last:
-            total.grow(time_us, count)
-    return total
 
 
 def informed(
@@ -217,34 +161,60 @@ def gathered(
     ------
     OutOfBudget : before all these steps are known.
     """
-    most, grid = len(layer.chunks), _Grid.of(problem, horizon_us)
-    links, link, pair = _slots(problem, layer, grid, outgoing=False)
-    if near is not None and most * len(link) > STEPS_MOST_PAIRS:
-        return [_by_shortest_paths(row) for row in near]
-    if at_ends or divisible:
-        links = links._replace(lag_us=np.zeros(len(links.lag_us)))
-    many = layer.many_on()[link]
-    largest = many if divisible else np.minimum(many, problem.max_group)
-    ranks = problem.num_ranks
-    come = [Steps() for _ in range(ranks)] if arrivals is None else arrivals
-    enough = np.full(ranks, most) if enough is None else enough
-    near = [np.empty(0)] * ranks if near is None else [grid.down(row) for row in near]
-    costs = _costs_of_groups(problem, grid, link, pair, largest, many, at_ends, divisible)
-    through = _most_through(layer, links, link, held)
-    begin_with = same_rows(near), same_rows([np.array([*each.times, *each.counts]) for each in come])
-    alike = Alike.of(links, costs[:3], (links.lag_us, through), (held, enough, *begin_with))
-    come = [come[rank] for rank in alike.rank]
-    groups = Groups(
-        *(costs[0][alike.link], costs[1][alike.link], costs[2][alike.link], *costs[3:]),
-        *(through[alike.slot], held[alike.rank].astype(np.int64), enough[alike.rank].astype(np.int64)),
-        *_in_rows([near[rank] for rank in alike.rank]),
-        *_in_rows([np.array(steps.times) for steps in come]),
-        np.concatenate([np.array(steps.counts, dtype=np.int64) for steps in come]),
-    )
-    limits = _limits(at_ends, horizon_us, budget, len(link), gather)
-    rows = _rows(gather, len(alike.link) * most, budget)
-    first, units = gather(rows, links=alike.links(links), groups=groups, most=most, limits=limits)
-    return alike.for_all(_steps(first, units, most, limits, budget))
+    gathering = Gathering(problem, layer, horizon_us, at_ends, divisible)
+    return gathering.counts(held, budget, near, enough, arrivals)
+
+
+class Gathering:
+    """What `gathered` works out before it is known who holds what, so that it is asked for several `held`."""
+
+    def __init__(
+        self, problem: Problem, layer: Layer, horizon_us: float, at_ends: bool, divisible: bool = False
+    ) -> None:
+        self._problem, self._layer, self._horizon_us = problem, layer, horizon_us
+        self._at_ends, self._divisible, self._grid = at_ends, divisible, _Grid.of(problem, horizon_us)
+        self._links, self._link, self._pair = _slots(problem, layer, self._grid, outgoing=False)
+        if at_ends or divisible:
+            self._links = self._links._replace(lag_us=np.zeros(len(self._links.lag_us)))
+
+    @cached_property
+    def _costs(self) -> tuple[IntArray, IntArray, IntArray, IntArray, FloatArray, FloatArray]:
+        many = self._layer.many_on()[self._link]
+        largest = many if self._divisible else np.minimum(many, self._problem.max_group)
+        ends = self._link, self._pair, largest, many
+        return _costs_of_groups(self._problem, self._grid, *ends, self._at_ends, self._divisible)
+
+    def counts(
+        self,
+        held: IntArray,
+        budget: Budget,
+        near: Sequence[FloatArray] | None = None,
+        enough: IntArray | None = None,
+        arrivals: Sequence[Steps] | None = None,
+    ) -> list[Steps]:
+        """As `gathered` has it."""
+        most, links, link = len(self._layer.chunks), self._links, self._link
+        if near is not None and most * len(link) > STEPS_MOST_PAIRS:
+            return [_by_shortest_paths(row) for row in near]
+        ranks = self._problem.num_ranks
+        come = [Steps() for _ in range(ranks)] if arrivals is None else arrivals
+        enough = np.full(ranks, most) if enough is None else enough
+        near = [np.empty(0)] * ranks if near is None else [self._grid.down(row) for row in near]
+        costs, through = self._costs, _most_through(self._layer, links, link, held)
+        begin_with = same_rows(near), same_rows([np.array([*each.times, *each.counts]) for each in come])
+        alike = Alike.of(links, costs[:3], (links.lag_us, through), (held, enough, *begin_with))
+        come = [come[rank] for rank in alike.rank]
+        groups = Groups(
+            *(costs[0][alike.link], costs[1][alike.link], costs[2][alike.link], *costs[3:]),
+            *(through[alike.slot], held[alike.rank].astype(np.int64), enough[alike.rank].astype(np.int64)),
+            *_in_rows([near[rank] for rank in alike.rank]),
+            *_in_rows([np.array(steps.times) for steps in come]),
+            np.concatenate([np.array(steps.counts, dtype=np.int64) for steps in come]),
+        )
+        limits = _limits(self._at_ends, self._horizon_us, budget, len(link), gather)
+        rows = _rows(gather, len(alike.link) * most, budget)
+        first, units = gather(rows, links=alike.links(links), groups=groups, most=most, limits=limits)
+        return alike.for_all(_steps(first, units, most, limits, budget))
 
 
 @dataclass(frozen=True)

@@ -313,6 +313,6 @@ COPYING_ROUNDS, COPYING_MOST_TREES, COPYING_MOST_ROWS, COPYING_KEPT = 60, 24, 40
 COPYING_UNITS, COPYING_UNITS_PER_ENTRY, COPYING_MOST_ENTRIES = 5.0, 2.5e-5, 2e7
 #: No more seconds than this for a number of chunks. Any number has such a part of what is left before that,
 #: where that is more than so many seconds.
-COPYING_MOST_S, COPYING_ANY_SHARE, COPYING_ANY_S = 4.0, 0.2, 2.5
+COPYING_MOST_S, COPYING_ANY_SHARE, COPYING_ANY_S = 6.0, 0.2, 2.5
 #: With fewer seconds than this loops are not compiled.
 COPYING_COMPILING_S = 30.0

@@ -22,6 +22,7 @@ from taccl.encoding.portfolio.lineup import lineup_for
 from taccl.encoding.portfolio.rounds import Rounds
 from taccl.encoding.portfolio.tuning import (
     SOLVE_BOUNDS,
+    SOLVE_BOUNDS_AGAIN,
     SOLVE_BOUNDS_BETWEEN,
     SOLVE_HELPED,
     SOLVE_LEAST_TURN_S,
@@ -109,6 +110,7 @@ class _Search:
     def __init__(self, instance: Instance, options: SearchOptions, budget: Budget, journal: Journal) -> None:
         self._instance, self._options, self._budget, self._journal = instance, options, budget, journal
         self._bounds = BoundsAlongside(instance, journal)
+        self._was_searched = options.known is not None and instance.bound_us > 0
 
     def run(self, requested: Engine | None) -> Iterator[Update]:
         lineup = lineup_for(requested, self._journal.fails)
@@ -165,7 +167,8 @@ class _Search:
         yield replace(first, lower_bound_us=best.lower_bound_us, bound_source=best.bound_source)
         yield from openings
         yield from self._bounds.quick(self._budget)
-        yield from self._bounds.within(self._budget.share(SOLVE_BOUNDS))
+        share = SOLVE_BOUNDS_AGAIN if self._was_searched else SOLVE_BOUNDS
+        yield from self._bounds.within(self._budget.share(share))
 
     def _openings(self) -> Iterator[Update]:
         """What the search begins with, the fastest first: what is known, and what is found at once.
@@ -173,7 +176,7 @@ class _Search:
         An instance that was searched before begins with what it was left with alone.
         """
         known = self._options.known
-        if known is not None and self._instance.bound_us:
+        if known is not None and self._was_searched:
             yield Update("known", known)
             return
         found = self._found_at_once()

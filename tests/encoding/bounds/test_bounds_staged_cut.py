@@ -15,13 +15,14 @@ from studies import examples
 
 from taccl.api import make_problem
 from taccl.encoding.bounds import Proof
+from taccl.encoding.bounds.counts import Steps
 from taccl.encoding.bounds.cuts import Crossings, members, narrow_cuts
 from taccl.encoding.bounds.entering import Entering
 from taccl.encoding.bounds.layer import Layer, held_at_start
 from taccl.encoding.bounds.port_turns import Routes, StepTable, Turns
 from taccl.encoding.bounds.staged_cut import STAGED_CUT
 from taccl.encoding.bounds.staged_one_group import has_one_port, one_group_us
-from taccl.encoding.bounds.steps import OutOfBudget, Steps, gathered
+from taccl.encoding.bounds.steps import OutOfBudget, gathered
 from taccl.encoding.bounds.views import views
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.instance import Instance
@@ -140,6 +141,17 @@ def test_a_budget_that_is_over_proves_nothing_and_breaks_nothing() -> None:
         gathered(stated, layer, held_at_start(instance, layer), 100.0, Budget.of_work(0))
     proofs = [proof for view in views(instance) for proof in STAGED_CUT.prove(view, 30.0, Budget.of_work(3))]
     assert max(proof.value_us for proof in proofs) == 0.0
+
+
+def test_cut_short_it_goes_on_where_it_stopped() -> None:
+    """Twelve units of work are too few for all looks, and looks that ended are not begun again."""
+    stated = problem(behind_one_link(2, 1.0, 10.0, alpha_across=40.0, beta_across=10.0), "allgather")
+    [view], known_us = views(Instance(stated)), [80.0]
+    for _ in range(4):
+        proofs = STAGED_CUT.prove(view, known_us[-1], Budget.of_work(12))
+        known_us.append(max(known_us[-1], *(proof.value_us for proof in proofs)))
+    assert known_us[1] < 85.0
+    assert known_us[-1] == pytest.approx(92.0)
 
 
 def test_in_an_ndv2_node_eight_chunks_from_one_rank_take_what_a_search_proves() -> None:

@@ -15,10 +15,11 @@ from small_problems import full, grid, machine, problem, ring, two_nodes
 from studies import examples
 
 from taccl.encoding.bounds import steps
+from taccl.encoding.bounds.counts import Steps
 from taccl.encoding.bounds.layer import Distances, Layer, held_at_start, nearest_us
 from taccl.encoding.bounds.step_classes import Alike
 from taccl.encoding.bounds.step_loops import Links
-from taccl.encoding.bounds.steps import Steps, gathered, informed
+from taccl.encoding.bounds.steps import gathered, informed
 from taccl.encoding.instance import Instance
 from taccl.model.network import LogicalTopology
 from taccl.model.problem import Problem

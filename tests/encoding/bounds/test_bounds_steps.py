@@ -17,13 +17,14 @@ from taccl.encoding import bounds
 from taccl.encoding.bounds import Proof, View
 from taccl.encoding.bounds.bound import Bound
 from taccl.encoding.bounds.broadcast_time import BROADCAST_TIME
+from taccl.encoding.bounds.counts import Steps
 from taccl.encoding.bounds.cuts import Cut
 from taccl.encoding.bounds.gather_time import GATHER_TIME
 from taccl.encoding.bounds.latency import LATENCY
 from taccl.encoding.bounds.layer import Distances, Layer, held_at_start, nearest_us
 from taccl.encoding.bounds.staged_copies import disjoint_sets
 from taccl.encoding.bounds.staged_cut import staged_cut_bound
-from taccl.encoding.bounds.steps import Steps, gathered, informed, port_at_end
+from taccl.encoding.bounds.steps import gathered, informed, port_at_end
 from taccl.encoding.instance import Instance
 from taccl.model.network import LogicalTopology, Occupancy
 from taccl.model.problem import Problem, RoutingLimits

@@ -26,16 +26,16 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Two bounds, each of which takes ten units of work; whose turn it was, in order."""
     turns: list[str] = []
 
-    def takes_ten(name: str) -> Bound:
+    def takes_ten(name: str, goes_on: bool = False) -> Bound:
         def prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
             turns.append(name)
             budget.spend(10)
             yield Proof(known_us + 1.0, name, name)
 
-        return Bound(name, "an example", "none", prove)
+        return Bound(name, "an example", "none", prove, goes_on=goes_on)
 
     def known(on_fault: object = None) -> Sequence[Bound]:
-        return [takes_ten("first"), takes_ten("second")]
+        return [takes_ten("first"), takes_ten("second", goes_on=True)]
 
     monkeypatch.setattr(alongside, "known_bounds", known)
     return turns
@@ -72,6 +72,20 @@ def test_a_bound_that_was_cut_after_a_small_part_of_the_time_keeps_its_place(ask
     list(BoundsAlongside(instance, Journal()).within(Budget.of_work(5)))
     list(BoundsAlongside(instance, Journal()).within(Budget.of_work(25)))
     assert asked == ["first", "first", "second"]
+
+
+def test_a_bound_that_goes_on_has_another_turn_where_it_was_cut_short(asked: list[str]) -> None:
+    bounds = BoundsAlongside(Instance(problem(full(3), "allgather")), Journal())
+    for _ in range(3):
+        list(bounds.within(Budget.of_work(10)))
+    assert asked == ["first", "second", "second"]
+
+
+def test_a_bound_that_goes_on_was_cut_short_if_little_of_its_time_was_left(asked: list[str]) -> None:
+    instance = Instance(problem(full(3), "allgather"))
+    for work in (10, 13, 11):  # the second has the last two, 3 and 1 more than it takes
+        list(BoundsAlongside(instance, Journal()).within(Budget.of_work(work)))
+    assert asked == ["first", "second", "second"]
 
 
 def test_without_time_none_is_asked(asked: list[str]) -> None:
