@@ -45,6 +45,7 @@ from taccl.encoding.engines.streams.tuning import (
     SLOWER,
     STYLES,
     STYLES_OF_NODES,
+    SURELY,
     TELLING_LOOKS,
 )
 from taccl.encoding.instance import Instance
@@ -181,12 +182,13 @@ def _further_trials(
 ) -> Iterator[tuple[_Case, Schedule]]:
     """The fastest cuts in all styles, the best of these with help from afar, and the best by other seeds."""
     best_us, in_vain = min(took_us.values(), default=math.inf), 0
+    surely_s = (1 - SURELY) * budget.remaining_s()
     cases = sorted(took_us, key=took_us.__getitem__)[:MOST_CASES]
     tried_us = {_Trial(case, _STYLES[0]): took_us[case] for case in cases}
     for number, trials in _rounds(cases, tried_us):
         is_help = 0 < number <= HELP_ROUNDS
         for trial in trials:
-            if in_vain == most_in_vain:
+            if in_vain >= most_in_vain and budget.remaining_s() < surely_s:
                 return
             copies = takes.copies(trial.case, trial.style, seed + number, budget)
             if copies is None:
@@ -213,8 +215,8 @@ def _rounds(
         yield 1, [helped]
         if helped in tried_us:
             styles = [each._replace(help_us=helped.style.help_us) for each in styles]
-    fastest_cut = [case for case in cases[:1] if case.num_nodes > 2]  # chunks go to several other nodes
-    over_nodes = [_Trial(case, style) for case in fastest_cut for style in _STYLES_OF_NODES]
+    to_several = [case for case in cases if case.num_nodes > 2]  # chunks go to several other nodes
+    over_nodes = [_Trial(case, style) for case in to_several for style in _STYLES_OF_NODES]
     coarsest, *finer = sorted(cases, key=lambda case: case.num_chunks)
     yield 0, [*over_nodes[:1], *(_Trial(coarsest, style) for style in styles)]
     # What is far slower in few chunks is so in many, which take longer to try.

@@ -21,7 +21,8 @@ STYLES = (
     (True, 0.01, 8, False),
 )
 #: Next to these where there are two other nodes or more. By two chances, of all with up to 8 chunks as one:
-#: 16 MB on eight dgx-h100 102.9 -> 98.3 us, on four 96.3 -> 93.1; 256 MB 972 -> 906 and 932 -> 873.
+#: 16 MB on eight dgx-h100 102.9 -> 98.3 us, on four 96.3 -> 93.1; 256 MB 972 -> 906 and 932 -> 873. For both
+#: of the best two numbers of chunks: 64 MB on four 270.3 -> 262.0, on eight 283.6 -> 271.4.
 STYLES_OF_NODES = ((False, 0.01, 1, True), (True, 0.01, 2, True), (True, 0.2, 2, True))
 #: How many of the best numbers of chunks are tried in all styles, how many of the best of these pairs by
 #: other chances, how often, and how often in vain: with 24, not 60, torus:4x4 takes 13.9, not 12.7 us (1 MB).
@@ -30,6 +31,9 @@ MOST_CASES, MOST_PAIRS, MOST_ROUNDS, MOST_IN_VAIN = 2, 4, 24, 60
 #: from afar comes next (a Reduce of 256 KB on eight dgx-h100 takes 13.4 us with it, 14.6 without). With 60
 #: bounds come late in 5 s: of 4 MB on one gb200-nvl72 10.1 us, not 15.1.
 FEW_IN_VAIN = 24
+#: Both only after this part of the time: on 32 ranks a trial takes 10 ms. Of 17 cells of 4 to 16 nodes five
+#: are faster so in 8 s, by 0.4 to 3%, none slower.
+SURELY = 0.1
 #: `Style.help_us` as parts of the time without help, for the best few trials. Broadcast of 4 KB takes 4.92 us
 #: without and 4.21 with the first on two dgx-h100, 6.34 and 5.63 on four; of 64 KB on four 8.32 and 7.57.
 HELP = (0.95, 0.89, 0.8)
