@@ -15,7 +15,7 @@ from taccl.encoding.bounds.counts import Steps, sum_of
 from taccl.encoding.bounds.cuts import Crossing
 from taccl.encoding.bounds.layer import Distances, Layer, held_at_start, nearest_us
 from taccl.encoding.bounds.port_turns import Routes, StepTable
-from taccl.encoding.bounds.steps import Gathering, OutOfBudget, gathered, informed
+from taccl.encoding.bounds.steps import Gathering, TooManyRoutes, gathered, informed
 from taccl.encoding.bounds.tuning import STAGED_CUT_MOST_ROUTES
 from taccl.encoding.bounds.views import View
 from taccl.encoding.instance import Instance
@@ -227,7 +227,7 @@ class Entering:
 
         Raises
         ------
-        OutOfBudget : they are too many.
+        OutOfBudget : there is no time for them; `TooManyRoutes`: nobody has.
         """
         topology, links = self.problem.topology, self.crossing.links
         sizes = np.minimum(self.every.many_on()[links], self.problem.max_group)
@@ -258,7 +258,7 @@ class Entering:
                     known[key].append((way.from_us, takes[many - 1], busy[many - 1], *counted))
             of_ports += len(known[key])
             if of_ports > STAGED_CUT_MOST_ROUTES:
-                raise OutOfBudget
+                raise TooManyRoutes
         both = tables[0].table(), tables[1].table()
         routes: dict[tuple[object, ...], Routes] = {}  # of ports that look the same
         for through in map(tuple, looks.values()):

@@ -45,7 +45,7 @@ from taccl.encoding.bounds.staged_copies import CopiesEntering
 from taccl.encoding.bounds.staged_late import late_us
 from taccl.encoding.bounds.staged_one_group import has_one_port, one_group_us
 from taccl.encoding.bounds.staged_sums import SumsEntering
-from taccl.encoding.bounds.steps import OutOfBudget, is_too_large
+from taccl.encoding.bounds.steps import OutOfBudget, TooManyRoutes, is_too_large
 from taccl.encoding.bounds.tuning import (
     STAGED_CUT_HORIZON,
     STAGED_CUT_LOOKS,
@@ -71,7 +71,7 @@ _MORE = 1e-9
 #: What a case proves, microseconds, from what is known; the end of its witness.
 _Case = tuple[Callable[[float], float], str]
 #: What a look proves of a crossing beyond what is known, and how.
-_Cases = Callable[["_Look", float, Budget], Iterator[tuple[float, str]]]
+_Cases = Callable[["Look", float, Budget], Iterator[tuple[float, str]]]
 _Entering = CopiesEntering | SumsEntering
 _BY_THEMSELVES = "gathered before and spread after"
 
@@ -97,7 +97,7 @@ def staged_cut_bound(
                 yield STAGED_CUT.proof(value_us, f"{what} through {through}, {how}")
 
 
-class _Look:
+class Look:
     """A look at a crossing up to a horizon. What it worked out is kept: cut short, it goes on from there."""
 
     def __init__(self, at: Entering) -> None:
@@ -125,17 +125,21 @@ class _Look:
 
         Raises
         ------
-        OutOfBudget : before that is known. Where time is left, more of it would be of no use.
+        OutOfBudget : before that is known.
         """
         least_end_us, how = case
-        if (entering is self._apart, how) in self._ended:
+        name = entering is self._apart, how
+        if name in self._ended:
             return 0.0
         entering.at.budget = budget
         try:
-            return least_end_us(known_us)
-        finally:
-            if budget.remaining_s():
-                self._ended.add((entering is self._apart, how))
+            value_us = least_end_us(known_us)
+        except TooManyRoutes:
+            self._ended.add(name)
+            raise
+        if budget.remaining_s():
+            self._ended.add(name)
+        return value_us
 
     def by_themselves(self, entering: _Entering) -> _Case:
         return partial(self._least_end_us, entering, False), _BY_THEMSELVES
@@ -160,8 +164,8 @@ class _Look:
         return self.turns(entering, shared).least_end_us(entering.need, known_us)
 
 
-def _looks(instance: Instance) -> dict[tuple[bytes, bytes, bytes], list[_Look]]:
-    """By what crosses over which links into which ranks; `instance.once(_looks)`."""
+def _looks(instance: Instance) -> dict[tuple[bool, bytes, bytes, bytes], list[Look]]:
+    """By how the view is read, and what crosses over which links into which ranks; `instance.once(_looks)`."""
     return {}
 
 
@@ -170,11 +174,11 @@ def _proofs_of_looks(
 ) -> Iterator[tuple[float, IntArray, str]]:
     """What is proved of a crossing, through which ports, and how: further on where that is the horizon."""
     inside = members(view.problem.num_ranks, cut.ranks)
-    key = inside.tobytes(), crossing.chunks.tobytes(), crossing.links.tobytes()
+    key = view.backwards, inside.tobytes(), crossing.chunks.tobytes(), crossing.links.tobytes()
     looks = view.instance.once(_looks).setdefault(key, [])
     for _ in range(STAGED_CUT_LOOKS):
         if not looks or looks[-1].whole.at.horizon_us <= known_us:
-            looks[:] = [_Look(Entering(view, inside, crossing, STAGED_CUT_HORIZON * known_us, budget))]
+            looks[:] = [Look(Entering(view, inside, crossing, STAGED_CUT_HORIZON * known_us, budget))]
         at = looks[-1].whole.at
         for value_us, how in cases(looks[-1], known_us, budget):
             known_us = max(known_us, value_us)
@@ -184,7 +188,7 @@ def _proofs_of_looks(
 
 
 def _proofs(
-    look: _Look, known_us: float, budget: Budget, is_all: bool, closer: bool
+    look: Look, known_us: float, budget: Budget, is_all: bool, closer: bool
 ) -> Iterator[tuple[float, str]]:
     """What is proved of a crossing, and how; `is_all` says that these are all chunks that must enter."""
     entering = look.whole

@@ -84,6 +84,10 @@ class OutOfBudget(Exception):
     """What was left of the budget did not do."""
 
 
+class TooManyRoutes(OutOfBudget):
+    """Nor would more of it."""
+
+
 def is_too_large(problem: Problem) -> bool:
     """Whether there are more links, or pairs of a chunk and a rank, than anybody should work through."""
     pairs = problem.num_chunks * problem.num_ranks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -20,9 +21,9 @@ from taccl.encoding.bounds.cuts import Crossings, members, narrow_cuts
 from taccl.encoding.bounds.entering import Entering
 from taccl.encoding.bounds.layer import Layer, held_at_start
 from taccl.encoding.bounds.port_turns import Routes, StepTable, Turns
-from taccl.encoding.bounds.staged_cut import STAGED_CUT
+from taccl.encoding.bounds.staged_cut import STAGED_CUT, Look
 from taccl.encoding.bounds.staged_one_group import has_one_port, one_group_us
-from taccl.encoding.bounds.steps import OutOfBudget, gathered
+from taccl.encoding.bounds.steps import OutOfBudget, TooManyRoutes, gathered
 from taccl.encoding.bounds.views import views
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.instance import Instance
@@ -152,6 +153,26 @@ def test_cut_short_it_goes_on_where_it_stopped() -> None:
         known_us.append(max(known_us[-1], *(proof.value_us for proof in proofs)))
     assert known_us[1] < 85.0
     assert known_us[-1] == pytest.approx(92.0)
+
+
+@pytest.mark.parametrize(("fault", "times"), [(OutOfBudget, 2), (TooManyRoutes, 1)])
+def test_a_case_is_looked_at_again_unless_more_time_is_of_no_use(
+    fault: type[OutOfBudget], times: int
+) -> None:
+    stated = problem(behind_one_link(2, 1.0, 10.0), "allgather")
+    [view], asked = views(Instance(stated)), list[float]()
+    cut, *_ = narrow_cuts(view.instance)
+    inside, [crossing, *_] = members(4, cut.ranks), view.instance.once(Crossings).of(cut)
+    look = Look(Entering(view, inside, crossing, 100.0, _plenty()))
+
+    def case(known_us: float) -> float:
+        asked.append(known_us)
+        raise fault
+
+    for _ in range(2):
+        with suppress(OutOfBudget):
+            look.value_us(look.whole, (case, "an example"), 30.0, _plenty())
+    assert len(asked) == times
 
 
 def test_in_an_ndv2_node_eight_chunks_from_one_rank_take_what_a_search_proves() -> None:
