@@ -165,7 +165,7 @@ class Look:
 
 
 def _looks(instance: Instance) -> dict[tuple[bool, bytes, bytes, bytes], list[Look]]:
-    """By how the view is read, and what crosses over which links into which ranks; `instance.once(_looks)`."""
+    """By how a view is read, and what crosses over which links into which ranks; `instance.once(_looks)`."""
     return {}
 
 
