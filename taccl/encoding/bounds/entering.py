@@ -227,14 +227,15 @@ class Entering:
 
         Raises
         ------
-        OutOfBudget : there is no time for them; `TooManyRoutes`: nobody has.
+        OutOfBudget : before they are known.
+        TooManyRoutes : there are more than STAGED_CUT_MOST_ROUTES.
         """
         topology, links = self.problem.topology, self.crossing.links
         sizes = np.minimum(self.every.many_on()[links], self.problem.max_group)
         tables: tuple[_Rows, _Rows] = (_Rows(), _Rows())
         looks: dict[int, dict[object, None]] = {}  # of the links of each port
         known: dict[object, list[_Route]] = {}  # of links that look the same
-        of_ports = 0
+        num_routes = 0
         betas = topology.beta_us_per_mb[links], topology.pair_betas[self.pair]
         costs = np.stack([topology.alpha_us[links], *betas, sizes]).T.tolist()
         for index, link in enumerate(links.tolist()):
@@ -243,8 +244,9 @@ class Entering:
             key = (*costs[index], of_w, int(self.looks[dst]) if shared else -1, like(src, link))
             of_port = looks.setdefault(int(self.port[index]), {})
             if key in known:
-                of_ports += 0 if key in of_port else len(known[key])
-                of_port[key] = None
+                if key not in of_port:
+                    num_routes += len(known[key])
+                    of_port[key] = None
                 continue
             known[key], of_port[key] = [], None
             counts = np.arange(1, int(sizes[index]) + 1)
@@ -256,8 +258,8 @@ class Entering:
                 for way in crossings(src, link, many):
                     counted = most(many), way.many, way.once, of_w, spread
                     known[key].append((way.from_us, takes[many - 1], busy[many - 1], *counted))
-            of_ports += len(known[key])
-            if of_ports > STAGED_CUT_MOST_ROUTES:
+            num_routes += len(known[key])
+            if num_routes > STAGED_CUT_MOST_ROUTES:
                 raise TooManyRoutes
         both = tables[0].table(), tables[1].table()
         routes: dict[tuple[object, ...], Routes] = {}  # of ports that look the same

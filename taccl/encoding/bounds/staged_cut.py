@@ -67,10 +67,10 @@ _CLOSER = 1.25
 #: What is more by no more than this part is the same.
 _MORE = 1e-9
 
-
-#: What a case proves, microseconds, from what is known; the end of its witness.
+#: A way to prove a bound: from the bound that is known to a larger one (both microseconds, 0: there is none),
+#: and how, which ends the witness and tells the cases of a look apart.
 _Case = tuple[Callable[[float], float], str]
-#: What a look proves of a crossing beyond what is known, and how.
+#: The cases of a look in turn, from the bound that is known: what each proves, and how.
 _Cases = Callable[["Look", float, Budget], Iterator[tuple[float, str]]]
 _Entering = CopiesEntering | SumsEntering
 _BY_THEMSELVES = "gathered before and spread after"
@@ -98,12 +98,16 @@ def staged_cut_bound(
 
 
 class Look:
-    """A look at a crossing up to a horizon. What it worked out is kept: cut short, it goes on from there."""
+    """A look at a crossing up to a horizon.
+
+    What it has worked out is kept, and cases that ended are not worked out again. So a look that was cut short
+    goes on where it stopped.
+    """
 
     def __init__(self, at: Entering) -> None:
         self.whole = _entering(at)
         self._apart: _Entering | None = None
-        self._ports: dict[tuple[bool, bool], Sequence[Routes]] = {}
+        self._ports: dict[tuple[bool, bool], Sequence[Routes] | None] = {}  # None: they are too many
         self._ended: set[tuple[bool, str]] = set()
 
     @property
@@ -114,11 +118,22 @@ class Look:
         return self._apart
 
     def turns(self, entering: _Entering, shared: bool) -> Turns:
-        """The turns of what enters, as a whole or counted apart, within its budget."""
+        """The turns of what enters, as a whole or counted apart, within its budget.
+
+        Raises
+        ------
+        OutOfBudget : before they are known.
+        """
         key = entering is self._apart, shared
         if key not in self._ports:
-            self._ports[key] = entering.turns(shared).ports
-        return Turns(self._ports[key], entering.at.horizon_us, entering.at.budget)
+            try:
+                self._ports[key] = entering.turns(shared).ports
+            except TooManyRoutes:
+                self._ports[key] = None
+        ports = self._ports[key]
+        if ports is None:
+            raise TooManyRoutes
+        return Turns(ports, entering.at.horizon_us, entering.at.budget)
 
     def value_us(self, entering: _Entering, case: _Case, known_us: float, budget: Budget) -> float:
         """What a case proves; 0 where it ended before.
@@ -128,17 +143,12 @@ class Look:
         OutOfBudget : before that is known.
         """
         least_end_us, how = case
-        name = entering is self._apart, how
-        if name in self._ended:
+        if (entering is self._apart, how) in self._ended:
             return 0.0
         entering.at.budget = budget
-        try:
-            value_us = least_end_us(known_us)
-        except TooManyRoutes:
-            self._ended.add(name)
-            raise
+        value_us = least_end_us(known_us)
         if budget.remaining_s():
-            self._ended.add(name)
+            self._ended.add((entering is self._apart, how))
         return value_us
 
     def by_themselves(self, entering: _Entering) -> _Case:
@@ -164,8 +174,8 @@ class Look:
         return self.turns(entering, shared).least_end_us(entering.need, known_us)
 
 
-def _looks(instance: Instance) -> dict[tuple[bool, bytes, bytes, bytes], list[Look]]:
-    """By how a view is read, and what crosses over which links into which ranks; `instance.once(_looks)`."""
+def _looks(instance: Instance) -> dict[tuple[bool, bytes, bytes, bytes], Look]:
+    """The farthest look, by whether a view is read backwards, ranks, chunks, links; `instance.once(_looks)`."""
     return {}
 
 
@@ -175,12 +185,12 @@ def _proofs_of_looks(
     """What is proved of a crossing, through which ports, and how: further on where that is the horizon."""
     inside = members(view.problem.num_ranks, cut.ranks)
     key = view.backwards, inside.tobytes(), crossing.chunks.tobytes(), crossing.links.tobytes()
-    looks = view.instance.once(_looks).setdefault(key, [])
+    looks = view.instance.once(_looks)
     for _ in range(STAGED_CUT_LOOKS):
-        if not looks or looks[-1].whole.at.horizon_us <= known_us:
-            looks[:] = [Look(Entering(view, inside, crossing, STAGED_CUT_HORIZON * known_us, budget))]
-        at = looks[-1].whole.at
-        for value_us, how in cases(looks[-1], known_us, budget):
+        if key not in looks or looks[key].whole.at.horizon_us <= known_us:
+            looks[key] = Look(Entering(view, inside, crossing, STAGED_CUT_HORIZON * known_us, budget))
+        at = looks[key].whole.at
+        for value_us, how in cases(looks[key], known_us, budget):
             known_us = max(known_us, value_us)
             yield value_us, np.unique(at.port), how
         if known_us < at.horizon_us:

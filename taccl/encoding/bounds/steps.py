@@ -85,7 +85,7 @@ class OutOfBudget(Exception):
 
 
 class TooManyRoutes(OutOfBudget):
-    """Nor would more of it."""
+    """There are more routes than are ever looked at, whatever the budget is."""
 
 
 def is_too_large(problem: Problem) -> bool:

@@ -217,8 +217,8 @@ STREAM_AGAIN, STREAM_EARLY = 2.0, 10.0
 #: dearer ones that had none. In 5 s a Scatter of 16 KB on eight DGX H100 asked `gather-time` for 0.14 s,
 #: `fan-out`, which needs 0.4, for 0.01, and then `staged-cut` for 1.3: 5.54 us proved, now 6.74.
 STREAM_LITTLE = 0.25
-#: One that goes on where it was cut short was, where no more than this part of its time was left: what it
-#: shares out among parts leaves some.
+#: A bound that can go on where it stopped counts as cut short if no more than this part of its time was left:
+#: `staged-cut` gives each cut and look a share of what is left, so it never uses all.
 STREAM_CUT = 0.25
 
 # --- strength

@@ -54,7 +54,10 @@ class BoundsAlongside:
             yield from self._guarded(bound, self._best(bound, budget))
 
     def within(self, budget: Budget) -> Iterator[Update]:
-        """What the next bounds say, as many as there is time for: first those that had none to speak of."""
+        """What the next bounds say, as many as there is time for: first those that had none to speak of.
+
+        One that can go on where it was cut short waits for another turn.
+        """
         while self._waiting and (left_s := budget.remaining_s()):
             asked = [times_asked(self._instance, each, left_s) for each in self._waiting]
             bound = self._waiting[asked.index(min(asked))]

@@ -32,8 +32,8 @@ ROUNDS_FOR_A_BUILDER = 0.5
 #: time for. Of 44 cells of the plane in 5 s, most of them open, the mean gap is 18.6% with a quarter, 16.8%
 #: with 0.4, to the bound for any number of chunks 30.0 and 27.4%; schedules take as long.
 SOLVE_BOUNDS, SOLVE_BOUNDS_BETWEEN = 0.4, 1 / 8
-#: The first where the instance was searched before, so engines had their turns. Of 36 open cells in 5 s the
-#: mean gap is 20.7% with 0.4, 20.2% with 0.6; schedules take as long.
+#: In place of SOLVE_BOUNDS where the instance was searched before, as engines have had turns on it. Of 36
+#: open cells of the plane in 5 s the mean gap is 20.7% with 0.4 and 20.2% with 0.6; schedules take as long.
 SOLVE_BOUNDS_AGAIN = 0.6
 #: Where work counts, the machine without helpers has all of it, counted apart, and engines that know helpers
 #: have this part of it once more.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -155,24 +154,39 @@ def test_cut_short_it_goes_on_where_it_stopped() -> None:
     assert known_us[-1] == pytest.approx(92.0)
 
 
-@pytest.mark.parametrize(("fault", "times"), [(OutOfBudget, 2), (TooManyRoutes, 1)])
-def test_a_case_is_looked_at_again_unless_more_time_is_of_no_use(
-    fault: type[OutOfBudget], times: int
-) -> None:
-    stated = problem(behind_one_link(2, 1.0, 10.0), "allgather")
-    [view], asked = views(Instance(stated)), list[float]()
+def look_at_two_pairs() -> Look:
+    """At the crossing into a node of two ranks."""
+    [view] = views(Instance(problem(behind_one_link(2, 1.0, 10.0), "allgather")))
     cut, *_ = narrow_cuts(view.instance)
-    inside, [crossing, *_] = members(4, cut.ranks), view.instance.once(Crossings).of(cut)
-    look = Look(Entering(view, inside, crossing, 100.0, _plenty()))
+    crossing, *_ = view.instance.once(Crossings).of(cut)
+    return Look(Entering(view, members(4, cut.ranks), crossing, 100.0, _plenty()))
+
+
+def test_a_case_that_lacked_work_is_taken_again_even_if_time_was_left() -> None:
+    look, asked = look_at_two_pairs(), list[float]()
 
     def case(known_us: float) -> float:
         asked.append(known_us)
-        raise fault
+        raise OutOfBudget
 
     for _ in range(2):
-        with suppress(OutOfBudget):
+        with pytest.raises(OutOfBudget):
             look.value_us(look.whole, (case, "an example"), 30.0, _plenty())
-    assert len(asked) == times
+    assert len(asked) == 2
+
+
+def test_too_many_routes_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    look, asked = look_at_two_pairs(), list[bool]()
+
+    def turns(shared: bool) -> Turns:
+        asked.append(shared)
+        raise TooManyRoutes
+
+    monkeypatch.setattr(look.whole, "turns", turns)
+    for _ in range(2):
+        with pytest.raises(TooManyRoutes):
+            look.turns(look.whole, shared=True)
+    assert asked == [True]
 
 
 def test_in_an_ndv2_node_eight_chunks_from_one_rank_take_what_a_search_proves() -> None:

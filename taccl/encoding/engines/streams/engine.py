@@ -31,6 +31,7 @@ from taccl.encoding.engines.streams.tuning import (
     HELP,
     HELP_CHUNKS,
     HELP_ROUNDS,
+    LEAST_PART,
     LOOK,
     MOST_CASES,
     MOST_DELIVERED,
@@ -45,7 +46,6 @@ from taccl.encoding.engines.streams.tuning import (
     SLOWER,
     STYLES,
     STYLES_OF_NODES,
-    SURELY,
     TELLING_LOOKS,
 )
 from taccl.encoding.instance import Instance
@@ -182,13 +182,13 @@ def _further_trials(
 ) -> Iterator[tuple[_Case, Schedule]]:
     """The fastest cuts in all styles, the best of these with help from afar, and the best by other seeds."""
     best_us, in_vain = min(took_us.values(), default=math.inf), 0
-    surely_s = (1 - SURELY) * budget.remaining_s()
+    stops_below_s = (1 - LEAST_PART) * budget.remaining_s()
     cases = sorted(took_us, key=took_us.__getitem__)[:MOST_CASES]
     tried_us = {_Trial(case, _STYLES[0]): took_us[case] for case in cases}
     for number, trials in _rounds(cases, tried_us):
         is_help = 0 < number <= HELP_ROUNDS
         for trial in trials:
-            if in_vain >= most_in_vain and budget.remaining_s() < surely_s:
+            if in_vain >= most_in_vain and budget.remaining_s() < stops_below_s:
                 return
             copies = takes.copies(trial.case, trial.style, seed + number, budget)
             if copies is None:

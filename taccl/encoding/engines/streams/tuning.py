@@ -31,9 +31,9 @@ MOST_CASES, MOST_PAIRS, MOST_ROUNDS, MOST_IN_VAIN = 2, 4, 24, 60
 #: from afar comes next (a Reduce of 256 KB on eight dgx-h100 takes 13.4 us with it, 14.6 without). With 60
 #: bounds come late in 5 s: of 4 MB on one gb200-nvl72 10.1 us, not 15.1.
 FEW_IN_VAIN = 24
-#: Both only after this part of the time: on 32 ranks a trial takes 10 ms. Of 17 cells of 4 to 16 nodes five
-#: are faster so in 8 s, by 0.4 to 3%, none slower.
-SURELY = 0.1
+#: Trials in vain end the search once at least this part of its time has passed: on 32 ranks a trial takes 10
+#: ms. Of 17 cells of 4 to 16 nodes five are faster so in 8 s, by 0.4 to 3%, none slower.
+LEAST_PART = 0.1
 #: `Style.help_us` as parts of the time without help, for the best few trials. Broadcast of 4 KB takes 4.92 us
 #: without and 4.21 with the first on two dgx-h100, 6.34 and 5.63 on four; of 64 KB on four 8.32 and 7.57.
 HELP = (0.95, 0.89, 0.8)
