@@ -100,8 +100,8 @@ def staged_cut_bound(
 class Look:
     """A look at a crossing up to a horizon.
 
-    What it has worked out is kept, and cases that ended are not worked out again. So a look that was cut short
-    goes on where it stopped.
+    What it has worked out is kept, and cases that ended are not worked out again. So a look that was cut
+    short goes on where it stopped.
     """
 
     def __init__(self, at: Entering) -> None:
@@ -175,7 +175,7 @@ class Look:
 
 
 def _looks(instance: Instance) -> dict[tuple[bool, bytes, bytes, bytes], Look]:
-    """The farthest look, by whether a view is read backwards, ranks, chunks, links; `instance.once(_looks)`."""
+    """By whether a view is read backwards, ranks, chunks and links; `instance.once(_looks)`."""
     return {}
 
 

@@ -47,12 +47,15 @@ def proofs(
             continue
         left_s = budget.remaining_s()
         before = asked.get(bound.name)
-        if before is not None and left_s < before.again_s:
+        is_done = before is not None and left_s < before.again_s
+        if before is not None and (is_done or bound.goes_on):
             yield from (proof for proof in before.said if proof.holds_for_any_chunks or not any_chunks)
+        if is_done:
             continue
         if not left_s:
             return
-        said: list[Proof] = []
+        # One that goes on does not say again what it said before.
+        said = list(before.said) if before is not None and bound.goes_on else []
         for proof in _asking(instance, bound, budget, any_chunks):
             said.append(proof)
             yield proof

@@ -56,7 +56,7 @@ class BoundsAlongside:
     def within(self, budget: Budget) -> Iterator[Update]:
         """What the next bounds say, as many as there is time for: first those that had none to speak of.
 
-        One that can go on where it was cut short waits for another turn.
+        One that can go on where it stopped, and was at work when time was over, waits for another turn.
         """
         while self._waiting and (left_s := budget.remaining_s()):
             asked = [times_asked(self._instance, each, left_s) for each in self._waiting]

@@ -14,10 +14,12 @@ from small_problems import custom, machine, ndv2_node, problem
 from studies import examples
 
 from taccl.api import make_problem
-from taccl.encoding.bounds import Proof
+from taccl.encoding.bounds import Proof, all_bounds
 from taccl.encoding.bounds.counts import Steps
+from taccl.encoding.bounds.cut import CUT
 from taccl.encoding.bounds.cuts import Crossings, members, narrow_cuts
 from taccl.encoding.bounds.entering import Entering
+from taccl.encoding.bounds.latency import LATENCY
 from taccl.encoding.bounds.layer import Layer, held_at_start
 from taccl.encoding.bounds.port_turns import Routes, StepTable, Turns
 from taccl.encoding.bounds.staged_cut import STAGED_CUT, Look
@@ -152,6 +154,17 @@ def test_cut_short_it_goes_on_where_it_stopped() -> None:
         known_us.append(max(known_us[-1], *(proof.value_us for proof in proofs)))
     assert known_us[1] < 85.0
     assert known_us[-1] == pytest.approx(92.0)
+
+
+def test_asked_again_it_says_what_it_said_before() -> None:
+    """Also where it was cut short, and has nothing to add to that."""
+    machine = behind_one_link(2, 1.0, 10.0, alpha_across=40.0, beta_across=10.0)
+    instance, said_us = Instance(problem(machine, "allgather")), [0.0]
+    for _ in range(5):
+        proofs = all_bounds(instance, Budget.of_work(20), [LATENCY, CUT, STAGED_CUT])
+        said_us.append(max((proof.value_us for proof in proofs if proof.kind == "staged-cut"), default=0.0))
+    assert said_us == sorted(said_us)
+    assert said_us[-1] == said_us[-2] == pytest.approx(92.0)
 
 
 def look_at_two_pairs() -> Look:
