@@ -133,8 +133,8 @@ def _before_last_us(view: View, chunk: int) -> float:
     order = np.lexsort((port[pairs], -shared, link[pairs]))
     counted = pairs[order][np.flatnonzero(np.diff(link[pairs][order], prepend=-1))]
     ports = len(np.unique(port[counted]))
-    if not ports or len(counted) < len(topology.links_from[int(sources[0])]):
-        return 0.0  # some link takes no turns
+    if not ports:
+        return 0.0
     chunks = -(-int(view.leaving[sources[0]]) // ports)
     largest = min(chunks, view.problem.max_group)
     alpha_us, beta = topology.alpha_us[link[counted]].min(), topology.pair_betas[counted].min()

@@ -195,9 +195,11 @@ def schedule_by_policy(
 def _schedule(problem: Problem, state: State) -> Schedule:
     """What was sent."""
     rows = state.count[ROWS]
-    chunk, link, start_us, send = (
-        np.asarray(column[:rows]) for column in (state.chunk, state.link, state.start_us, state.send)
+    # Where the loop runs as it stands these are lists, and an empty list has no type.
+    chunk, link, send = (
+        np.asarray(column[:rows], dtype=np.int64) for column in (state.chunk, state.link, state.send)
     )
+    start_us = np.asarray(state.start_us[:rows], dtype=np.float64)
     starts_us = start_us[np.flatnonzero(np.diff(send, prepend=-1))]
     return of_columns(problem, chunk, link, starts_us, np.zeros(rows, dtype=np.bool_), send)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_problems import full, machine, problem, random_schedules, ring
+from small_problems import custom, full, machine, problem, random_schedules, ring
 from studies import examples
 
 from taccl.encoding.core import list_scheduling
@@ -141,3 +141,11 @@ def test_own_chunks_leave_first_where_that_is_requested() -> None:
         over = [(start_us, chunk) for chunk, link, start_us in rows(schedule) or () if link == 1]
         assert min(over)[1] == 1
         assert len({start_us for start_us, _ in over}) == 2
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_where_each_chunk_is_wanted_only_where_it_is_nothing_is_sent(
+    monkeypatch: pytest.MonkeyPatch, compiled: bool
+) -> None:
+    monkeypatch.setattr(Loop, "is_compiled", compiled)
+    assert rows(passed(Problem(full(3), custom(3, [((0,), (0,), False)]), 1.0), Policy())) == []
