@@ -312,7 +312,7 @@ COPYING_ROUNDS, COPYING_MOST_TREES, COPYING_MOST_ROWS, COPYING_KEPT = 60, 24, 40
 #: four ranks. With more looks than these a round takes half a second.
 COPYING_UNITS, COPYING_UNITS_PER_ENTRY, COPYING_MOST_ENTRIES = 5.0, 2.5e-5, 2e7
 #: No more seconds than this for a number of chunks. Any number has such a part of what is left before that,
-#: where that is more than so many seconds.
+#: where that is more than so many seconds. AllGather of 4 MB on eight DGX H100: 21.4 us in 4 s, 21.7 in 15.
 COPYING_MOST_S, COPYING_ANY_SHARE, COPYING_ANY_S = 6.0, 0.2, 2.5
 #: With fewer seconds than this loops are not compiled.
 COPYING_COMPILING_S = 30.0

@@ -222,6 +222,7 @@ def by_copy_gateways(
         ]
         for orders in cubes_turned(gpus):
             plans.append(tuple(GridAlgorithm(nodes[:, order], ((1, cube),)) for order in orders))
+        # In several turns only what was fastest in some cell of the plane: each takes time from the others.
         for turns, insides in product(in_turns(len(nodes) - 1, len(gates), gpus), plans):
             if len(turns) == 1 or not insides[0].stages[0][1].is_variant:
                 yield _of_copies([_CopyGateways(nodes, gates, turns, each) for each in insides], parts, to)
