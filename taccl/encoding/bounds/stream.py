@@ -45,25 +45,23 @@ def proofs(
     for bound in known_bounds() if bounds is None else bounds:
         if bound.reason_against(instance) or (any_chunks and not bound.has_any_chunks):
             continue
-        left_s = budget.remaining_s()
-        before = asked.get(bound.name)
-        is_done = before is not None and left_s < before.again_s
-        if before is not None and (is_done or bound.goes_on):
+        left_s, before = budget.remaining_s(), asked.get(bound.name, _NEVER)
+        is_done = left_s < before.again_s
+        if is_done or bound.goes_on:  # what goes on does not prove again what it proved before
             yield from (proof for proof in before.said if proof.holds_for_any_chunks or not any_chunks)
         if is_done:
             continue
         if not left_s:
             return
-        # One that goes on does not say again what it said before.
-        said = list(before.said) if before is not None and bound.goes_on else []
+        said = list(before.said) if bound.goes_on else []
         for proof in _asking(instance, bound, budget, any_chunks):
             said.append(proof)
             yield proof
             if math.isinf(proof.value_us):
                 return
         if not any_chunks:
-            times = 1 if before is None else before.times + 1
-            asked[bound.name] = _Asked.of(times, left_s, budget.remaining_s(), said, bound.goes_on)
+            ended_s = budget.remaining_s()
+            asked[bound.name] = _Asked.of(before.times + 1, left_s, ended_s, said, bound.goes_on)
 
 
 def _asking(instance: Instance, bound: Bound, budget: Budget, any_chunks: bool) -> Iterator[Proof]:
@@ -103,6 +101,10 @@ class _Asked:
         ended_early = had_s - left_s <= had_s / STREAM_EARLY
         again_s = had_s * (STREAM_EARLY if ended_early else STREAM_AGAIN)
         return _Asked(times, again_s, math.inf if left_s else had_s, said)
+
+
+#: Of a bound that was not asked yet.
+_NEVER = _Asked(0, 0.0, math.inf, [])
 
 
 def times_asked(instance: Instance, bound: Bound, left_s: float) -> int:
