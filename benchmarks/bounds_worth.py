@@ -49,6 +49,7 @@ MODULES = {
     "strength": ("strength", "spanning", "tree_prices", "helped"),
     "center": ("center",),
     "flow": ("flow", "flow_prices", "whole_flow"),
+    "waits": ("flow_waits",),
     "broadcast-time": ("broadcast_time",),
     "gather-time": ("gather_time",),
     "fan-out": ("fan_out", "fan_out_setting", "fan_out_worth"),

@@ -1,79 +1,83 @@
-r"""The flow bound: how long the ports are busy if chunks could be divided and split over all paths.
+r"""The flow bound: how long ports are busy if chunks could be split over all paths, and what waits meanwhile.
 
-For collectives in which every chunk has one source and one destination (AlltoAll, Scatter, Gather): the
-optimum T of the program in `core/flow.py`, alphas left out (COST_MODEL, lower bound c: the
-multicommodity flow of AlltoAll, aggregated by source).
+For collectives in which every chunk has one source and one destination (AlltoAll, Scatter, Gather):
+COST_MODEL, lower bound c, the multicommodity flow of AlltoAll, aggregated by source.
 
-A solver's objective is right up to its tolerance, which is no proof. Its prices y of the ports are: with
-y >= 0 and sum 1, some port is busy for at least the average load, and every MB from u to v adds at least
-its shortest way under the lengths sum of beta_lp * y_p over the ports p of l. Hence, for any such y,
+The optimum T of the program in `core/flow.py` leaves alphas out, and a solver's objective is right up to its
+tolerance, which is no proof. Its prices y of the ports are: with y >= 0 and sum 1, some port is busy for at
+least the average load, and every MB from u to v adds at least its shortest way under the lengths sum of
+beta_lp * y_p over the ports p of l. Hence, for any such y,
 
     T  >=  sum over u, v of d[u, v] * dist_y(u, v).
 
-Where the program is too large, y is even over all ports, or over those of one speed: the way that all chunks
-have to go at least, divided by all that there is to carry it.
+What is sent in large groups comes late, and small ones pay alphas: with prices of waiting next to those of
+the ports the same says more (`flow_waits`).
+
+Prices are also even over all ports, or over those of one speed: where ports are alike the program may put the
+price on any of them, and where it is too large, these are all that there is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
-from taccl.encoding.bounds.flow_prices import commodities, even_prices, has_flow, lengths, port_prices
+from taccl.encoding.bounds.flow_prices import even_prices, has_many_flows, port_prices
+from taccl.encoding.bounds.flow_waits import Toll, Waits
+from taccl.encoding.bounds.tuning import FLOW_NEAR
 from taccl.encoding.bounds.views import View
 from taccl.encoding.bounds.whole_flow import whole_flow
-from taccl.encoding.core.distance import distances_from, distances_us
 from taccl.encoding.instance import Instance
 from taccl.support.budget import Budget
 
-#: Sums of millions of numbers are rounded by less than this part.
-_ROUNDING = 1e-9
+#: The part of the time for what holds for any number of chunks.
+_ANY = 0.5
+#: Why no schedule is faster than what waits prove.
+_WAITS = "flow of chunks that wait for what is sent with them"
 
 
-def flow_bound(instance: Instance, budget: Budget) -> Proof:
-    """The multicommodity flow bound; 0 where chunks have several sources or destinations."""
-    problem = instance.problem
-    price = port_prices(instance, problem.topology.pair_betas, budget)
-    if price is None:
-        return FLOW.proof(0.0, "no flow bound", any_chunks=True)
-    length = lengths(instance, price, problem.topology.pair_betas * problem.chunk_mb)
-    value_us = sum(
-        float(distances_from(problem.topology, length, rank, usable)[target].sum())
-        for rank, target, usable in commodities(instance)
-    )
-    return FLOW.proof(value_us, "flow of all chunks over all links", any_chunks=True)
+def flows(instance: Instance, budget: Budget) -> list[Waits]:
+    """The flow at prices of the program and at even ones, the best first; those that are nearly as good.
 
-
-def even_flow_bound(instance: Instance, budget: Budget) -> Proof:
-    """The same bound at even prices, of all ports and of those of each speed, the slowest first.
-
-    Any links count as usable by all: a way can only be shorter for that. 0 where chunks have several sources
-    or destinations.
+    None where chunks have several sources or destinations. What was tried with them stays.
     """
-    problem, topology = instance.problem, instance.problem.topology
-    collective, best = problem.collective, FLOW.proof(0.0, "no flow bound", any_chunks=True)
-    if not problem.num_chunks or not topology.num_links or not instance.demand.moves_pairwise:
-        return best
-    for price in even_prices(topology):
-        if not budget.remaining_s():
-            break
-        length = lengths(instance, price, topology.pair_betas * problem.chunk_mb)
-        far = distances_us(topology, length)[collective.source, collective.destination]
-        value_us = float(far[np.isfinite(far)].sum()) * (1 - _ROUNDING)
-        if value_us > best.value_us:
-            best = FLOW.proof(
-                value_us, f"the routes of all chunks through {np.count_nonzero(price)} ports", any_chunks=True
-            )
-    return best
+    problem, known = instance.problem, instance.once(_known)
+    if known or not (problem.num_chunks and problem.topology.num_links and instance.demand.moves_pairwise):
+        return known
+    found = list[Waits]()
+    for price in (port_prices(instance, problem.topology.pair_betas, budget), *even_prices(problem.topology)):
+        if price is not None and (not found or budget.remaining_s()):
+            found.append(Waits(instance, Toll.of(instance, price)))
+    found.sort(key=lambda flow: -flow.alone_us)
+    known += [flow for flow in found if flow.alone_us >= FLOW_NEAR * found[0].alone_us]
+    return known
 
 
-def _prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
-    fluid = (flow_bound if has_flow(view.instance) else even_flow_bound)(view.instance, budget)
-    yield fluid
-    for value_us, witness in whole_flow(view.instance, max(known_us, fluid.value_us), budget):
+def _known(instance: Instance) -> list[Waits]:
+    """Where an instance keeps its flows; `instance.once(_known)`."""
+    return []
+
+
+def _prove_flow(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
+    found = flows(view.instance, budget)
+    alone_us = found[0].alone_us if found else 0.0
+    yield FLOW.proof(alone_us, "flow of all chunks over all links", any_chunks=True)
+    for value_us, witness in whole_flow(view.instance, max(known_us, alone_us), budget):
         yield FLOW.proof(value_us, witness)
+
+
+def _prove_waits(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
+    found = flows(view.instance, budget)
+    if not found:
+        yield WAITS.proof(0.0, "no chunk that goes from one rank to one", any_chunks=True)
+    share = budget.share(_ANY)
+    for flow in found:
+        flow.try_prices(share)
+        yield WAITS.proof(flow.value_us, _WAITS, any_chunks=True)
+    best = max(found, key=lambda flow: flow.value_us, default=None)
+    if best is not None and best.value_us >= FLOW_NEAR * known_us and budget.remaining_s():
+        best.of_whole_chunks.try_prices(budget)
+        yield WAITS.proof(best.of_whole_chunks.value_us, _WAITS)
 
 
 FLOW = Bound(
@@ -83,7 +87,20 @@ FLOW = Bound(
     "each pair of ranks takes a way round or pays an alpha of its own (fixed charge), and who sends seldom "
     "reaches few ranks soon",
     remedy="more or faster links on the busiest routes, shorter alphas, or more --chunks",
-    prove=_prove,
+    prove=_prove_flow,
     features=RELAXED,
     has_any_chunks=True,
+)
+
+WAITS = Bound(
+    name="waits",
+    about="chunks that go from one rank to one wait at each link for all that is sent with them: large "
+    "groups take a chunk longer than there is time, and small ones keep ports busy with alphas",
+    remedy="shorter alphas, fewer links on the way, or more or faster ones on the busiest routes",
+    prove=_prove_waits,
+    features=RELAXED,
+    has_any_chunks=True,
+    is_of_alphas=True,
+    is_late=has_many_flows,
+    goes_on=True,
 )

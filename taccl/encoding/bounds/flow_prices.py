@@ -7,10 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from taccl.encoding.bounds.tuning import FLOW_MAX_FLOWS
+from taccl.encoding.core.distance import distances_from, distances_us
 from taccl.encoding.core.flow import least_busy_flow
 from taccl.encoding.instance import Instance
 from taccl.model.collective import BoolArray, IntArray
 from taccl.model.network import FloatArray, LogicalTopology
+from taccl.model.problem import Problem
 from taccl.support.budget import Budget
 
 #: Ports of this many speeds are looked at, and speeds agree in this many digits.
@@ -19,12 +21,17 @@ _MOST_SPEEDS, _DIGITS = 3, 6
 
 def has_flow(instance: Instance) -> bool:
     """Whether the program is requested: each chunk goes from one rank to one, on a machine not too large."""
-    topology = instance.problem.topology
     return bool(
         instance.problem.num_chunks
         and instance.demand.moves_pairwise
-        and 0 < topology.num_ranks * topology.num_links <= FLOW_MAX_FLOWS
+        and instance.problem.topology.num_links
+        and not has_many_flows(instance.problem)
     )
+
+
+def has_many_flows(problem: Problem) -> bool:
+    """Whether a program, or routes between all ranks, take long on such a machine."""
+    return problem.topology.num_ranks * problem.topology.num_links > FLOW_MAX_FLOWS
 
 
 def port_prices(instance: Instance, busy_us_per_mb: FloatArray, budget: Budget) -> FloatArray | None:
@@ -68,6 +75,21 @@ def lengths(instance: Instance, price: FloatArray, cost: FloatArray) -> FloatArr
     length = np.bincount(link, cost * price[port], topology.num_links)
     # Prices moved by a symmetry are prices too, and so is the average of all of them.
     return np.asarray(length[instance.group.link_map].mean(axis=0))
+
+
+def routes_us(instance: Instance, length: FloatArray) -> FloatArray:
+    """The shortest route of each chunk, over links that it may use; chunks in some order, always the same.
+
+    `length` is that of each link, shape (num_links,). Chunks without a route are left out.
+    """
+    topology, demand = instance.problem.topology, instance.demand
+    if instance.problem.limits.may_use is None and len(np.unique(demand.starts.rank)) > 1:
+        route = distances_us(topology, length)[demand.starts.rank, demand.wants.rank]
+    else:
+        rows = commodities(instance)
+        each = (distances_from(topology, length, rank, usable)[target] for rank, target, usable in rows)
+        route = np.concatenate([np.zeros(0), *each])
+    return route[np.isfinite(route)]
 
 
 def commodities(instance: Instance) -> Iterator[tuple[int, IntArray, BoolArray | None]]:

@@ -12,7 +12,7 @@ from taccl.encoding.bounds.center import CENTER
 from taccl.encoding.bounds.copying import COPYING
 from taccl.encoding.bounds.cut import CUT
 from taccl.encoding.bounds.fan_out import FAN_OUT
-from taccl.encoding.bounds.flow import FLOW
+from taccl.encoding.bounds.flow import FLOW, WAITS
 from taccl.encoding.bounds.gather_time import GATHER_TIME
 from taccl.encoding.bounds.latency import LATENCY
 from taccl.encoding.bounds.moments import MOMENTS
@@ -31,6 +31,7 @@ BOUNDS: tuple[Bound, ...] = (
     CUT,
     VOLUME,
     RELAY,
+    WAITS,
     COPYING,
     GATHER_TIME,
     TIMED_FLOW,

@@ -30,14 +30,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from taccl.encoding.bounds.few_sends import few_sends_us
-from taccl.encoding.bounds.flow_prices import commodities, has_flow, lengths, port_prices
+from taccl.encoding.bounds.flow_prices import has_flow, lengths, port_prices, routes_us
 from taccl.encoding.bounds.tuning import (
     WHOLE_FLOW_FIXED_CHARGE,
     WHOLE_FLOW_MOST_CELLS,
     WHOLE_FLOW_MOST_COUNTED,
     WHOLE_FLOW_MOST_S,
 )
-from taccl.encoding.core.distance import distances_from
 from taccl.encoding.instance import Instance
 from taccl.model.collective import IntArray
 from taccl.model.network import FloatArray
@@ -142,8 +141,4 @@ def _shows_too_few(instance: Instance, through: FloatArray, budget: Budget) -> b
         return False
     price = price / np.maximum(through, 0.5)  # of a chunk, and not of all that fit
     length = lengths(instance, price, np.ones(topology.num_pairs))
-    needed = sum(
-        distances_from(topology, length, rank, usable)[target].sum()
-        for rank, target, usable in commodities(instance)
-    )
-    return bool(needed > (price @ through) * (1 + 1e-7))
+    return bool(routes_us(instance, length).sum() > (price @ through) * (1 + 1e-7))

@@ -1,0 +1,109 @@
+"""A chunk waits for all that is sent with it: prices of ports and of waiting, by rings that go one way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from brute_force import fastest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import brentq
+from small_problems import full, networks, problem, ring
+
+from taccl.encoding.bounds.flow import WAITS, flows
+from taccl.encoding.bounds.flow_prices import even_prices
+from taccl.encoding.bounds.flow_waits import Toll, Waits
+from taccl.encoding.bounds.views import View
+from taccl.encoding.instance import Instance
+from taccl.model.network import LogicalTopology
+from taccl.model.problem import Problem
+from taccl.support.budget import Budget
+
+_PLENTY = 1_000_000
+
+
+def _proved(stated: Problem) -> dict[bool, float]:
+    """What is proved of any number of chunks, and of this one."""
+    proofs = list(WAITS.prove(View(Instance(stated)), 1.0, Budget.of_work(_PLENTY)))
+    return {
+        any_chunks: max(each.value_us for each in proofs if each.holds_for_any_chunks or not any_chunks)
+        for any_chunks in (True, False)
+    }
+
+
+def _at_even_prices(stated: Problem, *, whole: bool) -> float:
+    """What waits prove with one price for all ports."""
+    waits = Waits(Instance(stated), Toll.of(Instance(stated), next(even_prices(stated.topology))))
+    waits = waits.of_whole_chunks if whole else waits
+    waits.try_prices(Budget.of_work(_PLENTY))
+    return waits.value_us
+
+
+def _balanced_us(ranks: int) -> float:
+    """The T at which a link of a ring that goes one way is busy for T, groups being as large as time allows.
+
+    With alpha 1 us and chunks of 1 us a chunk for the d-th next is in groups of T / d - 1, and each link
+    passes d chunks of those.
+    """
+    far = range(1, ranks)
+    return float(brentq(lambda t: sum(d + d / (t / d - 1) for d in far) - t, ranks - 1 + 1e-6, 1e3))
+
+
+@pytest.mark.parametrize("ranks", [3, 4, 8])
+def test_on_a_ring_groups_are_as_large_as_time_allows(ranks: int) -> None:
+    """Without alphas a link of a ring of 4 is busy for 6 us; with them no schedule ends before 8.4."""
+    around = problem(ring(ranks, alpha_us=1.0), "alltoall")
+    least_us = _balanced_us(ranks)
+    assert 0.995 * least_us <= _at_even_prices(around, whole=False) <= least_us
+    assert flows(Instance(around), Budget.of_work(_PLENTY))[0].alone_us == pytest.approx(
+        ranks * (ranks - 1) / 2
+    )
+
+
+def test_whole_chunks_prove_more_and_no_more_than_the_fastest_program() -> None:
+    """Of three ranks: two chunks, then the one for the second next, in 3 + 2 us."""
+    around = problem(ring(3, alpha_us=1.0), "alltoall")
+    divided, whole = (_at_even_prices(around, whole=each) for each in (False, True))
+    assert 4.7 < divided < whole <= fastest(around).makespan_us == pytest.approx(5.0)
+
+
+def test_where_a_send_has_one_chunk_each_of_them_pays_an_alpha() -> None:
+    around = problem(ring(4, alpha_us=1.0), "alltoall")
+    assert _at_even_prices(replace(around, max_group=1), whole=True) == pytest.approx(6 * 2.0)
+
+
+@pytest.mark.parametrize("chunks", [1, 2, 4])
+def test_what_holds_for_any_number_of_chunks_is_the_same_for_each(chunks: int) -> None:
+    around = problem(ring(4, alpha_us=1.0), "alltoall", chunks, chunk_mb=1.0 / chunks)
+    assert _proved(around)[True] == pytest.approx(8.4, rel=3e-3)
+
+
+def test_where_alpha_keeps_no_port_busy_groups_have_one_chunk() -> None:
+    """Nobody waits: the flow is all that remains of a ring, 6 us, next to 3 links of 2 us each."""
+    around = problem(replace(ring(4, alpha_us=1.0), occupancy="pipelined"), "alltoall")
+    assert _at_even_prices(around, whole=True) == pytest.approx(6.0, rel=1e-6)
+
+
+def test_without_beta_groups_are_as_large_as_can_be() -> None:
+    """Nobody waits for bytes that cost nothing: of 16 chunks in a send each pays a sixteenth of its alpha."""
+    around = problem(ring(4, alpha_us=1.0, beta=0.0), "alltoall")
+    toll = replace(Toll.of(Instance(around), np.full(4, 1 / 4)), most=16)
+    assert toll.pay(0.5) == pytest.approx(np.full(4, 1 / 4 / 16 + 0.5))
+
+
+def test_sends_that_reach_their_ranks_need_not_be_waited_for() -> None:
+    """On a full mesh each chunk has a link of its own."""
+    assert _proved(problem(full(4, alpha_us=1.0), "alltoall"))[False] == pytest.approx(2.0, rel=1e-6)
+
+
+@settings(max_examples=20, deadline=None)
+@given(networks(), st.sampled_from(["alltoall", "gather", "scatter"]), st.integers(1, 2))
+def test_waits_prove_no_less_than_the_flow(topology: LogicalTopology, name: str, chunks: int) -> None:
+    small = problem(topology, name, chunks)
+    for flow in flows(Instance(small), Budget.of_work(_PLENTY)):
+        whole = flow.of_whole_chunks
+        for each in (flow, whole):
+            each.try_prices(Budget.of_work(_PLENTY))
+        assert flow.alone_us <= flow.value_us <= whole.value_us * (1 + 5e-3) + 1e-9
