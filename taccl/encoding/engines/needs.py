@@ -7,6 +7,7 @@ from taccl.encoding.engines.tuning import (
     NEEDS_HUGE,
     NEEDS_MANY_CHUNKS,
     NEEDS_MOST_OUTPUTS,
+    NEEDS_OF_HEAVY,
     NEEDS_OF_LARGE,
     NEEDS_SMALL,
 )
@@ -36,6 +37,14 @@ def has_many_chunks(instance: Instance) -> bool:
 def is_large_message(instance: Instance) -> bool:
     """Whether bandwidth counts more than alpha."""
     return instance.latency_fraction < NEEDS_OF_LARGE
+
+
+def is_heavy(instance: Instance) -> bool:
+    """Whether bytes count on the slowest links, and come from several ranks, or go to each by themselves."""
+    slowest = int(instance.durations_us.argmax())
+    alpha_us = float(instance.problem.topology.alpha_us[slowest])
+    counts = alpha_us < NEEDS_OF_HEAVY * float(instance.durations_us[slowest])
+    return counts and (instance.demand.moves_pairwise or not instance.is_of_one_root)
 
 
 def knows_phases(instance: Instance) -> bool:

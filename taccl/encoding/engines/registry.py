@@ -107,6 +107,7 @@ _routes = Engine(
     takes_sums=True,
     needs=(FEW_OUTPUTS,),
     tells_chunks=is_large_message,
+    across_chunks=routes.across_chunks,
 )
 _textbook = turned(
     Engine(
@@ -367,9 +368,8 @@ def serves_somehow(engine: Engine, instance: Instance) -> Verdict:
     TacclError : an engine of another package breaks down over that.
     """
     verdict = verdict_of(engine, instance)
-    if verdict or instance.members_instance is None:
-        return verdict
-    return verdict_of(engine, instance.members_instance)
+    members = instance.members_instance
+    return verdict if verdict or members is None else verdict_of(engine, members)
 
 
 def names() -> tuple[str, ...]:

@@ -41,6 +41,8 @@ NEEDS_MOST_OUTPUTS = 2**22
 NEEDS_MANY_CHUNKS = 500_000
 #: A message is large if alpha is no more than this part of a chunk's time.
 NEEDS_OF_LARGE = 0.2
+#: A chunk is heavy if alpha is no more than this part of its time on the slowest link.
+NEEDS_OF_HEAVY = 0.5
 #: A problem with this many pairs of a chunk and a link is small: a search of all schedules may be expected to
 #: end in seconds.
 NEEDS_SMALL = 2_000

@@ -56,9 +56,10 @@ def from_books(
 ) -> Iterator[Schedule]:
     """Schedules that engines build at once with these numbers of chunks, each faster than those before.
 
-    Each has the least of these numbers that it can be read with. Engines have equal shares of the time. Those
-    that were the fastest so far in their turn, and nearly are at the end, but had no time for finer cuts,
-    share what is left for these; those that are parts of others come last.
+    Each has the least of these numbers that it can be read with. Engines have equal shares of the time, those
+    first whose first answers tell which number is best. Those that were the fastest so far in their turn, and
+    nearly are at the end, but had no time for finer cuts, share what is left for these; those that are parts
+    of others come last.
 
     `state` : the problem with this many chunks.
     """
@@ -69,6 +70,7 @@ def from_books(
         if each.across_chunks and any(serves_somehow(each, cut) for cut in cuts.stated)
     ]
     apart, parts = ([each for each in engines if bool(each.part_of) is is_part] for is_part in (False, True))
+    apart.sort(key=lambda engine: engine.tells_chunks is None)
     cut_short: list[_CutShort] = []
     for place, engine in enumerate(apart):
         share, before_us = budget.share(1 / (len(apart) - place + 1)), cuts.best_us
@@ -79,7 +81,7 @@ def from_books(
             cut_short.append(_CutShort(engine, cuts.best_us, cuts.best_chunks))
     nearly = [each for each in cut_short if each.best_us < SEEDS_NEARLY * cuts.best_us]
     rest = budget.share(1 - SEEDS_OF_PARTS * bool(parts))
-    for place, each in enumerate(nearly):
+    for place, each in enumerate(nearly if rest.remaining_s() else ()):
         finer = cuts.finer_of(each.engine, each.num_chunks)
         yield from cuts.faster(each.engine, finer, rest.share(1 / (len(nearly) - place)))
     for place, engine in enumerate(parts):

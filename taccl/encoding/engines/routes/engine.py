@@ -11,7 +11,7 @@ Each product of the two is tried. Where ranks are in one orbit, the quotient is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from taccl.encoding.core.dealing import dealing_is_compiled, warm_up_dealing
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
+from taccl.encoding.engines.needs import is_heavy
 from taccl.encoding.engines.routes import pairs as by_pairs
 from taccl.encoding.engines.routes import spanning
 from taccl.encoding.engines.routes.apart import schedules_apart
@@ -35,6 +36,11 @@ from taccl.encoding.engines.routes.pairs import pairs
 from taccl.encoding.engines.routes.search import RouteSearch
 from taccl.encoding.engines.routes.shortest import along_shortest_paths
 from taccl.encoding.engines.routes.tuning import (
+    ACROSS_IN_VAIN,
+    ACROSS_LONGER,
+    ACROSS_PATHS_S,
+    ACROSS_SHARE,
+    ACROSS_TREES_S,
     CHANCE,
     COMPILING_S,
     FOR_PROGRAM,
@@ -75,12 +81,11 @@ def routes(
 
     The first time on a machine its loops have to be compiled; with no time for that it yields a note.
     """
-    if not (budget.counts_work or budget.remaining_s() > COMPILING_S or is_compiled()):
+    if not _has_time(budget):
         why = f"routes were not tried: compiling them takes up to {COMPILING_S:g} s, once: taccl compile"
         yield Update("routes", note=why)
         return
-    scheduler.warm_up()
-    warm_up_dealing()
+    _warm_up()
     best_us = np.inf if incumbent is None else incumbent.makespan_us
     for schedule in _apart(instance, incumbent):
         if schedule.makespan_us < best_us - TOLERANCE_US:
@@ -130,6 +135,42 @@ def routes_at_once(
     for schedule in schedules_apart(instance.problem):
         yield Update("routes", schedule)
         return
+
+
+def across_chunks(instances: Sequence[Instance], budget: Budget) -> Iterator[Schedule]:
+    """Schedules of the same size cut into different numbers of chunks, each faster than those before.
+
+    The coarsest first, until finer ones are no faster, where bytes count: what goes at balanced loads is
+    faster there by far than textbooks, which know no switches inside a node.
+    """
+    in_turn = sorted(instances, key=lambda each: each.problem.num_chunks)
+    if not (in_turn and serves(in_turn[0]) and is_heavy(in_turn[0]) and _has_time(budget)):
+        return
+    if budget.remaining_s() < (ACROSS_PATHS_S if in_turn[0].demand.moves_pairwise else ACROSS_TREES_S):
+        return
+    _warm_up()
+    best_us, in_vain, first_s = np.inf, 0, 0.0
+    for instance in in_turn:
+        share, before_us, began_s = budget.share(ACROSS_SHARE), best_us, budget.read_s()
+        if in_vain == ACROSS_IN_VAIN or share.remaining_s() <= ACROSS_LONGER * first_s:
+            return
+        first_s = 0.0
+        for update in routes(instance, SearchOptions(), share, None):
+            first_s = first_s or budget.read_s() - began_s
+            if update.schedule is not None and update.schedule.makespan_us < best_us - TOLERANCE_US:
+                best_us = update.schedule.makespan_us
+                yield update.schedule
+        in_vain = 0 if best_us < before_us else in_vain + 1
+
+
+def _has_time(budget: Budget) -> bool:
+    """Whether there is time for its loops to be compiled, or they are."""
+    return budget.counts_work or budget.remaining_s() > COMPILING_S or is_compiled()
+
+
+def _warm_up() -> None:
+    scheduler.warm_up()
+    warm_up_dealing()
 
 
 def _apart(instance: Instance, incumbent: Schedule | None) -> Iterator[Schedule]:
