@@ -89,6 +89,7 @@ def test_json_has_the_same_with_units(taccl: Taccl) -> None:
         "gather-time",
         "latency",
         "volume",
+        "waits",
     }
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from taccl.encoding.engines.engine import YES, Need, Verdict, no
+from collections.abc import Sequence
+
+from taccl.encoding.engines.engine import YES, Need, Verdict, no, usual_cuts
 from taccl.encoding.engines.tuning import (
     NEEDS_HUGE,
     NEEDS_MANY_CHUNKS,
@@ -45,6 +47,11 @@ def is_heavy(instance: Instance) -> bool:
     alpha_us = float(instance.problem.topology.alpha_us[slowest])
     counts = alpha_us < NEEDS_OF_HEAVY * float(instance.durations_us[slowest])
     return counts and (instance.demand.moves_pairwise or not instance.is_of_one_root)
+
+
+def heavy_cuts(instance: Instance) -> Sequence[int]:
+    """Numbers of chunks of which each is heavy, where it is one of these; else none."""
+    return usual_cuts(instance) if is_heavy(instance) else ()
 
 
 def knows_phases(instance: Instance) -> bool:

@@ -30,6 +30,7 @@ from taccl.encoding.engines.needs import (
     FEW_OUTPUTS,
     NOT_HUGE,
     has_many_chunks,
+    heavy_cuts,
     is_large_message,
 )
 from taccl.encoding.engines.part_of_all import across_part_of, part_of, serves_part_of
@@ -108,6 +109,7 @@ _routes = Engine(
     needs=(FEW_OUTPUTS,),
     tells_chunks=is_large_message,
     across_chunks=routes.across_chunks,
+    cuts=heavy_cuts,
 )
 _textbook = turned(
     Engine(
@@ -368,8 +370,9 @@ def serves_somehow(engine: Engine, instance: Instance) -> Verdict:
     TacclError : an engine of another package breaks down over that.
     """
     verdict = verdict_of(engine, instance)
-    members = instance.members_instance
-    return verdict if verdict or members is None else verdict_of(engine, members)
+    if verdict or instance.members_instance is None:
+        return verdict
+    return verdict_of(engine, instance.members_instance)
 
 
 def names() -> tuple[str, ...]:
@@ -385,11 +388,8 @@ def engine_named(name: str) -> Engine:
     SolverError : there is none.
     TacclError : there is none, but an engine that another package adds cannot be loaded.
     """
-    for engine in ENGINES:
-        if name == engine.name:
-            return engine
     faults: list[TacclError] = []
-    for engine in added_engines(lambda _, fault: faults.append(fault)):
+    for engine in all_engines(lambda _, fault: faults.append(fault)):
         if name == engine.name:
             return engine
     if faults:

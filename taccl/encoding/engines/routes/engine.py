@@ -20,7 +20,6 @@ from taccl.encoding.core.dealing import dealing_is_compiled, warm_up_dealing
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.engine import YES, Verdict, no
-from taccl.encoding.engines.needs import is_heavy
 from taccl.encoding.engines.routes import pairs as by_pairs
 from taccl.encoding.engines.routes import spanning
 from taccl.encoding.engines.routes.apart import schedules_apart
@@ -140,11 +139,10 @@ def routes_at_once(
 def across_chunks(instances: Sequence[Instance], budget: Budget) -> Iterator[Schedule]:
     """Schedules of the same size cut into different numbers of chunks, each faster than those before.
 
-    The coarsest first, until finer ones are no faster, where bytes count: what goes at balanced loads is
-    faster there by far than textbooks, which know no switches inside a node.
+    The coarsest first, until finer ones are no faster.
     """
     in_turn = sorted(instances, key=lambda each: each.problem.num_chunks)
-    if not (in_turn and serves(in_turn[0]) and is_heavy(in_turn[0]) and _has_time(budget)):
+    if not (in_turn and serves(in_turn[0]) and _has_time(budget)):
         return
     if budget.remaining_s() < (ACROSS_PATHS_S if in_turn[0].demand.moves_pairwise else ACROSS_TREES_S):
         return
