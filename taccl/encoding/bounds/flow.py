@@ -22,62 +22,79 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
-from taccl.encoding.bounds.flow_prices import even_prices, has_many_flows, port_prices
+from taccl.encoding.bounds.flow_prices import even_prices, has_flow, has_many_flows, port_prices
 from taccl.encoding.bounds.flow_waits import Toll, Waits
-from taccl.encoding.bounds.tuning import FLOW_NEAR
+from taccl.encoding.bounds.tuning import FLOW_ANY, FLOW_NEAR, FLOW_PROGRAM
 from taccl.encoding.bounds.views import View
 from taccl.encoding.bounds.whole_flow import whole_flow
 from taccl.encoding.instance import Instance
 from taccl.support.budget import Budget
 
-#: The part of the time for what holds for any number of chunks.
-_ANY = 0.5
-#: Why no schedule is faster than what waits prove.
+#: Why no schedule is faster.
+_FLOW = "flow of all chunks over all links"
 _WAITS = "flow of chunks that wait for what is sent with them"
+_NO_FLOW = "no flow bound"
 
 
 def flows(instance: Instance, budget: Budget) -> list[Waits]:
-    """The flow at prices of the program and at even ones, the best first; those that are nearly as good.
+    """The flow at even prices and at those of the program, the best first; those that are nearly as good.
 
-    None where chunks have several sources or destinations. What was tried with them stays.
+    Empty where chunks have several sources or destinations. What was tried stays, and what there was no time
+    for is tried when it is asked again.
     """
-    problem, known = instance.problem, instance.once(_known)
-    if known or not (problem.num_chunks and problem.topology.num_links and instance.demand.moves_pairwise):
-        return known
-    found = list[Waits]()
-    for price in (port_prices(instance, problem.topology.pair_betas, budget), *even_prices(problem.topology)):
-        if price is not None and (not found or budget.remaining_s()):
-            found.append(Waits(instance, Toll.of(instance, price)))
-    found.sort(key=lambda flow: -flow.alone_us)
-    known += [flow for flow in found if flow.alone_us >= FLOW_NEAR * found[0].alone_us]
-    return known
+    if not (instance.problem.num_chunks and instance.demand.moves_pairwise):
+        return []
+    known = instance.once(_Known)
+    for price in known.even:
+        known.found.append(Waits(instance, Toll.of(instance, price), budget))
+        if not budget.remaining_s():
+            break
+    if has_flow(instance) and not known.is_solved:
+        solved = port_prices(instance, instance.problem.topology.pair_betas, budget)
+        if solved is not None:
+            known.is_solved = True
+            known.found.append(Waits(instance, Toll.of(instance, solved), budget))
+    best_us = max((flow.alone_us for flow in known.found), default=0.0)
+    near = (flow for flow in known.found if flow.alone_us >= FLOW_NEAR * best_us)
+    return sorted(near, key=lambda flow: -flow.alone_us)
 
 
-def _known(instance: Instance) -> list[Waits]:
-    """Where an instance keeps its flows; `instance.once(_known)`."""
-    return []
+class _Known:
+    """What an instance keeps: flows that were found, even prices not tried yet, whether it is solved."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.found, self.even, self.is_solved = list[Waits](), even_prices(instance.problem.topology), False
+
+
+def _is_known(view: View) -> bool:
+    """Whether the first view had it: loads and times on the way are the same read backwards."""
+    return view.is_turned and view.requested is None
 
 
 def _prove_flow(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
-    found = flows(view.instance, budget)
-    alone_us = found[0].alone_us if found else 0.0
-    yield FLOW.proof(alone_us, "flow of all chunks over all links", any_chunks=True)
-    for value_us, witness in whole_flow(view.instance, max(known_us, alone_us), budget):
+    if not _is_known(view):
+        found = flows(view.instance, budget)
+        alone_us = found[0].alone_us if found else 0.0
+        known_us = max(known_us, alone_us)
+        yield FLOW.proof(alone_us, _FLOW if found else _NO_FLOW, any_chunks=True)
+    for value_us, witness in whole_flow(view.instance, known_us, budget):
         yield FLOW.proof(value_us, witness)
 
 
 def _prove_waits(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
-    found = flows(view.instance, budget)
+    if _is_known(view):
+        return
+    found, share = flows(view.instance, budget.share(FLOW_PROGRAM)), budget.share(FLOW_ANY)
     if not found:
-        yield WAITS.proof(0.0, "no chunk that goes from one rank to one", any_chunks=True)
-    share = budget.share(_ANY)
+        yield WAITS.proof(0.0, _NO_FLOW, any_chunks=True)
     for flow in found:
         flow.try_prices(share)
         yield WAITS.proof(flow.value_us, _WAITS, any_chunks=True)
     best = max(found, key=lambda flow: flow.value_us, default=None)
     if best is not None and best.value_us >= FLOW_NEAR * known_us and budget.remaining_s():
-        best.of_whole_chunks.try_prices(budget)
-        yield WAITS.proof(best.of_whole_chunks.value_us, _WAITS)
+        whole = best.of_whole_chunks(budget)
+        whole.try_prices(budget)
+        yield WAITS.proof(whole.value_us, _WAITS)
 
 
 FLOW = Bound(

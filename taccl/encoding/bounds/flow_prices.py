@@ -80,10 +80,12 @@ def lengths(instance: Instance, price: FloatArray, cost: FloatArray) -> FloatArr
 def routes_us(instance: Instance, length: FloatArray) -> FloatArray:
     """The shortest route of each chunk, over links that it may use; chunks in some order, always the same.
 
-    `length` is that of each link, shape (num_links,). Chunks without a route are left out.
+    `length` is that of each link, shape (num_links,). Chunks without a route are left out. On large machines
+    any links count as usable: a route can only be shorter for that.
     """
     topology, demand = instance.problem.topology, instance.demand
-    if instance.problem.limits.may_use is None and len(np.unique(demand.starts.rank)) > 1:
+    all_usable = instance.problem.limits.may_use is None or has_many_flows(instance.problem)
+    if all_usable and len(np.unique(demand.starts.rank)) > 1:
         route = distances_us(topology, length)[demand.starts.rank, demand.wants.rank]
     else:
         rows = commodities(instance)

@@ -8,13 +8,13 @@ q_c >= 0 of its time. Ports are busy for T at the most, and so long is each chun
 
     T (1 + sum of q_c)  >=  sum over sends of what its ports cost  +  sum over c of q_c (time of its sends).
 
-Let each chunk, of s MB, pay its part s / g of the sends that it is in. It pays on l no less than
+Let each chunk, of s MB, pay its part s / g of what the ports of its sends cost. With its own time it pays on
+l no less than
 
     pay_l(q)  =  min over g of   s / g sum over p of y_p (alpha_lp + g beta_lp)   +   q (alpha_l + g beta_l),
 
-whatever shares the send: prices differ, but each chunk's part of what it pays is at the send's own g. So with
-dist_q the lengths of shortest routes under pay_l(q), and Y_l, B_l the sums of y_p and of y_p beta_lp over the
-ports of l,
+the least being taken for each chunk alone, whatever q those have that share its send. So with dist_q the
+lengths of shortest routes under pay_l(q), and Y_l, B_l the sums of y_p and of y_p beta_lp over ports of l,
 
     T  >=  sum over c of dist_{q_c}(c)  /  (1 + sum over c of q_c).
 
@@ -26,15 +26,14 @@ the least is at g = sqrt(s Y_l alpha_l / (q beta_l)):
 which holds for any number of chunks, q being a price of the time of s MB. Of whole chunks g is a number of
 them, no more than `max_group`.
 
-The best q_c for T has the largest dist_q(c) - q T. So one after another of `FLOW_WAITS`, parts of 1 for all
-chunks together, is given to those chunks to which it is worth more than what they have, at the T that is
+The best q_c for T has the largest dist_q(c) - q T. So one after another of `FLOW_WAITS`, divided by the
+number of chunks, is given to those chunks to which it is worth more than what they have, at the T that is
 proved so far, and then more is proved (as in Dinkelbach 1967).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
@@ -95,6 +94,7 @@ class Waits:
     Parameters
     ----------
     instance, toll : of which chunks, and what they pay.
+    budget : for the flow alone.
 
     Attributes
     ----------
@@ -102,30 +102,36 @@ class Waits:
     value_us : what is proved with all prices of waiting that were tried.
     """
 
-    def __init__(self, instance: Instance, toll: Toll) -> None:
+    def __init__(self, instance: Instance, toll: Toll, budget: Budget) -> None:
         self._instance, self._toll, self._untried = instance, toll, list(FLOW_WAITS)
-        self._route = routes_us(instance, toll.pay(0.0))
+        self._whole: Waits | None = None
+        self._route = self._routes_us(0.0, budget)
         self._price = np.zeros(len(self._route))
         self.alone_us = self.value_us = self._proved_us()
 
-    @cached_property
-    def of_whole_chunks(self) -> Waits:
+    def of_whole_chunks(self, budget: Budget) -> Waits:
         """The same with sends of a number of chunks, no more than there may be in one."""
-        problem = self._instance.problem
-        most = min(problem.num_chunks, problem.max_group)
-        return Waits(self._instance, replace(self._toll, most=most))
+        if self._whole is None:
+            problem = self._instance.problem
+            most = min(problem.num_chunks, problem.max_group)
+            self._whole = Waits(self._instance, replace(self._toll, most=most), budget)
+        return self._whole
 
     def try_prices(self, budget: Budget) -> None:
         """Go on with the next prices while there is time."""
-        problem = self._instance.problem
-        units = FLOW_WAITS_UNITS * problem.num_ranks * (problem.topology.num_links + problem.num_ranks)
         while self._untried and budget.remaining_s():
-            budget.spend(units)
-            price = self._untried.pop(0) / problem.num_chunks
-            route = routes_us(self._instance, self._toll.pay(price))
+            price = self._untried.pop(0) / self._instance.problem.num_chunks
+            route = self._routes_us(price, budget)
             is_better = route - price * self.value_us > self._route - self._price * self.value_us
             self._route[is_better], self._price[is_better] = route[is_better], price
             self.value_us = self._proved_us()
+
+    def _routes_us(self, price: float, budget: Budget) -> FloatArray:
+        """What chunks whose time has this price pay on their shortest routes."""
+        problem = self._instance.problem
+        looks = problem.num_ranks * (problem.topology.num_links + problem.num_ranks) + problem.num_chunks
+        budget.spend(FLOW_WAITS_UNITS * looks)
+        return routes_us(self._instance, self._toll.pay(price))
 
     def _proved_us(self) -> float:
         return float(self._route.sum()) / (1 + float(self._price.sum())) * (1 - _ROUNDING)

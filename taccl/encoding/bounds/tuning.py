@@ -90,15 +90,18 @@ FEW_SENDS_CLOSE = 1e-6
 # --- flow
 
 FLOW_MAX_FLOWS = 200_000
-#: Prices of ports that prove less than this part of what others prove are not looked at with waits.
+#: Prices of ports that prove less than this part of what others prove are not looked at with waits, nor is
+#: this number of chunks where that proves less than this part of what is known.
 FLOW_NEAR = 0.7
+#: Parts of the time of what waits: for the program, and of the rest for what holds for any number of chunks.
+FLOW_PROGRAM, FLOW_ANY = 0.3, 0.5
 #: Prices of waiting, for all chunks together, next to 1 for the ports: the coarse ones first.
 FLOW_WAITS = tuple(
     4 * 2.0 ** (-power / 2)
     for first, step in ((6, 8), (2, 8), (0, 4), (1, 2))
     for power in range(first, 27, step)
 )
-#: Units of work to look at one, for each rank and link.
+#: Units of work to look at one, for each rank and each link or rank, and for each chunk.
 FLOW_WAITS_UNITS = 2e-6
 
 # --- helped

@@ -43,9 +43,9 @@ def is_large_message(instance: Instance) -> bool:
 
 def is_heavy(instance: Instance) -> bool:
     """Whether bytes count on the slowest links, and come from several ranks, or go to each by themselves."""
-    slowest = int(instance.durations_us.argmax())
-    alpha_us = float(instance.problem.topology.alpha_us[slowest])
-    counts = alpha_us < NEEDS_OF_HEAVY * float(instance.durations_us[slowest])
+    slowest_us = instance.durations_us.max(initial=0.0)
+    alpha_us = instance.problem.topology.alpha_us[instance.durations_us == slowest_us].max(initial=0.0)
+    counts = bool(alpha_us < NEEDS_OF_HEAVY * slowest_us)
     return counts and (instance.demand.moves_pairwise or not instance.is_of_one_root)
 
 

@@ -18,21 +18,14 @@ from taccl.encoding.engines import (
     in_switch,
     lns,
     milp,
+    needs,
     routes,
     streams,
     textbook,
 )
 from taccl.encoding.engines.by_phases import by_phases
 from taccl.encoding.engines.engine import Engine, Verdict, beginning_with, everything, many_cuts
-from taccl.encoding.engines.needs import (
-    ALPHAS_COUNT,
-    COPIES_AND_SUMS,
-    FEW_OUTPUTS,
-    NOT_HUGE,
-    has_many_chunks,
-    heavy_cuts,
-    is_large_message,
-)
+from taccl.encoding.engines.needs import COPIES_AND_SUMS, FEW_OUTPUTS, NOT_HUGE
 from taccl.encoding.engines.part_of_all import across_part_of, part_of, serves_part_of
 from taccl.encoding.engines.turned import turned
 from taccl.encoding.instance import Instance
@@ -107,9 +100,9 @@ _routes = Engine(
     is_compiled=routes.is_compiled,
     takes_sums=True,
     needs=(FEW_OUTPUTS,),
-    tells_chunks=is_large_message,
+    tells_chunks=needs.is_large_message,
     across_chunks=routes.across_chunks,
-    cuts=heavy_cuts,
+    cuts=needs.heavy_cuts,
 )
 _textbook = turned(
     Engine(
@@ -177,7 +170,7 @@ ENGINES: tuple[Engine, ...] = (
         run=part_of(textbook.textbook),
         takes_sums=True,
         role="first",
-        needs=(ALPHAS_COUNT,),
+        needs=(needs.ALPHAS_COUNT,),
         across_chunks=across_part_of(textbook.serves, textbook.fastest),
         cuts=many_cuts,
         part_of="textbook",
@@ -271,7 +264,7 @@ _OPENINGS: tuple[tuple[Engine, Callable[[Instance], bool]], ...] = (
     (_routes, lambda instance: not COPIES_AND_SUMS >= instance.features),
     (_streams, lambda instance: instance.is_of_one_root),
     (_greedy, greedy.is_quick),
-    (_routes, has_many_chunks),
+    (_routes, needs.has_many_chunks),
     (_hierarchical, lambda _: True),
     (_part_of_all, lambda instance: instance.demand.delivers or instance.demand.gathers),
     (_textbook, lambda _: True),
@@ -388,8 +381,11 @@ def engine_named(name: str) -> Engine:
     SolverError : there is none.
     TacclError : there is none, but an engine that another package adds cannot be loaded.
     """
+    for engine in ENGINES:
+        if name == engine.name:
+            return engine
     faults: list[TacclError] = []
-    for engine in all_engines(lambda _, fault: faults.append(fault)):
+    for engine in added_engines(lambda _, fault: faults.append(fault)):
         if name == engine.name:
             return engine
     if faults:

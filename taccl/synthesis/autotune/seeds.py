@@ -1,4 +1,4 @@
-"""What the search of a number of chunks begins with: textbook schedules, and those of coarser cuts.
+"""What the search of a number of chunks begins with: textbooks, routes, and schedules of coarser cuts.
 
 No search may end with anything slower. Each chunk of a coarser cut becomes pieces that travel together.
 """
@@ -32,7 +32,7 @@ from taccl.synthesis.autotune.tuning import (
 
 
 def numbers_in_books(coarsest: Instance, numbers: Sequence[int]) -> list[int]:
-    """Of some numbers of chunks those that textbooks are built with; none where there are no textbooks.
+    """Of some numbers of chunks those that engines have schedules of at once; none where no engine has.
 
     `coarsest` : the problem with one chunk in each part.
     """
@@ -57,9 +57,9 @@ def from_books(
     """Schedules that engines build at once with these numbers of chunks, each faster than those before.
 
     Each has the least of these numbers that it can be read with. Engines have equal shares of the time, those
-    first whose first answers tell which number is best. Those that were the fastest so far in their turn, and
-    nearly are at the end, but had no time for finer cuts, share what is left for these; those that are parts
-    of others come last.
+    that search before those that build, as they have a first answer sooner. Those that were the fastest so
+    far in their turn, and nearly are at the end, but had no time for finer cuts, share what is left for
+    these; those that are parts of others come last.
 
     `state` : the problem with this many chunks.
     """
@@ -70,7 +70,7 @@ def from_books(
         if each.across_chunks and any(serves_somehow(each, cut) for cut in cuts.stated)
     ]
     apart, parts = ([each for each in engines if bool(each.part_of) is is_part] for is_part in (False, True))
-    apart.sort(key=lambda engine: engine.tells_chunks is None)
+    apart.sort(key=lambda engine: engine.role == "first")
     cut_short: list[_CutShort] = []
     for place, engine in enumerate(apart):
         share, before_us = budget.share(1 / (len(apart) - place + 1)), cuts.best_us

@@ -10,14 +10,14 @@ from brute_force import fastest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
-from small_problems import full, networks, problem, ring
+from small_problems import full, machine, networks, problem, ring
 
 from taccl.encoding.bounds.flow import WAITS, flows
 from taccl.encoding.bounds.flow_prices import even_prices
 from taccl.encoding.bounds.flow_waits import Toll, Waits
 from taccl.encoding.bounds.views import View
 from taccl.encoding.instance import Instance
-from taccl.model.network import LogicalTopology
+from taccl.model.network import LogicalTopology, Occupancy
 from taccl.model.problem import Problem
 from taccl.support.budget import Budget
 
@@ -35,9 +35,10 @@ def _proved(stated: Problem) -> dict[bool, float]:
 
 def _at_even_prices(stated: Problem, *, whole: bool) -> float:
     """What waits prove with one price for all ports."""
-    waits = Waits(Instance(stated), Toll.of(Instance(stated), next(even_prices(stated.topology))))
-    waits = waits.of_whole_chunks if whole else waits
-    waits.try_prices(Budget.of_work(_PLENTY))
+    budget, price = Budget.of_work(_PLENTY), next(even_prices(stated.topology))
+    waits = Waits(Instance(stated), Toll.of(Instance(stated), price), budget)
+    waits = waits.of_whole_chunks(budget) if whole else waits
+    waits.try_prices(budget)
     return waits.value_us
 
 
@@ -93,6 +94,31 @@ def test_without_beta_groups_are_as_large_as_can_be() -> None:
     assert toll.pay(0.5) == pytest.approx(np.full(4, 1 / 4 / 16 + 0.5))
 
 
+def test_what_there_was_no_time_for_is_tried_when_it_is_asked_again() -> None:
+    """The program takes one port of a line for the busiest; one price for all ports says less."""
+    line = machine(3, [(0, 1, 1.0, 3.0), (1, 2, 1.0, 2.0), (1, 0, 1.0, 2.0), (2, 1, 1.0, 2.0)])
+    instance, fresh = (Instance(problem(line, "scatter", 4)) for _ in range(2))
+    soon = max(flow.alone_us for flow in flows(instance, Budget.of_work(1)))
+    later = max(flow.alone_us for flow in flows(instance, Budget.of_work(_PLENTY)))
+    at_once = max(flow.alone_us for flow in flows(fresh, Budget.of_work(_PLENTY)))
+    assert soon < later == pytest.approx(at_once) == pytest.approx(8 * 3.0)
+
+
+@pytest.mark.parametrize("occupancy", ["serial", "pipelined"])
+def test_a_port_that_is_faster_than_its_links_is_busy_for_less(occupancy: Occupancy) -> None:
+    """Two chunks leave 0 over links of 3 us that share a port of 1 us for each."""
+    plain = machine(3, [(0, 1, 1.0, 3.0), (0, 2, 1.0, 3.0)])
+    fast = replace(
+        plain,
+        occupancy=occupancy,
+        ports=((0, 2), (1, 2)),
+        port_names=("0-1", "0-2", "0"),
+        port_betas=((3.0, 1.0), (3.0, 1.0)),
+    )
+    deals = problem(fast, "scatter")
+    assert max(_proved(deals).values()) <= fastest(deals).makespan_us
+
+
 def test_sends_that_reach_their_ranks_need_not_be_waited_for() -> None:
     """On a full mesh each chunk has a link of its own."""
     assert _proved(problem(full(4, alpha_us=1.0), "alltoall"))[False] == pytest.approx(2.0, rel=1e-6)
@@ -103,7 +129,7 @@ def test_sends_that_reach_their_ranks_need_not_be_waited_for() -> None:
 def test_waits_prove_no_less_than_the_flow(topology: LogicalTopology, name: str, chunks: int) -> None:
     small = problem(topology, name, chunks)
     for flow in flows(Instance(small), Budget.of_work(_PLENTY)):
-        whole = flow.of_whole_chunks
+        whole = flow.of_whole_chunks(Budget.of_work(_PLENTY))
         for each in (flow, whole):
             each.try_prices(Budget.of_work(_PLENTY))
         assert flow.alone_us <= flow.value_us <= whole.value_us * (1 + 5e-3) + 1e-9

@@ -142,15 +142,15 @@ def across_chunks(instances: Sequence[Instance], budget: Budget) -> Iterator[Sch
     The coarsest first, until finer ones are no faster.
     """
     in_turn = sorted(instances, key=lambda each: each.problem.num_chunks)
-    if not (in_turn and serves(in_turn[0]) and _has_time(budget)):
-        return
-    if budget.remaining_s() < (ACROSS_PATHS_S if in_turn[0].demand.moves_pairwise else ACROSS_TREES_S):
+    least_s = ACROSS_PATHS_S if in_turn and in_turn[0].demand.moves_pairwise else ACROSS_TREES_S
+    if budget.remaining_s() < least_s or not _has_time(budget):
         return
     _warm_up()
     best_us, in_vain, first_s = np.inf, 0, 0.0
     for instance in in_turn:
         share, before_us, began_s = budget.share(ACROSS_SHARE), best_us, budget.read_s()
-        if in_vain == ACROSS_IN_VAIN or share.remaining_s() <= ACROSS_LONGER * first_s:
+        is_too_long = share.remaining_s() <= ACROSS_LONGER * first_s
+        if is_too_long or in_vain == ACROSS_IN_VAIN or not serves(instance):
             return
         first_s = 0.0
         for update in routes(instance, SearchOptions(), share, None):

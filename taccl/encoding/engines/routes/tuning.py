@@ -28,8 +28,9 @@ CHOOSE_GOLDEN, CHOOSE_PLASTIC = 0.6180339887498949, 0.7548776662466927
 #: The part of what is left for each number of chunks, how many in a row may be no faster, and how many times
 #: as long a finer one takes to its first schedule.
 ACROSS_SHARE, ACROSS_IN_VAIN, ACROSS_LONGER = 0.5, 2, 2.0
-#: With less time paths and trees are left to textbooks: to begin takes up to 0.4 s, as machine code is read.
-#: AllReduce of 2 MB on tpu-v4:4x4x4 in 5 s 24.4 us, and 25.9 where 0.3 s of them are for trees.
+#: With less time paths and trees are left to others. The first use in a process reads machine code for up to
+#: 0.4 s, which a later turn would have to. AllReduce of 2 MB on tpu-v4:4x4x4 in 5 s 24.4 us, and 25.9 where
+#: 0.3 s of them are for trees.
 ACROSS_PATHS_S, ACROSS_TREES_S = 0.2, 1.0
 
 # --- pairs

@@ -53,9 +53,9 @@ def flow_us(stated: Problem) -> float:
 
 def even_flow_us(stated: Problem) -> float:
     """The same at even prices alone."""
-    instance = Instance(stated)
+    instance, budget = Instance(stated), Budget.of_work(1_000)
     tolls = (Toll.of(instance, price) for price in even_prices(stated.topology))
-    return max((Waits(instance, toll).alone_us for toll in tolls), default=0.0)
+    return max((Waits(instance, toll, budget).alone_us for toll in tolls), default=0.0)
 
 
 def best(small: Problem) -> Schedule:
