@@ -12,7 +12,7 @@ from taccl.encoding.bounds.center import CENTER
 from taccl.encoding.bounds.copying import COPYING
 from taccl.encoding.bounds.cut import CUT
 from taccl.encoding.bounds.fan_out import FAN_OUT
-from taccl.encoding.bounds.flow import FLOW, WAITS
+from taccl.encoding.bounds.flow import FLOW
 from taccl.encoding.bounds.gather_time import GATHER_TIME
 from taccl.encoding.bounds.latency import LATENCY
 from taccl.encoding.bounds.moments import MOMENTS
@@ -21,6 +21,7 @@ from taccl.encoding.bounds.staged_cut import STAGED_CUT, STAGED_SOON
 from taccl.encoding.bounds.strength import STRENGTH
 from taccl.encoding.bounds.timed_flow import TIMED_FLOW
 from taccl.encoding.bounds.volume import VOLUME
+from taccl.encoding.bounds.waits import WAITS
 from taccl.support.plugins import Note, added
 
 #: The group of entry points under which other packages add theirs.

@@ -90,19 +90,6 @@ FEW_SENDS_CLOSE = 1e-6
 # --- flow
 
 FLOW_MAX_FLOWS = 200_000
-#: Prices of ports that prove less than this part of what others prove are not looked at with waits, nor is
-#: this number of chunks where that proves less than this part of what is known.
-FLOW_NEAR = 0.7
-#: Parts of the time of what waits: for the program, and of the rest for what holds for any number of chunks.
-FLOW_PROGRAM, FLOW_ANY = 0.3, 0.5
-#: Prices of waiting, for all chunks together, next to 1 for the ports: the coarse ones first.
-FLOW_WAITS = tuple(
-    4 * 2.0 ** (-power / 2)
-    for first, step in ((6, 8), (2, 8), (0, 4), (1, 2))
-    for power in range(first, 27, step)
-)
-#: Units of work to look at one, for each rank and each link or rank, and for each chunk.
-FLOW_WAITS_UNITS = 2e-6
 
 # --- helped
 
@@ -329,3 +316,19 @@ COPYING_UNITS, COPYING_UNITS_PER_ENTRY, COPYING_MOST_ENTRIES = 5.0, 2.5e-5, 2e7
 COPYING_MOST_S, COPYING_ANY_SHARE, COPYING_ANY_S = 6.0, 0.2, 2.5
 #: With fewer seconds than this loops are not compiled.
 COPYING_COMPILING_S = 30.0
+
+# --- waits
+
+#: Prices of ports that prove less than this part of what others prove are not looked at with waits, nor is
+#: this number of chunks where that proves less than this part of what is known.
+WAITS_NEAR = 0.7
+#: Parts of the time of what waits: for the program, and of the rest for what holds for any number of chunks.
+WAITS_PROGRAM, WAITS_ANY = 0.3, 0.5
+#: Prices of waiting, for all chunks together, next to 1 for the ports: the coarse ones first.
+WAITS_PRICES = tuple(
+    4 * 2.0 ** (-power / 2)
+    for first, step in ((6, 8), (2, 8), (0, 4), (1, 2))
+    for power in range(first, 27, step)
+)
+#: Units of work to look at one, for each rank and each link or rank, and for each chunk.
+WAITS_UNITS = 2e-6

@@ -78,6 +78,7 @@ class View:
         in chunks of the relaxed one.
     leaving : shape (num_ranks,); of how many chunks of the problem in question each rank has what all others
         have to hear of. None: not all others have to.
+    repeats : the first view has the same chunks on the same ways, of the same loads and times.
     """
 
     instance: Instance
@@ -86,6 +87,7 @@ class View:
     units: FloatArray | None = None
     is_turned: bool = False
     leaving: IntArray | None = None
+    repeats: bool = False
 
     @property
     def problem(self) -> Problem:
@@ -172,7 +174,7 @@ def _each(instance: Instance) -> Iterator[View]:
     if not collective.is_reduction or not instance.features <= {"reductions"}:
         yield View(instance)
         if instance.demand.moves_pairwise and _has_more_ends(collective):
-            yield View(_routed_back(problem), backwards, is_turned=True)
+            yield View(_routed_back(problem), backwards, is_turned=True, repeats=True)
         return
     if collective.reduces.all() and (collective.num_wanted == 1).all():
         yield View(instance.reversed, backwards, is_turned=True)

@@ -41,7 +41,7 @@ def is_large_message(instance: Instance) -> bool:
     return instance.latency_fraction < NEEDS_OF_LARGE
 
 
-def is_heavy(instance: Instance) -> bool:
+def _is_heavy(instance: Instance) -> bool:
     """Whether bytes count on the slowest links, and come from several ranks, or go to each by themselves."""
     slowest_us = instance.durations_us.max(initial=0.0)
     alpha_us = instance.problem.topology.alpha_us[instance.durations_us == slowest_us].max(initial=0.0)
@@ -51,7 +51,7 @@ def is_heavy(instance: Instance) -> bool:
 
 def heavy_cuts(instance: Instance) -> Sequence[int]:
     """Numbers of chunks of which each is heavy, where it is one of these; else none."""
-    return usual_cuts(instance) if is_heavy(instance) else ()
+    return usual_cuts(instance) if _is_heavy(instance) else ()
 
 
 def knows_phases(instance: Instance) -> bool:

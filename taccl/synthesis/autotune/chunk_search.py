@@ -18,7 +18,7 @@ from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.model.tolerance import OPTIMAL_GAP
 from taccl.support.budget import Budget
 from taccl.synthesis.autotune.chunk_counts import Proved, candidates, quick_engine, worth_trying
-from taccl.synthesis.autotune.seeds import carry_over, from_books, known_for, numbers_in_books, part_for_books
+from taccl.synthesis.autotune.seeds import carry_over, found_across, known_for, numbers_across, part_across
 from taccl.synthesis.autotune.trials import Choice, Trial, by_time, first_usable, gap_of_all, worth_longer
 from taccl.synthesis.autotune.tuning import (
     CHUNK_SEARCH_AHEAD,
@@ -84,8 +84,8 @@ class ChunkSearch:
         any_us = self._proved.any_chunks.value_us if self._proved.counts_bytes else self._whole_us
         every = candidates(self._coarsest.problem, chunk_bytes)
         self._untried = worth_trying(every, self._whole_us, CHUNK_SEARCH_FAR_BEYOND * any_us)
-        self._in_books = numbers_in_books(self._instance, self._untried)
-        self._book: Schedule | None = None
+        self._numbers_across = numbers_across(self._instance, self._untried)
+        self._across: Schedule | None = None
         self._ahead: dict[int, tuple[Formulated, Instance]] = {}
         self._quick = quick_engine(self._instance) or options.engine
 
@@ -110,12 +110,12 @@ class ChunkSearch:
         for number in self._searcher.heard_of():
             self._take_in(number)
 
-    def round_of_books(self) -> None:
-        """Textbook algorithms with several numbers of chunks: nothing slower may be the answer.
+    def round_across_numbers(self) -> None:
+        """What engines build at once with several numbers of chunks: nothing slower may be the answer.
 
         Short trials have no time for them, and longer ones are about other numbers.
         """
-        if self._options.engine != "auto" or not self._in_books or not self._goes_on():
+        if self._options.engine != "auto" or not self._numbers_across or not self._goes_on():
             return
 
         def formulated(number: int) -> Instance:
@@ -127,13 +127,13 @@ class ChunkSearch:
             return ahead[1]
 
         try:
-            share = self._budget.share(part_for_books(self._instance))
-            for schedule in from_books(self._in_books, formulated, share):
-                self._book = schedule
+            share = self._budget.share(part_across(self._instance))
+            for schedule in found_across(self._numbers_across, formulated, share):
+                self._across = schedule
         except Exception as fault:  # costs what it would have found
             self._fails("textbooks", reported(fault))
-        if self._book is not None and self._book.makespan_us < self._best_us - TOLERANCE_US:
-            self._take_in(self._book.problem.collective.chunks_per_rank)
+        if self._across is not None and self._across.makespan_us < self._best_us - TOLERANCE_US:
+            self._take_in(self._across.problem.collective.chunks_per_rank)
         self._ahead.clear()
 
     def _take_in(self, number: int) -> None:
@@ -236,7 +236,7 @@ class ChunkSearch:
         began_s = self._elapsed_s
         try:
             formulated, instance = self._stated(number)
-            known = known_for(formulated.problem, self.trials, self._book, self._budget)
+            known = known_for(formulated.problem, self.trials, self._across, self._budget)
             options = self._options_for(seconds, self._quick, known)
             found = self._search(instance, options, seconds, began_s)
         except Exception as fault:
@@ -275,7 +275,7 @@ class ChunkSearch:
     def _improve(self, trial: Trial, seconds: float, engine: str | None = None) -> None:
         """Search longer for the number of a trial."""
         began_s, problem = self._elapsed_s, trial.formulated.problem
-        known = known_for(problem, self.trials, self._book, self._budget)
+        known = known_for(problem, self.trials, self._across, self._budget)
         options = self._options_for(seconds, engine or self._options.engine, known)
         try:
             found = self._search(trial.instance, options, seconds)

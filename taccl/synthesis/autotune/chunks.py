@@ -62,7 +62,7 @@ def choose_chunks(
         searching.begin_elsewhere()
         searching.first_round()
         searching.hear_elsewhere()
-        searching.round_of_books()
+        searching.round_across_numbers()
         searching.second_round()
         searching.last_round()
     except KeyboardInterrupt:

@@ -20,7 +20,7 @@ from taccl.model.schedule import Schedule
 from taccl.support.budget import Budget
 from taccl.synthesis.autotune.chunk_counts import candidates, quick_engine
 from taccl.synthesis.autotune.file_choice import Searched
-from taccl.synthesis.autotune.seeds import from_books, numbers_in_books
+from taccl.synthesis.autotune.seeds import found_across, numbers_across
 from taccl.synthesis.autotune.trials import Choice, Trial
 from taccl.synthesis.autotune.tuning import (
     LOOK_ALGORITHMS,
@@ -62,7 +62,7 @@ def built(job: Job, configuration: Configuration, options: SearchOptions, budget
     """
     if options.engine != AUTO:
         raise NoScheduleInTime("another engine is requested than what builds at once")
-    all_found = list(_of_books(job, configuration, options, budget.at_most(LOOK_BUILT_S)))
+    all_found = list(_across_numbers(job, configuration, options, budget.at_most(LOOK_BUILT_S)))
     if not all_found:
         raise NoScheduleInTime("no engine builds a schedule at once")
     formulated, found = min(all_found, key=lambda pair: pair[1].schedule.makespan_us)
@@ -79,13 +79,13 @@ def _number(formulated: Formulated) -> int:
     return formulated.problem.collective.chunks_per_rank
 
 
-def _of_books(
+def _across_numbers(
     job: Job, configuration: Configuration, options: SearchOptions, budget: Budget
 ) -> Iterator[tuple[Formulated, Found]]:
     stated = dict(_stated(job, configuration))
     known: dict[int, list[Schedule]] = {number: [] for number in stated}
     pipelines = budget.share(LOOK_PIPELINES)
-    for schedule in from_books(list(stated), lambda number: stated[number][1], pipelines):
+    for schedule in found_across(list(stated), lambda number: stated[number][1], pipelines):
         known[schedule.problem.collective.chunks_per_rank].append(schedule)
     in_turn = [*list(stated)[::2], *list(stated)[1::2]]  # so that a short time sees coarse and fine ones
     for place, number in enumerate(in_turn):
@@ -108,7 +108,7 @@ def _stated(job: Job, configuration: Configuration) -> Iterator[tuple[int, tuple
     if not job.request.leaves_chunks_open:
         return
     outputs = len(formulated.problem.collective.outputs)
-    for number in numbers_in_books(instance, candidates(formulated.problem, job.chunk_bytes)):
+    for number in numbers_across(instance, candidates(formulated.problem, job.chunk_bytes)):
         if not 1 < number <= LOOK_MOST_CHUNKS or number * outputs > LOOK_MOST_OUTPUTS:
             continue
         try:

@@ -31,7 +31,7 @@ from taccl.synthesis.autotune.tuning import (
 )
 
 
-def numbers_in_books(coarsest: Instance, numbers: Sequence[int]) -> list[int]:
+def numbers_across(coarsest: Instance, numbers: Sequence[int]) -> list[int]:
     """Of some numbers of chunks those that engines have schedules of at once; none where no engine has.
 
     `coarsest` : the problem with one chunk in each part.
@@ -43,7 +43,7 @@ def numbers_in_books(coarsest: Instance, numbers: Sequence[int]) -> list[int]:
     return [number for number in cuts if number in numbers and number <= most]
 
 
-def part_for_books(coarsest: Instance) -> float:
+def part_across(coarsest: Instance) -> float:
     """The part of the time for what is built with several numbers of chunks; `coarsest` as above."""
     members = coarsest.members_instance or coarsest
     if not members.is_of_one_root:
@@ -51,7 +51,7 @@ def part_for_books(coarsest: Instance) -> float:
     return SEEDS_PART_OF_ONE if members.problem.num_ranks <= SEEDS_MANY_RANKS else SEEDS_PART_OF_ONE_TO_MANY
 
 
-def from_books(
+def found_across(
     numbers: Sequence[int], state: Callable[[int], Instance], budget: Budget
 ) -> Iterator[Schedule]:
     """Schedules that engines build at once with these numbers of chunks, each faster than those before.
@@ -174,18 +174,18 @@ def _carry_to_coarser(trials: Sequence[Trial], trial: Trial) -> None:
 
 
 def known_for(
-    problem: Problem, trials: Sequence[Trial], book: Schedule | None, budget: Budget
+    problem: Problem, trials: Sequence[Trial], across: Schedule | None, budget: Budget
 ) -> Schedule | None:
     """The fastest that is known for this cut or a coarser one of it, as a schedule of the problem.
 
     What there is no time to write in these chunks is left out; None: nothing is left.
 
-    `book` : of a textbook algorithm, for any number of chunks.
+    `across` : the fastest that was found across numbers of chunks.
     """
     number = problem.collective.chunks_per_rank
     known = [trial.found.schedule for trial in trials if number % trial.chunks == 0]
-    if book is not None and number % book.problem.collective.chunks_per_rank == 0:
-        known.append(book)
+    if across is not None and number % across.problem.collective.chunks_per_rank == 0:
+        known.append(across)
     for schedule in sorted(known, key=lambda each: each.makespan_us):
         if schedule.problem is problem:
             return schedule

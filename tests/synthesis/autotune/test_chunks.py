@@ -23,7 +23,7 @@ from taccl.model.units import MB
 from taccl.support.budget import Budget
 from taccl.synthesis.autotune.chunk_counts import Proved, candidates, worth_trying
 from taccl.synthesis.autotune.chunks import choose_chunks
-from taccl.synthesis.autotune.seeds import from_books, numbers_in_books, part_for_books
+from taccl.synthesis.autotune.seeds import found_across, numbers_across, part_across
 from taccl.synthesis.autotune.trials import Choice, Trial, merged, worth_longer
 from taccl.synthesis.search import STOP, Answer, Progress
 
@@ -479,7 +479,7 @@ def test_no_textbook_with_other_chunks_is_faster_than_what_is_chosen() -> None:
     instances = [Instance(make_problem(chunks=number, **torus).problem) for number in (1, 2)]
     best = [min(each.makespan_us for _, each in built(each, Budget(60.0))) for each in instances]
     assert best[1] < 0.95 * best[0]
-    found = list(from_books([1, 2], dict(zip((1, 2), instances, strict=True)).__getitem__, Budget(60.0)))
+    found = list(found_across([1, 2], dict(zip((1, 2), instances, strict=True)).__getitem__, Budget(60.0)))
     assert found[-1].makespan_us == pytest.approx(min(best))
     found[-1].check()
     assert synthesize(chunks="auto", effort=1_000, **torus).time_us <= min(best) * (1 + 1e-9)
@@ -504,7 +504,9 @@ def test_an_engine_without_time_for_finer_cuts_has_what_others_leave(monkeypatch
 
     engines = (engine("slow", 0, 300.0), engine("fast", 1, 1.0))
     monkeypatch.setattr("taccl.synthesis.autotune.seeds.ENGINES", engines)
-    found = [each.makespan_us for each in from_books([1, 2, 4], instances.__getitem__, Budget.of_work(1000))]
+    found = [
+        each.makespan_us for each in found_across([1, 2, 4], instances.__getitem__, Budget.of_work(1000))
+    ]
     assert found[1] < found[0] < 2 * found[1]
     assert asked == [("slow", [1, 2, 4]), ("fast", [1, 2, 4]), ("slow", [2, 4])]
 
@@ -514,7 +516,7 @@ def test_pieces_that_travel_together_are_chunks() -> None:
     torus = {"collective": "allreduce", "topology": "torus:4x4", "size": "256KB"}
     instances = {number: Instance(make_problem(chunks=number, **torus).problem) for number in (1, 4)}
     fastest_of_one = min(each.makespan_us for _, each in built(instances[1], Budget(60.0)))
-    *_, found = from_books([1, 4], instances.__getitem__, Budget(60.0))
+    *_, found = found_across([1, 4], instances.__getitem__, Budget(60.0))
     assert found.problem is instances[1].problem
     assert found.makespan_us < 0.95 * fastest_of_one
     found.check()
@@ -528,7 +530,7 @@ def test_data_of_one_root_has_more_time_for_pipelines_with_a_switch_that_sums_to
 
     def part(collective: str, machine: str, **words: object) -> float:
         problem = make_problem(collective, topology=machine, size="1MB", **words).problem
-        return part_for_books(Instance(problem))
+        return part_across(Instance(problem))
 
     assert part("allgather", "ring:4") < part("broadcast", "ring:4") < part("reduce", "ring:128")
     assert part("broadcast", "dgx-h100", nodes=1) == part("broadcast", "ring:4")
@@ -539,5 +541,5 @@ def test_textbooks_leave_large_machines_their_time() -> None:
         Instance(make_problem("allreduce", topology=f"ring:{ranks}", size="25MB").problem)
         for ranks in (8, 800)
     )
-    assert numbers_in_books(small, range(1, 10)) == [1, 2, 4, 8]
-    assert numbers_in_books(large, range(1, 10)) == []
+    assert numbers_across(small, range(1, 10)) == [1, 2, 4, 8]
+    assert numbers_across(large, range(1, 10)) == []

@@ -14,7 +14,7 @@ from studies import examples
 from taccl.encoding.bounds import lower_bound
 from taccl.encoding.bounds.flow import flows
 from taccl.encoding.bounds.flow_prices import even_prices
-from taccl.encoding.bounds.flow_waits import Toll, Waits
+from taccl.encoding.bounds.waits import Toll, Waits
 from taccl.encoding.core.flow import least_busy_flow
 from taccl.encoding.core.flow_paths import FlowPath, paths_of, whole_chunks
 from taccl.encoding.engines.routes.columns import Grouping

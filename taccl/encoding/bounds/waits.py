@@ -26,23 +26,36 @@ the least is at g = sqrt(s Y_l alpha_l / (q beta_l)):
 which holds for any number of chunks, q being a price of the time of s MB. Of whole chunks g is a number of
 them, no more than `max_group`.
 
-The best q_c for T has the largest dist_q(c) - q T. So one after another of `FLOW_WAITS`, divided by the
+The best q_c for T has the largest dist_q(c) - q T. So one after another of `WAITS_PRICES`, divided by the
 number of chunks, is given to those chunks to which it is worth more than what they have, at the T that is
 proved so far, and then more is proved (as in Dinkelbach 1967).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from taccl.encoding.bounds.flow_prices import lengths, routes_us
-from taccl.encoding.bounds.tuning import FLOW_WAITS, FLOW_WAITS_UNITS
+from taccl.encoding.bounds.bound import RELAXED, Bound, Proof
+from taccl.encoding.bounds.flow_prices import (
+    even_prices,
+    has_flow,
+    has_many_flows,
+    lengths,
+    port_prices,
+    routes_us,
+)
+from taccl.encoding.bounds.tuning import WAITS_ANY, WAITS_NEAR, WAITS_PRICES, WAITS_PROGRAM, WAITS_UNITS
+from taccl.encoding.bounds.views import View
 from taccl.encoding.instance import Instance
 from taccl.model.network import FloatArray
 from taccl.support.budget import Budget
 
+#: Why no schedule is faster, and why nothing is proved.
+_WAITS = "flow of chunks that wait for what is sent with them"
+NO_FLOW = "no flow bound"
 #: Sums of millions of numbers are rounded by less than this part.
 _ROUNDING = 1e-9
 
@@ -103,7 +116,7 @@ class Waits:
     """
 
     def __init__(self, instance: Instance, toll: Toll, budget: Budget) -> None:
-        self._instance, self._toll, self._untried = instance, toll, list(FLOW_WAITS)
+        self._instance, self._toll, self._untried = instance, toll, list(WAITS_PRICES)
         self._whole: Waits | None = None
         self._route = self._routes_us(0.0, budget)
         self._price = np.zeros(len(self._route))
@@ -130,8 +143,68 @@ class Waits:
         """What chunks whose time has this price pay on their shortest routes."""
         problem = self._instance.problem
         looks = problem.num_ranks * (problem.topology.num_links + problem.num_ranks) + problem.num_chunks
-        budget.spend(FLOW_WAITS_UNITS * looks)
+        budget.spend(WAITS_UNITS * looks)
         return routes_us(self._instance, self._toll.pay(price))
 
     def _proved_us(self) -> float:
         return float(self._route.sum()) / (1 + float(self._price.sum())) * (1 - _ROUNDING)
+
+
+def flows(instance: Instance, budget: Budget) -> list[Waits]:
+    """The flow at even prices and at those of the program, the best first; those that are nearly as good.
+
+    Empty where chunks have several sources or destinations. What was tried stays, and what there was no time
+    for is tried when it is asked again.
+    """
+    if not (instance.problem.num_chunks and instance.demand.moves_pairwise):
+        return []
+    known = instance.once(_Known)
+    for price in known.even:
+        known.found.append(Waits(instance, Toll.of(instance, price), budget))
+        if not budget.remaining_s():
+            break
+    if has_flow(instance) and not known.is_solved:
+        solved = port_prices(instance, instance.problem.topology.pair_betas, budget)
+        if solved is not None:
+            known.is_solved = True
+            known.found.append(Waits(instance, Toll.of(instance, solved), budget))
+    best_us = max((flow.alone_us for flow in known.found), default=0.0)
+    near = (flow for flow in known.found if flow.alone_us >= WAITS_NEAR * best_us)
+    return sorted(near, key=lambda flow: -flow.alone_us)
+
+
+class _Known:
+    """What an instance keeps: flows that were found, even prices not tried yet, whether it is solved."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.found, self.even, self.is_solved = list[Waits](), even_prices(instance.problem.topology), False
+
+
+def _prove_waits(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
+    if view.repeats:
+        return
+    found, share = flows(view.instance, budget.share(WAITS_PROGRAM)), budget.share(WAITS_ANY)
+    if not found:
+        yield WAITS.proof(0.0, NO_FLOW, any_chunks=True)
+    for flow in found:
+        flow.try_prices(share)
+        yield WAITS.proof(flow.value_us, _WAITS, any_chunks=True)
+    best = max(found, key=lambda flow: flow.value_us, default=None)
+    if best is not None and best.value_us >= WAITS_NEAR * known_us and budget.remaining_s():
+        whole = best.of_whole_chunks(budget)
+        whole.try_prices(budget)
+        yield WAITS.proof(whole.value_us, _WAITS)
+
+
+WAITS = Bound(
+    name="waits",
+    about="chunks that go from one rank to one wait at each link for all that is sent with them: large "
+    "groups take a chunk longer than there is time, and small ones keep ports busy with alphas",
+    remedy="shorter alphas, fewer links on the way, or more or faster ones on the busiest routes",
+    prove=_prove_waits,
+    features=RELAXED,
+    has_any_chunks=True,
+    is_of_alphas=True,
+    is_late=has_many_flows,
+    goes_on=True,
+)

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from small_problems import full, machine, networks, problem, ring
 
-from taccl.encoding.bounds.flow import WAITS, flows
 from taccl.encoding.bounds.flow_prices import even_prices
-from taccl.encoding.bounds.flow_waits import Toll, Waits
 from taccl.encoding.bounds.views import View
+from taccl.encoding.bounds.waits import WAITS, Toll, Waits, flows
 from taccl.encoding.instance import Instance
 from taccl.model.network import LogicalTopology, Occupancy
 from taccl.model.problem import Problem
