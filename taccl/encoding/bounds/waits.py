@@ -122,6 +122,11 @@ class Waits:
         self._price = np.zeros(len(self._route))
         self.alone_us = self.value_us = self._proved_us()
 
+    @property
+    def goes_on_whole(self) -> bool:
+        """Whether whole chunks were begun with, and prices of them are left to try."""
+        return self._whole is not None and bool(self._whole._untried)
+
     def of_whole_chunks(self, budget: Budget) -> Waits:
         """The same with sends of a number of chunks, no more than there may be in one."""
         if self._whole is None:
@@ -190,7 +195,9 @@ def _prove_waits(view: View, known_us: float, budget: Budget) -> Iterator[Proof]
         flow.try_prices(share)
         yield WAITS.proof(flow.value_us, _WAITS, any_chunks=True)
     best = max(found, key=lambda flow: flow.value_us, default=None)
-    if best is not None and best.value_us >= WAITS_NEAR * known_us and budget.remaining_s():
+    # What is known may be what whole chunks themselves proved when this was asked before.
+    is_near = best is not None and (best.goes_on_whole or best.value_us >= WAITS_NEAR * known_us)
+    if best is not None and is_near and budget.remaining_s():
         whole = best.of_whole_chunks(budget)
         whole.try_prices(budget)
         yield WAITS.proof(whole.value_us, _WAITS)

@@ -10,7 +10,7 @@ from brute_force import fastest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
-from small_problems import full, machine, networks, problem, ring
+from small_problems import custom, full, machine, networks, problem, ring
 
 from taccl.encoding.bounds.flow_prices import even_prices
 from taccl.encoding.bounds.views import View
@@ -132,3 +132,15 @@ def test_waits_prove_no_less_than_the_flow(topology: LogicalTopology, name: str,
         for each in (flow, whole):
             each.try_prices(Budget.of_work(_PLENTY))
         assert flow.alone_us <= flow.value_us <= whole.value_us * (1 + 5e-3) + 1e-9
+
+
+@pytest.mark.parametrize("units", [8, 16, 24, 100_000])
+def test_whole_chunks_go_on_though_they_raised_what_is_known(units: int) -> None:
+    """One chunk over three links of 2 us, ports busy for half of it: asked often, with little time."""
+    around = replace(ring(6, alpha_us=1.0), occupancy="pipelined")
+    view = View(Instance(Problem(around, custom(6, [([0], [3], False)]), 1.0)))
+    known_us = 0.0
+    for _ in range(60):
+        proofs = WAITS.prove(view, known_us, Budget.of_work(units))
+        known_us = max([known_us, *(proof.value_us for proof in proofs)])
+    assert known_us == pytest.approx(5.0)
