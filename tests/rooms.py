@@ -132,6 +132,11 @@ ENCODING = (
         ("engines.engine", "engines.tuning"),
     ),
     Room(
+        "engines.by_cuts",
+        "an engine's answers for several numbers of chunks",
+        ("engines.engine",),
+    ),
+    Room(
         "engines.turned",
         "an engine run on the Gather that a Scatter is backwards",
         ("engines.engine",),
@@ -154,7 +159,7 @@ ENCODING = (
     Room(
         "engines.registry",
         "the one module that names all engines",
-        ("engines.by_phases", "engines.needs", "engines.part_of_all", "engines.turned"),
+        ("engines.by_cuts", "engines.by_phases", "engines.needs", "engines.part_of_all", "engines.turned"),
     ),
     Room(
         "portfolio",

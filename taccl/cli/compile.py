@@ -33,8 +33,8 @@ from taccl.topologies.executors.defaults import default_executor
 
 #: The first is answered by trees, the second by paths.
 _COLLECTIVES = ("allreduce", "alltoall", "broadcast")
-#: Units of work: enough for a first schedule.
-_WORK = 50
+#: Units of work: enough for a first schedule, and for a search of what is better to begin.
+_WORK = 200
 
 
 @click.command("compile")

@@ -23,6 +23,7 @@ from taccl.encoding.engines import (
     streams,
     textbook,
 )
+from taccl.encoding.engines.by_cuts import by_cuts
 from taccl.encoding.engines.by_phases import by_phases
 from taccl.encoding.engines.engine import Engine, Verdict, beginning_with, everything, many_cuts
 from taccl.encoding.engines.needs import COPIES_AND_SUMS, FEW_OUTPUTS, NOT_HUGE
@@ -141,6 +142,10 @@ _combining = turned(
         serves=combining.serves,
         run=beginning_with(greedy.greedy, combining.combine),
         at_once=combining.combine_at_once,
+        tells_chunks=combining.tells_chunks,
+        across_chunks=by_cuts(by_phases(combining.combine)),
+        cuts=combining.cuts,
+        is_compiled=combining.is_compiled,
         needs=(FEW_OUTPUTS, NOT_HUGE),
     )
 )
@@ -202,8 +207,8 @@ ENGINES: tuple[Engine, ...] = (
         part_of="combining",
     ),
     _routes,
-    _greedy,
     _combining,
+    _greedy,
     Engine(
         name="milp",
         about="routes by mixed-integer programming, orders by list scheduling, after TACCL",
@@ -284,11 +289,7 @@ def first_engines(instance: Instance, note: Note | None = None) -> Iterator[Engi
     TacclError : there is one of those, and no `note`.
     """
     openings = [engine for engine, is_meant in _OPENINGS if is_meant(instance)]
-    requested = set[str]()
-    for engine in (*openings, *all_engines(note)):
-        if engine.name in requested:
-            continue
-        requested.add(engine.name)
+    for engine in dict.fromkeys((*openings, *all_engines(note))):
         try:
             if verdict_of(engine, instance) and engine.has_its_needs(instance):
                 yield engine

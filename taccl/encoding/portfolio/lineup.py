@@ -57,11 +57,12 @@ class Lineup:
         return verdict and engine.has_its_needs(instance) if self.checks_needs else verdict
 
 
-def lineup_for(requested: Engine | None, note: Note | None = None) -> Lineup:
+def lineup_for(requested: Engine | None, note: Note | None = None, *, again: bool = False) -> Lineup:
     """The engines of `auto` (None), or those that run when an engine is requested by name.
 
-    An engine that is requested has its parts next to it, and engines that have a turn in every search. `note`
-    hears of engines that another package adds and that cannot be loaded.
+    An engine that is requested has its parts next to it, and engines that have a turn in every search, unless
+    the instance is searched `again`. `note` hears of engines that another package adds and that cannot be
+    loaded.
 
     Raises
     ------
@@ -69,7 +70,7 @@ def lineup_for(requested: Engine | None, note: Note | None = None) -> Lineup:
     """
     if requested is None:
         return Lineup(all_engines(note))
-    others = [each for each in ENGINES if each.part_of == requested.name or each.runs_always]
+    others = [each for each in ENGINES if each.part_of == requested.name or (each.runs_always and not again)]
     return Lineup((requested, *(other for other in others if other is not requested)), checks_needs=False)
 
 

@@ -113,7 +113,7 @@ class _Search:
         self._was_searched = options.known is not None and instance.bound_us > 0
 
     def run(self, requested: Engine | None) -> Iterator[Update]:
-        lineup = lineup_for(requested, self._journal.fails)
+        lineup = lineup_for(requested, self._journal.fails, again=self._was_searched)
         contenders = contenders_for(self._instance, lineup, self._journal)
         without_helpers = self._without_helpers(requested)
         if without_helpers is not None:

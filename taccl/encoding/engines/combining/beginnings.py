@@ -104,6 +104,42 @@ def some_slow(slow: BoolArray, random: np.random.Generator) -> BoolArray:
     return keep
 
 
+def by_distance(orbits: OrbitInstance) -> list[SendGene]:
+    """Every chunk over as few links as can be: for each number of links a send of each orbit that helps.
+
+    Of several links that bring a chunk to a rank it takes one whose send is the shortest so far.
+    """
+    far, needed = _links_from_source(orbits), orbits.wanted.copy()
+    orbit_of, image_of = np.indices(orbits.dst.shape).reshape(2, -1)
+    order = np.argsort(orbits.dst, axis=None, kind="stable")
+    into = np.split(order, np.cumsum(np.bincount(orbits.dst.ravel(), minlength=len(far)))[:-1])
+    genes: list[SendGene] = []
+    for links in range(int(far.max(initial=0)), 0, -1):
+        carried = np.zeros(orbits.usable.shape, np.bool_)
+        load = np.zeros(orbits.num_link_orbits)  # how long the chunks of each orbit's send take
+        for rank, chunk in np.argwhere(needed & (far == links)).tolist():
+            orbit, image = orbit_of[into[rank]], image_of[into[rank]]
+            brings = (far[orbits.src[orbit, image], chunk] == links - 1) & orbits.usable[orbit, image, chunk]
+            orbit, image = orbit[brings], image[brings]
+            least = int(load[orbit].argmin())
+            carried[orbit[least], image[least], chunk] = True
+            load[orbit[least]] += orbits.chunk_us[int(orbit[least])]
+            needed[orbits.src[orbit[least], image[least]], chunk] = True
+        used = np.flatnonzero(carried.any(axis=(1, 2))).tolist()
+        genes = [*(SendGene(each, without=~carried[each]) for each in used), *genes]
+    return genes
+
+
+def _links_from_source(orbits: OrbitInstance) -> IntArray:
+    """Over how many links each chunk comes to each rank at least, shape (num_ranks, C); -1: over none."""
+    far, links = np.where(orbits.held, 0, -1), 0
+    while (goes := (far[orbits.src] == links) & (far[orbits.dst] < 0) & orbits.usable).any():
+        orbit, image, chunk = np.nonzero(goes)
+        links += 1
+        far[orbits.dst[orbit, image], chunk] = links
+    return far
+
+
 def gossip(problem: Problem, weight: float) -> Problem:
     """What tells every rank something of every other: a chunk of `weight` times the size from each to all.
 

@@ -10,22 +10,30 @@ from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.timing import in_order
 from taccl.encoding.core.update import Update
 from taccl.encoding.engines.combining.anneal import anneal, decoding_units, in_stages
-from taccl.encoding.engines.combining.beginnings import as_genes, as_genes_on, doubling, gossip
+from taccl.encoding.engines.combining.beginnings import as_genes, as_genes_on, by_distance, doubling, gossip
 from taccl.encoding.engines.combining.decode import BroadcastDecoder, Decoded, Decoder, PathDecoder
+from taccl.encoding.engines.combining.hops import by_hops, is_compiled, knows
 from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendGene
 from taccl.encoding.engines.combining.sends import soonest
 from taccl.encoding.engines.combining.tuning import (
+    ACROSS,
     ALWAYS_DECODED,
     BEGIN_PART,
+    FEW_LINKS,
     GOSSIP_PART,
     GOSSIP_WEIGHTS,
+    HOPS_ALONE_S,
+    HOPS_COMPILING_S,
     MOST_TRANSFERS,
     STAGES,
+    STAGES_BEFORE_HOPS,
     SYMMETRIES_PER_UNIT,
     TRIALS,
+    UNITS_BY_DISTANCE,
     UNITS_PER_CELL,
     UNITS_PER_COPIED,
     UNITS_PER_DOUBLED,
+    Stages,
 )
 from taccl.encoding.engines.engine import YES, Verdict, no
 from taccl.encoding.instance import Instance
@@ -52,7 +60,26 @@ def serves(instance: Instance) -> Verdict:
     return YES
 
 
-def combine(instance: Instance, options: SearchOptions, budget: Budget, best: Schedule) -> Iterator[Update]:
+def tells_chunks(instance: Instance) -> bool:
+    """Whether all ranks look the same and have few links, and the search by hops is machine code already."""
+    topology = instance.problem.topology
+    few = topology.num_links <= FEW_LINKS * topology.num_ranks
+    is_regular = few and len(instance.assumed_group()) == topology.num_ranks
+    return is_regular and _has_one_phase(instance) and is_compiled()
+
+
+def cuts(instance: Instance) -> Sequence[int]:
+    """Numbers of chunks for a search of several; none where sums are copied on, as each phase is searched."""
+    return ACROSS if _has_one_phase(instance) else ()
+
+
+def _has_one_phase(instance: Instance) -> bool:
+    return None in (instance.phases.reduce_phase, instance.phases.broadcast_phase)
+
+
+def combine(
+    instance: Instance, options: SearchOptions, budget: Budget, best: Schedule | None
+) -> Iterator[Update]:
     """Yield improving schedules until the budget is over; nothing where `serves` says no."""
     if serves(instance):
         for schedule in searched(instance, options, budget, best):
@@ -141,11 +168,20 @@ def _improving(
     found = [decoder.decode(genes) for genes in beginnings if _pays_to_decode(decoder, genes, deciding)]
     if not found:
         return
+    has_time = budget.counts_work or is_compiled() or budget.remaining_s() > HOPS_COMPILING_S
+    goes_on_by_hops = has_time and knows(orbits) and not at_once
+    stages, meeting = STAGES, [each for each in found if not each.unmet]
+    if goes_on_by_hops:
+        stages = Stages((), 0) if meeting and seconds < HOPS_ALONE_S else STAGES_BEFORE_HOPS
     last: Decoded | None = None
-    for decoded in in_stages(sorted(found, key=_value), STAGES, seconds, budget, random):
-        if not decoded.unmet and (last is None or decoded.value < last.value):
-            last = decoded
-            yield decoded
+    for decoded in in_stages(sorted(found, key=_value), stages, seconds, budget, random):
+        if not decoded.unmet:
+            meeting.append(decoded)
+            if last is None or decoded.value < last.value:
+                last = decoded
+                yield decoded
+    if goes_on_by_hops and meeting:
+        yield from by_hops(meeting, budget, random)
 
 
 def _value(decoded: Decoded) -> tuple[int, float]:
@@ -166,6 +202,10 @@ def _beginnings(
     seconds, orbits = budget.remaining_s(), instance.once(_orbits)
     if best is not None:
         yield as_genes(orbits, best)
+    units = UNITS_BY_DISTANCE * int(orbits.wanted.sum())
+    if deciding is None or units / UNITS_PER_S < budget.remaining_s():
+        budget.spend(units)
+        yield by_distance(orbits)
     if instance.demand.broadcasts:
         part = budget.at_most(BEGIN_PART * seconds)
         for decoded in _doublings(BroadcastDecoder(orbits), part, random, deciding):

@@ -36,16 +36,25 @@ DECODE_HOP_WEIGHT = 1e-3
 
 # --- engine
 
+#: With no more links for each rank, annealing is what tells soonest how fast a number of chunks can be.
+FEW_LINKS = 12
+#: Numbers of chunks that are searched one after another.
+ACROSS = (1, 2)
 #: More transfers than this make decoding a sequence too slow to search.
 MOST_TRANSFERS = 4_000_000
 #: Symmetries are found in a unit of work for this many pairs of a rank and a link.
 SYMMETRIES_PER_UNIT = 5_000
 #: The searches after each other, as parts of the time: short ones from several beginnings, then long ones
-#: from the best.
+#: from the best; and those after which the rest of the time is for hops.
 STAGES = Stages((0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.1, 0.1, 0.15, 0.15, 0.2), from_others=6)
+STAGES_BEFORE_HOPS = Stages((0.05, 0.05, 0.05, 0.05), from_others=4)
+#: With less time than this, seconds, all of it is for hops.
+HOPS_ALONE_S = 1.0
 #: The search ends when this many stages in a row, each from the best sequence, found nothing better.
 MOST_STALE = 2
 TRIALS, BEGIN_PART = 40, 0.1
+#: Units of work for each rank that has to be brought a chunk, where that goes over as few links as can be.
+UNITS_BY_DISTANCE = 0.05
 #: Units of work for each gene of a sequence of doubling, and for each link and chunk of an orbit next to it.
 UNITS_PER_DOUBLED, UNITS_PER_CELL = 0.036, 1.7e-5
 #: Units of work for decoding a gene, for each chunk at each rank: 0.45 ms on 256 ranks. A sequence that takes
@@ -70,6 +79,33 @@ EXCHANGE_MOST_KNOWN = 300_000
 LARGEST_FIRST_SLOW = 2.0
 #: Units of work for choosing a gene, and for each of the transfers that have to be looked at anew for it.
 LARGEST_FIRST_UNITS_PER_GENE, LARGEST_FIRST_UNITS_PER_TRANSFER = 0.02, 0.004
+
+# --- hops
+
+#: The temperature of the annealing of hops, as a part of the time of the first sequence.
+HOPS_WARM, HOPS_COLD = 0.02, 3e-4
+#: Odds of changes: a hop goes in another send, over another link, two change sends, sends are joined or
+#: parted; the rest, a send is moved. Of seven problems on tori, two NDv2 and two MI250X, by 100,000 trials
+#: and six chances each, times are 0.5% less in the mean than with (0.3, 0.3, 0.15, 0.1), and within 0.7% of
+#: those with five others. Twice or half as warm: 0.8% more, and as much.
+HOPS_ODDS = (0.3, 0.4, 0.1, 0.12)
+#: Places that sends are moved by, and how often a hop goes in a new send: with 0.03 and 0.25 in place of 0.1
+#: times are 0.2 and 0.9% more.
+HOPS_NEAR, HOPS_NEW = 8, 0.1
+#: Of the time each run has one part in so many, trials no fewer and no more than these. AllGather on
+#: torus:8x8, two runs each: of 1 MB 8.92 us with 200,000 trials, 8.74 and 8.59 with 1,000,000; of 4 MB 24.97
+#: and 25.16, 24.47 and 24.97.
+HOPS_RUNS, HOPS_LEAST_TRIALS, HOPS_MOST_TRIALS = 4, 2_000, 2_000_000
+#: From how many of the best sequences runs begin, before one that begins from the best so far; and after how
+#: many rounds of these without anything better the search ends.
+HOPS_BEGINNINGS, HOPS_MOST_STALE = 2, 2
+#: Sends at most, in those of the beginning, next to one of each orbit.
+HOPS_ROOM = 1.5
+#: Units of work for a trial, and for each hop and send in it; seconds between two looks for Ctrl-C.
+HOPS_UNITS_PER_TRIAL, HOPS_UNITS_PER_HOP = 3e-4, 1e-5
+HOPS_SLICE_S = 0.2
+#: Compiling takes no longer, seconds.
+HOPS_COMPILING_S = 30.0
 
 # --- relays
 
