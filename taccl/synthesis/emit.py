@@ -18,9 +18,11 @@ from taccl.encoding.core.options import SearchOptions
 from taccl.errors import CheckError, FileInterrupted, ProgramLimitError, TacclError
 from taccl.model.network import LogicalTopology
 from taccl.model.schedule import Schedule
+from taccl.model.slower import is_no_faster
 from taccl.model.tolerance import contradicts
 from taccl.support.interrupts import ends_what_is_extra, is_interrupt
 from taccl.synthesis.autotune.file_choice import FileChoice
+from taccl.synthesis.autotune.proofs import Gathered
 from taccl.synthesis.autotune.tune import bound_for_any_chunks, fitting_chunks
 from taccl.synthesis.configurations import Configuration
 from taccl.synthesis.job import Job
@@ -90,15 +92,17 @@ def _without_files(
     job: Job, choice: FileChoice, options: SearchOptions, searcher: Searcher, left_s: float
 ) -> Result:
     network, execution = job.network.topology, choice.execution
-    is_executed = execution is not None and network.executor is not None
     # An executor's thread blocks keep no port busy for alpha: what counts that is no bound of its files.
-    ports_as = replace(network, occupancy="pipelined") if is_executed else network
+    ports_as = network if network.executor is None else replace(network, occupancy="pipelined")
     found, any_chunks = _for_any_chunks(choice.found, ports_as, left_s)
     notes = (*choice.notes, *_notes_on(found))
     if execution is not None and contradicts(any_chunks.value_us, execution.time_us):
         notes, any_chunks = (*notes, _refuted(any_chunks)), NOTHING
     if execution is not None:
         execution = execution.with_bound(any_chunks)
+    holds = is_no_faster(found.schedule.problem.topology, ports_as)
+    on_machine = Gathered(any_chunks if holds else NOTHING)
+    found = on_machine.of(found)
     return Result(
         found=found,
         options=options,
@@ -109,7 +113,7 @@ def _without_files(
         notes=(*notes, *searcher.notes_on(found, counts_work=options.effort is not None)),
         scheduler=searcher.address,
         tasks=tuple(searcher.runs),
-        chunks_tried=choice.chunks_tried,
+        chunks_tried=on_machine.of_rows(choice.chunks_tried),
         protocol=choice.configuration.protocol,
         instances=choice.configuration.instances,
         thread_blocks=choice.configuration.thread_blocks,

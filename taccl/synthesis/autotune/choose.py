@@ -15,6 +15,7 @@ from taccl.support.budget import Budget
 from taccl.synthesis.autotune.file_choice import Depth, FileChoice, Searched, reported_notes, unpredicted
 from taccl.synthesis.autotune.files_tried import NOT_TRIED, FileTried, Prediction
 from taccl.synthesis.autotune.predictions import Predictor
+from taccl.synthesis.autotune.proofs import gathered_on
 from taccl.synthesis.autotune.tuning import (
     CHOOSE_ALONE,
     CHOOSE_FEW,
@@ -273,13 +274,14 @@ class _Rounds:
         winner = self._winner()
         searched, formulated, found = self._source_of(winner)
         chunks_note, chunks_tried = searched.of_chunks(formulated)
+        gathered = gathered_on(formulated.problem.topology, self.searches)
         notes = (*searched.notes, *formulated.notes, chunks_note, self._why(winner))
         return FileChoice(
             configuration=winner.configuration,
             formulated=formulated,
-            found=self._ended(found, searched.depth),
+            found=self._ended(gathered.of(found), searched.depth),
             notes=tuple(reported_notes(notes)),
-            chunks_tried=chunks_tried,
+            chunks_tried=gathered.of_rows(chunks_tried),
             execution=winner.execution,
             blocks_per_gpu=winner.blocks_per_gpu,
             files_tried=tuple(self._rows(winner)) if len(self._configurations) > 1 else (),

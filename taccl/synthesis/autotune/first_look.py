@@ -6,6 +6,7 @@ come with the file. So some of each number are handed over, and predictions choo
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -34,7 +35,7 @@ from taccl.synthesis.configurations import Configuration
 from taccl.synthesis.formulated import Formulated
 from taccl.synthesis.job import Job
 from taccl.synthesis.request import AUTO
-from taccl.synthesis.search import Found, Observer, heard
+from taccl.synthesis.search import STOP, Found, Observer, Progress, heard
 from taccl.synthesis.searcher import Alone
 
 
@@ -53,7 +54,13 @@ def listed(
     return Searched(configuration, formulated, found, ((formulated, found),), depth="listed")
 
 
-def built(job: Job, configuration: Configuration, options: SearchOptions, budget: Budget) -> Searched:
+def built(
+    job: Job,
+    configuration: Configuration,
+    options: SearchOptions,
+    budget: Budget,
+    on_progress: Observer | None = None,
+) -> Searched:
     """What engines build at once, of several numbers of chunks where that is open.
 
     Raises
@@ -62,7 +69,8 @@ def built(job: Job, configuration: Configuration, options: SearchOptions, budget
     """
     if options.engine != AUTO:
         raise NoScheduleInTime("another engine is requested than what builds at once")
-    all_found = list(_across_numbers(job, configuration, options, budget.at_most(LOOK_BUILT_S)))
+    in_time = budget.at_most(LOOK_BUILT_S)
+    all_found = list(_across_numbers(job, configuration, options, in_time, on_progress))
     if not all_found:
         raise NoScheduleInTime("no engine builds a schedule at once")
     formulated, found = min(all_found, key=lambda pair: pair[1].schedule.makespan_us)
@@ -80,8 +88,13 @@ def _number(formulated: Formulated) -> int:
 
 
 def _across_numbers(
-    job: Job, configuration: Configuration, options: SearchOptions, budget: Budget
+    job: Job,
+    configuration: Configuration,
+    options: SearchOptions,
+    budget: Budget,
+    on_progress: Observer | None,
 ) -> Iterator[tuple[Formulated, Found]]:
+    began_s = time.monotonic()
     stated = dict(_stated(job, configuration))
     known: dict[int, list[Schedule]] = {number: [] for number in stated}
     pipelines = budget.share(LOOK_PIPELINES)
@@ -98,6 +111,17 @@ def _across_numbers(
         found = heard(_updates(instance, known[number]), options, Journal(), budget.without_end())
         yield formulated, found
         yield from ((formulated, found.passing(schedule)) for schedule in found.passed)
+        if on_progress is None:
+            continue
+        stage = "built at once" if len(stated) == 1 else f"built at once, chunks {number}"
+        if on_progress(_news(found, stage, time.monotonic() - began_s)) == STOP:
+            return
+
+
+def _news(found: Found, stage: str, elapsed_s: float) -> Progress:
+    """The fastest that was built, of one number of chunks."""
+    time_us, bound_us = found.schedule.makespan_us, found.lower_bound_us
+    return Progress(stage, elapsed_s, time_us, bound_us, found.bound_source, improved=True)
 
 
 def _stated(job: Job, configuration: Configuration) -> Iterator[tuple[int, tuple[Formulated, Instance]]]:

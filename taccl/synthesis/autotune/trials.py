@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from taccl.encoding.bounds import Proof
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.journal import EngineRun
 from taccl.model import units
-from taccl.model.tolerance import TOLERANCE_US
+from taccl.model.tolerance import TOLERANCE_US, contradicts
 from taccl.support.interrupts import is_interrupt
 from taccl.synthesis.autotune.tuning import TRIALS_FINER_PAYS
 from taccl.synthesis.formulated import Formulated
@@ -35,6 +36,12 @@ class ChunksTried:
     def gap(self) -> float:
         """(time - bound) / time, a fraction."""
         return relative_gap(self.time_us, self.lower_bound_us)
+
+    def with_bound(self, proof: Proof) -> ChunksTried:
+        """The same with that bound, where it is larger; not if the time refutes it."""
+        if proof.value_us <= self.lower_bound_us or contradicts(proof.value_us, self.time_us):
+            return self
+        return replace(self, lower_bound_us=proof.value_us, bound_source=proof.witness)
 
     @property
     def line(self) -> str:

@@ -107,7 +107,7 @@ class RequestSearch:
         if budget is not None and depth == "listed":
             return listed(self.job, configuration, options, budget, on_progress)
         if budget is not None and depth == "built":
-            return built(self.job, configuration, options, budget)
+            return built(self.job, configuration, options, budget, on_progress)
         if self.job.request.leaves_chunks_open:
             searched = self._with_chunks(configuration, options, budget, on_progress)
         else:

@@ -15,6 +15,7 @@ from taccl.synthesis.autotune.tuning import LOOK_MOST_CHUNKS
 from taccl.synthesis.job import Job, formulate
 from taccl.synthesis.output_options import OutputOptions
 from taccl.synthesis.request import Request
+from taccl.synthesis.search import STOP, Answer, Progress
 from taccl.topologies import PhysicalTopology, parse_topology
 
 #: GPUs in a line, so that a message in one piece passes one link after another.
@@ -64,6 +65,23 @@ def test_several_numbers_of_chunks_are_handed_over_and_all_schedules_are_valid(c
         assert found.lower_bound_us <= found.schedule.makespan_us + 1e-6
     assert {each.chunks for each in searched.tried} == numbers(searched)
     assert [each.remark for each in searched.tried].count("chosen") == 1
+
+
+@pytest.mark.parametrize("chunks", [None, 2])
+def test_what_is_built_is_news_and_a_listener_may_end_the_look(chunks: int | None) -> None:
+    stated, options, news = job(chunks=chunks), SearchOptions(effort=2000), list[Progress]()
+    request = stated, stated.configurations[0], options
+
+    def stop(progress: Progress) -> Answer:
+        news.append(progress)
+        return STOP
+
+    searched = built(*request, Budget.of_work(2000), news.append)
+    assert {each.time_us for each in news} >= {searched.found.schedule.makespan_us}
+    named = {f"built at once, chunks {number}" for number in numbers(searched)}
+    assert {each.stage for each in news} == (named if chunks is None else {"built at once"})
+    news.clear()
+    assert len(numbers(built(*request, Budget.of_work(2000), stop))) == len(news) == 1
 
 
 def test_a_number_of_chunks_that_is_given_stays_the_only_one() -> None:
