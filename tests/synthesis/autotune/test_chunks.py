@@ -485,30 +485,54 @@ def test_no_textbook_with_other_chunks_is_faster_than_what_is_chosen() -> None:
     assert synthesize(chunks="auto", effort=1_000, **torus).time_us <= min(best) * (1 + 1e-9)
 
 
+#: What engines are about in turn, and the numbers of chunks that they are handed.
+Asked = list[tuple[str, list[int]]]
+
+
+def across(asked: Asked, name: str, begins: int, units: float, part_of: str = "") -> Engine:
+    """An engine that has the first schedule of one of the cuts, for so many units of work."""
+
+    def across_chunks(cuts: Sequence[Instance], budget: Budget) -> Iterator[Schedule]:
+        asked.append((name, [each.problem.collective.chunks_per_rank for each in cuts]))
+        budget.spend(units)
+        first = next(real_solve(cuts[begins], QUICK)).schedule
+        assert first is not None
+        yield first
+
+    def run(*_: object) -> Iterator[Update]:
+        return iter(())
+
+    engine = Engine(name, "", frozenset(), everything, run, across_chunks=across_chunks)
+    return replace(engine, part_of=part_of) if part_of else engine
+
+
 def test_an_engine_without_time_for_finer_cuts_has_what_others_leave(monkeypatch: pytest.MonkeyPatch) -> None:
     instances = {number: Instance(formulated(number).problem) for number in (1, 2, 4)}
-    asked: list[tuple[str, list[int]]] = []
-
-    def engine(name: str, begins: int, units: float) -> Engine:
-        def across_chunks(cuts: Sequence[Instance], budget: Budget) -> Iterator[Schedule]:
-            asked.append((name, [each.problem.collective.chunks_per_rank for each in cuts]))
-            budget.spend(units)
-            first = next(real_solve(cuts[begins], QUICK)).schedule
-            assert first is not None
-            yield first
-
-        def run(*_: object) -> Iterator[Update]:
-            return iter(())
-
-        return Engine(name, "", frozenset(), everything, run, across_chunks=across_chunks)
-
-    engines = (engine("slow", 0, 300.0), engine("fast", 1, 1.0))
+    asked: Asked = []
+    engines = (across(asked, "slow", 0, 300.0), across(asked, "fast", 1, 1.0))
     monkeypatch.setattr("taccl.synthesis.autotune.seeds.ENGINES", engines)
     found = [
         each.makespan_us for each in found_across([1, 2, 4], instances.__getitem__, Budget.of_work(1000))
     ]
     assert found[1] < found[0] < 2 * found[1]
     assert asked == [("slow", [1, 2, 4]), ("fast", [1, 2, 4]), ("slow", [2, 4])]
+
+
+@pytest.mark.parametrize(("units", "names"), [(1.0, ["first", "next", "part"]), (2000.0, ["first"])])
+def test_once_there_is_a_schedule_no_engine_begins_after_the_time(
+    monkeypatch: pytest.MonkeyPatch, units: float, names: list[str]
+) -> None:
+    """Each builds something without any time, for machines that have no schedule yet."""
+    instances = {number: Instance(formulated(number).problem) for number in (1, 2)}
+    asked: Asked = []
+    engines = (
+        across(asked, "first", 0, units),
+        across(asked, "next", 0, 1.0),
+        across(asked, "part", 0, 1.0, part_of="next"),
+    )
+    monkeypatch.setattr("taccl.synthesis.autotune.seeds.ENGINES", engines)
+    assert list(found_across([1, 2], instances.__getitem__, Budget.of_work(1000)))
+    assert [name for name, _ in asked] == names
 
 
 def test_pieces_that_travel_together_are_chunks() -> None:
