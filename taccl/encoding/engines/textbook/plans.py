@@ -36,6 +36,7 @@ from taccl.encoding.engines.textbook.parts import Parts
 from taccl.encoding.engines.textbook.pipelines import by_pipelines
 from taccl.encoding.engines.textbook.ring import RING, RING_BOTH_DIRECTIONS
 from taccl.encoding.engines.textbook.scattered import by_scattering
+from taccl.encoding.engines.textbook.shortest_ways import by_shortest_ways
 from taccl.encoding.engines.textbook.sum_gateways import by_node_sums, by_sum_gateways
 from taccl.encoding.engines.textbook.trees import on_trees
 from taccl.model.collective import IntArray
@@ -53,6 +54,7 @@ def algorithms(problem: Problem, parts: Parts) -> Iterator[Algorithm]:
     ranks = problem.num_ranks
     yield from _of_plans(problem, parts, _on_lines(problem, parts))
     yield from on_trees(problem, parts)
+    yield from by_shortest_ways(problem, parts)
     on_grids = list(_on_grids(problem, parts))
     usual = _of_plans(problem, parts, (plans for plans in on_grids if not _is_variant(plans)))
     # Which of both are faster, sizes say; so each has its turn, however short the time is.

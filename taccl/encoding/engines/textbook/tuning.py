@@ -131,3 +131,8 @@ OFFSETS_TRIED = 3
 #: In how many batches at most, and how many times the first the largest is. dgx2 x2, AllReduce of 1 MB: 3
 #: batches 27.3 us, 2 28.7, 4 27.9, 1 33.0; of 16 MB: 7 batches 269 us.
 PIPELINES_MOST_BATCHES, PIPELINES_STEEPEST = 8, 4
+
+# --- shortest_ways
+
+#: With longer ways, of more links than this, rings and grids have their own algorithms.
+SHORTEST_WAYS_MOST_LINKS = 4
