@@ -269,14 +269,19 @@ class Target(Generic[ProgramT, DocumentT]):
         hint = _elsewhere(problem, others) if is_too_many or problem.features - self.features else None
         without = "--without NAME leaves a helper out (--without nvswitch), "
         helps = without * bool(problem.topology.num_helpers) + (hint or "")
-        refuse_features(self.name, problem, self.features, self.reasons, helps)
+        refuse_features(f"the target {self.name!r}", problem, self.features, self.reasons, helps)
         self.files_for(problem.collective.name)
         if is_too_many:
             raise CollectiveError(
-                f"{problem.num_ranks} ranks; a file for {self.name} holds {most}", hint=hint
+                f"{problem.num_ranks} ranks; a file for the target {self.name!r} holds {most}", hint=hint
             )
         if self.refuse is not None:
             self.refuse(problem, options)
+
+    @property
+    def described(self) -> str:
+        """What messages call it: its name is a word such as `all`, which reads as one of the sentence."""
+        return f"the target {self.name!r} ({self.title})"
 
     def takes_problem(self, problem: Problem) -> bool:
         """Whether nothing is known that keeps a problem from having a file."""

@@ -107,7 +107,7 @@ def _kind(path: Path, content: bytes, target: AnyTarget | None) -> AnyTarget:
     if target is None or known.knows is None or known.format == target.format:
         return known if target is None else target
     raise TacclError(
-        f"is a file for {known.name} ({known.title}), and {target.name} takes {target.title}",
+        f"is a file for {known.described}, and {target.name!r} takes {target.title}",
         path=path,
         hint=f"--target {known.name}",
     )

@@ -99,7 +99,7 @@ def convert_file(
         program = source.unfold(source.parse(content, str(path), lambda: None)).two_sided
     if program is None:
         raise TacclError(
-            f"a file for {source.name} ({source.title}) is not converted: it spells no thread blocks that "
+            f"a file for {source.described} is not converted: it spells no thread blocks that "
             "send and receive",
             path=path,
             hint="give an MSCCL-XML file",
@@ -148,8 +148,8 @@ def _notes(program: Program, plan: ExecutionPlan) -> Iterator[str]:
     if program.protocol is not Protocol.SIMPLE:
         yield (f"the file is for {program.protocol.value}; the plan is Simple, without packets")
     if program.in_place and program.out_of_place:
-        served, other = ("in place", "out of place") if plan.in_place else ("out of place", "in place")
-        yield (f"the file is for both directions to call it; the plan is for calls {served}, not {other}")
+        served = "in place" if plan.in_place else "out of place"
+        yield f"the file serves calls in place and out of place, the plan only those {served}"
     if (program.min_bytes, program.max_bytes) != (plan.min_bytes, plan.max_bytes):
         yield (
             f"the file is for calls of {program.min_bytes} to {program.max_bytes} bytes; the plan for "

@@ -121,8 +121,9 @@ def _read(path: Path, ranks_per_node: int | None, root: int | None) -> DeployedP
     content = read_bytes(path)
     target = target_of_file(path, content)
     if target.read is not parse_plan_document and content.strip():
+        target.read(content, str(path))  # what is no such file either says so itself
         raise PlanError(
-            f"is a file for {target.name} ({target.title}), not a plan",
+            f"is a file for {target.described}, not a plan",
             path=path,
             hint="taccl convert makes a plan of an MSCCL-XML, synthesize --target mscclpp makes one",
         )

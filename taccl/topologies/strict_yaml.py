@@ -9,6 +9,7 @@ are not scalars, several documents, nesting deeper than MAX_DEPTH, files larger 
 from __future__ import annotations
 
 import difflib
+import json
 import math
 import re
 from collections.abc import Collection, Iterator, Sequence
@@ -210,6 +211,8 @@ def parse_yaml(text: str, path: str | Path | None = None, error: type[TacclError
     except yaml.MarkedYAMLError as fault:
         mark = fault.problem_mark or fault.context_mark
         reason = " ".join(part for part in (fault.context, fault.problem) if part)
+        if (no_json := _not_json(text, path)) is not None:
+            raise error(f"this is not JSON: {no_json.msg}", path=path, line=no_json.lineno) from None
         lines = text.splitlines()
         line = None if mark is None else max(1, min(mark.line + 1, len(lines)))  # a fault may be at the end
         hint = "indent with spaces, not tabs" if line and "\t" in "".join(lines[line - 1 : line]) else None
@@ -219,6 +222,20 @@ def parse_yaml(text: str, path: str | Path | None = None, error: type[TacclError
     except yaml.reader.ReaderError as fault:
         line = text.count("\n", 0, fault.position) + 1
         raise error(f"this is not YAML: {fault.reason}", path=path, line=line) from None
+
+
+def _not_json(text: str, path: str | Path | None) -> json.JSONDecodeError | None:
+    """What is wrong with a file that is called JSON, or else looks like it; None: it is right, or is YAML."""
+    suffix = "" if path is None else Path(path).suffix.lower()
+    if suffix != ".json" and (suffix in (".yaml", ".yml") or text.lstrip()[:1] not in ("{", "[")):
+        return None
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as fault:
+        return fault
+    except (RecursionError, ValueError):  # too deep, or a number of too many digits
+        return None
+    return None
 
 
 class _Composer:

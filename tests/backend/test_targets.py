@@ -202,9 +202,10 @@ def test_every_feature_is_held_or_refused_with_a_reason() -> None:
     [
         (
             {"collective": "allreduce", "topology": "ring:3", "size": "3MB"},
-            "knows no reductions: a line says which chunks go where, and nothing of sums",
+            "a file for the target 'listing' knows no reductions: "
+            "a line says which chunks go where, and nothing of sums",
         ),
-        ({"topology": "ring:9", "size": "9MB"}, "9 ranks; a file for listing holds 8"),
+        ({"topology": "ring:9", "size": "9MB"}, "9 ranks; a file for the target 'listing' holds 8"),
         ({"topology": "ring:3", "size": "3MB", "protocol": "LL"}, "the target listing has no protocol 'LL'"),
     ],
 )
@@ -383,7 +384,7 @@ def test_a_target_without_thread_blocks_is_not_shown_run_or_simulated_and_says_s
     refused = taccl(words[0], "ag.txt", *words[1:])
     assert refused.exit_code == 2
     assert refused.stderr.startswith(
-        f"error: ag.txt: a file for listing (a plain list of sends) cannot be {done}: "
+        f"error: ag.txt: a file for the target 'listing' (a plain list of sends) cannot be {done}: "
         "it does not say what each rank does\n"
     )
 

@@ -127,7 +127,7 @@ def test_a_plan_that_another_target_is_to_take_is_told_as_what_it_is(taccl: Tacc
     Path("plan.json").write_text(Path(PLANS / "napkin-allgather_2.json").read_text())
     refused = taccl("verify", "plan.json", "--target", "rccl")
     assert refused.exit_code == 2
-    assert "plan.json: is a file for mscclpp" in refused.stderr
+    assert "plan.json: is a file for the target 'mscclpp'" in refused.stderr
     assert "try: --target mscclpp" in refused.stderr
 
 

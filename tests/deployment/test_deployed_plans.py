@@ -10,7 +10,7 @@ from taccl.backend.plan import Channel, ExecutionPlan, RankChannels, RankPlan, R
 from taccl.backend.program import Buffer
 from taccl.deployment.first_run import cautions
 from taccl.deployment.plans import ranks_per_node_of, read_plans
-from taccl.errors import PlanError, TacclError, VerificationError
+from taccl.errors import PlanError, TacclError, VerificationError, XmlError
 
 PLANS = Path(__file__).parents[1] / "data" / "mscclpp"
 
@@ -67,7 +67,10 @@ def test_a_plan_that_is_wrong_is_refused_with_what_is_wrong(tmp_path: Path) -> N
 def test_what_is_no_plan_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "a.xml"
     file.write_text("<algo/>")
-    with pytest.raises(PlanError, match="not a plan"):
+    with pytest.raises(PlanError, match=r"is a file for the target 'all' \(.*\), not a plan"):
+        read_plans([file])
+    file.write_text("<foo/>")
+    with pytest.raises(XmlError, match="the first element is <foo>, not <algo>"):
         read_plans([file])
     with pytest.raises(TacclError, match="no plan to deploy"):
         read_plans([])

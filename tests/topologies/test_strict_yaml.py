@@ -119,6 +119,16 @@ def test_json_is_read_with_tabs_and_numbers_as_keys():
     assert [node.content for node in root.items()[1][1].elements()] == [True, None, "x/y"]
 
 
+@pytest.mark.parametrize("name", ["profile.json", "costs", None])
+def test_json_that_is_wrong_is_called_json(name):
+    error = fault(lambda: parse_yaml('{"a": 1,\n "b": [}', name))
+    assert (error.message, error.line) == ("this is not JSON: Expecting value", 2)
+
+
+def test_yaml_that_begins_as_json_does_is_called_yaml():
+    assert "this is not YAML: " in fault(lambda: parse_yaml("{a: 1", "f.yaml")).message
+
+
 def test_a_yaml_bomb_is_refused_where_it_begins():
     bomb = "a: &a [x, x]\n" + "".join(f"{b}: &{b} [*{a}, *{a}]\n" for a, b in pairwise("abcdefgh"))
     assert fault(lambda: parse_yaml(bomb)).line == 1

@@ -159,8 +159,7 @@ def unfold_leniently(path: str | Path, content: bytes, what_for: str) -> Unfolde
 
 def _closed(target: AnyTarget, path: str | Path, what_for: str) -> TacclError:
     return TacclError(
-        f"a file for {target.name} ({target.title}) cannot be {what_for}: "
-        "it does not say what each rank does",
+        f"a file for {target.described} cannot be {what_for}: it does not say what each rank does",
         path=path,
         hint="taccl verify checks it; show and simulate also take a schedule (synthesize --schedule)",
     )

@@ -144,7 +144,7 @@ class Trial:
         elif self.usable is False:
             remark = "no file can hold it"
         elif self.found.lower_bound_us >= chosen.time_us:
-            remark = "cannot be faster"
+            remark = f"cannot be faster than {units.format_count(chosen.chunks, 'chunk')}"
         return ChunksTried(
             self.chunks,
             round(self.formulated.problem.chunk_mb * units.MB),

@@ -379,6 +379,8 @@ def test_a_proof_of_one_number_settles_no_search_in_which_another_number_may_be_
     choice = choose_chunks(hub_of_seven, replace(QUICK, gap=0.0, effort=2_000))
     chosen, *others = sorted(choice.tried, key=lambda tried: tried.remark != "chosen")
     assert chosen.gap == 0.0 and any(tried.lower_bound_us < chosen.time_us for tried in others)
+    slower = [tried.remark for tried in others if tried.lower_bound_us >= chosen.time_us]
+    assert slower and set(slower) == {"cannot be faster than 2 chunks"}
     assert choice.found.status == "finished"
 
 
