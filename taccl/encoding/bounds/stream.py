@@ -14,6 +14,7 @@ from taccl.encoding.bounds.turned import turned
 from taccl.encoding.bounds.views import views
 from taccl.encoding.instance import Instance
 from taccl.model.problem import Problem
+from taccl.model.tolerance import is_above
 from taccl.support.budget import Budget
 
 #: What is proved where nothing is.
@@ -149,7 +150,8 @@ def all_bounds(
 ) -> tuple[Proof, ...]:
     """The best proof of each kind, largest first (COST_MODEL, lower bounds a to c, and by decomposition).
 
-    Of a kind that proves something for any number of chunks, too, the best of that is another one.
+    Of a kind that proves something for any number of chunks, too, the best of that is another one, and the
+    only one where no more is proved for this number: that holds for it as well.
     There is always one, if only that nothing is known. After `limit`, seconds or a budget, no more are begun.
     """
     instance = _instance(problem)
@@ -161,6 +163,9 @@ def all_bounds(
             best[key] = proof
     if not best:
         return (quick_bound(instance),)
+    for (kind, of_any), proof in list(best.items()):
+        if of_any and (own := best.get((kind, False))) is not None and is_above(proof.value_us, own.value_us):
+            del best[kind, False]
     return tuple(sorted(best.values(), key=lambda proof: -proof.value_us))
 
 

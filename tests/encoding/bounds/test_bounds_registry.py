@@ -232,3 +232,16 @@ def test_what_a_budget_cut_short_is_proved_again() -> None:
     assert [each.value_us for each in proofs(instance, Budget.of_work(3), (quick,))] == [1.0]
     assert [each.value_us for each in proofs(instance, Budget.of_work(4), (quick,))] == [1.0], "no more time"
     assert [each.value_us for each in proofs(instance, Budget.of_work(100), (quick,))] == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(("own", "listed"), [(0.5, [1.0]), (1.0, [1.0, 1.0]), (2.0, [2.0, 1.0])])
+def test_nothing_weaker_is_said_of_this_number_than_of_any(own: float, listed: list[float]) -> None:
+    """As where a bound has no time for the second of the two."""
+
+    def prove(view: View, known_us: float, budget: Budget) -> Iterator[Proof]:
+        yield said.proof(1.0, "for any", any_chunks=True)
+        yield said.proof(own, "for this number")
+
+    said = Bound("said", "it is said", "nothing", prove, has_any_chunks=True)
+    proved = all_bounds(problem(ring(4), "allgather"), bounds=(said,))
+    assert [each.value_us for each in proved] == listed
