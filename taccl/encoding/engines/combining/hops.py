@@ -1,4 +1,4 @@
-"""Sequences that are changed hop by hop, by machine code (`hop_changes`).
+"""Sequences that are changed hop by hop, by machine code (`hop_loop`).
 
 A gene carries all that helps; here each hop is in the send where it does best, so that links need not take
 turns. Runs begin from different sequences, one after another, and from the best so far.
@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from taccl.encoding.engines.combining.decode import MEAN_WEIGHT, Decoded
-from taccl.encoding.engines.combining.hop_changes import annealed
-from taccl.encoding.engines.combining.hop_state import Net, Scratch, State, put
+from taccl.encoding.engines.combining.hop_loop import Net, Scratch, State, annealed, put
 from taccl.encoding.engines.combining.orbit_instance import OrbitInstance, SendGene
 from taccl.encoding.engines.combining.tuning import (
     HOPS_BEGINNINGS,

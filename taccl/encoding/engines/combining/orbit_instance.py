@@ -157,7 +157,7 @@ class OrbitInstance:
         own = [(sharing, count * cost + alphas * serial) for sharing, cost in self.at_ports[orbit]]
         last = start_us + max([(sharing - 1) * busy for sharing, busy in own])
         for port, (_, busy) in zip(self.ports[orbit], own, strict=True):
-            free_us[port] = last + busy
+            free_us[port] = max(free_us[port], last + busy)  # two ports of the same links count as one
         return last + alphas + body
 
     @property
