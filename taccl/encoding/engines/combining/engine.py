@@ -195,12 +195,13 @@ def _beginnings(
     random: np.random.Generator,
     deciding: Budget | None,
 ) -> Iterator[list[SendGene]]:
-    """The sequence of the best schedule, and some that bring something of every rank to every other.
+    """The best schedule, as it is and as a sequence, and some that bring something of all ranks to all.
 
     `deciding` : whether there is time to decode one; None: it is, in any case.
     """
     seconds, orbits = budget.remaining_s(), instance.once(_orbits)
     if best is not None:
+        yield as_genes(orbits, best, with_chunks=True)
         yield as_genes(orbits, best)
     units = UNITS_BY_DISTANCE * int(orbits.wanted.sum())
     if deciding is None or units / UNITS_PER_S < budget.remaining_s():

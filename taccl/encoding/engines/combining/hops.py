@@ -19,6 +19,7 @@ from taccl.encoding.engines.combining.tuning import (
     HOPS_LEAST_TRIALS,
     HOPS_MOST_STALE,
     HOPS_MOST_TRIALS,
+    HOPS_OF_PORTS,
     HOPS_ROOM,
     HOPS_RUNS,
     HOPS_SLICE_S,
@@ -26,6 +27,7 @@ from taccl.encoding.engines.combining.tuning import (
     HOPS_UNITS_PER_TRIAL,
     HOPS_WARM,
 )
+from taccl.model.schedule import TOLERANCE_US
 from taccl.support.budget import UNITS_PER_S, Budget
 from taccl.support.interrupts import heard_after
 from taccl.support.jit import is_at_hand
@@ -46,7 +48,7 @@ def knows(orbits: OrbitInstance) -> bool:
 
 def by_hops(found: Sequence[Decoded], budget: Budget, random: np.random.Generator) -> Iterator[Decoded]:
     """Better and better sequences, the fastest of some that meet every demand first."""
-    best = min(found, key=lambda decoded: decoded.score)
+    best = min(found, key=lambda decoded: decoded.makespan_us)
     begin = sorted({round(each.score, 6): each for each in found}.values(), key=lambda each: each.score)
     runs, stale, begin = _Runs(best.decoder.orbits), 0, begin[:HOPS_BEGINNINGS]
     part_s = budget.remaining_s() / HOPS_RUNS
@@ -56,7 +58,7 @@ def by_hops(found: Sequence[Decoded], budget: Budget, random: np.random.Generato
             last = runs.run(begin[number] if number < len(begin) else best, part_s, budget, random)
             if last is None:
                 return
-            if last.score < best.score:
+            if last.makespan_us < best.makespan_us - TOLERANCE_US:
                 best = last
                 yield best
         stale = 0 if best is not before else stale + 1
@@ -87,11 +89,11 @@ class _Runs:
         scratch = Scratch(np.zeros(cells), np.zeros(ports), cell, link, send, np.zeros(sends, np.int64))
         best = State(*(column.copy() for column in state))
         warm, cold = HOPS_WARM * begin.makespan_us, HOPS_COLD * begin.makespan_us
-        score, last_us, before_s = begin.score, begin.makespan_us, budget.remaining_s()
+        last_us, before_s = begin.makespan_us, budget.remaining_s()
         for number in range(slices):
             # Machine code hears no signal, so a run is one of slices.
             ends = (warm * (cold / warm) ** (part / slices) for part in (number, number + 1))
-            score, last_us = heard_after(
+            last_us = heard_after(
                 annealed,
                 net=self._net,
                 state=state,
@@ -105,7 +107,7 @@ class _Runs:
             budget.spend(units * trials / slices)
         took = (before_s - budget.remaining_s()) * UNITS_PER_S
         self._longer = max(0.1, took / (units * trials))
-        return _decoded(begin, best, float(score), float(last_us))
+        return _decoded(begin, best, float(last_us))
 
 
 def net_of(orbits: OrbitInstance) -> Net:
@@ -137,6 +139,7 @@ def net_of(orbits: OrbitInstance) -> Net:
         root=np.arange(chunks) * ranks + orbits.held.argmax(axis=0),
         wanted=orbits.wanted.T.ravel().copy(),
         weight=MEAN_WEIGHT,
+        of_ports=HOPS_OF_PORTS,
     )
 
 
@@ -166,7 +169,7 @@ def begun(net: Net, decoded: Decoded) -> State:
     return state
 
 
-def _decoded(begin: Decoded, state: State, score: float, last_us: float) -> Decoded:
+def _decoded(begin: Decoded, state: State, last_us: float) -> Decoded:
     """The sequence that hops are."""
     orbits = begin.decoder.orbits
     images, ranks, chunks = orbits.links.shape[1], orbits.problem.num_ranks, len(orbits.chunks)
@@ -175,4 +178,4 @@ def _decoded(begin: Decoded, state: State, score: float, last_us: float) -> Deco
     carried[state.send[cells], state.link[cells] % images, cells // ranks] = True
     used = [send for send in state.order.tolist() if state.count[send]]
     genes = [SendGene(int(state.of[send])) for send in used]
-    return Decoded(begin.decoder, score, last_us, 0, genes, [carried[send] for send in used], [])
+    return Decoded(begin.decoder, last_us, last_us, 0, genes, [carried[send] for send in used], [])
