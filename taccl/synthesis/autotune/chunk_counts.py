@@ -8,6 +8,7 @@ import numpy as np
 
 from taccl.encoding.bounds import Proof, known_bounds, proofs, quick_bound
 from taccl.encoding.bounds.stream import NOTHING
+from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.engines.registry import ENGINES
 from taccl.encoding.instance import Instance
 from taccl.encoding.portfolio.journal import reported
@@ -63,9 +64,13 @@ def worth_trying(numbers: Sequence[int], whole_us: float, most_us: float) -> lis
     return worth if set(worth) - {1} else list(numbers)
 
 
-def quick_engine(instance: Instance) -> str:
-    """The engine for trials, by its name; empty: none. For large messages, one that fills the bandwidth."""
-    telling = (each for each in ENGINES if each.tells_chunks is not None and each.tells_chunks(instance))
+def quick_engine(instance: Instance, options: SearchOptions) -> str:
+    """The engine for trials, by its name; empty: none. For large messages, one that fills the bandwidth.
+
+    Where seconds count, and not work, its loops have to be machine code already.
+    """
+    ready = (each for each in ENGINES if options.effort or each.is_compiled is None or each.is_compiled())
+    telling = (each for each in ready if each.tells_chunks is not None and each.tells_chunks(instance))
     return next((engine.name for engine in telling if engine.can(instance)), "")
 
 

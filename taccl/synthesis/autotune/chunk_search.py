@@ -87,7 +87,7 @@ class ChunkSearch:
         self._numbers_across = numbers_across(self._instance, self._untried)
         self._across: Schedule | None = None
         self._ahead: dict[int, tuple[Formulated, Instance]] = {}
-        self._quick = quick_engine(self._instance) or options.engine
+        self._quick = quick_engine(self._instance, options) or options.engine
 
     def begin_elsewhere(self) -> None:
         """Let others try each number meanwhile, where there are others."""

@@ -49,7 +49,7 @@ def listed(
     """A schedule by list scheduling, where that serves the problem; raises what a search raises."""
     formulated = job.problem(configuration)
     instance = Instance(formulated.problem)
-    quick = replace(options, engine=quick_engine(instance) or options.engine)
+    quick = replace(options, engine=quick_engine(instance, options) or options.engine)
     found = Alone().search(instance, quick, on_progress, budget.at_most(LOOK_LISTED_S))
     return Searched(configuration, formulated, found, ((formulated, found),), depth="listed")
 

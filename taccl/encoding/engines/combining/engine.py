@@ -61,11 +61,11 @@ def serves(instance: Instance) -> Verdict:
 
 
 def tells_chunks(instance: Instance) -> bool:
-    """Whether all ranks look the same and have few links, and the search by hops is machine code already."""
+    """Whether all ranks look the same and have few links, so that hops soon are where they do best."""
     topology = instance.problem.topology
-    few = topology.num_links <= FEW_LINKS * topology.num_ranks
-    is_regular = few and len(instance.assumed_group()) == topology.num_ranks
-    return is_regular and _has_one_phase(instance) and is_compiled()
+    if topology.num_links > FEW_LINKS * topology.num_ranks or not _has_one_phase(instance):
+        return False
+    return len(instance.assumed_group()) == topology.num_ranks
 
 
 def cuts(instance: Instance) -> Sequence[int]:

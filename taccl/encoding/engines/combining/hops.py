@@ -47,7 +47,7 @@ def knows(orbits: OrbitInstance) -> bool:
 
 
 def by_hops(found: Sequence[Decoded], budget: Budget, random: np.random.Generator) -> Iterator[Decoded]:
-    """Better and better sequences, the fastest of some that meet every demand first."""
+    """Better and better sequences than the fastest of some that meet every demand."""
     best = min(found, key=lambda decoded: decoded.makespan_us)
     begin = sorted({round(each.score, 6): each for each in found}.values(), key=lambda each: each.score)
     runs, stale, begin = _Runs(best.decoder.orbits), 0, begin[:HOPS_BEGINNINGS]
@@ -68,8 +68,7 @@ class _Runs:
     """Runs of annealing on one network, and how long a trial takes by the last one."""
 
     def __init__(self, orbits: OrbitInstance) -> None:
-        self._orbits, self._net = orbits, net_of(orbits)
-        self._longer = 1.0
+        self._net, self._longer = net_of(orbits), 1.0
 
     def run(
         self, begin: Decoded, part_s: float, budget: Budget, random: np.random.Generator
@@ -89,8 +88,10 @@ class _Runs:
         scratch = Scratch(np.zeros(cells), np.zeros(ports), cell, link, send, np.zeros(sends, np.int64))
         best = State(*(column.copy() for column in state))
         warm, cold = HOPS_WARM * begin.makespan_us, HOPS_COLD * begin.makespan_us
-        last_us, before_s = begin.makespan_us, budget.remaining_s()
+        last_us, before_s, tried = begin.makespan_us, budget.remaining_s(), 0
         for number in range(slices):
+            if tried and not budget.remaining_s():
+                break
             # Machine code hears no signal, so a run is one of slices.
             ends = (warm * (cold / warm) ** (part / slices) for part in (number, number + 1))
             last_us = heard_after(
@@ -100,13 +101,14 @@ class _Runs:
                 scratch=scratch,
                 best=best,
                 seed=int(random.integers(1 << 31)),
-                trials=max(1, trials // slices),
+                trials=trials // slices,
                 warm_us=next(ends),
                 cold_us=next(ends),
             )
-            budget.spend(units * trials / slices)
+            tried += trials // slices
+            budget.spend(units * (trials // slices))
         took = (before_s - budget.remaining_s()) * UNITS_PER_S
-        self._longer = max(0.1, took / (units * trials))
+        self._longer = max(0.1, took / (units * tried))
         return _decoded(begin, best, float(last_us))
 
 
