@@ -50,8 +50,8 @@ def test_every_engine_with_loops_serves_a_problem_that_compiles_them(
 
     toys = tuple(replace(each, run=runs(each.name), is_compiled=lambda: False) for each in with_loops)
     monkeypatch.setattr("taccl.cli.compile.ENGINES", toys)
-    assert [name for name, _ in compile_engines()] == ["streams", "routes"]
-    assert ran == ["streams"] + ["routes"] * 3
+    assert [name for name, _ in compile_engines()] == ["streams", "routes", "combining"]
+    assert ran == ["streams"] + ["routes"] * 3 + ["combining"] * 2
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
