@@ -41,6 +41,7 @@ from taccl.encoding.engines.routes.tuning import (
     ACROSS_SHARE,
     ACROSS_TREES_S,
     CHANCE,
+    CHOSEN_PER_S,
     COMPILING_S,
     FOR_PROGRAM,
     FOR_QUOTIENT,
@@ -104,10 +105,16 @@ def routes(
             yield Update("routes", schedule)
         if _ends_with_quotient(search, instance, budget):
             return
-    elif best_us < np.inf and instance.problem.num_chunks > MOST_TWICE and not budget.remaining_s():
-        return  # to choose routes for so many chunks takes seconds
+    elif best_us < np.inf and _takes_to_choose_s(instance) > budget.remaining_s():
+        return
     for schedule in RouteSearch(instance, choosers_of(instance), options.seed).schedules(budget, best_us):
         yield Update("routes", schedule)
+
+
+def _takes_to_choose_s(instance: Instance) -> float:
+    """To choose the first routes, which no budget interrupts; nothing worth counting for few chunks."""
+    num_chunks = instance.problem.num_chunks
+    return num_chunks / CHOSEN_PER_S if num_chunks > MOST_TWICE else 0.0
 
 
 def _ends_with_quotient(quotient: RouteSearch, instance: Instance, budget: Budget) -> bool:

@@ -179,6 +179,10 @@ def test_without_time_no_routes_of_many_chunks_are_chosen_where_there_is_a_sched
 
     monkeypatch.setattr("taccl.encoding.engines.routes.engine.choosers_of", noted)
     assert not list(routes(Instance(requested), SearchOptions(effort=1), Budget.of_work(0), known))
+    monkeypatch.setattr("taccl.encoding.engines.routes.engine.CHOSEN_PER_S", requested.num_chunks / 2)
+    longer_s = Budget.of_work(1000).remaining_s()
+    assert longer_s < 2.0
+    assert not list(routes(Instance(requested), SearchOptions(effort=1), Budget.of_work(1000), known))
     assert not chosen
     assert list(routes(Instance(requested), SearchOptions(effort=1), Budget.of_work(0), None))
 
