@@ -15,7 +15,7 @@ from taccl.support.budget import Budget
 from taccl.synthesis.autotune.file_choice import Depth, FileChoice, Searched, reported_notes, unpredicted
 from taccl.synthesis.autotune.files_tried import NOT_TRIED, FileTried, Prediction
 from taccl.synthesis.autotune.predictions import Predictor
-from taccl.synthesis.autotune.proofs import gathered_on
+from taccl.synthesis.autotune.proofs import gathered_of
 from taccl.synthesis.autotune.tuning import (
     CHOOSE_ALONE,
     CHOOSE_FEW,
@@ -274,7 +274,7 @@ class _Rounds:
         winner = self._winner()
         searched, formulated, found = self._source_of(winner)
         chunks_note, chunks_tried = searched.of_chunks(formulated)
-        gathered = gathered_on(formulated.problem.topology, self.searches)
+        gathered = gathered_of(formulated.problem, self.searches)
         notes = (*searched.notes, *formulated.notes, chunks_note, self._why(winner))
         return FileChoice(
             configuration=winner.configuration,

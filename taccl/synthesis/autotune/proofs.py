@@ -6,8 +6,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from taccl.encoding.bounds import NOTHING, Proof
-from taccl.model.network import LogicalTopology
+from taccl.encoding.portfolio.journal import EngineFailure
+from taccl.model.problem import Problem
 from taccl.model.slower import is_no_faster
 from taccl.model.tolerance import contradicts
 from taccl.synthesis.autotune.file_choice import Searched
@@ -31,14 +34,15 @@ class Gathered:
     fastest_us: Mapping[int, float] = field(default_factory=dict)
 
     def of(self, found: Found) -> Found:
-        """What was found, with all that holds for it; not what its schedule refutes."""
-        number = found.schedule.problem.collective.chunks_per_rank
-        own = self.of_number.get(number, NOTHING)
-        if not contradicts(own.value_us, found.schedule.makespan_us):
+        """What was found, with all that holds for it; what its schedule refutes is told as a failure."""
+        time_us = found.schedule.makespan_us
+        own = self.of_number.get(found.schedule.problem.collective.chunks_per_rank, NOTHING)
+        refuted = [proof for proof in (own, self.any_chunks) if contradicts(proof.value_us, time_us)]
+        if own not in refuted:
             found = found.with_bound(own)
-        if self.any_chunks.value_us > found.any_chunks.value_us:
-            return found.with_any_chunks(self.any_chunks)
-        return found
+        if self.any_chunks not in refuted and self.any_chunks.value_us > found.any_chunks.value_us:
+            found = found.with_any_chunks(self.any_chunks)
+        return found.with_failures(_told(proof, time_us) for proof in refuted)
 
     def of_rows(self, rows: Iterable[ChunksTried]) -> tuple[ChunksTried, ...]:
         """The rows of numbers that were tried, with what holds for each."""
@@ -50,24 +54,38 @@ class Gathered:
         return replace(row, time_us=faster_us).with_bound(own).with_bound(self.any_chunks)
 
 
-def gathered_on(network: LogicalTopology, searches: Sequence[Searched]) -> Gathered:
-    """What searches found out about a network: by its costs, and of bounds also by lower ones."""
+def gathered_of(problem: Problem, searches: Sequence[Searched]) -> Gathered:
+    """What searches found out that holds for a problem: by its costs, and of bounds also by lower ones.
+
+    A bound for the schedules that keep a symmetry is none for others.
+    """
     of_number: dict[int, Proof] = {}
     fastest_us: dict[int, float] = {}
     any_chunks = NOTHING
     for searched in searches:
-        theirs = searched.formulated.problem.topology
-        if not is_no_faster(network, theirs):
+        theirs = searched.formulated.problem
+        if not (is_no_faster(problem.topology, theirs.topology) and _keep_the_same(problem, theirs)):
             continue
         for formulated, found in searched.all_found:
             number = formulated.problem.collective.chunks_per_rank
             own = Proof(found.lower_bound_us, found.bound_source, "search")
             of_number[number] = _larger(own, of_number.get(number, own))
             any_chunks = _larger(any_chunks, found.any_chunks)
-            if is_no_faster(theirs, network):
+            if is_no_faster(theirs.topology, problem.topology):
                 before_us = fastest_us.get(number, math.inf)
                 fastest_us[number] = min(before_us, found.schedule.makespan_us)
     return Gathered(any_chunks, of_number, fastest_us)
+
+
+def _keep_the_same(problem: Problem, other: Problem) -> bool:
+    """Whether the same symmetry is requested of their schedules, or none of either."""
+    mine, theirs = problem.symmetry, other.symmetry
+    return len(mine) == len(theirs) and all(map(np.array_equal, mine, theirs))
+
+
+def _told(proof: Proof, time_us: float) -> EngineFailure:
+    text = f"{proof.value_us:.6g} us, {proof.witness}, stands above a valid schedule of {time_us:.6g}"
+    return EngineFailure(f"bound {proof.kind}", text)
 
 
 def _larger(one: Proof, other: Proof) -> Proof:
