@@ -65,7 +65,7 @@ def worth_trying(numbers: Sequence[int], whole_us: float, most_us: float) -> lis
 
 
 def quick_engine(instance: Instance, options: SearchOptions) -> str:
-    """The engine for trials, by its name; empty: none. For large messages, one that fills the bandwidth.
+    """The engine for trials, by name: the first whose first answers tell which number is best; empty: none.
 
     Where seconds count, and not work, its loops have to be machine code already.
     """

@@ -46,7 +46,7 @@ def listed(
     budget: Budget,
     on_progress: Observer | None,
 ) -> Searched:
-    """A schedule by list scheduling, where that serves the problem; raises what a search raises."""
+    """A schedule by the engine for trials, where one serves the problem; raises what a search raises."""
     formulated = job.problem(configuration)
     instance = Instance(formulated.problem)
     quick = replace(options, engine=quick_engine(instance, options) or options.engine)
