@@ -70,6 +70,12 @@ LIST_SCHEDULING_LOOKS_AT_ONCE, LIST_SCHEDULING_LOOKS_PER_UNIT = 100_000, 5_000
 #: Large entries are matched before smaller ones: down from the largest sum, by this factor each time.
 MATCHINGS_COARSER = 4.0
 
+# --- mirror_image
+
+#: Phases with more pairs of a link and a port are not compared: that would take more than a part of a
+#: second.
+MIRROR_IMAGE_MOST_PAIRS = 200_000
+
 # --- options
 
 #: However long it took to state a problem, this many seconds of the time limit are for the search.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from taccl.encoding.core.mirror_image import as_same, same_links
 from taccl.encoding.core.options import SearchOptions
 from taccl.encoding.core.phases import (
     Phases,
@@ -33,13 +34,15 @@ from taccl.model.schedule import TOLERANCE_US, Schedule
 from taccl.support.budget import Budget
 
 
-def by_phases(engine: Run) -> Run:
+def by_phases(engine: Run, asks_quotient: bool = True) -> Run:
     """The engine, for problems with sums too.
 
     Where sums are copied on and ranks are in one orbit, the quotient is answered first
     (`symmetry.quotient`), with half of the budget. Each phase has its own share, and the rest goes into
     overlapping them, by other orders of the same sends. Sums are made where the incumbent makes them, if
     there is one.
+
+    `asks_quotient` : not for an engine that decides one send of each orbit itself.
     """
 
     def run(
@@ -51,7 +54,7 @@ def by_phases(engine: Run) -> Run:
             return
         best = incumbent
         # One phase alone, and a symmetry that is requested, are the engine's own business.
-        in_orbits = not problem.symmetry and parts.broadcast_phase is not None
+        in_orbits = asks_quotient and not problem.symmetry and parts.broadcast_phase is not None
         if best is not None and instance.quotient_takes_s > budget.remaining_s():
             in_orbits = False
         quotient, small = (instance.quotient, instance.quotient_instance) if in_orbits else (None, None)
@@ -135,7 +138,7 @@ def _pairs(
     What an engine proves of sums alone, read backwards, it proves of the problem: that is passed on, where
     the topology's schedules read backwards are schedules. (Sums that each go to one rank may as well leave
     each rank once, if all ranks may sum; `bounds` says why.) Sums alone begin with the best schedule of the
-    problem, read backwards.
+    problem, read backwards. Of phases that are each other's mirror image one is searched.
     """
     if best is not None and _is_long(best, budget):
         return
@@ -150,6 +153,12 @@ def _pairs(
                 yield replace(update, schedule=None)
         return
     assert parts.reduce_phase is not None and parts.broadcast_phase is not None
+    links = same_links(parts.reduce_phase.problem, parts.broadcast_phase.problem)
+    if links is not None:
+        for both in _with_schedules(engine(parts.reduce_phase, options, budget.share(0.8), None)):
+            assert both.schedule is not None
+            yield both.stage, both.schedule, as_same(both.schedule, parts.broadcast_phase.problem, links)
+        return
     first, second = budget.share(0.4), budget.share(0.8)
     sums_stream = _with_schedules(engine(parts.reduce_phase, options, first, None))
     copies_stream = _with_schedules(engine(parts.broadcast_phase, options, second, None))

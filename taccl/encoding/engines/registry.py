@@ -143,7 +143,7 @@ _combining = turned(
         run=beginning_with(greedy.greedy, combining.combine),
         at_once=combining.combine_at_once,
         tells_chunks=combining.tells_chunks,
-        across_chunks=by_cuts(by_phases(combining.combine)),
+        across_chunks=by_cuts(by_phases(combining.combine, asks_quotient=False)),
         cuts=combining.cuts,
         is_compiled=combining.is_compiled,
         needs=(FEW_OUTPUTS, NOT_HUGE),
@@ -195,6 +195,8 @@ ENGINES: tuple[Engine, ...] = (
         serves=combining.serves_exchange,
         run=combining.exchange_with(textbook.textbook),
         takes_sums=True,
+        across_chunks=by_cuts(combining.exchange_with(textbook.textbook)),
+        cuts=lambda _: (1,),
         part_of="combining",
     ),
     Engine(

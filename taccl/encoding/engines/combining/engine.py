@@ -61,16 +61,23 @@ def serves(instance: Instance) -> Verdict:
 
 
 def tells_chunks(instance: Instance) -> bool:
-    """Whether all ranks look the same and have few links, so that hops soon are where they do best."""
-    topology = instance.problem.topology
-    if topology.num_links > FEW_LINKS * topology.num_ranks or not _has_one_phase(instance):
-        return False
-    return len(instance.assumed_group()) == topology.num_ranks
+    """Whether hops are soon where they do best, for they need not search for two phases."""
+    return _has_one_phase(instance) and _are_few_and_the_same(instance)
 
 
 def cuts(instance: Instance) -> Sequence[int]:
-    """Numbers of chunks for a search of several; none where sums are copied on, as each phase is searched."""
-    return ACROSS if _has_one_phase(instance) else ()
+    """Numbers of chunks for a search of several: of two phases 1, where hops soon are where they do best."""
+    if _has_one_phase(instance):
+        return ACROSS
+    return ACROSS[:1] if _are_few_and_the_same(instance) else ()
+
+
+def _are_few_and_the_same(instance: Instance) -> bool:
+    """Whether all ranks look the same and have few links: there a million changes of hops lead far."""
+    topology = instance.problem.topology
+    if topology.num_links > FEW_LINKS * topology.num_ranks:
+        return False
+    return len(instance.assumed_group()) == topology.num_ranks
 
 
 def _has_one_phase(instance: Instance) -> bool:

@@ -141,9 +141,11 @@ def test_it_tells_the_number_of_chunks_where_ranks_look_the_same_and_have_few_li
     assert not tells_chunks(Instance(problem(ring(6), "allreduce")))
 
 
-def test_several_numbers_of_chunks_are_searched_where_there_is_one_phase() -> None:
+def test_of_one_phase_two_numbers_of_chunks_are_searched_and_of_two_phases_one_at_most() -> None:
     assert cuts(Instance(problem(ring(4), "reducescatter"))) == (1, 2)
-    assert cuts(Instance(problem(ring(4), "allreduce"))) == ()
+    assert cuts(Instance(problem(ring(4), "allreduce"))) == (1,)
+    assert cuts(Instance(problem(full(16), "allgather"))) == (1, 2)
+    assert cuts(Instance(problem(full(16), "allreduce"))) == ()
 
 
 def test_who_sends_its_own_chunks_first_is_not_asked_about_hops() -> None:
