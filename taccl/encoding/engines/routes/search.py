@@ -82,8 +82,10 @@ class RouteSearch:
     def schedules(self, budget: Budget, best_us: float) -> Iterator[Schedule]:
         """Better and better schedules; where there is none yet, a first order is tried even without time."""
         streams = [_Stream(self, choose, budget) for choose in self.choosers]
-        meter, is_first, turn, vain_us, held = budget.meter(), True, 0, np.inf, None
-        while streams and (is_first or self._goes_on(budget, meter)):
+        # With hundreds of ranks to choose routes takes a second.
+        is_awaited = best_us == np.inf
+        meter, turn, vain_us, held = budget.meter(), 0, np.inf, None
+        while streams and (is_awaited or self._goes_on(budget, meter)):
             stream = (
                 min(streams, key=lambda each: each.best_us) if turn % 2 else streams[turn // 2 % len(streams)]
             )
@@ -91,9 +93,8 @@ class RouteSearch:
             order = next(stream.orders, None)
             if order is None:
                 streams.remove(stream)
-                is_first &= best_us == np.inf
                 continue
-            is_first = self.must_end = False
+            is_awaited = self.must_end = False
             makespan_us = order.makespan_us
             stream.best_us = min(stream.best_us, makespan_us)
             if makespan_us < best_us - TOLERANCE_US:
