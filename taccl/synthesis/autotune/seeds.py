@@ -6,7 +6,7 @@ No search may end with anything slower. Each chunk of a coarser cut becomes piec
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -58,9 +58,9 @@ def found_across(
 
     Each has the least of these numbers that it can be read with. Engines have equal shares of the time, those
     that search before those that build, as they have a first answer sooner. Those that were the fastest so
-    far in their turn, and nearly are at the end, but had no time for finer cuts, share what is left for
-    these; those that are parts of others come last. What an engine builds without any time is for machines
-    that have no schedule yet: in one look at two a100-pcie it took 1.7 s after all were over.
+    far in their turn, or as fast, and nearly are at the end, but had no time for finer cuts, share what is
+    left for these; those that are parts of others come last. What an engine builds without any time is for
+    machines that have no schedule yet: in one look at two a100-pcie it took 1.7 s after all were over.
 
     `state` : the problem with this many chunks.
     """
@@ -72,17 +72,21 @@ def found_across(
     ]
     apart, parts = ([each for each in engines if bool(each.part_of) is is_part] for is_part in (False, True))
     apart.sort(key=lambda engine: engine.role == "first")
-    cut_short: list[_CutShort] = []
+    cut_short: list[_Own] = []
     for place, engine in enumerate(apart):
         if cuts.has_one and not budget.remaining_s():
             return
         share, before_us = budget.share(1 / (len(apart) - place + 1)), cuts.best_us
         given_s = share.remaining_s()
-        yield from cuts.faster(engine, cuts.of(engine), share)
+        own = yield from cuts.faster(engine, cuts.of(engine), share)
         # An engine stops before a cut that takes longer than the rest of its share.
-        if cuts.best_us < before_us and share.remaining_s() < given_s / 2:
-            cut_short.append(_CutShort(engine, cuts.best_us, cuts.best_chunks))
-    nearly = [each for each in cut_short if each.best_us < SEEDS_NEARLY * cuts.best_us]
+        if own.num_chunks and own.best_us < before_us + TOLERANCE_US and share.remaining_s() < given_s / 2:
+            cut_short.append(own)
+    nearly = [
+        each
+        for each in cut_short
+        if each.best_us < SEEDS_NEARLY * cuts.best_us and cuts.finer_of(each.engine, each.num_chunks)
+    ]
     rest = budget.share(1 - SEEDS_OF_PARTS * bool(parts))
     for place, each in enumerate(nearly if rest.remaining_s() else ()):
         finer = cuts.finer_of(each.engine, each.num_chunks)
@@ -93,8 +97,8 @@ def found_across(
         yield from cuts.faster(engine, cuts.of(engine), budget.share(1 / (len(parts) - place)))
 
 
-class _CutShort(NamedTuple):
-    """An engine that had no time for finer cuts, its best time, and how many chunks that has."""
+class _Own(NamedTuple):
+    """An engine, its own best time, and how many chunks that has; 0: it has found nothing."""
 
     engine: Engine
     best_us: float
@@ -123,14 +127,20 @@ class _Cuts:
         """Those of an engine that are cut into more chunks."""
         return [each for each in self.of(engine) if each.problem.num_chunks > num_chunks]
 
-    def faster(self, engine: Engine, cuts: Sequence[Instance], budget: Budget) -> Iterator[Schedule]:
-        """Schedules of an engine that are faster than all before."""
+    def faster(
+        self, engine: Engine, cuts: Sequence[Instance], budget: Budget
+    ) -> Generator[Schedule, None, _Own]:
+        """Schedules of an engine that are faster than all before; in the end, its own best."""
         assert engine.across_chunks is not None
+        own = _Own(engine, math.inf, 0)
         for schedule in engine.across_chunks(cuts, budget) if cuts else ():
+            if schedule.makespan_us < own.best_us - TOLERANCE_US:
+                own = _Own(engine, schedule.makespan_us, schedule.problem.num_chunks)
             if schedule.makespan_us < self.best_us - TOLERANCE_US:
                 self.best_us, self.best_chunks = schedule.makespan_us, schedule.problem.num_chunks
                 members = self._lifted.get(id(schedule.problem))
                 yield _coarsest(schedule if members is None else members.lifted(schedule), self.stated)
+        return own
 
 
 def _coarsest(schedule: Schedule, stated: Sequence[Instance]) -> Schedule:

@@ -31,6 +31,13 @@ def test_each_has_an_equal_part_of_the_time_and_the_best_another_by_other_chance
     assert asked[0][2] == pytest.approx(0.1, rel=0.05)
 
 
+def test_with_little_time_for_all_it_leaves_them_to_others() -> None:
+    stated = [Instance(problem(ring(4), "allgather"))]
+    run = by_cuts(engine_named("textbook").run)
+    assert list(run(stated, Budget.of_work(200)))
+    assert not list(run(stated, Budget.of_work(50)))
+
+
 def test_only_what_is_faster_than_all_before_is_passed_on() -> None:
     stated = [Instance(problem(ring(4), "allgather", pieces, chunk_mb=1 / pieces)) for pieces in (1, 2)]
     found = [

@@ -520,6 +520,20 @@ def test_an_engine_without_time_for_finer_cuts_has_what_others_leave(monkeypatch
     assert asked == [("slow", [1, 2, 4]), ("fast", [1, 2, 4]), ("slow", [2, 4])]
 
 
+def test_one_that_is_only_as_fast_as_others_has_what_is_left_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its finer cuts may be faster; but none finer than its best are left of the last."""
+    instances = {number: Instance(formulated(number).problem) for number in (1, 2)}
+    asked: Asked = []
+    engines = (
+        across(asked, "quick", 0, 1.0),
+        across(asked, "slow", 0, 250.0),
+        across(asked, "finest", 1, 250.0),
+    )
+    monkeypatch.setattr("taccl.synthesis.autotune.seeds.ENGINES", engines)
+    assert list(found_across([1, 2], instances.__getitem__, Budget.of_work(1000)))
+    assert asked[3:] == [("slow", [2])]
+
+
 @pytest.mark.parametrize(("units", "names"), [(1.0, ["first", "next", "part"]), (2000.0, ["first"])])
 def test_once_there_is_a_schedule_no_engine_begins_after_the_time(
     monkeypatch: pytest.MonkeyPatch, units: float, names: list[str]
