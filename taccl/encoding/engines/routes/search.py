@@ -18,6 +18,7 @@ from taccl.encoding.engines.routes.columns import Grouping, groupings
 from taccl.encoding.engines.routes.orders import Open, Order
 from taccl.encoding.engines.routes.tuning import (
     CHANCES,
+    CHOSEN_SOON,
     LONG_S,
     MANY,
     MOST_GROUPINGS,
@@ -80,12 +81,15 @@ class RouteSearch:
         self.takes_s, self.units, self.must_end = 0.0, 0.0, must_end
 
     def schedules(self, budget: Budget, best_us: float) -> Iterator[Schedule]:
-        """Better and better schedules; where there is none yet, a first order is tried even without time."""
+        """Better and better schedules; where there is none yet, a first order is tried even without time.
+
+        So it is where its routes are chosen in a moment.
+        """
         streams = [_Stream(self, choose, budget) for choose in self.choosers]
-        # With hundreds of ranks to choose routes takes a second.
-        is_awaited = best_us == np.inf
+        is_soon = self.problem.num_chunks * self.problem.num_ranks <= CHOSEN_SOON
+        is_first = is_soon or best_us == np.inf
         meter, turn, vain_us, held = budget.meter(), 0, np.inf, None
-        while streams and (is_awaited or self._goes_on(budget, meter)):
+        while streams and (is_first or self._goes_on(budget, meter)):
             stream = (
                 min(streams, key=lambda each: each.best_us) if turn % 2 else streams[turn // 2 % len(streams)]
             )
@@ -93,8 +97,9 @@ class RouteSearch:
             order = next(stream.orders, None)
             if order is None:
                 streams.remove(stream)
+                is_first &= best_us == np.inf
                 continue
-            is_awaited = self.must_end = False
+            is_first = self.must_end = False
             makespan_us = order.makespan_us
             stream.best_us = min(stream.best_us, makespan_us)
             if makespan_us < best_us - TOLERANCE_US:

@@ -204,7 +204,20 @@ def test_an_order_that_has_no_time_left_ends_its_routes(
 
     search = RouteSearch(instance, [endless, endless], 0)
     assert list(search.schedules(Budget(0.0), best_us)) == []
-    assert len(chosen) == (2 if best_us == np.inf else 0), "where there is a schedule, none is begun"
+    assert len(chosen) == (2 if best_us == np.inf else 1), "where there is a schedule, the first alone"
+
+
+def test_without_time_no_routes_are_begun_where_there_is_a_schedule_and_ranks_are_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """To choose them takes a second, that is; where they are few, a moment."""
+    instance = Instance(of("mesh:3x3", "allgather", 2))
+    few = RouteSearch(instance, choosers_of(instance), 0)
+    assert list(few.schedules(Budget.of_work(0), 1e9))
+    monkeypatch.setattr("taccl.encoding.engines.routes.search.CHOSEN_SOON", 161)  # of 18 chunks at 9 ranks
+    many = RouteSearch(instance, choosers_of(instance), 0)
+    assert not list(many.schedules(Budget.of_work(0), 1e9))
+    assert list(many.schedules(Budget.of_work(0), np.inf))
 
 
 def test_an_order_that_others_wait_for_ends_without_time(monkeypatch: pytest.MonkeyPatch) -> None:
