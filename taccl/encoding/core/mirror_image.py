@@ -32,9 +32,9 @@ def as_same(schedule: Schedule, problem: Problem, links: IntArray) -> Schedule:
 
 def _is_plain(problem: Problem) -> bool:
     """Whether nothing but links, ports and demands decides what a schedule is."""
-    topology, limits = problem.topology, problem.limits
-    is_free = limits.may_use is None and limits.own_first is None
-    return is_free and not problem.features and topology.port_betas is None
+    limits = (problem.limits.may_use, problem.limits.own_first, problem.limits.link_preference)
+    is_free = all(each is None for each in limits)
+    return is_free and not problem.features and problem.topology.port_betas is None
 
 
 def _ask_the_same(one: Problem, other: Problem) -> bool:
