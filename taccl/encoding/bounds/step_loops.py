@@ -199,6 +199,8 @@ class Groups(NamedTuple):
     first_cost : shape (num_costs,); from there on in the next two lies what a group of 1, 2, .. chunks costs.
     busy_us, leave_us : how long it keeps its port busy, and how long before it is through there it leaves.
     through : shape (num_slots,); the most chunks that come through a slot.
+    is_alone : shape (num_slots,); whether all that came through a slot is at its one sender when the last
+        group begins.
     held, enough : shape (num_ranks,); how many chunks it holds at first, and how many are enough.
     first_near, near_us : as in `Chunk`, the moments at which another chunk can be at a rank; without any,
         all can at once.
@@ -212,6 +214,7 @@ class Groups(NamedTuple):
     busy_us: Any
     leave_us: Any
     through: Any
+    is_alone: Any
     held: Any
     enough: Any
     first_near: Any
@@ -371,11 +374,12 @@ def _send(
 ) -> float:
     """Groups of more than `before` and up to `most` chunks may leave over a link, or others like it.
 
-    The chunks have come by now, or, where a sender is given, its port has come free.
+    They have come by now, or, where a sender is given, its port is free. One alone has all it sent before.
     """
     first, came, width = groups.first_cost[groups.cost[link]], gathered.of_slot[slot], gathered.width
-    largest = min(most, groups.size[link], groups.through[slot] - came)
-    smallest = max(before, gathered.turns[slot] - came) + 1
+    sent = came if groups.is_alone[slot] else 0
+    largest = min(most - sent, groups.size[link], groups.through[slot] - came)
+    smallest = max(before - sent, gathered.turns[slot] - came) + 1
     for count in range(smallest, largest + 1):
         leave_us = groups.leave_us[first + count - 1]
         if sender < 0:
@@ -383,7 +387,7 @@ def _send(
         else:
             moment = now + groups.busy_us[first + count - 1]
             if limits.at_ends:
-                moment = max(moment, gathered.held[sender * width + count] + leave_us)
+                moment = max(moment, gathered.held[sender * width + sent + count] + leave_us)
         if moment >= limits.horizon_us:  # and larger groups take longer
             break
         if moment < gathered.soonest[slot * width + came + count]:

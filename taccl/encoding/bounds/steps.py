@@ -20,12 +20,15 @@ cannot leave a rank that holds fewer:
 
     K(r, t)    =  [start at r] + sum over ports p into r of G(r, p, t - a_p)
     G(r, p, t) =  max over links l of p and n  of  G(r, p, t - b_ln) + min(n, K(src(l), t - b_ln)),
-                  and no more than the sum over links l of p of K(src(l), t - b_l1)
+                  and no more than the sum over links l of p of K(src(l), t - b_l1),
+                  and with one link l of p alone, that is no more than K(src(l), t - b_ln)
 
 where n chunks over link l keep p busy for b_ln, and a_p is the least time, over the links of p, from when
 a group leaves p to its end: 0, or alpha if that is not in b_ln (pipelined occupancy), and for a port that is
-faster than its link, what one chunk takes longer on the link than on the port. No more come through p
-than chunks of S may use it, and no more are at r than could have come by then over shortest paths.
+faster than its link, what one chunk takes longer on the link than on the port. What came over one link is
+at its sender when the last group begins, as the groups before began sooner: along a chain K is about that of
+the best pipeline. No more come through p than chunks of S may use it, and no more are at r than could have
+come by then over shortest paths.
 
 *Backwards.* Where time runs backwards (a problem that sums, as copies on the reversed links), a port is
 busy at the end of a send and not at its beginning: the last b of its d. Arrivals through a port are then b
@@ -35,9 +38,11 @@ apart, and none is there before d. With a_p as above, for the links of p at u,
                      and no more than the sum over links l of p of w(dst(l), t - d_l)
     V'(u, p, y)   =  max over links l of p of  w(dst(l), y - b_l) + V'(u, p, y - b_l),
     G(r, p, t)    =  max over links l of p and n  of  G(r, p, t - b_ln) + min(n, K(src(l), t - d_ln)),
+                     and with one link l of p alone, as slow as p, that is no more than K(src(l), t - d_ln),
 
-K being the sum of G(r, p, t) then. Where d - b is the same for all sends through a port, this is the same as
-forwards (`LogicalTopology.reads_backwards`).
+K being the sum of G(r, p, t) then. (The groups before were there by t - b_ln, and took at least alpha, which
+is no less than d - b there: so they began sooner.) Where d - b is the same for all sends through a port, this
+is the same as forwards (`LogicalTopology.reads_backwards`).
 
 *Any number of chunks.* However finely data is cut, w is no more than for chunks of no size. And let K count
 data, in units of a chunk rounded up: more than n - 1 and up to n chunks are n. As sums of what was rounded
@@ -205,12 +210,16 @@ class Gathering:
         enough = np.full(ranks, most) if enough is None else enough
         near = [np.empty(0)] * ranks if near is None else [self._grid.down(row) for row in near]
         costs, through = self._costs, _most_through(self._layer, links, link, held)
+        is_alone = np.diff(links.first_in_slot) == 1
+        if self._at_ends and self._problem.topology.port_betas is not None:
+            is_alone[:] = False  # a small group may begin after a large one that ends after it
         begin_with = same_rows(near), same_rows([np.array([*each.times, *each.counts]) for each in come])
-        alike = Alike.of(links, costs[:3], (links.lag_us, through), (held, enough, *begin_with))
+        alike = Alike.of(links, costs[:3], (links.lag_us, through, is_alone), (held, enough, *begin_with))
         come = [come[rank] for rank in alike.rank]
         groups = Groups(
             *(costs[0][alike.link], costs[1][alike.link], costs[2][alike.link], *costs[3:]),
-            *(through[alike.slot], held[alike.rank].astype(np.int64), enough[alike.rank].astype(np.int64)),
+            *(through[alike.slot], is_alone[alike.slot]),
+            *(held[alike.rank].astype(np.int64), enough[alike.rank].astype(np.int64)),
             *_in_rows([near[rank] for rank in alike.rank]),
             *_in_rows([np.array(steps.times) for steps in come]),
             np.concatenate([np.array(steps.counts, dtype=np.int64) for steps in come]),

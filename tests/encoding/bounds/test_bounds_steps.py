@@ -58,8 +58,8 @@ def broadcast_time(stated: Problem, known_us: float, backwards: bool = False) ->
     return _best(BROADCAST_TIME, View(Instance(stated), backwards), known_us)
 
 
-def gather_time(stated: Problem, known_us: float) -> Proof:
-    return _best(GATHER_TIME, View(Instance(stated)), known_us)
+def gather_time(stated: Problem, known_us: float, backwards: bool = False) -> Proof:
+    return _best(GATHER_TIME, View(Instance(stated), backwards), known_us)
 
 
 def staged_cut(stated: Problem, cut: Cut, known_us: float) -> Proof:
@@ -225,6 +225,15 @@ def test_a_rank_that_gathers_through_one_port_needs_an_alpha_for_each_doubling()
     bound = gather_time(copies, known_us=10.0)
     assert is_just_below(bound.value_us, 3 * 10.0 + 7 * 1.0)
     assert bound.witness == "some rank receives 7 chunks, in growing groups"
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_along_a_chain_a_rank_waits_for_all_that_came_there_before_its_last_group(backwards: bool) -> None:
+    """Four chunks of 1 us over three links with alphas of 2 us: two groups of 2, as in the best pipeline."""
+    chain = machine(4, [(0, 1, 2.0, 1.0), (1, 2, 2.0, 1.0), (2, 3, 2.0, 1.0)])
+    stated = problem(chain, "broadcast", 4)
+    assert is_just_below(gather_time(stated, 1.0, backwards).value_us, 2 * (2.0 + 2.0) + 2 * (2.0 + 2.0))
+    assert fastest(stated).makespan_us == pytest.approx(16.0)
 
 
 def test_groups_that_may_not_be_larger_than_one_chunk_do_not_double() -> None:
@@ -414,8 +423,13 @@ class Recurrences:
                 leave = [(src, n, takes if self.at_ends else busy, busy) for src, n, takes, busy in groups]
                 count = sum(_ago(k, now, left, src) for src, n, left, _ in leave if n == 1)
                 if all(busy for *_, busy in leave):
+                    is_as_slow = self.stated.topology.port_betas is None or not self.at_ends
+                    most = many if len(links) > 1 or not is_as_slow else 0
                     turns = (
-                        min(n, _ago(k, now, left, src)) + _then(came[slot], now, busy)
+                        min(
+                            min(n, _ago(k, now, left, src)) + _then(came[slot], now, busy),
+                            max(most, _ago(k, now, left, src)),
+                        )
                         for src, n, left, busy in leave
                     )
                     count = min(count, max(turns))
