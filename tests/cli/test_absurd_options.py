@@ -25,14 +25,15 @@ COMMANDS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("bound", "--topology", "ring:3", "--size", "3MB"): ("--nodes", "--chunks", "--root", "--size"),
     ("baseline", "nccl", *DGX, "--size", "3MB", "--time-limit", "0.2"): (
         *("--nodes", "--size", "--topology", "--collective", "--gpu", "--nic-latency", "--release"),
-        "--time-limit",
     ),
+    ("baseline", "nccl", "--topology", "ring:4", "--size", "3MB"): ("--time-limit",),
     ("explain", *SEARCH[:-1]): ("--target-time", "--max-hops", "--time-limit", "--chunks"),
     ("pareto", *SEARCH): ("--max-steps", "--max-chunks", "--time-limit", "--size", "--point"),
     ("simulate", "a.xml", "--topology", "ring:3", "--size", "3MB"): (
         *("--size", "--root", "--slots", "--copy-cost", "--nodes"),
     ),
-    ("run", "a.xml", "--timeout", "2"): ("--size", "--root", "--slots", "--piece", "--seed", "--timeout"),
+    ("run", "a.xml", "--timeout", "2"): ("--size", "--root", "--slots", "--seed", "--timeout"),
+    ("run", "a.xml", "--timeout", "0.5"): ("--piece",),  # pieces of seven bytes take longer
     ("show", "a.xml"): ("--rank",),
     ("verify", "a.xml"): ("--root", "--collective"),
     ("topology", "show", "ndv2"): ("--nodes", "--profile"),
