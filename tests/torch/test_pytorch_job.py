@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -167,33 +168,38 @@ def test_who_waits_for_others_ends_when_it_is_told_to(pair):
     with socket.socket() as probe:
         while probe.connect_ex(("127.0.0.1", int(setting["MASTER_PORT"]))):  # until it listens
             assert waiting.poll() is None, waiting.stderr.read()
+            time.sleep(0.02)  # which leaves the core to it
     waiting.terminate()
     assert waiting.wait(timeout=60) != 0
 
 
-def run_pair(script, *arguments):
-    """Two ranks of a script: what each said, and how it ended."""
-    command = [sys.executable, str(Path(__file__).with_name(script))]
-    ranks = [
-        subprocess.Popen(
-            [*command, *(each.format(rank=rank) for each in arguments)],
-            env=environment(),
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    return [(rank.communicate(timeout=200)[0], rank.returncode) for rank in ranks]
+@pytest.fixture(scope="module")
+def pairs(pair, tmp_path_factory):
+    """Jobs of two ranks: what each rank said, and how it ended."""
+    folder, scripts, plan = (
+        tmp_path_factory.mktemp("pairs"),
+        Path(__file__).parent,
+        str(pair / "allreduce.xml"),
+    )
+    jobs = {
+        name: [str(scripts / "default_group.py"), plan, "{rank}", "2", str(free_port()), name]
+        for name in ("taccl", "gloo")
+    }
+    jobs["killed"] = [str(scripts / "killed.py"), plan, "{rank}", str(free_port())]
+    command = [sys.executable, str(scripts / "pairs.py"), str(folder), json.dumps(jobs)]
+    ran = subprocess.run(command, env=environment(), stdout=subprocess.PIPE, timeout=200, check=True)
+    codes = json.loads(ran.stdout)
+    ranks = {name: [f"{name}-{rank}" for rank in range(2)] for name in jobs}
+    return {name: [((folder / each).read_text(), codes[each]) for each in ranks[name]] for name in jobs}
 
 
 @pytest.mark.parametrize("backend", ["taccl", "gloo"])
-def test_a_group_takes_the_plans_that_are_named_and_ends_with_the_call_that_ends_it(pair, backend):
+def test_a_group_takes_the_plans_that_are_named_and_ends_with_the_call_that_ends_it(pairs, backend):
     """A backend that lives until the interpreter ends may abort the process: its threads want a lock then."""
-    ran = run_pair("default_group.py", str(pair / "allreduce.xml"), "{rank}", "2", str(free_port()), backend)
-    assert ran == [("3.0 {('allreduce', 'allreduce.xml'): 1} None\n", 0)] * 2
+    assert pairs[backend] == [("3.0 {('allreduce', 'allreduce.xml'): 1} None\n", 0)] * 2
 
 
-def test_when_a_rank_dies_the_others_get_the_error_of_the_backend(pair):
-    said, died = run_pair("killed.py", str(pair / "allreduce.xml"), "{rank}", str(free_port()))
+def test_when_a_rank_dies_the_others_get_the_error_of_the_backend(pairs):
+    said, died = pairs["killed"]
     assert died[1] == 9
     assert said[0] == "the backend's error: RuntimeError\n"
