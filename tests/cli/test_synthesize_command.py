@@ -284,11 +284,23 @@ def test_ctrl_c_before_any_schedule_exits_130_and_keeps_the_file_that_was_there(
 
 def test_no_solver_writes_to_the_standard_output_of_the_process(capfd: pytest.CaptureFixture[str]) -> None:
     """Solvers are not Python: what they print would not pass through `sys.stdout`."""
-    words = ["--sketch", "ndv2-n1-sk-1", "--time-limit", "2", "--no-file", "--json", "--quiet"]
-    main(["synthesize", *words], standalone_mode=False)
-    output, errors = capfd.readouterr()
-    assert json.loads(output)["status"]
-    assert errors == ""
+    words = [
+        "--topology",
+        "ring:4",
+        "--collective",
+        "alltoall",
+        "--size",
+        "3MB",
+        "--chunks",
+        "1",
+        "--effort",
+        "200",
+    ]
+    for engine in ("cp", "milp"):
+        main(["synthesize", *words, "--engine", engine, "--no-file", "--json", "-q"], standalone_mode=False)
+        output, errors = capfd.readouterr()
+        assert engine in {each["name"] for each in json.loads(output)["engines"]}
+        assert errors == ""
 
 
 #: A search that ends by itself.

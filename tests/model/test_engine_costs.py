@@ -107,7 +107,7 @@ def test_a_network_without_an_executor_stays_as_it_is():
 
 def test_engines_search_with_the_costs_of_the_protocol_and_instances_that_are_asked():
     """Two thread blocks on each link move twice the bytes; LL starts sooner and moves fewer."""
-    quick = {"topology": MACHINE, "engine": "greedy", "gap": 0.95, "time_limit": 20.0, "chunks": 1}
+    quick = {"topology": MACHINE, "engine": "greedy", "gap": 0.95, "effort": 10, "chunks": 1}
     quick |= {"thread_blocks": "two-way"}
     one = synthesize("allgather", size="64MB", protocol="Simple", instances=1, **quick)
     two = synthesize("allgather", size="64MB", protocol="Simple", instances=2, **quick)
@@ -148,7 +148,7 @@ def test_one_way_thread_blocks_serve_links_at_their_pace():
             size="16MB",
             chunks=1,
             engine="greedy",
-            gap=0.99,
+            effort=10,
             protocol="Simple",
             instances=1,
             thread_blocks=routes,
