@@ -12,6 +12,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import taccl
@@ -88,8 +89,9 @@ def key_of(content: Mapping[str, object]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
+@cache
 def _program() -> str:
-    """The version, and a digest of the sources: their names, sizes and times."""
+    """The version, and a digest of the sources: their names, sizes and times. A process has one program."""
     root = Path(taccl.__file__).parent
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
